@@ -1,0 +1,2 @@
+//! The ratekeeper command. Skeleton.
+fn main() {}

@@ -1,0 +1,103 @@
+//! The traits every algorithm implements, and the laws they must keep.
+//!
+//! ```text
+//!              +----------------------- pure -----------------------+
+//!   (state,    |  decide: judge, then charge if the verdict allows  |   (state',
+//!    now,   -->|  look:   judge only                                |-->  decision)
+//!    cost)     |  refund: give back, never more than was owed       |
+//!              +----------------------------------------------------+
+//! ```
+//!
+//! # Laws
+//!
+//! Checked for every algorithm by `laws.rs` (feature `testing`); a file names those it
+//! breaks, and why.
+//!
+//! * **Denial is free.** A denial leaves the state equivalent (except [`Denials::Counted`]).
+//! * **Looking is free.** `look` and cost 0 change nothing.
+//! * **Exact wait.** Denied with `retry_after = r`: denied at `now + r - 1 ns`, allowed at
+//!   `now + r`.
+//! * **Exact remainder.** Cost `remaining` is allowed now, cost `remaining + 1` is not.
+//! * **Exact reset.** After `reset_after`, and from `expires_at` on, the state acts as
+//!   `Default`: forgetting it changes nothing.
+//! * **No gift from a bad clock.** A clock that steps back never admits more.
+//! * **Additive.** Cost `a + b` at one instant is the same as `a` and then `b`.
+//! * **Bounded.** Any span `w` admits at most `bound(w)`.
+//! * **Stricter is stricter.** After `stricter(a, b)`, what is allowed is allowed by both.
+
+use core::fmt;
+
+use crate::{Decision, Nanos, Permits, Time};
+
+/// What a denied request costs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Denials {
+    /// Nothing: a client that keeps trying is served as soon as one that waits.
+    #[default]
+    Free,
+    /// As much as an allowed one, up to one further quota: a client that keeps trying
+    /// stays out until it pauses; the lock-out is finite.
+    Counted,
+}
+
+/// A rate limiting algorithm: a pure transition `(state, now, cost) -> (state', decision)`.
+///
+/// `State::default()` is a key never seen, which is the same as a key idle long enough.
+pub trait Algorithm {
+    /// What is remembered for one key.
+    type State: Clone + Default + PartialEq + fmt::Debug;
+
+    /// The largest cost that can ever be allowed.
+    fn capacity(&self) -> Permits;
+
+    /// What [`decide`](Self::decide) would say; nothing is charged.
+    ///
+    /// Where the verdict allows, `remaining` and `reset_after` are those *after* the charge.
+    fn look(&self, state: &Self::State, now: Time, cost: Permits) -> Decision {
+        self.decide(&mut state.clone(), now, cost)
+    }
+
+    /// Decides whether `cost` may be spent at `now`, and charges it if so.
+    fn decide(&self, state: &mut Self::State, now: Time, cost: Permits) -> Decision;
+
+    /// Gives back `cost` that was charged and not used; never makes the state better than
+    /// fresh. What can no longer be given back (its window is over) is dropped.
+    fn refund(&self, state: &mut Self::State, now: Time, cost: Permits);
+
+    /// From this moment on the state acts as `Default`: it may be forgotten.
+    fn expires_at(&self, state: &Self::State) -> Time;
+
+    /// Makes `state` at least as strict as both itself and `other`.
+    ///
+    /// The store uses it when memory runs out: a key that was pushed out must not come back
+    /// with a better state than it had.
+    fn stricter(&self, state: &mut Self::State, other: &Self::State);
+
+    /// Whether a state written under `old` means the same under `self`, so that a change of
+    /// numbers can keep it. If not, what was used is carried over as a charge.
+    fn keeps_state_of(&self, old: &Self) -> bool;
+
+    /// The most that any half-open span of length `window` can admit, in permits.
+    fn bound(&self, window: Nanos) -> u64;
+}
+
+/// Algorithms that can promise a later moment: shaping and waiting.
+pub trait Reserve: Algorithm {
+    /// As [`Algorithm::decide`], but willing to wait up to `max_wait`: the answer is
+    /// `AllowAfter(wait)` with the cost charged already, or a denial.
+    fn reserve(
+        &self,
+        state: &mut Self::State,
+        now: Time,
+        cost: Permits,
+        max_wait: Nanos,
+    ) -> Decision;
+}
+
+/// States that fit one word, so that one compare-exchange makes a decision atomic.
+pub trait Word: Copy + Default {
+    /// The state as a word; `Default` is 0.
+    fn to_word(self) -> u64;
+    /// The state of a word.
+    fn from_word(word: u64) -> Self;
+}

@@ -1,0 +1,170 @@
+//! A charge: which limit, for whom, how much, and whether it may veto.
+//!
+//! ```text
+//!   request --> policy --> [ (limit, key, cost, mode), ... ] --> store: all or none
+//! ```
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{Limit, Permits};
+
+/// Who is limited: the values of a limit's key parts, joined so that no two lists of values
+/// give the same bytes (each part is preceded by its length).
+///
+/// ```
+/// use ratekeeper_core::{Key, KeyBuilder};
+/// let (mut a, mut b) = (Vec::new(), Vec::new());
+/// KeyBuilder::new(&mut a).part(b"a_b").part(b"c");
+/// KeyBuilder::new(&mut b).part(b"a").part(b"b_c");
+/// assert_ne!(Key::from_bytes(&a), Key::from_bytes(&b));
+/// assert_eq!(Key::from_bytes(&a).parts().collect::<Vec<_>>(), [&b"a_b"[..], b"c"]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Key<'a>(&'a [u8]);
+
+impl<'a> Key<'a> {
+    /// The key of a limit that counts everybody together: no parts.
+    pub const ALL: Key<'static> = Key(&[]);
+
+    /// A key from the bytes that a [`KeyBuilder`] wrote.
+    pub const fn from_bytes(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The joined bytes.
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The values of the parts, in order.
+    pub fn parts(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let (&head, tail) = rest.split_first()?;
+            let (length, tail) = match head {
+                LONG => {
+                    let (bytes, tail) = tail.split_first_chunk::<2>()?;
+                    (usize::from(u16::from_le_bytes(*bytes)), tail)
+                }
+                short => (usize::from(short), tail),
+            };
+            let (part, tail) = tail.split_at_checked(length)?;
+            rest = tail;
+            Some(part)
+        })
+    }
+
+    /// The values as text, for people; bytes that are no UTF-8 are replaced.
+    pub fn display_parts(self) -> impl Iterator<Item = Cow<'a, str>> {
+        self.parts().map(String::from_utf8_lossy)
+    }
+}
+
+/// First byte of a part longer than 254 bytes; two bytes of length follow.
+const LONG: u8 = 255;
+
+/// Where a key's bytes go while it is built.
+pub trait KeySink {
+    /// Appends `bytes`.
+    fn extend(&mut self, bytes: &[u8]);
+}
+
+impl KeySink for Vec<u8> {
+    fn extend(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Writes the parts of a key, one after the other, into a buffer of the caller.
+#[derive(Debug)]
+pub struct KeyBuilder<'a, S = Vec<u8>>(&'a mut S);
+
+impl<'a, S: KeySink> KeyBuilder<'a, S> {
+    /// A key written at the end of `sink`.
+    pub fn new(sink: &'a mut S) -> Self {
+        Self(sink)
+    }
+
+    /// Appends one part. A value longer than 65,535 bytes is cut there; the policy bounds
+    /// values far below that.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "both lengths are bounded just above"
+    )]
+    pub fn part(&mut self, value: &[u8]) -> &mut Self {
+        let value = &value[..value.len().min(usize::from(u16::MAX))];
+        if value.len() < usize::from(LONG) {
+            self.0.extend(&[value.len() as u8]);
+        } else {
+            self.0.extend(&[LONG]);
+            self.0.extend(&(value.len() as u16).to_le_bytes());
+        }
+        self.0.extend(value);
+        self
+    }
+}
+
+/// What a limit's verdict does to the request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Mode {
+    /// A denial refuses the request.
+    #[default]
+    Enforce,
+    /// The limit decides and counts, but never refuses.
+    Shadow,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+        })
+    }
+}
+
+/// One limit that a request must pass: charged together with its companions, or not at all.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    /// The limit.
+    pub limit: &'a Limit,
+    /// Who is charged.
+    pub key: Key<'a>,
+    /// How much.
+    pub cost: Permits,
+    /// Whether a denial refuses the request.
+    pub mode: Mode,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_back_and_never_run_together() {
+        let long = [b'x'; 300];
+        for parts in [
+            &[][..],
+            &[&b""[..]],
+            &[b"", b""],
+            &[b"a", &long, b""],
+            &[&long[..254], &long[..255]],
+        ] {
+            let mut bytes = Vec::new();
+            let mut builder = KeyBuilder::new(&mut bytes);
+            for part in parts {
+                builder.part(part);
+            }
+            assert_eq!(Key::from_bytes(&bytes).parts().collect::<Vec<_>>(), parts);
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_end_the_list() {
+        assert_eq!(Key::from_bytes(&[5, b'a']).parts().count(), 0);
+        assert_eq!(Key::from_bytes(&[255, 1]).parts().count(), 0);
+    }
+}

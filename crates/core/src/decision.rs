@@ -1,0 +1,50 @@
+//! The answer to one request against one limit.
+
+use crate::{Nanos, Permits};
+
+/// The answer of one limit to one request.
+///
+/// `remaining` and `reset_after` describe the state *after* the decision: after the charge
+/// if the request is allowed, as it stands if it is denied.
+#[must_use = "a decision nobody reads limits nothing"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// Whether the request may pass, and when.
+    pub verdict: Verdict,
+    /// The largest cost that would still be allowed at this instant.
+    pub remaining: Permits,
+    /// The time after which the limit acts as if it had never seen this key.
+    pub reset_after: Nanos,
+}
+
+/// Whether a request may pass, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Pass now; the cost is charged.
+    Allow,
+    /// Pass after waiting this long; the cost is charged already (shaping).
+    AllowAfter(Nanos),
+    /// Do not pass. The same request is allowed after exactly `retry_after`, if nobody
+    /// else spends meanwhile.
+    Deny {
+        /// The least wait after which the same cost is allowed.
+        retry_after: Nanos,
+    },
+    /// Never: the cost is above what the limit can ever hold.
+    DenyForever,
+}
+
+impl Verdict {
+    /// True for [`Verdict::Allow`] and [`Verdict::AllowAfter`].
+    pub const fn allows(self) -> bool {
+        matches!(self, Self::Allow | Self::AllowAfter(_))
+    }
+
+    /// The wait asked of a denied request; `None` if allowed, or if waiting is no use.
+    pub const fn retry_after(self) -> Option<Nanos> {
+        match self {
+            Self::Deny { retry_after } => Some(retry_after),
+            _ => None,
+        }
+    }
+}

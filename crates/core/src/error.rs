@@ -1,0 +1,45 @@
+//! Why a limit cannot be constructed. Deciding never fails.
+
+use core::fmt;
+
+/// Why a limit cannot be constructed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A span is not a whole number with a unit.
+    Span,
+    /// A span does not fit 584 years.
+    SpanTooLong,
+    /// A quota is not `N/span`.
+    Quota,
+    /// A quota of no permits at all.
+    NoPermits,
+    /// More permits than a limit can count (4,294,967,295).
+    TooManyPermits,
+    /// A quota over no time.
+    NoSpan,
+    /// So many permits a nanosecond that rounding would lose more than 1 %.
+    TooFast,
+    /// Burst times interval passes the horizon of 2^61 ticks (1.1 years).
+    TooLong,
+    /// A number of sub-buckets outside 1 to 60, or longer than the span in nanoseconds.
+    SubBuckets,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Span => "not a span: write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in `90s`",
+            Self::SpanTooLong => "span is longer than 584 years",
+            Self::Quota => "not a quota: write permits and span, as in `100/1m`",
+            Self::NoPermits => "a quota of `0` permits nothing",
+            Self::TooManyPermits => "more than 4,294,967,295 permits cannot be counted",
+            Self::NoSpan => "a quota needs a span longer than zero",
+            Self::TooFast => "so many permits a nanosecond that rounding would lose more than 1 %",
+            Self::TooLong => "the time to refill the whole burst passes the horizon of 1.1 years",
+            Self::SubBuckets => "sub-buckets must number 1 to 60, each at least 1 ns long",
+        })
+    }
+}
+
+impl core::error::Error for Error {}

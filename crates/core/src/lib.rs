@@ -1,0 +1,45 @@
+//! What a limit decides: the algorithms of rate limiting as pure functions.
+//!
+//! One function stands behind every limit: `(state, now, cost) -> (state', decision)`.
+//! There is no clock in it, no I/O, no lock and no allocation. Everything else in
+//! ratekeeper (the keyed store, the service, simulation, waiting) is an adapter around it.
+//!
+//! ```
+//! use ratekeeper_core::{Algorithm, Gcra, Permits, Quota, Time, Verdict};
+//!
+//! let quota: Quota = "2/1s".parse().unwrap();
+//! let limit = Gcra::token_bucket(quota).unwrap();
+//! let mut state = Default::default();
+//! let now = Time::from_nanos(0);
+//!
+//! assert_eq!(limit.decide(&mut state, now, Permits::ONE).verdict, Verdict::Allow);
+//! assert_eq!(limit.decide(&mut state, now, Permits::ONE).verdict, Verdict::Allow);
+//! let third = limit.decide(&mut state, now, Permits::ONE);
+//! assert!(matches!(third.verdict, Verdict::Deny { retry_after } if retry_after.as_millis_ceil() == 500));
+//! ```
+#![no_std]
+
+extern crate alloc;
+#[cfg(any(test, feature = "testing"))]
+extern crate std;
+
+mod algorithm;
+pub mod algorithms;
+mod charge;
+mod decision;
+mod error;
+mod limit;
+mod quota;
+mod time;
+
+pub use algorithm::{Algorithm, Denials, Reserve, Word};
+pub use algorithms::gcra::{Gcra, Tat};
+pub use algorithms::window::{
+    Anchor, Calendar, CalendarWindow, Edge, SubBuckets, Window, WindowState,
+};
+pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
+pub use decision::{Decision, Verdict};
+pub use error::Error;
+pub use limit::{AnyAlgorithm, Limit, LimitId};
+pub use quota::{Permits, Quota};
+pub use time::{Nanos, Origin, Time};

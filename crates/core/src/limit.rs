@@ -1,0 +1,93 @@
+//! Limit: a name and the algorithm chosen for it at run time.
+
+use alloc::sync::Arc;
+
+use crate::Algorithm;
+use crate::algorithms::window::{SubBuckets, Window};
+use crate::{Gcra, Nanos, Permits};
+
+/// Where a store keeps the states of a limit: given once per name, kept across reloads.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LimitId(u32);
+
+impl LimitId {
+    /// The id with this number; ids are dense, from 0.
+    pub const fn new(index: u32) -> Self {
+        Self(index)
+    }
+
+    /// The number.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A named limit.
+///
+/// The name is the identity of its counters across reloads; `id` stands for it on the hot
+/// path. `version` grows with every reload: a store that meets a newer version converts the
+/// states it holds, once.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// `[a-z0-9-]{1,40}`, unique in a policy.
+    pub name: Arc<str>,
+    /// Stands for the name.
+    pub id: LimitId,
+    /// Of the policy that this limit comes from.
+    pub version: u32,
+    /// How it decides.
+    pub algorithm: AnyAlgorithm,
+}
+
+/// The algorithms that can be chosen at run time: a closed set.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum AnyAlgorithm {
+    /// Token bucket, leaky bucket (meter and queue), spacing.
+    Gcra(Gcra),
+    /// Fixed window, two-window counter, quota reset, calendar window.
+    Window(Window),
+    /// Sliding window of sub-buckets.
+    SubBuckets(SubBuckets),
+}
+
+/// Runs `$body` with `$algorithm` bound to whichever algorithm it is.
+macro_rules! with_algorithm {
+    ($any:expr, $algorithm:ident => $body:expr) => {
+        match $any {
+            AnyAlgorithm::Gcra($algorithm) => $body,
+            AnyAlgorithm::Window($algorithm) => $body,
+            AnyAlgorithm::SubBuckets($algorithm) => $body,
+        }
+    };
+}
+
+impl AnyAlgorithm {
+    /// See [`Algorithm::capacity`].
+    pub fn capacity(&self) -> Permits {
+        with_algorithm!(self, algorithm => algorithm.capacity())
+    }
+
+    /// See [`Algorithm::bound`].
+    pub fn bound(&self, window: Nanos) -> u64 {
+        with_algorithm!(self, algorithm => algorithm.bound(window))
+    }
+}
+
+impl From<Gcra> for AnyAlgorithm {
+    fn from(gcra: Gcra) -> Self {
+        Self::Gcra(gcra)
+    }
+}
+
+impl From<Window> for AnyAlgorithm {
+    fn from(window: Window) -> Self {
+        Self::Window(window)
+    }
+}
+
+impl From<SubBuckets> for AnyAlgorithm {
+    fn from(window: SubBuckets) -> Self {
+        Self::SubBuckets(window)
+    }
+}

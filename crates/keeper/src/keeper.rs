@@ -1,0 +1,178 @@
+//! Keeper: the whole way of a request on one screen.
+//!
+//! ```text
+//!   facts --policy--> charges --store--> decisions --> answer
+//!            (which limits,     (all or
+//!             whose keys)        none)
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use ratekeeper_core::{Charge, LimitId, Time};
+use ratekeeper_policy::{Charges, Facts, Policy};
+use ratekeeper_store::{Decisions, Store, StoreError};
+use smallvec::SmallVec;
+
+use crate::{Answer, Clock};
+
+/// A policy, a store and a clock: what a door asks.
+#[derive(Debug)]
+pub struct Keeper<S, C> {
+    store: S,
+    clock: C,
+    policy: ArcSwap<Policy>,
+    ids: Mutex<HashMap<Arc<str>, LimitId>>,
+}
+
+/// The charges of a request as the store takes them.
+type ChargeList<'a> = SmallVec<[Charge<'a>; 4]>;
+
+impl<S: Store, C: Clock> Keeper<S, C> {
+    /// A keeper of `policy`. Policies must be parsed for the origin of this clock.
+    pub fn new(policy: Policy, store: S, clock: C) -> Self {
+        let keeper = Self {
+            store,
+            clock,
+            policy: ArcSwap::from_pointee(policy.clone()),
+            ids: Mutex::default(),
+        };
+        keeper.install(policy);
+        keeper
+    }
+
+    /// Replaces the policy: the next request of every key meets the new numbers; balances
+    /// stay with the limits' names. Answers the version it was given.
+    pub fn install(&self, mut policy: Policy) -> u32 {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        policy.version = self.policy.load().version + 1;
+        for rule in &mut policy.rules {
+            let next = LimitId::new(u32::try_from(ids.len()).unwrap_or(u32::MAX));
+            rule.limit.id = *ids.entry(Arc::clone(&rule.limit.name)).or_insert(next);
+            rule.limit.version = policy.version;
+        }
+        let version = policy.version;
+        self.policy.store(Arc::new(policy));
+        version
+    }
+
+    /// Decides one request and charges it, all limits together or none.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
+        let (policy, charges) = self.charges(facts, scope);
+        let now = self.clock.now();
+        let decisions = if charges.missing.is_empty() {
+            self.store.decide(&list(&charges, &policy), now).await?
+        } else {
+            self.refused_unasked(&charges, &policy, now).await?
+        };
+        Ok(Answer::new(policy, charges, decisions))
+    }
+
+    /// Says what [`check`](Self::check) would say; charges nothing.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
+        let (policy, charges) = self.charges(facts, scope);
+        let now = self.clock.now();
+        let decisions = if charges.missing.is_empty() {
+            self.store.look(&list(&charges, &policy), now).await?
+        } else {
+            self.refused_unasked(&charges, &policy, now).await?
+        };
+        Ok(Answer::new(policy, charges, decisions))
+    }
+
+    /// Gives back what a request was charged; the answer shows the limits as they then stand.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn refund(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
+        let (policy, charges) = self.charges(facts, scope);
+        let now = self.clock.now();
+        self.store.refund(&list(&charges, &policy), now).await?;
+        let decisions = self.store.look(&free(&charges, &policy), now).await?;
+        Ok(Answer::new(policy, charges, decisions))
+    }
+
+    /// Forgets the states of a request's limits and keys; the answer shows them fresh.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn reset(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
+        let (policy, charges) = self.charges(facts, scope);
+        let now = self.clock.now();
+        self.store.reset(&list(&charges, &policy), now).await?;
+        let decisions = self.store.look(&free(&charges, &policy), now).await?;
+        Ok(Answer::new(policy, charges, decisions))
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    fn charges(&self, facts: &Facts<'_>, scope: Scope<'_>) -> (Arc<Policy>, Charges) {
+        let policy = self.policy.load_full();
+        let mut charges = Charges::default();
+        policy.charges(facts, &mut charges);
+        if let Scope::Only(names) = scope {
+            let named = |rule: &u32| {
+                let rule = policy.rules.get(*rule as usize);
+                rule.is_some_and(|rule| names.contains(&&*rule.limit.name))
+            };
+            charges.entries.retain(|entry| named(&entry.rule));
+            charges.missing.retain(|rule| named(rule));
+        }
+        (policy, charges)
+    }
+
+    /// A request that a missing key refuses is charged nowhere.
+    async fn refused_unasked(
+        &self,
+        charges: &Charges,
+        policy: &Policy,
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        let mut decisions = self.store.look(&free(charges, policy), now).await?;
+        decisions.admitted = false;
+        Ok(decisions)
+    }
+}
+
+/// Which limits a call is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Scope<'a> {
+    /// All that match.
+    #[default]
+    All,
+    /// Of those that match, the ones named.
+    Only(&'a [&'a str]),
+}
+
+fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
+    charges.iter(policy).collect()
+}
+
+/// The same charges at no cost: they only look.
+fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
+    let free = |charge| Charge {
+        cost: ratekeeper_core::Permits::ZERO,
+        ..charge
+    };
+    charges.iter(policy).map(free).collect()
+}

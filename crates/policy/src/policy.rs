@@ -1,0 +1,85 @@
+//! Policy: the rules of one file, and which of them a request must pass. Skeleton.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ratekeeper_core::{Charge, Key, Permits};
+use smallvec::SmallVec;
+
+use crate::{ClientIp, Facts, HeaderStyle, Rule, Settings};
+
+/// The rules of one policy file.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Counts the policies this process has run, from 1; 0 until the keeper takes it.
+    pub version: u32,
+    /// SHA-256 of the text, in hexadecimal.
+    pub sha: Arc<str>,
+    /// In the order of the file.
+    pub rules: Vec<Rule>,
+    /// Where addresses come from.
+    pub client_ip: ClientIp,
+    /// Which headers tell clients about their limits.
+    pub headers: HeaderStyle,
+    /// Of the process.
+    pub settings: Settings,
+}
+
+/// The charges of one request: one for each rule that matches, in the policy's order.
+///
+/// Holds indexes and key bytes, not references, so that it can travel with the answer.
+#[derive(Clone, Debug, Default)]
+pub struct Charges {
+    /// One for each rule that applies.
+    pub entries: SmallVec<[Entry; 4]>,
+    /// Rules that refuse because a key part is missing (`missing_key = "deny"`).
+    pub missing: SmallVec<[u32; 2]>,
+    /// The keys' bytes, one after the other.
+    pub bytes: SmallVec<[u8; 128]>,
+}
+
+/// One charge.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Index of the rule in the policy.
+    pub rule: u32,
+    /// Where the key lies in `bytes`.
+    pub key: Range<u32>,
+    /// What the request costs under this rule.
+    pub cost: Permits,
+    /// A key part was missing and something else stood in.
+    pub fallback: bool,
+}
+
+impl Policy {
+    /// Finds the rules that `facts` must pass, with keys and costs; `out` is cleared first.
+    pub fn charges(&self, _facts: &Facts<'_>, _out: &mut Charges) {
+        todo!()
+    }
+
+    /// The rule with that name.
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| &*rule.limit.name == name)
+    }
+}
+
+impl Charges {
+    /// The charges, for the store. Rules that are off never appear.
+    pub fn iter<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Charge<'a>> {
+        self.entries.iter().filter_map(|entry| {
+            let rule = policy.rules.get(entry.rule as usize)?;
+            Some(Charge {
+                limit: &rule.limit,
+                key: self.key(entry),
+                cost: entry.cost,
+                mode: rule.mode.charge_mode()?,
+            })
+        })
+    }
+
+    /// The key of an entry.
+    pub fn key(&self, entry: &Entry) -> Key<'_> {
+        let range = entry.key.start as usize..entry.key.end as usize;
+        Key::from_bytes(self.bytes.get(range).unwrap_or_default())
+    }
+}

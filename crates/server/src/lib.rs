@@ -1,0 +1,1 @@
+//! The ratekeeper service. Skeleton.

@@ -1,0 +1,9 @@
+//! Where the state of limits lives, and what makes a decision atomic. Skeleton.
+
+mod cell;
+mod memory;
+mod store;
+
+pub use cell::Cell;
+pub use memory::{EvictionCounts, KeyEntry, LimitUsage, MemoryConfig, MemoryStore, Usage};
+pub use store::{Decisions, Store, StoreError};

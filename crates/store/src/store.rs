@@ -1,0 +1,75 @@
+//! Store: keeps the states of limits and decides all charges of a request, or none.
+
+use std::fmt;
+use std::future::Future;
+
+use ratekeeper_core::{Charge, Decision, Time};
+use smallvec::SmallVec;
+
+/// The decisions of one request, one for each charge, in the order of the charges.
+///
+/// If `admitted`, every charge whose own decision allows has been charged. If not, none has:
+/// then `remaining` and `reset_after` of the charges that would have passed show the state
+/// as it stands.
+#[must_use = "a decision nobody reads limits nothing"]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Decisions {
+    /// No enforcing limit denied.
+    pub admitted: bool,
+    /// One for each charge.
+    pub each: SmallVec<[Decision; 4]>,
+}
+
+/// Where states live.
+///
+/// All charges of a request are made together, or none is: a request passes if every charge
+/// in mode enforce allows. A shadow charge that denies is not made, and vetoes nothing. A
+/// charge that denies under a limit that counts denials is written even so. No two charges
+/// of one request name the same limit and key.
+pub trait Store: Send + Sync {
+    /// Decides and charges.
+    fn decide(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+
+    /// Says what [`Store::decide`] would say; charges nothing.
+    fn look(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+
+    /// Gives back costs that were charged and not used.
+    fn refund(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Forgets the states of these limits and keys; says of each whether there was one.
+    fn reset(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<SmallVec<[bool; 4]>, StoreError>> + Send;
+}
+
+/// Why a store could not answer. The memory store always can.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Cannot be reached, or did not answer in time; trying later may help.
+    Unavailable(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable(why) => write!(f, "the store is unavailable: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

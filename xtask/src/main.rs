@@ -1,0 +1,2 @@
+//! Checks and chores of the repository. Skeleton.
+fn main() {}
