@@ -1,2 +1,64 @@
-//! Checks and chores of the repository. Skeleton.
-fn main() {}
+//! Checks and chores of the repository: `cargo xtask CHORE`.
+//!
+//! A chore is one row of [`CHORES`] and one module. Nothing but the standard library is
+//! used, so that a check is compiled in a second and never drifts with a dependency.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+mod tidy;
+
+/// Name, what it does, and the function that does it. An error is a sentence; the chore
+/// has printed its findings by then.
+const CHORES: &[(&str, &str, Chore)] = &[(
+    "tidy",
+    "fail on files that break the house style (CONTRIBUTING.md)",
+    tidy::run,
+)];
+
+/// Runs in the root of the repository.
+type Chore = fn(&Path) -> Result<String, String>;
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let Some((_, _, chore)) = CHORES.iter().find(|(known, _, _)| *known == name) else {
+        say(&usage());
+        return ExitCode::from(2);
+    };
+    match chore(&root()) {
+        Ok(sentence) => {
+            say(&format!("{name}: {sentence}"));
+            ExitCode::SUCCESS
+        }
+        Err(sentence) => {
+            say(&format!("{name}: {sentence}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let chores = CHORES.iter().map(|(name, purpose, _)| {
+        format!(
+            "
+  {name:<8} {purpose}"
+        )
+    });
+    format!(
+        "usage: cargo xtask CHORE
+{}",
+        chores.collect::<String>()
+    )
+}
+
+/// The root of the repository: the directory above this crate.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Chores talk on standard error; a closed pipe has stopped listening.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

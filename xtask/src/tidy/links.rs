@@ -1,0 +1,170 @@
+//! Rule about Markdown: relative links lead somewhere.
+
+use std::collections::HashSet;
+
+use super::{Finding, SourceFile};
+
+/// A relative link names a file or a directory of the repository, and a heading that is
+/// there if it names one.
+pub(super) fn relative_links(files: &[SourceFile], out: &mut Vec<Finding>) {
+    let paths: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
+    for file in files.iter().filter(|file| file.is_markdown()) {
+        for (line, target) in links(file) {
+            if let Some(message) = broken(files, &paths, file, target) {
+                out.push(Finding {
+                    path: file.path.clone(),
+                    line,
+                    rule: "link",
+                    message,
+                });
+            }
+        }
+    }
+}
+
+/// Why `target` leads nowhere; none if it leads somewhere or leaves the repository.
+fn broken(
+    files: &[SourceFile],
+    paths: &HashSet<&str>,
+    from: &SourceFile,
+    target: &str,
+) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if path.is_empty() {
+        from.path.clone()
+    } else {
+        resolve(&from.path, path)
+    };
+    let directory = format!("{path}/");
+    let exists = paths.contains(&*path)
+        || path.is_empty()
+        || paths.iter().any(|known| known.starts_with(&directory));
+    if !exists {
+        return Some(format!("`{target}` leads nowhere: there is no {path}"));
+    }
+    let page = files
+        .iter()
+        .find(|file| file.path == path && file.is_markdown())?;
+    let known = anchor.is_empty() || headings(page).any(|heading| heading == anchor);
+    (!known).then(|| format!("`{target}` leads nowhere: {path} has no such heading"))
+}
+
+/// `link`, seen from the file `from`, as a path from the root.
+fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    if !link.starts_with('/') {
+        parts.extend(from.split('/'));
+        parts.pop();
+    }
+    for part in link.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The targets of `[text](target)` and `[text]: target`, outside of code.
+fn links(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
+    prose(file).flat_map(|(line, text)| {
+        let inline = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', ' ']).next());
+        let reference = text
+            .starts_with('[')
+            .then(|| text.split_once("]: "))
+            .flatten()
+            .and_then(|(_, target)| target.split_whitespace().next());
+        inline.chain(reference).map(move |target| (line, target))
+    })
+}
+
+/// Headings as GitHub turns them into anchors.
+fn headings(file: &SourceFile) -> impl Iterator<Item = String> {
+    prose(file)
+        .filter(|(_, line)| line.starts_with('#'))
+        .map(|(_, line)| {
+            let heading = line.trim_start_matches('#').trim();
+            let kept = heading
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| {
+                if c == ' ' {
+                    '-'
+                } else {
+                    c.to_ascii_lowercase()
+                }
+            })
+            .collect()
+        })
+}
+
+/// The lines outside of fenced code.
+fn prose(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    file.lines().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::found;
+    use super::*;
+
+    #[test]
+    fn a_relative_link_leads_somewhere() {
+        let check = |from, text| {
+            let pages = [
+                (from, text),
+                ("README.md", "# Rate keeper\n## The `run` verb\n"),
+                ("docs/adr/0001-one.md", "# One\n"),
+                ("LICENSE-MIT", ""),
+            ];
+            found(relative_links, &pages).len()
+        };
+        let rows = [
+            (
+                "a.md",
+                "[x](README.md) and [y](docs/adr) and [z](LICENSE-MIT)",
+                0,
+            ),
+            ("a.md", "[x](REEDME.md) and [y](docs/guide)", 2),
+            ("docs/adr/a.md", "[x](../../README.md), [y](0001-one.md)", 0),
+            ("docs/adr/a.md", "[x](README.md)", 1),
+            (
+                "a.md",
+                "[x](https://example.com/no.md) [y](mailto:a@example.com)",
+                0,
+            ),
+            ("a.md", "[x](README.md#the-run-verb)", 0),
+            ("a.md", "[x](README.md#the-walk-verb)", 1),
+            ("a.md", "# Here\n[x](#here)", 0),
+            ("a.md", "# Here\n[x](#there)", 1),
+            ("a.md", "[x][1]\n\n[1]: README.md\n[2]: REEDME.md", 1),
+            ("a.md", "```\n[x](REEDME.md)\n```\n", 0),
+        ];
+        for (from, text, findings) in rows {
+            assert_eq!(check(from, text), findings, "{from}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_finding_names_line_and_target() {
+        let findings = found(relative_links, &[("docs/a.md", "\n[x](b.md)\n")]);
+        assert_eq!(
+            findings,
+            ["docs/a.md:2: link: `b.md` leads nowhere: there is no docs/b.md"]
+        );
+    }
+}
