@@ -1,0 +1,62 @@
+-- Asks ratekeeper about each request: `http-request lua.ratekeeper` in the frontend.
+-- Save as /etc/haproxy/ratekeeper.lua.
+
+local ratekeeper = "http://127.0.0.1:8080/v1/auth"
+local timeout_ms = 250 -- HAProxy asks up to four times: one second in all
+local when_down = "deny" -- "allow" lets requests pass when ratekeeper cannot be asked
+
+-- Not forwarded: they belong to one connection or body, or a visitor may not say them.
+local dropped = {
+    ["connection"] = true, ["keep-alive"] = true, ["transfer-encoding"] = true,
+    ["te"] = true, ["trailer"] = true, ["upgrade"] = true, ["expect"] = true,
+    ["content-length"] = true, ["proxy-connection"] = true,
+    ["x-original-method"] = true, ["x-original-uri"] = true, ["x-original-url"] = true,
+    ["x-forwarded-method"] = true, ["x-forwarded-uri"] = true, ["x-forwarded-host"] = true,
+}
+
+local function question(txn)
+    local headers = {}
+    for name, values in pairs(txn.http:req_get_headers()) do
+        if not dropped[name] then
+            headers[name] = {}
+            for index = 0, #values do -- HAProxy counts header values from 0
+                table.insert(headers[name], values[index])
+            end
+        end
+    end
+    headers["x-original-method"] = { txn.sf:method() }
+    headers["x-original-uri"] = { txn.sf:pathq() }
+    local chain = headers["x-forwarded-for"] or {}
+    table.insert(chain, txn.sf:src())
+    headers["x-forwarded-for"] = { table.concat(chain, ", ") }
+    return headers
+end
+
+local function refuse(txn, status, answer)
+    local reply = txn:reply({ status = status })
+    for _, name in ipairs({ "retry-after", "ratelimit", "ratelimit-policy", "content-type" }) do
+        local values = answer.headers and answer.headers[name]
+        if values then
+            reply:add_header(name, values[0])
+        end
+    end
+    reply:set_body(answer.body or "")
+    txn:done(reply)
+end
+
+core.register_action("ratekeeper", { "http-req" }, function(txn)
+    local answer = core.httpclient():get({
+        url = ratekeeper, headers = question(txn), timeout = timeout_ms,
+    })
+    local headers = answer and answer.headers or {}
+    if answer and answer.status == 200 then
+        if headers["ratelimit"] then
+            txn:set_var("txn.ratekeeper_limit", headers["ratelimit"][0])
+            txn:set_var("txn.ratekeeper_policy", headers["ratelimit-policy"][0])
+        end
+    elseif answer and headers["ratelimit"] then
+        refuse(txn, answer.status, answer)
+    elseif when_down == "deny" then
+        refuse(txn, 503, {})
+    end
+end)
