@@ -47,12 +47,12 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub fn install(&self, mut policy: Policy) -> u32 {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         policy.version = self.policy.load().version + 1;
-        for rule in &mut policy.rules {
-            let next = LimitId::new(u32::try_from(ids.len()).unwrap_or(u32::MAX));
-            rule.limit.id = *ids.entry(Arc::clone(&rule.limit.name)).or_insert(next);
-            rule.limit.version = policy.version;
-        }
         let version = policy.version;
+        for limit in policy.rules.limits_mut() {
+            let next = LimitId::new(u32::try_from(ids.len()).unwrap_or(u32::MAX));
+            limit.id = *ids.entry(Arc::clone(&limit.name)).or_insert(next);
+            limit.version = version;
+        }
         self.policy.store(Arc::new(policy));
         version
     }

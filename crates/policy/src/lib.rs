@@ -10,15 +10,24 @@
 
 pub mod calendar;
 pub mod config;
+mod error;
 mod facts;
 mod identify;
+mod key_part;
+mod matcher;
+mod pattern;
 mod policy;
 mod rule;
+mod rules;
+mod settings;
 
+pub use error::ValueError;
 pub use facts::Facts;
 pub use identify::ClientIp;
-pub use policy::{Charges, Entry, Policy};
-pub use rule::{
-    Body, Cost, Exemption, Field, HeaderStyle, KeyPart, Listen, Matcher, MissingKey, Pattern,
-    Refusal, Rule, RuleMode, Settings, ValueError,
-};
+pub use key_part::KeyPart;
+pub use matcher::Matcher;
+pub use pattern::{Field, Pattern, network};
+pub use policy::{Charges, Entry, KeyBytes, Policy};
+pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
+pub use rules::Rules;
+pub use settings::{HeaderStyle, Listen, Settings};

@@ -1,12 +1,12 @@
 //! Policy: the rules of one file, and which of them a request must pass. Skeleton.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use ratekeeper_core::{Charge, Key, Permits};
+use ratekeeper_core::{Charge, Key, KeySink, Permits};
 use smallvec::SmallVec;
 
-use crate::{ClientIp, Facts, HeaderStyle, Rule, Settings};
+use crate::{ClientIp, Facts, HeaderStyle, Rule, Rules, Settings};
 
 /// The rules of one policy file.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Policy {
     /// SHA-256 of the text, in hexadecimal.
     pub sha: Arc<str>,
     /// In the order of the file.
-    pub rules: Vec<Rule>,
+    pub rules: Rules,
     /// Where addresses come from.
     pub client_ip: ClientIp,
     /// Which headers tell clients about their limits.
@@ -35,7 +35,24 @@ pub struct Charges {
     /// Rules that refuse because a key part is missing (`missing_key = "deny"`).
     pub missing: SmallVec<[u32; 2]>,
     /// The keys' bytes, one after the other.
-    pub bytes: SmallVec<[u8; 128]>,
+    pub bytes: KeyBytes,
+}
+
+/// Key bytes of a request; the first 128 need no allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyBytes(SmallVec<[u8; 128]>);
+
+impl KeySink for KeyBytes {
+    fn extend(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+impl Deref for KeyBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// One charge.

@@ -1,9 +1,10 @@
-//! A rule: one `[[limit]]` of the policy, compiled. Skeleton of the model.
+//! Rule: one `[[limit]]` of the policy, compiled.
 
 use std::sync::Arc;
 
-use ipnet::IpNet;
-use ratekeeper_core::{Limit, Mode, Nanos, Permits};
+use ratekeeper_core::{Key, Limit, Mode, Nanos, Permits};
+
+use crate::{KeyPart, Matcher};
 
 /// One limit of the policy.
 #[derive(Clone, Debug)]
@@ -34,6 +35,17 @@ pub struct Rule {
     pub line: usize,
 }
 
+impl Rule {
+    /// A key of this rule in words, one for each part: `ip=192.0.2.1`, `attr:user_id=u1`;
+    /// none for a rule that counts everybody together.
+    pub fn describe_key<'a>(&'a self, key: Key<'a>) -> impl Iterator<Item = String> + 'a {
+        let parts = self.key.iter().filter(|part| **part != KeyPart::All);
+        parts
+            .zip(key.display_parts())
+            .map(|(part, value)| format!("{part}={value}"))
+    }
+}
+
 /// `mode = "enforce" | "shadow" | "off"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RuleMode {
@@ -54,102 +66,6 @@ impl RuleMode {
             Self::Shadow => Some(Mode::Shadow),
             Self::Off => None,
         }
-    }
-}
-
-/// `match = { .. }`: all fields must hold; within a field, one of the values.
-#[derive(Clone, Debug, Default)]
-pub struct Matcher {
-    /// Field and its acceptable values.
-    pub fields: Vec<(Field, Vec<Pattern>)>,
-}
-
-/// What a matcher looks at.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
-    /// `method`
-    Method,
-    /// `host`
-    Host,
-    /// `path`
-    Path,
-    /// `query.X`
-    Query(String),
-    /// `header.X`
-    Header(String),
-    /// `cookie.X`
-    Cookie(String),
-    /// `ip`
-    Ip,
-    /// `attr.X`
-    Attribute(String),
-}
-
-/// One acceptable value. Built by [`Pattern::parse`] for the field it belongs to.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    /// Written with `!`: anything but.
-    pub negated: bool,
-    // compiled form: private to this module
-}
-
-impl Pattern {
-    /// Compiles one value of `field`: an exact string, `*` wildcards, a path pattern with
-    /// `*`, `**` and `{name}`, or a CIDR block; `!` before it negates.
-    pub fn parse(_field: &Field, _text: &str) -> Result<Self, ValueError> {
-        todo!()
-    }
-}
-
-/// Why a value of the language is refused: reason, and what to write instead.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ValueError {
-    /// Lower case, no full stop, shows the value.
-    pub reason: String,
-    /// A concrete edit.
-    pub help: String,
-}
-
-/// Whom a limit counts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum KeyPart {
-    /// `all`: everybody together; adds nothing to the key.
-    All,
-    /// `ip` (the client's address, IPv6 cut to the prefix), `ip/24`.
-    Ip {
-        /// Bits of an IPv4 address; none: all 32, and the policy's prefix for IPv6.
-        bits: Option<u8>,
-    },
-    /// `path`: the normalised path.
-    Path,
-    /// `route`: the pattern of `match.path` that matched, or the path.
-    Route,
-    /// `method`
-    Method,
-    /// `host`
-    Host,
-    /// `header:X`
-    Header(String),
-    /// `cookie:X`
-    Cookie(String),
-    /// `query:X`
-    Query(String),
-    /// `api_key`: header `x-api-key`, else a bearer token; only its hash is kept.
-    ApiKey,
-    /// `attr:X`
-    Attribute(String),
-}
-
-impl KeyPart {
-    /// Reads `ip`, `ip/24`, `header:x-user-id`, ...
-    pub fn parse(_text: &str) -> Result<Self, ValueError> {
-        todo!()
-    }
-}
-
-impl std::fmt::Display for KeyPart {
-    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        todo!()
     }
 }
 
@@ -227,36 +143,4 @@ pub enum Body {
         /// Its content type.
         content_type: String,
     },
-}
-
-/// `headers = "ietf" | "legacy" | "both" | "off"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum HeaderStyle {
-    /// `RateLimit-Policy` and `RateLimit`.
-    #[default]
-    Ietf,
-    /// `X-RateLimit-*`.
-    Legacy,
-    /// Both.
-    Both,
-    /// Neither.
-    Off,
-}
-
-/// Settings of the process that the policy file may hold.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Settings {
-    /// `[listen]`: addresses of the doors.
-    pub listen: Listen,
-    /// `[store.memory] budget`: bytes the store may use; none for the default.
-    pub memory_budget: Option<usize>,
-}
-
-/// `[listen]`: none means not stated, `Some("off")` means off.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Listen {
-    /// The check API and forward-auth.
-    pub http: Option<String>,
-    /// Metrics, health, keys, reload.
-    pub admin: Option<String>,
 }
