@@ -24,6 +24,8 @@ pub enum Error {
     TooLong,
     /// A number of sub-buckets outside 1 to 60, or longer than the span in nanoseconds.
     SubBuckets,
+    /// A window whose counts would stay in sight for more than 2^62 ns (146 years).
+    WindowTooLong,
 }
 
 impl fmt::Display for Error {
@@ -38,6 +40,7 @@ impl fmt::Display for Error {
             Self::TooFast => "so many permits a nanosecond that rounding would lose more than 1 %",
             Self::TooLong => "the time to refill the whole burst passes the horizon of 1.1 years",
             Self::SubBuckets => "sub-buckets must number 1 to 60, each at least 1 ns long",
+            Self::WindowTooLong => "window is longer than 73 years",
         })
     }
 }

@@ -35,7 +35,7 @@ mod time;
 pub use algorithm::{Algorithm, Denials, Reserve, Word};
 pub use algorithms::gcra::{Gcra, Tat};
 pub use algorithms::window::{
-    Anchor, Calendar, CalendarWindow, Edge, SubBuckets, Window, WindowState,
+    Anchor, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
 };
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use decision::{Decision, Verdict};

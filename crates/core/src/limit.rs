@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use crate::Algorithm;
 use crate::algorithms::window::{SubBuckets, Window};
-use crate::{Gcra, Nanos, Permits};
+use crate::{Decision, Gcra, Nanos, Permits};
 
 /// Where a store keeps the states of a limit: given once per name, kept across reloads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -71,6 +71,28 @@ impl AnyAlgorithm {
     /// See [`Algorithm::bound`].
     pub fn bound(&self, window: Nanos) -> u64 {
         with_algorithm!(self, algorithm => algorithm.bound(window))
+    }
+
+    /// The time within which the client may use no more than `decision.remaining`: `t` of
+    /// the `RateLimit` field. `None` if the decision does not tell.
+    ///
+    /// Token buckets: the time that grants `remaining` anew, at least that to the next
+    /// permit, so that `remaining / t` is never above the rate. Windows: the time to the
+    /// end of the current (sub-)window, unknown while nothing has been counted.
+    ///
+    /// ```
+    /// use ratekeeper_core::{Algorithm, AnyAlgorithm, Gcra, Nanos, Permits, Time};
+    /// let gcra = Gcra::token_bucket("10/1s".parse().unwrap()).unwrap();
+    /// let decision = gcra.decide(&mut Default::default(), Time::ZERO, Permits::new(6));
+    /// let window = AnyAlgorithm::from(gcra).effective_window(&decision);
+    /// assert_eq!(window, Some(Nanos::from_millis(400)), "four more take that long");
+    /// ```
+    pub fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
+        match self {
+            Self::Gcra(gcra) => Some(gcra.effective_window(decision)),
+            Self::Window(window) => window.effective_window(decision),
+            Self::SubBuckets(window) => window.effective_window(decision),
+        }
     }
 }
 

@@ -192,6 +192,21 @@ impl Gcra {
         self.decision(Verdict::Deny { retry_after }, debt, limit)
     }
 
+    /// The time that grants `remaining` anew, at least that to the next permit.
+    pub(crate) fn effective_window(&self, decision: &Decision) -> Nanos {
+        let remaining = u64::from(decision.remaining.get());
+        let anew = self.interval.get().saturating_mul(remaining);
+        let debt = decision
+            .reset_after
+            .as_nanos()
+            .saturating_mul(1 << TICKS_PER_NANO_LOG2);
+        let full = self.burst.saturating_add(self.queue);
+        let next = debt
+            .saturating_add(self.interval.get())
+            .saturating_sub(full);
+        nanos_ceil(anew.max(next))
+    }
+
     fn decision(&self, verdict: Verdict, debt: u64, limit: u64) -> Decision {
         Decision {
             verdict,

@@ -1,11 +1,70 @@
-//! Windows: skeleton, to be completed.
+//! Window counters: so many permits a window, and what the window left behind still counts.
+//!
+//! Time is cut into windows of width `w`. A request adds its cost to the counter of the
+//! window it falls in. The newest `m` counters count in full; the one just behind them is
+//! sliding out of sight, and the *edge* says how much of it still counts:
+//!
+//! ```text
+//!            sliding out      the newest m, here 3
+//!          |<---- w ---->|<---- w ---->|<---- w ---->|<---- w ---->|
+//!   -------+------o------+-----n2------+-----n1------+-----n0--*---+----> time
+//!                 |  |   |                                     now
+//!                 |  +---+ still in sight of now: left / w     |<->| left
+//!                 |
+//!                 +- edge(o): drop 0; full o; weighted o x left / w
+//! ```
+//!
+//! `used = n0 + .. + n(m-1) + edge(o)`; allow iff `used + cost <= N`; then `n0 += cost`.
+//!
+//! The named algorithms, each a constructor:
+//!
+//! ```text
+//!   name           m     edge      windows begin        most in one span P   in the long run
+//!   fixed          1     drop      on a grid            2N                   N per P
+//!   calendar       1     drop      where days do        2N                   N per window
+//!   quota reset    1     drop      at a first request   2N - 1               N per P
+//!   two-window     1     weighted  on a grid            2N - 1               N - 1 per P
+//!   sub-buckets    1-60  drop      on a grid            2N (N in P - w)      N per P
+//!                        weighted  on a grid            below 2N             N - 1 per P
+//!                        full      on a grid            N, the promise       N per P + w
+//! ```
+//!
+//! * State: 16 bytes for one window and the last; 8 and a vector of `m + 1` counters of 4
+//!   bytes for sub-buckets, allocated by the first charge.
+//! * Error: none. `w = ceil(P / m)`, up, and the weighted share is rounded up: rounding
+//!   never admits more.
+//! * Choose `fixed` or `calendar` when the contract names the window, `full` when it says
+//!   "never more than N in any span"; two-window to soften the edge at the price of two
+//!   counters. Else choose [GCRA](super::gcra).
+//! * A clock that steps back finds the newest window it had reached: it is denied longer by
+//!   the step, and never gains.
+//! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request. A
+//!   quota-reset window opens with a request, so one request less can move it: there (and
+//!   only there) a smaller history may admit less.
+//! * Source: Figma, "An alternative approach to rate limiting" (2017), for sub-buckets;
+//!   Cloudflare, "How we built rate limiting capable of scaling to millions of domains"
+//!   (2017), for the two-window counter.
+
+mod anchor;
+mod bound;
+mod counters;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+use core::marker::PhantomData;
+
+pub use anchor::{Anchor, Calendar, CalendarWindow};
+pub use counters::Counters;
 
 use crate::algorithm::{Algorithm, Denials};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time};
+use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+use anchor::Sight;
+use counters::Seen;
+
+/// The most sub-buckets a window is cut into: bounds the work of a decision.
+const MAX_BUCKETS: u32 = 60;
+/// The longest that counts may stay in sight, 146 years: no sum of spans overflows.
+const MAX_SIGHT: u64 = 1 << 62;
 
 /// What the window that slides out of sight still counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -19,48 +78,46 @@ pub enum Edge {
     Weighted,
 }
 
-/// A window of a calendar: from `start`, up to but not including `end`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CalendarWindow {
-    /// First moment of the window.
-    pub start: Time,
-    /// First moment of the next one.
-    pub end: Time,
-}
-
-/// Cuts time into windows of unequal length: days with daylight saving, months.
+/// Counts permits by window; see the [module](self) for figure and formula.
 ///
-/// Pure: the same moment always gives the same window.
-pub trait Calendar: fmt::Debug + Send + Sync {
-    /// The window that holds `now`.
-    fn window_at(&self, now: Time) -> CalendarWindow;
-    /// Names the calendar: `day in Europe/Oslo`. Equal names mean equal windows.
-    fn name(&self) -> &str;
-    /// The shortest window there can be.
-    fn shortest(&self) -> Nanos;
-}
-
-/// Where windows begin.
-#[derive(Clone, Debug)]
-pub enum Anchor {
-    /// At `phase` after the clock's zero and every window length from there.
-    Grid {
-        /// Less than the window's length.
-        phase: Nanos,
-    },
-    /// At the first request of a key; the next request at or after its end opens the next.
-    First,
-    /// Where a calendar says.
-    Calendar(Arc<dyn Calendar>),
-}
-
-/// Counters of one window or two; see the [module](self).
-#[derive(Clone, Debug)]
+/// ```
+/// use ratekeeper_core::{Algorithm, Nanos, Permits, Time, Verdict, Window};
+///
+/// let limit = Window::fixed("10/1s".parse().unwrap(), Nanos::ZERO).unwrap();
+/// let mut state = Default::default();
+/// let t = Time::from_nanos(900_000_000);
+/// assert_eq!(limit.decide(&mut state, t, Permits::new(10)).verdict, Verdict::Allow);
+/// let retry_after = Nanos::from_millis(100);
+/// assert_eq!(limit.decide(&mut state, t, Permits::ONE).verdict, Verdict::Deny { retry_after });
+/// assert_eq!(limit.decide(&mut state, t + retry_after, Permits::ONE).verdict, Verdict::Allow);
+/// ```
+#[derive(Clone, PartialEq, Debug)]
 pub struct Window<C = [u32; 2]> {
-    _c: core::marker::PhantomData<C>,
+    /// N: at least 1.
+    permits: u32,
+    /// m: 1 to 60.
+    buckets: u32,
+    /// w: of a calendar, the shortest window.
+    width: u64,
+    edge: Edge,
+    anchor: Anchor,
+    denials: Denials,
+    counters: PhantomData<fn() -> C>,
 }
 
 /// Counters of up to 60 sub-buckets and the one that slides out of sight.
+///
+/// ```
+/// use ratekeeper_core::{Algorithm, Edge, Nanos, Permits, SubBuckets, Time, Verdict};
+///
+/// let quota = "6/60s".parse().unwrap();
+/// let limit = SubBuckets::sub_buckets(quota, 6, Edge::Full, Nanos::ZERO).unwrap();
+/// let mut state = Default::default();
+/// assert!(limit.decide(&mut state, Time::ZERO, Permits::new(6)).verdict.allows());
+/// let retry_after = Nanos::from_secs(70); // six buckets and the one behind them
+/// let denied = limit.decide(&mut state, Time::ZERO, Permits::ONE);
+/// assert_eq!(denied.verdict, Verdict::Deny { retry_after });
+/// ```
 pub type SubBuckets = Window<Vec<u32>>;
 
 /// The counters of one key.
@@ -73,71 +130,521 @@ pub struct WindowState<C> {
 }
 
 impl Window {
-    /// Fixed windows on a grid.
-    pub fn fixed(_quota: Quota, _phase: Nanos) -> Result<Self, Error> {
-        todo!()
+    /// Fixed windows on a grid: `quota.permits()` in each, whatever came before.
+    ///
+    /// The windows begin at `phase` after the clock's zero, and every span from there.
+    ///
+    /// # Errors
+    /// [`Error::WindowTooLong`] for a span of more than 73 years.
+    pub fn fixed(quota: Quota, phase: Nanos) -> Result<Self, Error> {
+        Self::new(quota, 1, Edge::Drop, Some(phase))
     }
+
     /// Two-window weighted counter: this window, and the share of the last one in sight.
-    pub fn two_window(_quota: Quota, _phase: Nanos) -> Result<Self, Error> {
-        todo!()
+    ///
+    /// # Errors
+    /// As [`Window::fixed`].
+    pub fn two_window(quota: Quota, phase: Nanos) -> Result<Self, Error> {
+        Self::new(quota, 1, Edge::Weighted, Some(phase))
     }
-    /// A window that opens with the first request of a key.
-    pub fn quota_reset(_quota: Quota) -> Result<Self, Error> {
-        todo!()
+
+    /// A window that opens with the first request of a key; the first request at or after
+    /// its end opens the next.
+    ///
+    /// # Errors
+    /// As [`Window::fixed`].
+    pub fn quota_reset(quota: Quota) -> Result<Self, Error> {
+        Self::new(quota, 1, Edge::Drop, None)
     }
+
     /// Fixed windows of a calendar.
-    pub fn calendar(_permits: Permits, _calendar: Arc<dyn Calendar>) -> Result<Self, Error> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`Error::NoPermits`] for none, [`Error::NoSpan`] for a calendar of empty windows,
+    /// [`Error::WindowTooLong`] as [`Window::fixed`].
+    pub fn calendar(permits: Permits, calendar: Arc<dyn Calendar>) -> Result<Self, Error> {
+        let quota = Quota::new(permits, calendar.shortest())?;
+        let window = Self::new(quota, 1, Edge::Drop, None)?;
+        Ok(Self {
+            anchor: Anchor::Calendar(calendar),
+            ..window
+        })
     }
 }
 
 impl SubBuckets {
     /// A sliding window cut into `count` sub-buckets (1 to 60).
-    pub fn sub_buckets(
-        _quota: Quota,
-        _count: u32,
-        _edge: Edge,
-        _phase: Nanos,
-    ) -> Result<Self, Error> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`Error::SubBuckets`] for another count, or one above the span in nanoseconds;
+    /// [`Error::WindowTooLong`] as [`Window::fixed`].
+    pub fn sub_buckets(quota: Quota, count: u32, edge: Edge, phase: Nanos) -> Result<Self, Error> {
+        let fits = u64::from(count) <= quota.per().as_nanos();
+        if count == 0 || count > MAX_BUCKETS || !fits {
+            return Err(Error::SubBuckets);
+        }
+        Self::new(quota, count, edge, Some(phase))
     }
+}
+
+/// How a request was judged, and what that writes.
+struct Judged {
+    decision: Decision,
+    sight: Sight,
+    /// Added to the newest counter; 0 writes nothing.
+    charge: u32,
 }
 
 impl<C> Window<C> {
+    fn new(quota: Quota, buckets: u32, edge: Edge, phase: Option<Nanos>) -> Result<Self, Error> {
+        let width = quota.per().as_nanos().div_ceil(u64::from(buckets)); // up: never more in P
+        if width > MAX_SIGHT / u64::from(buckets + 1) {
+            return Err(Error::WindowTooLong);
+        }
+        let anchor = phase.map_or(Anchor::First, |phase| Anchor::Grid {
+            phase: Nanos::from_nanos(phase.as_nanos() % width),
+        });
+        Ok(Self {
+            permits: quota.permits().get(),
+            buckets,
+            width,
+            edge,
+            anchor,
+            denials: Denials::Free,
+            counters: PhantomData,
+        })
+    }
+
     /// The same limit with another price of denials.
     #[must_use]
-    pub fn with_denials(self, _denials: Denials) -> Self {
-        todo!()
+    pub fn with_denials(self, denials: Denials) -> Self {
+        Self { denials, ..self }
+    }
+
+    /// The time to the end of the current window, as far as a decision tells.
+    pub(crate) fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
+        let last = decision.reset_after.as_nanos().checked_sub(1)?;
+        if let Anchor::Calendar(_) = self.anchor {
+            return Some(decision.reset_after);
+        }
+        // Counts leave at the end of a window, so the reset is whole windows after this end.
+        Some(Nanos::from_nanos(last % self.width + 1))
+    }
+
+    /// m, as a number of counters.
+    fn whole(&self) -> usize {
+        self.buckets as usize
+    }
+
+    /// How many counters are in sight at all.
+    fn in_sight(&self) -> usize {
+        match self.edge {
+            Edge::Drop => self.whole(),
+            Edge::Full | Edge::Weighted => self.whole() + 1,
+        }
+    }
+
+    /// What `oldest`, of which `left` nanoseconds are in sight, still counts for.
+    #[inline]
+    fn share(&self, oldest: u64, left: u64) -> u64 {
+        match self.edge {
+            Edge::Drop => 0,
+            Edge::Full => oldest,
+            // Up: a part of a permit counts as one.
+            Edge::Weighted => scale(oldest, left, self.width, Rounding::Up),
+        }
+    }
+
+    /// The wait after which `cost` fits, given that it does not now. At most `m + 2` steps.
+    fn retry_after(&self, seen: Seen<'_>, sight: Sight, cost: u64) -> Nanos {
+        let (limit, whole) = (u64::from(self.permits), self.whole());
+        let mut used = seen.sum(whole);
+        for ahead in 0..=whole {
+            // In the window `ahead` of the current one, `used` counts in full and `oldest`
+            // slides out: how much of it, in nanoseconds, may be in sight?
+            if let Some(room) = limit.checked_sub(used + cost) {
+                let oldest = seen.at(whole - ahead);
+                let visible = match self.edge {
+                    Edge::Full if oldest > room => None,
+                    Edge::Weighted if oldest > room => {
+                        // Down: a little less in sight is surely enough.
+                        Some(scale(room, self.width, oldest, Rounding::Down))
+                    }
+                    _ => Some(self.width),
+                };
+                if let Some(visible) = visible {
+                    return self.wait(sight, ahead, visible);
+                }
+            }
+            if ahead < whole {
+                used -= seen.at(whole - 1 - ahead);
+            }
+        }
+        self.wait(sight, whole + 1, self.width)
+    }
+
+    /// The time until only `visible` nanoseconds are left of the window `ahead` of this one.
+    fn wait(&self, sight: Sight, ahead: usize, visible: u64) -> Nanos {
+        let wait = u128::from(sight.ahead)
+            + u128::from(sight.left)
+            + ahead as u128 * u128::from(self.width);
+        let wait = wait.saturating_sub(u128::from(visible));
+        Nanos::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+
+    /// The time until nothing in sight counts.
+    fn reset_after(&self, seen: Seen<'_>, sight: Sight) -> Nanos {
+        match seen.newest(self.in_sight()) {
+            None => Nanos::ZERO,
+            Some(back) => self.wait(sight, self.in_sight() - back, self.width),
+        }
     }
 }
 
-impl<C> PartialEq for Window<C> {
-    fn eq(&self, _other: &Self) -> bool {
-        todo!()
+impl<C: Counters> Window<C> {
+    fn sight(&self, state: &WindowState<C>, now: Time) -> Sight {
+        let touched = state
+            .counts
+            .as_slice()
+            .first()
+            .is_some_and(|&newest| newest > 0);
+        self.anchor.sight(state.index, touched, now, self.width)
+    }
+
+    /// What `decide` answers, and what it writes.
+    #[inline]
+    fn judge(&self, state: &WindowState<C>, now: Time, cost: Permits) -> Judged {
+        let sight = self.sight(state, now);
+        let counts = state.counts.as_slice();
+        let mut seen = Seen {
+            counts,
+            shift: sight.shift,
+            extra: 0,
+        };
+        let (limit, cost) = (u64::from(self.permits), u64::from(cost.get()));
+        let sum = seen.sum(self.whole());
+        let used = sum + self.share(seen.at(self.whole()), sight.left);
+
+        let fits = used + cost <= limit;
+        let charge = match self.denials {
+            _ if fits => cost,
+            _ if cost > limit => 0,
+            Denials::Free => 0,
+            // Up to one further quota.
+            Denials::Counted => cost
+                .min((2 * limit).saturating_sub(sum))
+                .min(u64::from(u32::MAX) - seen.at(0)),
+        };
+        seen.extra = charge;
+        let verdict = if fits {
+            Verdict::Allow
+        } else if cost > limit {
+            Verdict::DenyForever
+        } else {
+            Verdict::Deny {
+                retry_after: self.retry_after(seen, sight, cost),
+            }
+        };
+        let decision = Decision {
+            verdict,
+            remaining: Permits::saturating_from(limit.saturating_sub(used + charge)),
+            reset_after: self.reset_after(seen, sight),
+        };
+        Judged {
+            decision,
+            sight,
+            charge: u32::try_from(charge).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Moves the counters of `state` on by `shift` windows, to window `index`.
+    fn advance<'a>(&self, state: &'a mut WindowState<C>, index: u64, shift: u64) -> &'a mut [u32] {
+        state.index = index;
+        let slots = state.counts.slots(self.whole() + 1);
+        if shift > 0 {
+            let gone = usize::try_from(shift).map_or(slots.len(), |shift| shift.min(slots.len()));
+            slots.copy_within(..slots.len() - gone, gone);
+            slots[..gone].fill(0);
+        }
+        slots
     }
 }
 
-impl<C: Clone + Default + PartialEq + fmt::Debug> Algorithm for Window<C> {
+impl<C: Counters> Algorithm for Window<C> {
     type State = WindowState<C>;
+
     fn capacity(&self) -> Permits {
-        todo!()
+        Permits::new(self.permits)
     }
-    fn decide(&self, _: &mut Self::State, _: Time, _: Permits) -> Decision {
-        todo!()
+
+    #[inline]
+    fn look(&self, state: &WindowState<C>, now: Time, cost: Permits) -> Decision {
+        self.judge(state, now, cost).decision
     }
-    fn refund(&self, _: &mut Self::State, _: Time, _: Permits) {
-        todo!()
+
+    #[inline]
+    fn decide(&self, state: &mut WindowState<C>, now: Time, cost: Permits) -> Decision {
+        let judged = self.judge(state, now, cost);
+        if judged.charge > 0 {
+            let slots = self.advance(state, judged.sight.index, judged.sight.shift);
+            slots[0] = slots[0].saturating_add(judged.charge);
+        }
+        judged.decision
     }
-    fn expires_at(&self, _: &Self::State) -> Time {
-        todo!()
+
+    /// Takes from the newest counter first: a charge and its refund at once undo each other.
+    fn refund(&self, state: &mut WindowState<C>, now: Time, cost: Permits) {
+        let shift = self.sight(state, now).shift;
+        let in_sight = u64::try_from(self.in_sight()).unwrap_or(u64::MAX);
+        let Ok(in_sight) = usize::try_from(in_sight.saturating_sub(shift)) else {
+            return;
+        };
+        if state.counts.as_slice().is_empty() {
+            return;
+        }
+        let slots = state.counts.slots(self.whole() + 1);
+        let mut back = cost.get();
+        for count in slots.iter_mut().take(in_sight) {
+            let given = back.min(*count);
+            *count -= given;
+            back -= given;
+        }
+        if slots.iter().all(|&count| count == 0) {
+            *state = WindowState::default();
+        }
     }
-    fn stricter(&self, _: &mut Self::State, _: &Self::State) {
-        todo!()
+
+    fn expires_at(&self, state: &WindowState<C>) -> Time {
+        let seen = Seen {
+            counts: state.counts.as_slice(),
+            shift: 0,
+            extra: 0,
+        };
+        match seen.newest(self.in_sight()) {
+            None => Time::ZERO,
+            Some(back) => {
+                let more = u64::try_from(self.in_sight() - back - 1).unwrap_or(u64::MAX);
+                self.anchor.end_of(state.index, self.width)
+                    + Nanos::from_nanos(self.width.saturating_mul(more))
+            }
+        }
     }
-    fn keeps_state_of(&self, _: &Self) -> bool {
-        todo!()
+
+    /// Counter by counter the larger, in the newer of the two windows: at that window's
+    /// moments and later ones, what it allows either would have allowed.
+    fn stricter(&self, state: &mut WindowState<C>, other: &WindowState<C>) {
+        if other.counts.as_slice().iter().all(|&count| count == 0) {
+            return;
+        }
+        if state.counts.as_slice().iter().all(|&count| count == 0) {
+            state.clone_from(other);
+            return;
+        }
+        let newer = state.index.max(other.index);
+        let behind = |index| self.anchor.windows_between(index, newer, self.width);
+        let seen = Seen {
+            counts: other.counts.as_slice(),
+            shift: behind(other.index),
+            extra: 0,
+        };
+        let shift = behind(state.index);
+        for (back, count) in self.advance(state, newer, shift).iter_mut().enumerate() {
+            *count = (*count).max(u32::try_from(seen.at(back)).unwrap_or(u32::MAX));
+        }
     }
-    fn bound(&self, _: Nanos) -> u64 {
-        todo!()
+
+    /// Counts mean the same while the windows are the same; N and the edge may change.
+    fn keeps_state_of(&self, old: &Self) -> bool {
+        self.width == old.width && self.buckets == old.buckets && self.anchor == old.anchor
+    }
+
+    fn bound(&self, window: Nanos) -> u64 {
+        bound::bound(self, window)
+    }
+}
+
+/// Which way a quotient goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rounding {
+    Up,
+    Down,
+}
+
+/// `count x part / whole`, exact up to the rounding asked for; saturating.
+#[inline]
+fn scale(count: u64, part: u64, whole: u64, rounding: Rounding) -> u64 {
+    let product = u128::from(count) * u128::from(part);
+    match (u64::try_from(product), rounding) {
+        // Products that fit a word, which is nearly all of them, divide ten times faster.
+        (Ok(product), Rounding::Up) => product.div_ceil(whole),
+        (Ok(product), Rounding::Down) => product / whole,
+        (Err(_), Rounding::Up) => narrow(product.div_ceil(u128::from(whole))),
+        (Err(_), Rounding::Down) => narrow(product / u128::from(whole)),
+    }
+}
+
+fn narrow(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn quota(text: &str) -> Quota {
+        text.parse().unwrap()
+    }
+
+    /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
+    type Row = (u64, u32, Option<u64>, u32);
+
+    fn check<C: Counters>(limit: &Window<C>, rows: &[Row]) {
+        let mut state = WindowState::default();
+        for &(now, cost, wait, remaining) in rows {
+            let now = Time::ZERO + Nanos::from_millis(now);
+            let looked = limit.look(&state, now, Permits::new(cost));
+            let before = state.clone();
+            let decision = limit.decide(&mut state, now, Permits::new(cost));
+            assert_eq!(decision, looked, "look at {now:?}");
+            let verdict = match wait {
+                None => Verdict::Allow,
+                Some(wait) => Verdict::Deny {
+                    retry_after: Nanos::from_millis(wait),
+                },
+            };
+            assert_eq!(decision.verdict, verdict, "cost {cost} at {now:?}");
+            assert_eq!(
+                decision.remaining.get(),
+                remaining,
+                "cost {cost} at {now:?}"
+            );
+            if wait.is_some() {
+                assert_eq!(state, before, "a denial writes nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn fixed_windows_start_afresh() {
+        let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+        check(
+            &limit,
+            &[
+                (900, 9, None, 1),
+                (900, 2, Some(100), 1),
+                (900, 1, None, 0),
+                (1_000, 10, None, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn two_windows_share_the_edge() {
+        let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+        check(
+            &limit,
+            &[
+                (900, 10, None, 0),
+                (1_000, 1, Some(100), 0), // all of the ten are still in sight
+                (1_100, 1, None, 0),      // nine of them
+                (1_500, 5, Some(100), 4), // five of them, and one
+                (1_600, 5, None, 0),
+                (1_999, 10, Some(1_001), 3), // the six weigh nothing at 3.0 s only
+            ],
+        );
+    }
+
+    #[test]
+    fn quota_reset_opens_with_a_request() {
+        let limit = Window::quota_reset(quota("10/1s")).unwrap();
+        check(
+            &limit,
+            &[
+                (700, 0, None, 10), // looking opens nothing
+                (900, 9, None, 1),
+                (1_800, 2, Some(100), 1),
+                (1_899, 1, None, 0),
+                (1_900, 10, None, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn full_sub_buckets_promise_any_span() {
+        let limit = SubBuckets::sub_buckets(quota("10/1s"), 4, Edge::Full, Nanos::ZERO).unwrap();
+        check(
+            &limit,
+            &[
+                (249, 6, None, 4),
+                (250, 4, None, 0),
+                (1_249, 1, Some(1), 0),
+                (1_250, 6, None, 0),
+                (1_250, 7, Some(1_250), 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_waits_longer_by_the_step() {
+        let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+        check(
+            &limit,
+            &[
+                (1_000, 10, None, 0),
+                (500, 1, Some(1_500), 0),
+                (1_999, 1, Some(1), 0),
+            ],
+        );
+        let limit = Window::quota_reset(quota("10/1s")).unwrap();
+        check(
+            &limit,
+            &[
+                (1_000, 10, None, 0),
+                (500, 1, Some(1_500), 0),
+                (1_999, 1, Some(1), 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn costs_above_the_quota_are_denied_for_ever() {
+        let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+        let mut state = WindowState::default();
+        let decision = limit.decide(&mut state, Time::ZERO, Permits::new(11));
+        assert_eq!(decision.verdict, Verdict::DenyForever);
+        assert_eq!(
+            (decision.remaining, state),
+            (Permits::new(10), WindowState::default())
+        );
+    }
+
+    #[test]
+    fn counted_denials_lock_out_for_a_finite_time() {
+        let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+        let limit = limit.with_denials(Denials::Counted);
+        let mut state = WindowState::default();
+        for _ in 0..100 {
+            let _ = limit.decide(&mut state, Time::ZERO, Permits::ONE);
+        }
+        assert_eq!(state.counts, [20, 0], "one further quota at most");
+        let now = Time::from_nanos(SECOND + SECOND / 2);
+        assert_eq!(
+            limit.look(&state, now, Permits::ZERO).remaining,
+            Permits::ZERO
+        );
+        assert!(
+            limit
+                .look(&state, Time::from_nanos(2 * SECOND), Permits::new(10))
+                .verdict
+                .allows()
+        );
+    }
+
+    #[test]
+    fn states_are_small() {
+        assert_eq!(size_of::<WindowState<[u32; 2]>>(), 16);
+        assert_eq!(size_of::<WindowState<Vec<u32>>>(), 32);
     }
 }

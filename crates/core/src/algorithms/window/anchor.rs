@@ -1,0 +1,175 @@
+//! Where windows begin: on a grid, at a key's first request, or where a calendar says.
+//!
+//! ```text
+//!   grid      |--- w ---|--- w ---|--- w ---|     index: 0, 1, 2, ... from `phase - w`
+//!             phase
+//!   first        *---- w ----|   *---- w ----|    index: the moment of the first request
+//!   calendar  |-- 23 h --|--- 24 h ---|           index: the window's first moment
+//! ```
+//!
+//! A state remembers the index of its newest window. The clock is never trusted to run
+//! forward: a moment before that window counts as its first moment, so a clock that steps
+//! back finds the counters as they were, and its waits are longer by the step.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use crate::{Nanos, Time};
+
+/// A window of a calendar: from `start`, up to but not including `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CalendarWindow {
+    /// First moment of the window.
+    pub start: Time,
+    /// First moment of the next one.
+    pub end: Time,
+}
+
+/// Cuts time into windows of unequal length: days with daylight saving, months.
+///
+/// Pure: the same moment always gives the same window, and windows follow one another
+/// without gap. A window that began before the clock's zero starts at zero.
+pub trait Calendar: fmt::Debug + Send + Sync {
+    /// The window that holds `now`.
+    fn window_at(&self, now: Time) -> CalendarWindow;
+    /// Names the calendar: `day in Europe/Oslo`. Equal names mean equal windows.
+    fn name(&self) -> &str;
+    /// The shortest window there can be.
+    fn shortest(&self) -> Nanos;
+}
+
+/// Where windows begin.
+#[derive(Clone, Debug)]
+pub enum Anchor {
+    /// At `phase` after the clock's zero and every window length from there.
+    Grid {
+        /// Less than the window's length.
+        phase: Nanos,
+    },
+    /// At the first request of a key; the next request at or after its end opens the next.
+    First,
+    /// Where a calendar says.
+    Calendar(Arc<dyn Calendar>),
+}
+
+/// Calendars are equal if their names are.
+impl PartialEq for Anchor {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Grid { phase: a }, Self::Grid { phase: b }) => a == b,
+            (Self::First, Self::First) => true,
+            (Self::Calendar(a), Self::Calendar(b)) => a.name() == b.name(),
+            _ => false,
+        }
+    }
+}
+
+/// What `now` sees of a state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sight {
+    /// The window that `now` belongs to; what a charge writes.
+    pub(super) index: u64,
+    /// By how many windows the state's newest counter is older than that.
+    pub(super) shift: u64,
+    /// Nanoseconds by which the clock is behind the window's first moment: it stepped back.
+    pub(super) ahead: u64,
+    /// Nanoseconds to the window's end, from its first moment if the clock is behind that.
+    pub(super) left: u64,
+}
+
+/// So old that nothing of it counts.
+const GONE: u64 = u64::MAX;
+
+impl Anchor {
+    /// What `now` sees of a state whose newest counter is that of window `index`.
+    ///
+    /// `touched` says whether the state holds any count; windows of `width` nanoseconds.
+    #[inline]
+    pub(super) fn sight(&self, index: u64, touched: bool, now: Time, width: u64) -> Sight {
+        match self {
+            Self::Grid { phase } => {
+                let (current, left) = grid(phase.as_nanos(), now.as_nanos(), width);
+                if current >= index {
+                    let shift = current - index;
+                    return Sight {
+                        index: current,
+                        shift,
+                        ahead: 0,
+                        left,
+                    };
+                }
+                let start = self.end_of(index, width) - Nanos::from_nanos(width);
+                let ahead = start.since(now).as_nanos();
+                Sight {
+                    index,
+                    shift: 0,
+                    ahead,
+                    left: width,
+                }
+            }
+            Self::First => {
+                let start = Time::from_nanos(index);
+                let age = now.since(start).as_nanos();
+                if touched && age < width {
+                    let ahead = start.since(now).as_nanos();
+                    return Sight {
+                        index,
+                        shift: 0,
+                        ahead,
+                        left: width - age,
+                    };
+                }
+                Sight {
+                    index: now.as_nanos(),
+                    shift: GONE,
+                    ahead: 0,
+                    left: width,
+                }
+            }
+            Self::Calendar(calendar) => {
+                let newest = now.max(Time::from_nanos(index));
+                let window = calendar.window_at(newest);
+                let current = window.start.as_nanos();
+                let shift = if current == index { 0 } else { GONE };
+                let ahead = newest.since(now).as_nanos();
+                Sight {
+                    index: current,
+                    shift,
+                    ahead,
+                    left: window.end.since(newest).as_nanos(),
+                }
+            }
+        }
+    }
+
+    /// The first moment after window `index`.
+    pub(super) fn end_of(&self, index: u64, width: u64) -> Time {
+        match self {
+            Self::Grid { phase } => {
+                Time::ZERO + *phase + Nanos::from_nanos(width.saturating_mul(index))
+            }
+            Self::First => Time::from_nanos(index) + Nanos::from_nanos(width),
+            Self::Calendar(calendar) => calendar.window_at(Time::from_nanos(index)).end,
+        }
+    }
+
+    /// How many windows `older` lies before `newer`, as far as it still counts.
+    pub(super) fn windows_between(&self, older: u64, newer: u64, width: u64) -> u64 {
+        match self {
+            Self::Grid { .. } => newer.saturating_sub(older),
+            Self::First if newer.saturating_sub(older) < width => 0,
+            Self::Calendar(_) if newer == older => 0,
+            Self::First | Self::Calendar(_) => GONE,
+        }
+    }
+}
+
+/// The number of the window that holds `now`, and the nanoseconds to its end.
+///
+/// Window 0 ends at `phase`, which is less than `width`.
+fn grid(phase: u64, now: u64, width: u64) -> (u64, u64) {
+    match now.checked_sub(phase) {
+        Some(age) => (age / width + 1, width - age % width),
+        None => (0, phase - now),
+    }
+}

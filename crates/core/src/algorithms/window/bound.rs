@@ -1,0 +1,65 @@
+//! The most a span can admit: what a caller gains who knows where windows begin.
+//!
+//! ```text
+//!          1 ns            whole windows                 the last, b ns of it
+//!            |<>|<----- w ----->|<----- w ----->|<---- b ----->|
+//!   ---------N--+---------------+---------------+--------------*----> time
+//!            window 0           ...             last touched, number L
+//! ```
+//!
+//! A span touches most when it begins with the last nanosecond of a window; then
+//! `W - 1 = (L - 1) x w + b`, with `1 <= b <= w`. From there:
+//!
+//! * drop: any `m` windows in a row hold at most N: `N x ceil((L + 1) / m)`. Exact.
+//! * full: any `m + 1` in a row do: `N x ceil((L + 1) / (m + 1))`. Exact.
+//! * weighted: never more than drop. If `L = J x m`, the last window and the `m` before it
+//!   hold at most `N + floor(N x (b - 1) / w)`, and `J - 1` times `m` remain before them.
+//!   With `m = 1` each whole window loses at least one permit to the one before it: exact.
+//! * quota reset: with `W - 1 = k x P + r`: `N x (k + 1)`, and `N - 1` more if `r > 0`,
+//!   because the request that opened the first window lies outside the span.
+
+use super::{Anchor, Edge, Rounding, Window, scale};
+use crate::Nanos;
+
+/// The most that any half-open span of length `span` can admit.
+pub(super) fn bound<C>(window: &Window<C>, span: Nanos) -> u64 {
+    let limit = u64::from(window.permits);
+    let Some(after_first) = span.as_nanos().checked_sub(1) else {
+        return 0;
+    };
+    if after_first == 0 {
+        return limit;
+    }
+    let width = window.width;
+    if let Anchor::First = window.anchor {
+        let windows = limit.saturating_mul(after_first / width + 1);
+        let inside = if after_first.is_multiple_of(width) {
+            0
+        } else {
+            limit - 1
+        };
+        return windows.saturating_add(inside);
+    }
+    let last = (after_first - 1) / width + 1;
+    let visible = (after_first - 1) % width; // of the last window, before its last moment
+    let buckets = u64::from(window.buckets);
+    let every = |windows: u64| limit.saturating_mul(last / windows + 1); // of L + 1, up
+    match window.edge {
+        Edge::Full => every(buckets + 1),
+        Edge::Weighted if limit == 1 => every(buckets + 1), // one permit cannot be shared
+        Edge::Weighted if buckets == 1 => {
+            // N, then N - 1 in each whole window, then what the weight leaves.
+            let whole = last - 1;
+            let before = if whole == 0 { limit } else { limit - 1 };
+            let weight = scale(before, width - visible, width, Rounding::Up);
+            limit
+                .saturating_mul(2)
+                .saturating_add(whole.saturating_mul(limit - 1))
+                .saturating_sub(weight)
+        }
+        Edge::Weighted if last.is_multiple_of(buckets) => limit
+            .saturating_mul(last / buckets)
+            .saturating_add(scale(limit, visible, width, Rounding::Down)),
+        Edge::Drop | Edge::Weighted => every(buckets),
+    }
+}
