@@ -1,8 +1,14 @@
-//! Answer: what the limits said about one request. Skeleton.
+//! Answer: what the limits said about one request.
+//!
+//! ```text
+//!   outcomes:  per-ip  allow, 12 left     -> headers list both, the tightest first
+//!              login   deny, 37 s         -> refused_by: the longest wait decides
+//!                                            status, Retry-After and body
+//! ```
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Decision, Key, Nanos, Permits};
+use ratekeeper_core::{Decision, Key, Mode, Nanos, Permits, Verdict};
 use ratekeeper_policy::{Charges, Policy, Rule};
 use ratekeeper_store::Decisions;
 
@@ -23,61 +29,116 @@ pub struct Outcome<'a> {
     pub decision: Decision,
     /// Who was counted.
     pub key: Key<'a>,
-    /// What it cost.
+    /// What the request costs under this limit.
     pub cost: Permits,
     /// A key part was missing: something else stood in, or the request was refused for it.
     pub key_missing: bool,
 }
 
-impl Answer {
-    pub(crate) fn new(policy: Arc<Policy>, charges: Charges, decisions: Decisions) -> Self {
-        Self {
-            policy,
-            charges,
-            decisions,
+impl Outcome<'_> {
+    /// Whether this limit refuses the request: it denies, and it is enforced.
+    pub fn refuses(&self) -> bool {
+        !self.decision.verdict.allows() && self.mode() == Some(Mode::Enforce)
+    }
+
+    /// Whether this limit would refuse the request if it were enforced.
+    pub fn shadow_denies(&self) -> bool {
+        !self.decision.verdict.allows() && self.mode() == Some(Mode::Shadow)
+    }
+
+    /// The mode it was decided in.
+    pub fn mode(&self) -> Option<Mode> {
+        self.rule.mode.charge_mode()
+    }
+
+    /// Orders refusals: the longer wait is the worse; forever is the worst.
+    fn wait(&self) -> Nanos {
+        match self.decision.verdict {
+            Verdict::Allow | Verdict::AllowAfter(_) => Nanos::ZERO,
+            Verdict::Deny { retry_after } => retry_after,
+            Verdict::DenyForever => Nanos::MAX,
         }
     }
+}
+
+impl Answer {
+    pub(crate) fn new(policy: Arc<Policy>, charges: Charges, decisions: Decisions) -> Self {
+        Self { policy, charges, decisions }
+    }
+
     /// Whether the request may pass.
     pub fn allowed(&self) -> bool {
         self.decisions.admitted
     }
+
     /// The policy that decided.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
-    /// What each limit said, in the policy's order; those that refused for a missing key
-    /// come last, as `DenyForever`.
+
+    /// What each limit said, in the policy's order; those that refuse because a key part is
+    /// missing come last, as `DenyForever`.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
-        let _ = &self.charges;
-        std::iter::empty()
+        let decided = self.charges.entries.iter().zip(&self.decisions.each);
+        let decided = decided.filter_map(|(entry, &decision)| {
+            Some(Outcome {
+                rule: self.policy.rules.get(entry.rule as usize)?,
+                decision,
+                key: self.charges.key(entry),
+                cost: entry.cost,
+                key_missing: entry.fallback,
+            })
+        });
+        let missing = self.charges.missing.iter().filter_map(|&rule| {
+            Some(Outcome {
+                rule: self.policy.rules.get(rule as usize)?,
+                decision: Decision {
+                    verdict: Verdict::DenyForever,
+                    remaining: Permits::ZERO,
+                    reset_after: Nanos::ZERO,
+                },
+                key: Key::ALL,
+                cost: Permits::ZERO,
+                key_missing: true,
+            })
+        });
+        decided.chain(missing)
     }
-    /// The limit that refused, the one with the longest wait if there are several.
+
+    /// The limit that refuses; of several, the one with the longest wait.
     pub fn refused_by(&self) -> Option<Outcome<'_>> {
-        todo!()
+        if self.allowed() {
+            return None;
+        }
+        // The first of equals, so that the policy's order decides.
+        self.outcomes().filter(Outcome::refuses).reduce(|worst, next| {
+            if next.wait() > worst.wait() { next } else { worst }
+        })
     }
-    /// How long a refused client should wait; none if allowed, or if waiting is no use.
+
+    /// How long a refused client must wait; none if it is allowed, or if waiting is no use.
     pub fn retry_after(&self) -> Option<Nanos> {
-        todo!()
+        self.refused_by()?.decision.verdict.retry_after()
     }
-    /// How long an allowed request must be held back (shaping); zero for most.
+
+    /// How long an allowed request is to be held back (shaping); zero for most.
     pub fn delay(&self) -> Nanos {
-        todo!()
+        let delays = self.outcomes().filter(|outcome| outcome.mode() == Some(Mode::Enforce));
+        let delays = delays.filter_map(|outcome| match outcome.decision.verdict {
+            Verdict::AllowAfter(wait) => Some(wait),
+            _ => None,
+        });
+        delays.max().unwrap_or_default()
     }
-    /// Limits in shadow mode that would have refused.
+
+    /// Limits in shadow mode that would refuse.
     pub fn shadow_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
-        std::iter::empty()
+        self.outcomes().filter(Outcome::shadow_denies)
     }
-    /// Header fields for the client, in the policy's style: `RateLimit-Policy`, `RateLimit`,
-    /// `X-RateLimit-*`, and `Retry-After` where refused.
-    pub fn header_fields(&self) -> Vec<(&'static str, String)> {
-        todo!()
-    }
-    /// HTTP status of the refusal (the binding limit's own, 429 by default).
+
+    /// HTTP status of the refusal: the refusing limit's own, 429 unless the policy says
+    /// otherwise; 200 if allowed.
     pub fn status(&self) -> u16 {
-        todo!()
-    }
-    /// Content type and body of the refusal, as the policy wants it; none for no body.
-    pub fn body(&self) -> Option<(String, String)> {
-        todo!()
+        self.refused_by().map_or(200, |outcome| outcome.rule.refusal.status)
     }
 }

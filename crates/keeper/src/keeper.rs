@@ -7,12 +7,15 @@
 //! ```
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use ratekeeper_core::{Charge, LimitId, Time};
 use ratekeeper_policy::{Charges, Facts, Policy};
-use ratekeeper_store::{Decisions, Store, StoreError};
+use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
 use crate::{Answer, Clock};
@@ -151,6 +154,28 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let mut decisions = self.store.look(&free(charges, policy), now).await?;
         decisions.admitted = false;
         Ok(decisions)
+    }
+}
+
+/// The memory store needs no waiting, so neither does its keeper.
+impl<C: Clock> Keeper<MemoryStore, C> {
+    /// [`check`](Self::check), at once.
+    pub fn check_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
+        at_once(self.check(facts, scope))
+    }
+
+    /// [`peek`](Self::peek), at once.
+    pub fn peek_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
+        at_once(self.peek(facts, scope))
+    }
+}
+
+/// The answer of a future that never waits.
+fn at_once(answer: impl Future<Output = Result<Answer, StoreError>>) -> Answer {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(answer)) => answer,
+        // By construction: every method of `MemoryStore` is ready at once and never fails.
+        Poll::Ready(Err(_)) | Poll::Pending => unreachable!("the memory store always answers"),
     }
 }
 
