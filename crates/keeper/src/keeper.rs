@@ -168,6 +168,16 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     pub fn peek_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
         at_once(self.peek(facts, scope))
     }
+
+    /// [`refund`](Self::refund), at once.
+    pub fn refund_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
+        at_once(self.refund(facts, scope))
+    }
+
+    /// [`reset`](Self::reset), at once.
+    pub fn reset_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
+        at_once(self.reset(facts, scope))
+    }
 }
 
 /// The answer of a future that never waits.
