@@ -52,7 +52,7 @@ impl Outcome<'_> {
     }
 
     /// Orders refusals: the longer wait is the worse; forever is the worst.
-    fn wait(&self) -> Nanos {
+    pub(crate) fn wait(&self) -> Nanos {
         match self.decision.verdict {
             Verdict::Allow | Verdict::AllowAfter(_) => Nanos::ZERO,
             Verdict::Deny { retry_after } => retry_after,
@@ -63,7 +63,11 @@ impl Outcome<'_> {
 
 impl Answer {
     pub(crate) fn new(policy: Arc<Policy>, charges: Charges, decisions: Decisions) -> Self {
-        Self { policy, charges, decisions }
+        Self {
+            policy,
+            charges,
+            decisions,
+        }
     }
 
     /// Whether the request may pass.
@@ -111,9 +115,15 @@ impl Answer {
             return None;
         }
         // The first of equals, so that the policy's order decides.
-        self.outcomes().filter(Outcome::refuses).reduce(|worst, next| {
-            if next.wait() > worst.wait() { next } else { worst }
-        })
+        self.outcomes()
+            .filter(Outcome::refuses)
+            .reduce(|worst, next| {
+                if next.wait() > worst.wait() {
+                    next
+                } else {
+                    worst
+                }
+            })
     }
 
     /// How long a refused client must wait; none if it is allowed, or if waiting is no use.
@@ -123,7 +133,9 @@ impl Answer {
 
     /// How long an allowed request is to be held back (shaping); zero for most.
     pub fn delay(&self) -> Nanos {
-        let delays = self.outcomes().filter(|outcome| outcome.mode() == Some(Mode::Enforce));
+        let delays = self
+            .outcomes()
+            .filter(|outcome| outcome.mode() == Some(Mode::Enforce));
         let delays = delays.filter_map(|outcome| match outcome.decision.verdict {
             Verdict::AllowAfter(wait) => Some(wait),
             _ => None,
@@ -139,6 +151,7 @@ impl Answer {
     /// HTTP status of the refusal: the refusing limit's own, 429 unless the policy says
     /// otherwise; 200 if allowed.
     pub fn status(&self) -> u16 {
-        self.refused_by().map_or(200, |outcome| outcome.rule.refusal.status)
+        self.refused_by()
+            .map_or(200, |outcome| outcome.rule.refusal.status)
     }
 }

@@ -50,8 +50,10 @@ impl Answer {
         let mut fields = SmallVec::new();
         let style = self.policy().headers;
         if style != HeaderStyle::Off {
-            let mut shown: SmallVec<[Outcome<'_>; 4]> =
-                self.outcomes().filter(|outcome| outcome.mode() == Some(Mode::Enforce)).collect();
+            let mut shown: SmallVec<[Outcome<'_>; 4]> = self
+                .outcomes()
+                .filter(|outcome| outcome.mode() == Some(Mode::Enforce))
+                .collect();
             shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
             if let Some(tightest) = shown.first() {
                 if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) {
@@ -147,6 +149,12 @@ fn legacy(tightest: &Outcome<'_>, fields: &mut SmallVec<[HeaderField; 4]>) {
     let quota = tightest.rule.quota;
     fields.push((names::X_RATELIMIT_LIMIT, quota.to_string()));
     fields.push((names::X_RATELIMIT_REMAINING, decision.remaining.to_string()));
-    fields.push((names::X_RATELIMIT_USED, (quota - decision.remaining).to_string()));
-    fields.push((names::X_RATELIMIT_RESET, decision.reset_after.as_secs_ceil().to_string()));
+    fields.push((
+        names::X_RATELIMIT_USED,
+        (quota - decision.remaining).to_string(),
+    ));
+    fields.push((
+        names::X_RATELIMIT_RESET,
+        decision.reset_after.as_secs_ceil().to_string(),
+    ));
 }

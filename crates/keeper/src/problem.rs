@@ -46,7 +46,10 @@ impl Answer {
         let refused_by = self.refused_by()?;
         match &refused_by.rule.refusal.body {
             Body::Empty => None,
-            Body::Text { content, content_type } => Some(RefusalBody {
+            Body::Text {
+                content,
+                content_type,
+            } => Some(RefusalBody {
                 content_type: content_type.clone(),
                 content: fill(content, &refused_by),
             }),
@@ -95,7 +98,11 @@ fn standard_detail(outcome: &Outcome<'_>) -> String {
             outcome.cost, rule.quota
         ),
         Verdict::Deny { retry_after } => {
-            format!("Limit {name} allows {}. Try again in {}.", rule.text, seconds(retry_after))
+            format!(
+                "Limit {name} allows {}. Try again in {}.",
+                rule.text,
+                seconds(retry_after)
+            )
         }
         Verdict::Allow | Verdict::AllowAfter(_) => String::new(),
     }
@@ -103,8 +110,14 @@ fn standard_detail(outcome: &Outcome<'_>) -> String {
 
 /// Fills `{retry_after}` and `{limit}` into a text of the policy.
 fn fill(template: &str, outcome: &Outcome<'_>) -> String {
-    let wait = outcome.decision.verdict.retry_after().map_or_else(|| "no time".into(), seconds);
-    template.replace("{retry_after}", &wait).replace("{limit}", &outcome.rule.limit.name)
+    let wait = outcome
+        .decision
+        .verdict
+        .retry_after()
+        .map_or_else(|| "no time".into(), seconds);
+    template
+        .replace("{retry_after}", &wait)
+        .replace("{limit}", &outcome.rule.limit.name)
 }
 
 fn seconds(wait: Nanos) -> String {

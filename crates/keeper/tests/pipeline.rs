@@ -14,7 +14,10 @@ fn policy(text: &str) -> ratekeeper::policy::Policy {
     match config::parse(text, config::Context { origin: ORIGIN }) {
         Ok(loaded) => loaded.policy,
         Err(findings) => {
-            panic!("{}", config::render("test", text, &findings, config::Colour::Never))
+            panic!(
+                "{}",
+                config::render("test", text, &findings, config::Colour::Never)
+            )
         }
     }
 }
@@ -29,12 +32,21 @@ fn user(name: &str) -> [(&str, &str); 1] {
 }
 
 fn check(keeper: &TestKeeper, attributes: &[(&str, &str)]) -> Answer {
-    keeper.check_now(&Facts { attributes, ..Facts::default() }, Scope::All)
+    keeper.check_now(
+        &Facts {
+            attributes,
+            ..Facts::default()
+        },
+        Scope::All,
+    )
 }
 
 fn header(answer: &Answer, name: &str) -> Option<String> {
     let fields = answer.header_fields();
-    fields.into_iter().find(|(field, _)| *field == name).map(|(_, value)| value)
+    fields
+        .into_iter()
+        .find(|(field, _)| *field == name)
+        .map(|(_, value)| value)
 }
 
 const BUCKET: &str = r#"
@@ -49,20 +61,32 @@ bucket = { size = 10, refill = "1/1s" }
 fn headers_count_down_and_then_say_when() {
     let keeper = keeper(BUCKET);
     let first = check(&keeper, &user("ann"));
-    assert_eq!(header(&first, "ratelimit-policy").unwrap(), r#""per-user";q=10;w=10"#);
-    assert_eq!(header(&first, "ratelimit").unwrap(), r#""per-user";r=9;t=9"#);
+    assert_eq!(
+        header(&first, "ratelimit-policy").unwrap(),
+        r#""per-user";q=10;w=10"#
+    );
+    assert_eq!(
+        header(&first, "ratelimit").unwrap(),
+        r#""per-user";r=9;t=9"#
+    );
     assert_eq!(header(&first, "retry-after"), None);
     for _ in 0..9 {
         assert!(check(&keeper, &user("ann")).allowed());
     }
     let refused = check(&keeper, &user("ann"));
     assert_eq!(refused.status(), 429);
-    assert_eq!(header(&refused, "ratelimit").unwrap(), r#""per-user";r=0;t=1"#);
+    assert_eq!(
+        header(&refused, "ratelimit").unwrap(),
+        r#""per-user";r=0;t=1"#
+    );
     assert_eq!(header(&refused, "retry-after").unwrap(), "1");
     assert!(check(&keeper, &user("bob")).allowed(), "users are apart");
 
     keeper.clock().advance(Nanos::from_secs(1));
-    assert!(check(&keeper, &user("ann")).allowed(), "allowed after the stated wait");
+    assert!(
+        check(&keeper, &user("ann")).allowed(),
+        "allowed after the stated wait"
+    );
 }
 
 #[test]
@@ -77,7 +101,10 @@ fn the_body_names_the_limit_and_the_wait() {
     assert_eq!(json["status"], 429);
     assert_eq!(json["violated-policies"], serde_json::json!(["per-user"]));
     assert_eq!(json["retry_after"], 1);
-    assert!(json["detail"].as_str().unwrap().contains("per-user"), "{json}");
+    assert!(
+        json["detail"].as_str().unwrap().contains("per-user"),
+        "{json}"
+    );
 }
 
 const TWO: &str = r#"
@@ -101,15 +128,26 @@ fn a_refusal_by_one_limit_charges_none() {
     assert!(check(&keeper, &user("ann")).allowed());
     for _ in 0..5 {
         let refused = check(&keeper, &user("ann"));
-        assert_eq!(&*refused.refused_by().unwrap().rule.limit.name, "per-minute");
+        assert_eq!(
+            &*refused.refused_by().unwrap().rule.limit.name,
+            "per-minute"
+        );
         let per_day = refused.outcomes().next().unwrap();
-        assert_eq!(per_day.decision.remaining.get(), 1, "the day is not charged");
+        assert_eq!(
+            per_day.decision.remaining.get(),
+            1,
+            "the day is not charged"
+        );
     }
     keeper.clock().advance(Nanos::from_secs(60));
     assert!(check(&keeper, &user("ann")).allowed());
     let refused = check(&keeper, &user("ann"));
     assert_eq!(&*refused.refused_by().unwrap().rule.limit.name, "per-day");
-    assert_eq!(refused.retry_after(), Some(Nanos::from_secs(86_400 - 60)), "until midnight");
+    assert_eq!(
+        refused.retry_after(),
+        Some(Nanos::from_secs(86_400 - 60)),
+        "until midnight"
+    );
     assert_eq!(
         header(&refused, "ratelimit").unwrap(),
         r#""per-day";r=0;t=86340, "per-minute";r=1;t=60"#,
@@ -131,19 +169,30 @@ fn the_longest_wait_is_reported() {
         ..Facts::default()
     };
     let refused = keeper.check_now(&facts, Scope::All);
-    assert_eq!(refused.outcomes().filter(ratekeeper::Outcome::refuses).count(), 2);
+    assert_eq!(
+        refused
+            .outcomes()
+            .filter(ratekeeper::Outcome::refuses)
+            .count(),
+        2
+    );
     assert_eq!(&*refused.refused_by().unwrap().rule.limit.name, "per-day");
 }
 
 #[test]
 fn shadow_limits_decide_in_silence() {
-    let text = BUCKET.replace("name =", "mode = \"shadow\"\nname =").replace("10", "1");
+    let text = BUCKET
+        .replace("name =", "mode = \"shadow\"\nname =")
+        .replace("10", "1");
     let keeper = keeper(&text);
     assert!(check(&keeper, &user("ann")).allowed());
     let second = check(&keeper, &user("ann"));
     assert!(second.allowed());
     assert_eq!(second.shadow_denials().count(), 1);
-    assert!(second.header_fields().is_empty(), "a shadow limit promises nothing");
+    assert!(
+        second.header_fields().is_empty(),
+        "a shadow limit promises nothing"
+    );
 }
 
 #[test]
@@ -157,20 +206,33 @@ fn a_missing_key_that_denies_is_charged_nowhere() {
     assert!(refused_by.key_missing);
     assert_eq!(&*refused_by.rule.limit.name, "per-minute");
     let shared = answer.outcomes().next().unwrap();
-    assert_eq!(shared.decision.remaining.get(), 3, "the other limit stands untouched");
+    assert_eq!(
+        shared.decision.remaining.get(),
+        3,
+        "the other limit stands untouched"
+    );
 }
 
 #[test]
 fn scope_narrows_peek_looks_refund_gives_back_reset_forgets() {
     let keeper = keeper(TWO);
     let attributes = user("ann");
-    let facts = Facts { attributes: &attributes, ..Facts::default() };
+    let facts = Facts {
+        attributes: &attributes,
+        ..Facts::default()
+    };
     let only = Scope::Only(&["per-day"]);
     assert_eq!(keeper.check_now(&facts, only).outcomes().count(), 1);
     let remaining = || -> Vec<u32> {
-        let free = Facts { cost: Some(ratekeeper::core::Permits::ZERO), ..facts };
+        let free = Facts {
+            cost: Some(ratekeeper::core::Permits::ZERO),
+            ..facts
+        };
         let answer = keeper.peek_now(&free, Scope::All);
-        answer.outcomes().map(|outcome| outcome.decision.remaining.get()).collect()
+        answer
+            .outcomes()
+            .map(|outcome| outcome.decision.remaining.get())
+            .collect()
     };
     assert_eq!(remaining(), [2, 2]);
     keeper.peek_now(&facts, Scope::All).allowed();
@@ -192,13 +254,22 @@ fn a_reload_keeps_balances_and_applies_new_numbers_at_once() {
     let version = keeper.install(policy(&BUCKET.replace("size = 10", "size = 15")));
     assert_eq!(version, 2);
     for _ in 0..5 {
-        assert!(check(&keeper, &user("ann")).allowed(), "five more than before");
+        assert!(
+            check(&keeper, &user("ann")).allowed(),
+            "five more than before"
+        );
     }
-    assert!(!check(&keeper, &user("ann")).allowed(), "and not a full bucket");
+    assert!(
+        !check(&keeper, &user("ann")).allowed(),
+        "and not a full bucket"
+    );
 
     keeper.install(policy(&BUCKET.replace("bucket =", "limit = \"20/1h\" #")));
     for _ in 0..5 {
-        assert!(check(&keeper, &user("ann")).allowed(), "15 of 20 are carried over");
+        assert!(
+            check(&keeper, &user("ann")).allowed(),
+            "15 of 20 are carried over"
+        );
     }
     assert!(!check(&keeper, &user("ann")).allowed());
     assert_eq!(keeper.policy().version, 3);
@@ -217,10 +288,16 @@ fn legacy_headers_describe_the_tightest_limit() {
 
 #[test]
 fn windows_under_a_second_are_told_by_the_second() {
-    let text = BUCKET.replace("bucket = { size = 10, refill = \"1/1s\" }", "spacing = \"200ms\"");
+    let text = BUCKET.replace(
+        "bucket = { size = 10, refill = \"1/1s\" }",
+        "spacing = \"200ms\"",
+    );
     let keeper = keeper(&text);
     let answer = check(&keeper, &user("ann"));
-    assert_eq!(header(&answer, "ratelimit-policy").unwrap(), r#""per-user";q=5;w=1"#);
+    assert_eq!(
+        header(&answer, "ratelimit-policy").unwrap(),
+        r#""per-user";q=5;w=1"#
+    );
     let refused = check(&keeper, &user("ann"));
     assert_eq!(refused.retry_after(), Some(Nanos::from_millis(200)));
     assert_eq!(header(&refused, "retry-after").unwrap(), "1", "never 0");
@@ -243,7 +320,13 @@ fn clocks_are_read_once_a_request() {
     let keeper = Keeper::new(policy(TWO), store, std::sync::Arc::clone(&clock));
     let attributes = user("ann");
     keeper
-        .check_now(&Facts { attributes: &attributes, ..Facts::default() }, Scope::All)
+        .check_now(
+            &Facts {
+                attributes: &attributes,
+                ..Facts::default()
+            },
+            Scope::All,
+        )
         .allowed();
     assert_eq!(clock.0.load(std::sync::atomic::Ordering::Relaxed), 1);
 }

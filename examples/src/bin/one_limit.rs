@@ -20,7 +20,10 @@ fn main() -> Result<(), ratekeeper::core::Error> {
             asked.filter(|decision| decision.verdict.allows()).count()
         };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(0))
+            .sum()
     });
 
     println!("4 threads asked 200 times: {admitted} admitted");

@@ -24,11 +24,16 @@ missing_key = "deny"
 
 fn main() {
     let clock = SystemClock::new();
-    let context = config::Context { origin: clock.origin() };
+    let context = config::Context {
+        origin: clock.origin(),
+    };
     let policy = match config::parse(POLICY, context) {
         Ok(loaded) => loaded.policy,
         Err(findings) => {
-            println!("{}", config::render("policy", POLICY, &findings, config::Colour::Never));
+            println!(
+                "{}",
+                config::render("policy", POLICY, &findings, config::Colour::Never)
+            );
             return;
         }
     };
@@ -36,9 +41,14 @@ fn main() {
 
     for user in ["ann", "ann", "ann", "ann", "bob"] {
         let attributes = [("user", user)];
-        let facts = Facts { attributes: &attributes, ..Facts::default() };
+        let facts = Facts {
+            attributes: &attributes,
+            ..Facts::default()
+        };
         let answer = keeper.check_now(&facts, Scope::All);
-        let refused_by = answer.refused_by().map(|outcome| outcome.rule.limit.name.to_string());
+        let refused_by = answer
+            .refused_by()
+            .map(|outcome| outcome.rule.limit.name.to_string());
         match refused_by {
             None => println!("{user}: allowed"),
             Some(limit) => println!("{user}: refused by {limit}"),
