@@ -1,2 +1,91 @@
-//! The ratekeeper command. Skeleton.
-fn main() {}
+//! The `ratekeeper` command: one file for each verb, and this one that chooses.
+//!
+//! ```text
+//!   arguments --clap--> Verb --verbs/NAME.rs--> Exit | Failure --> exit code
+//!                                    |
+//!                                    +--> Output: data on stdout, talk on stderr
+//! ```
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod arrivals;
+mod client;
+mod exit;
+mod limits;
+mod output;
+mod request;
+mod source;
+mod trial;
+mod verbs;
+mod words;
+
+use exit::{Exit, Failure};
+use output::Output;
+
+/// Fewer page faults and less fragmentation under many small keys than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return exit::usage(&usage),
+    };
+    let mut output = Output::new();
+    match cli.verb.run(&mut output) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            Exit::Error.into()
+        }
+    }
+}
+
+/// Rate limiting from one policy file: as a service, and at the desk.
+#[derive(Parser)]
+#[command(
+    name = "ratekeeper",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = FIRST_STEPS
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const FIRST_STEPS: &str = "\
+First steps:
+  ratekeeper init                        write a starter policy, ratekeeper.toml
+  ratekeeper try --limit per-ip -n 25    see what it does, in virtual time
+  ratekeeper run                         serve it
+  ratekeeper check per-ip ip=192.0.2.1   ask the service
+
+Exit codes: 0 done, or allowed; 1 denied, or findings; 2 usage or error.";
+
+#[derive(Subcommand)]
+enum Verb {
+    Validate(verbs::validate::Validate),
+    Check(verbs::check::Check),
+    Peek(verbs::check::Peek),
+    Try(verbs::r#try::Try),
+    Init(verbs::init::Init),
+    Help(verbs::help::Help),
+}
+
+impl Verb {
+    fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        match self {
+            Self::Validate(verb) => verb.run(output),
+            Self::Check(verb) => verb.run(output),
+            Self::Peek(verb) => verb.run(output),
+            Self::Try(verb) => verb.run(output),
+            Self::Init(verb) => verb.run(output),
+            Self::Help(verb) => verb.run(output),
+        }
+    }
+}

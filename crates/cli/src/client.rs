@@ -1,0 +1,128 @@
+//! Client: asks a running service, over plain HTTP, with a time-out and a bound.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use ureq::Agent;
+
+use crate::Failure;
+
+/// How long the service may take for one answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The largest answer that is read; a check answers with about 200 bytes for each limit.
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
+
+/// Where the service is.
+#[derive(Args)]
+pub(crate) struct ServerArgs {
+    /// The running service
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    #[arg(env = "RATEKEEPER_SERVER", hide_env_values = true)]
+    pub(crate) server: String,
+}
+
+/// A service that can be asked.
+pub(crate) struct Client {
+    agent: Agent,
+    server: String,
+}
+
+impl Client {
+    /// The service at `server`: a URL, or an address.
+    pub(crate) fn new(server: &str) -> Result<Self, Failure> {
+        let url = if server.contains("://") {
+            server.to_owned()
+        } else {
+            format!("http://{server}")
+        };
+        if !url.starts_with("http://") {
+            return Err(Failure::new(format!(
+                "`{server}` cannot be asked: only http:// is spoken"
+            ))
+            .hint(
+                "the check door listens on loopback; ask it there: --server http://127.0.0.1:8080",
+            ));
+        }
+        let config = Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .proxy(None)
+            .build();
+        Ok(Self {
+            agent: config.into(),
+            server: url.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// Posts `body` to `path`; answers the JSON of a 200.
+    ///
+    /// # Errors
+    /// No service, no answer in time, an answer that is no JSON, or a refusal of the call
+    /// itself, in the service's words.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let url = format!("{}{path}", self.server);
+        let sent = self
+            .agent
+            .post(&url)
+            .header("content-type", "application/json")
+            .send(body.to_string());
+        let mut response = sent.map_err(|why| self.unreachable(&why))?;
+        let status = response.status();
+        let text = response
+            .body_mut()
+            .with_config()
+            .limit(MAX_ANSWER_BYTES)
+            .read_to_string()
+            .map_err(|why| self.unreachable(&why))?;
+        let answer: Option<Value> = serde_json::from_str(&text).ok();
+        match answer {
+            Some(answer) if status.is_success() => Ok(answer),
+            Some(problem) if problem["detail"].is_string() => Err(refused(&problem)),
+            _ => Err(
+                Failure::new(format!("{url} answers {status}, not as ratekeeper does"))
+                    .hint("is it ratekeeper that listens there? --server names another"),
+            ),
+        }
+    }
+
+    fn unreachable(&self, why: &ureq::Error) -> Failure {
+        let server = &self.server;
+        match why {
+            ureq::Error::ConnectionFailed => self.nobody(),
+            ureq::Error::Io(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => {
+                self.nobody()
+            }
+            ureq::Error::BadUri(why) => Failure::new(format!("`{server}` is not a URL: {why}"))
+                .hint("as in --server http://127.0.0.1:8080"),
+            ureq::Error::Timeout(_) => Failure::new(format!(
+                "{server} did not answer within {} s",
+                TIMEOUT.as_secs()
+            )),
+            why => Failure::new(format!("{server} cannot be asked: {why}")),
+        }
+    }
+
+    fn nobody(&self) -> Failure {
+        Failure::new(format!("nothing listens at {}", self.server))
+            .hint("`ratekeeper run` starts the service; --server asks another")
+    }
+}
+
+/// The service's own words: `detail`, and `hint: ..` where it has one.
+fn refused(problem: &Value) -> Failure {
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    let (message, hint) = match detail.split_once("hint: ") {
+        Some((message, hint)) => (message.trim_end_matches([';', ' ', '\n']), Some(hint)),
+        None => (detail, None),
+    };
+    let failure = match problem["code"].as_str() {
+        Some(code) => Failure::new(format!("{message} [{code}]")),
+        None => Failure::new(message),
+    };
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

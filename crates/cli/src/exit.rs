@@ -1,0 +1,69 @@
+//! How the command ends: the exit code, and what is said when it fails.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The exit code of a verb that did its work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// 0: done, or allowed.
+    Done,
+    /// 1: denied, or findings.
+    Denied,
+    /// 2: wrong usage, or an error.
+    Error,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Denied => 1,
+            Exit::Error => 2,
+        })
+    }
+}
+
+/// Why a verb could not do its work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// One sentence, lower case, and what to do about it.
+    Sentence {
+        /// Shows the value and the limit.
+        message: String,
+        /// A concrete next step.
+        hint: Option<String>,
+    },
+    /// Findings about a policy, rendered already.
+    Findings(String),
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl fmt::Display) -> Self {
+        Self::Sentence {
+            message: message.to_string(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
+        match self {
+            Self::Sentence { message, .. } => Self::Sentence {
+                message,
+                hint: Some(hint.to_string()),
+            },
+            findings @ Self::Findings(_) => findings,
+        }
+    }
+}
+
+/// Prints clap's message: help and version on stdout with 0, a mistake on stderr with 2.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe has stopped listening; there is nobody to tell.
+    let _ = error.print();
+    if error.use_stderr() {
+        Exit::Error.into()
+    } else {
+        Exit::Done.into()
+    }
+}

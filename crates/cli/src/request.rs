@@ -1,0 +1,373 @@
+//! Request: what a verb is told about a request, for the service and for the policy here.
+//!
+//! ```text
+//!   ip=192.0.2.1 header:x-user=u1  --parts-->  Request --body-->  POST /v1/check
+//!   --request 'POST /login' --ip ..  -------->         --facts--> Policy::charges
+//! ```
+
+use std::net::IpAddr;
+
+use clap::Args;
+use ratekeeper_core::Permits;
+use ratekeeper_policy::Facts;
+use serde_json::{Map, Value, json};
+
+use crate::{Failure, words};
+
+/// What is known about one request.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) ip: Option<IpAddr>,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) attributes: Vec<(String, String)>,
+    pub(crate) cost: Option<u32>,
+}
+
+/// The parts a request can be told in; `:X` stands for a name.
+const PARTS: [&str; 10] = [
+    "ip", "method", "path", "host", "header:", "query:", "cookie:", "attr:", "api_key", "query",
+];
+
+impl Request {
+    /// Reads `ip=192.0.2.1`, `header:x-user-id=u1`, `attr:plan=pro`, ...
+    pub(crate) fn from_parts(parts: &[String]) -> Result<Self, Failure> {
+        let mut request = Self::default();
+        for part in parts {
+            request.add_part(part)?;
+        }
+        Ok(request)
+    }
+
+    fn add_part(&mut self, text: &str) -> Result<(), Failure> {
+        let (part, value) = text.split_once('=').ok_or_else(|| {
+            Failure::new(format!("`{text}` is not PART=VALUE"))
+                .hint("as in ip=192.0.2.1, attr:user_id=u1 or header:x-api-key=secret")
+        })?;
+        let (kind, name) = part
+            .split_once(':')
+            .map_or((part, None), |(k, n)| (k, Some(n)));
+        match (kind, name) {
+            ("ip", None) => self.ip = Some(ip(value)?),
+            ("method", None) => self.method = value.into(),
+            ("path", None) => self.path = value.into(),
+            ("host", None) => self.host = value.to_ascii_lowercase(),
+            ("query", None) => self.add_query(value),
+            ("api_key", None) => self.add_header("x-api-key", value),
+            ("header", Some(name)) if !name.is_empty() => self.add_header(name, value),
+            ("query", Some(name)) if !name.is_empty() => {
+                self.add_query(&format!("{}={}", escape(name), escape(value)));
+            }
+            ("cookie", Some(name)) if !name.is_empty() => self.add_cookie(name, value),
+            ("attr", Some(name)) if !name.is_empty() => {
+                self.attributes.push((name.into(), value.into()));
+            }
+            _ => return Err(unknown_part(part)),
+        }
+        Ok(())
+    }
+
+    fn add_header(&mut self, name: &str, value: &str) {
+        let name = name.trim().to_ascii_lowercase();
+        let value = value.trim();
+        if name == "host" {
+            self.host = value
+                .split(':')
+                .next()
+                .unwrap_or(value)
+                .to_ascii_lowercase();
+        }
+        self.headers.push((name, value.into()));
+    }
+
+    fn add_query(&mut self, pair: &str) {
+        if !self.query.is_empty() {
+            self.query.push('&');
+        }
+        self.query.push_str(pair);
+    }
+
+    fn add_cookie(&mut self, name: &str, value: &str) {
+        let pair = format!("{name}={value}");
+        let cookies = self.headers.iter_mut().find(|(name, _)| name == "cookie");
+        if let Some((_, cookies)) = cookies {
+            cookies.push_str("; ");
+            cookies.push_str(&pair);
+        } else {
+            self.headers.push(("cookie".into(), pair));
+        }
+    }
+
+    /// What the service is asked about the limit `name`.
+    pub(crate) fn body(&self, limit: &str) -> Value {
+        let mut request = Map::new();
+        let mut put = |name: &str, value: &str| {
+            if !value.is_empty() {
+                request.insert(name.into(), value.into());
+            }
+        };
+        put("method", &self.method);
+        put("host", &self.host);
+        put("path", &self.path);
+        put("query", &self.query);
+        put("ip", &self.ip.map(|ip| ip.to_string()).unwrap_or_default());
+        if !self.headers.is_empty() {
+            let mut headers = Map::new();
+            for (name, value) in &self.headers {
+                let joined = match headers.get(name).and_then(Value::as_str) {
+                    Some(first) => format!("{first}, {value}"),
+                    None => value.clone(),
+                };
+                headers.insert(name.clone(), joined.into());
+            }
+            request.insert("headers".into(), headers.into());
+        }
+        let mut body = json!({ "request": request, "limits": [limit] });
+        if !self.attributes.is_empty() {
+            let attributes = self
+                .attributes
+                .iter()
+                .map(|(n, v)| (n.clone(), v.clone().into()));
+            body["attributes"] = Value::Object(attributes.collect());
+        }
+        if let Some(cost) = self.cost {
+            body["cost"] = cost.into();
+        }
+        body
+    }
+
+    /// Calls `look` with the facts that a policy sees.
+    pub(crate) fn with_facts<T>(&self, look: impl FnOnce(&Facts<'_>) -> T) -> T {
+        let headers: Vec<(&str, &[u8])> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        let attributes: Vec<(&str, &str)> = self
+            .attributes
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        look(&Facts {
+            method: &self.method,
+            host: &self.host,
+            path: &self.path,
+            query: &self.query,
+            ip: self.ip,
+            headers: &headers,
+            cost: self.cost.map(Permits::new),
+            attributes: &attributes,
+        })
+    }
+}
+
+/// A request in the words of HTTP.
+#[derive(Args)]
+pub(crate) struct RequestArgs {
+    /// Method and target: 'POST /login', '/search?q=x', 'GET URL'
+    #[arg(long, value_name = "'METHOD TARGET'")]
+    pub(crate) request: Option<String>,
+    /// A header field, as often as needed
+    #[arg(long, value_name = "NAME:VALUE", requires = "request")]
+    header: Vec<String>,
+    /// The client's address
+    #[arg(long, value_name = "ADDRESS", requires = "request")]
+    ip: Option<String>,
+    /// What the application says about the request, as often as needed
+    #[arg(long, value_name = "NAME=VALUE", requires = "request")]
+    attr: Vec<String>,
+    /// What the request costs
+    #[arg(long, value_name = "PERMITS", requires = "request")]
+    cost: Option<u32>,
+}
+
+impl RequestArgs {
+    /// The request; none if none is described.
+    pub(crate) fn read(&self) -> Result<Option<Request>, Failure> {
+        let Some(line) = &self.request else {
+            return Ok(None);
+        };
+        let mut request = Request {
+            cost: self.cost,
+            ..Request::default()
+        };
+        let (method, target) = line.trim().split_once(' ').unwrap_or(("GET", line.trim()));
+        request.method = method.to_ascii_uppercase();
+        request.set_target(target.trim())?;
+        for header in &self.header {
+            let (name, value) = header.split_once(':').ok_or_else(|| {
+                Failure::new(format!("`{header}` is not NAME:VALUE"))
+                    .hint("--header 'x-user-id: u1'")
+            })?;
+            request.add_header(name, value);
+        }
+        for attribute in &self.attr {
+            let (name, value) = attribute.split_once('=').ok_or_else(|| {
+                Failure::new(format!("`{attribute}` is not NAME=VALUE")).hint("--attr plan=pro")
+            })?;
+            request.attributes.push((name.into(), value.into()));
+        }
+        request.ip = self.ip.as_deref().map(ip).transpose()?;
+        Ok(Some(request))
+    }
+}
+
+impl Request {
+    /// `/path?query`, or with scheme and host before it.
+    fn set_target(&mut self, target: &str) -> Result<(), Failure> {
+        let rest = match target.split_once("://") {
+            Some((_, rest)) => {
+                let (host, _) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+                self.add_header("host", host);
+                &rest[host.len()..]
+            }
+            None => target,
+        };
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if !path.starts_with('/') && !path.is_empty() {
+            return Err(Failure::new(format!("`{target}` is not a path or a URL"))
+                .hint("--request 'POST /login', or 'GET http://api.example.com/v1'"));
+        }
+        self.path = if path.is_empty() {
+            "/".into()
+        } else {
+            path.into()
+        };
+        self.query = query.into();
+        Ok(())
+    }
+}
+
+fn ip(text: &str) -> Result<IpAddr, Failure> {
+    text.parse().map_err(|_| {
+        Failure::new(format!("`{text}` is not an IP address"))
+            .hint("as in 192.0.2.1 or 2001:db8::1")
+    })
+}
+
+fn unknown_part(part: &str) -> Failure {
+    let kind = part.split_inclusive(':').next().unwrap_or(part);
+    let failure = Failure::new(format!("unknown part `{part}`"));
+    match words::near(kind, PARTS.into_iter()) {
+        Some(near) if near == part => failure.hint(format!("it needs a name: {part}NAME=VALUE")),
+        Some(near) => failure.hint(format!("did you mean `{near}`?")),
+        None => failure.hint(
+            "known parts: ip, method, path, host, query, header:X, query:X, cookie:X, attr:X, api_key",
+        ),
+    }
+}
+
+/// Percent-encodes what would be read as structure in a query string.
+fn escape(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escaped = text.bytes().map(|byte| match byte {
+        byte if plain(byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    escaped.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(parts: &[&str]) -> Result<Request, Failure> {
+        Request::from_parts(&parts.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn parts_become_the_body_of_a_check() {
+        let rows: [(&[&str], Value); 6] = [
+            (
+                &["ip=192.0.2.1"],
+                json!({"request": {"ip": "192.0.2.1"}, "limits": ["l"]}),
+            ),
+            (
+                &["header:X-User=u1"],
+                json!({"request": {"headers": {"x-user": "u1"}}, "limits": ["l"]}),
+            ),
+            (
+                &["query:a=b c", "query:d=&"],
+                json!({"request": {"query": "a=b%20c&d=%26"}, "limits": ["l"]}),
+            ),
+            (
+                &["cookie:a=1", "cookie:b=2"],
+                json!({"request": {"headers": {"cookie": "a=1; b=2"}}, "limits": ["l"]}),
+            ),
+            (
+                &["attr:user_id=a=b", "api_key=k"],
+                json!({"request": {"headers": {"x-api-key": "k"}}, "attributes": {"user_id": "a=b"}, "limits": ["l"]}),
+            ),
+            (
+                &["method=POST", "path=/login", "host=A.Example"],
+                json!({"request": {"method": "POST", "path": "/login", "host": "a.example"}, "limits": ["l"]}),
+            ),
+        ];
+        for (given, body) in rows {
+            assert_eq!(
+                parts(given).expect("parts that read").body("l"),
+                body,
+                "{given:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_part_is_named_with_a_way_out() {
+        let rows = [
+            ("ip", "`ip` is not PART=VALUE", "as in ip=192.0.2.1"),
+            ("ip=x", "`x` is not an IP address", "as in 192.0.2.1"),
+            (
+                "heder:a=b",
+                "unknown part `heder:a`",
+                "did you mean `header:`?",
+            ),
+            (
+                "attr:=b",
+                "unknown part `attr:`",
+                "it needs a name: attr:NAME=VALUE",
+            ),
+            ("zebra=1", "unknown part `zebra`", "known parts: ip"),
+        ];
+        for (part, says, hints) in rows {
+            let Err(Failure::Sentence {
+                message,
+                hint: Some(hint),
+            }) = parts(&[part])
+            else {
+                panic!("`{part}` is refused with a hint");
+            };
+            assert_eq!(message, says);
+            assert!(hint.starts_with(hints), "{hint}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_path_or_a_url() {
+        let rows = [
+            ("/login", "", "/login", ""),
+            ("/a?b=c?d", "", "/a", "b=c?d"),
+            (
+                "http://API.example.com:8443/v1?x",
+                "api.example.com",
+                "/v1",
+                "x",
+            ),
+            ("https://a.example", "a.example", "/", ""),
+            ("https://a.example?x=1", "a.example", "/", "x=1"),
+        ];
+        for (target, host, path, query) in rows {
+            let mut request = Request::default();
+            assert_eq!(request.set_target(target), Ok(()));
+            assert_eq!(
+                (&*request.host, &*request.path, &*request.query),
+                (host, path, query)
+            );
+        }
+        assert!(Request::default().set_target("login").is_err());
+    }
+}

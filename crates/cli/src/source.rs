@@ -1,0 +1,153 @@
+//! Source: a policy file, read and compiled; every way that can fail has its own sentence.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use ratekeeper_core::Origin;
+use ratekeeper_policy::Policy;
+use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
+
+use crate::{Failure, Output};
+
+/// The policy that is meant when none is named.
+pub(crate) const DEFAULT_FILE: &str = "ratekeeper.toml";
+
+/// The largest policy that is read: thousands of limits, and a bound on a mistake.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// The text of a policy file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Source {
+    /// As the user wrote it; used in messages.
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// The file that `named` means.
+///
+/// # Errors
+/// None is named and the default is not there.
+pub(crate) fn path_or_default(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    if let Some(path) = named {
+        return Ok(path);
+    }
+    let path = PathBuf::from(DEFAULT_FILE);
+    if path.exists() {
+        return Ok(path);
+    }
+    let message = format!("no policy is named, and there is no ./{DEFAULT_FILE}");
+    Err(Failure::new(message).hint("`ratekeeper init` writes a commented one to start from"))
+}
+
+impl Source {
+    /// Reads `path`; `-` is standard input.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Self::from_reader("<stdin>", io::stdin().lock());
+        }
+        let name = path.display().to_string();
+        if path.is_dir() {
+            return Err(directory(path));
+        }
+        match File::open(path) {
+            Ok(file) => Self::from_reader(&name, file),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Err(missing(path)),
+            Err(why) => Err(Failure::new(format!("cannot open `{name}`: {why}"))),
+        }
+    }
+
+    fn from_reader(name: &str, reader: impl Read) -> Result<Self, Failure> {
+        let mut bytes = Vec::new();
+        reader
+            .take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|why| Failure::new(format!("cannot read `{name}`: {why}")))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            let message = format!("`{name}` is larger than {} MiB", MAX_BYTES >> 20);
+            return Err(Failure::new(message).hint("is it a policy? a limit takes about 100 bytes"));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self {
+                name: name.into(),
+                text,
+            }),
+            Err(error) => Err(not_utf8(name, &error)),
+        }
+    }
+
+    /// Compiles the text; warnings are said on `output`.
+    ///
+    /// # Errors
+    /// The findings, rendered.
+    pub(crate) fn policy(&self, origin: Origin, output: &mut Output) -> Result<Policy, Failure> {
+        match config::parse(&self.text, Context { origin }) {
+            Ok(loaded) => {
+                if !loaded.warnings.is_empty() {
+                    output.talk(self.render(&loaded.warnings).trim_end());
+                }
+                Ok(loaded.policy)
+            }
+            Err(findings) => Err(Failure::Findings(self.render(&findings))),
+        }
+    }
+
+    /// Findings as people read them, coloured; the stream takes the colour out if need be.
+    pub(crate) fn render(&self, findings: &[Diagnostic]) -> String {
+        config::render(&self.name, &self.text, findings, Colour::Always)
+    }
+}
+
+fn missing(path: &Path) -> Failure {
+    let failure = Failure::new(format!("there is no file `{}`", path.display()));
+    match near_file(path) {
+        Some(near) => failure.hint(format!("did you mean `{}`?", near.display())),
+        None => failure.hint("`ratekeeper init` writes a commented policy to start from"),
+    }
+}
+
+/// A policy file beside `path` that is spelled much like it.
+fn near_file(path: &Path) -> Option<PathBuf> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let listed = if directory == Path::new("") {
+        Path::new(".")
+    } else {
+        directory
+    };
+    let wanted = path.file_name()?.to_str()?;
+    let names = std::fs::read_dir(listed).ok()?.take(MAX_LISTED);
+    let names: Vec<String> = names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| {
+            Path::new(name)
+                .extension()
+                .is_some_and(|kind| kind == "toml")
+        })
+        .collect();
+    let near = crate::words::near(wanted, names.iter().map(String::as_str))?;
+    Some(directory.join(near))
+}
+
+/// Entries of a directory that are looked at for a near spelling.
+const MAX_LISTED: usize = 1_000;
+
+fn directory(path: &Path) -> Failure {
+    let failure = Failure::new(format!("`{}` is a directory", path.display()));
+    let inside = path.join(DEFAULT_FILE);
+    if inside.is_file() {
+        failure.hint(format!("did you mean `{}`?", inside.display()))
+    } else {
+        failure.hint("name the policy file itself")
+    }
+}
+
+fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Failure {
+    let bytes = error.as_bytes();
+    let at = error.utf8_error().valid_up_to();
+    let line = bytes[..at].split(|byte| *byte == b'\n').count();
+    let byte = bytes.get(at).copied().unwrap_or_default();
+    Failure::new(format!(
+        "`{name}` is not UTF-8: byte 0x{byte:02x} on line {line}"
+    ))
+    .hint("save it as UTF-8; a policy is text in TOML 1.0")
+}

@@ -1,0 +1,170 @@
+//! Trial: one limit, one key, a list of moments; what happened, drawn.
+
+use ratekeeper_core::{Charge, Key, KeyBuilder, Mode, Nanos, Permits, Time, Verdict};
+use ratekeeper_policy::{Cost, Rule};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+
+use crate::output::{BAD, GOOD, WARN, paint};
+
+/// What happened to one check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mark {
+    Allowed,
+    /// Allowed after a wait (shaping).
+    Delayed,
+    Refused,
+}
+
+/// When the next check would pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    After(Nanos),
+    /// It costs more than the limit can hold.
+    Never,
+}
+
+/// What happened to a series of checks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Trial {
+    pub(crate) marks: Vec<Mark>,
+    /// Seen from the last check.
+    pub(crate) next: Next,
+}
+
+/// Bytes of the trial's own store: one key is all it holds.
+const STORE_BYTES: usize = 1 << 20;
+
+impl Trial {
+    /// Checks `rule` at each of the `moments`, for one key, in virtual time.
+    pub(crate) fn run(rule: &Rule, moments: &[Nanos], cost: Permits) -> Self {
+        let store = MemoryStore::new(MemoryConfig {
+            budget_bytes: STORE_BYTES,
+        });
+        let mut key = Vec::new();
+        KeyBuilder::new(&mut key).part(b"try");
+        let charge = Charge {
+            limit: &rule.limit,
+            key: Key::from_bytes(&key),
+            cost: match rule.cost {
+                Cost::Fixed(fixed) => fixed,
+                Cost::Request | Cost::Attribute(_) => cost,
+            },
+            mode: Mode::Enforce,
+        };
+        let mut now = Time::ZERO;
+        let mut marks = Vec::with_capacity(moments.len());
+        for moment in moments {
+            now = Time::ZERO + *moment;
+            let decisions = store.decide_now(&[charge], now);
+            marks.extend(
+                decisions
+                    .each
+                    .first()
+                    .map(|decision| Mark::of(decision.verdict)),
+            );
+        }
+        let after = store.look_now(&[charge], now);
+        let next = after
+            .each
+            .first()
+            .map_or(Next::Never, |decision| Next::of(decision.verdict));
+        Self { marks, next }
+    }
+
+    pub(crate) fn count(&self, mark: Mark) -> usize {
+        self.marks.iter().filter(|found| **found == mark).count()
+    }
+
+    /// How many checks one character of the bar stands for.
+    pub(crate) fn checks_per_cell(&self) -> usize {
+        self.marks.len().div_ceil(MAX_CELLS).max(1)
+    }
+
+    /// The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
+    pub(crate) fn bar(&self) -> String {
+        self.marks
+            .chunks(self.checks_per_cell())
+            .map(cell)
+            .collect()
+    }
+
+    /// The bar in colour.
+    pub(crate) fn painted_bar(&self) -> String {
+        let mut painted = String::new();
+        let bar = self.bar();
+        for run in bar.as_bytes().chunk_by(|a, b| a == b) {
+            let text = String::from_utf8_lossy(run);
+            let style = match run.first() {
+                Some(b'#') => GOOD,
+                Some(b'.') => BAD,
+                _ => WARN,
+            };
+            painted.push_str(&paint(style, &text));
+        }
+        painted
+    }
+}
+
+/// Characters of a bar.
+const MAX_CELLS: usize = 50;
+
+fn cell(marks: &[Mark]) -> char {
+    let has = |mark| marks.contains(&mark);
+    match (has(Mark::Refused), has(Mark::Allowed), has(Mark::Delayed)) {
+        (true, false, false) => '.',
+        (true, _, _) => ':',
+        (false, true, _) => '#',
+        (false, false, _) => '~',
+    }
+}
+
+impl Mark {
+    fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow => Self::Allowed,
+            Verdict::AllowAfter(_) => Self::Delayed,
+            Verdict::Deny { .. } | Verdict::DenyForever => Self::Refused,
+        }
+    }
+}
+
+impl Next {
+    fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow => Self::After(Nanos::ZERO),
+            Verdict::AllowAfter(wait) | Verdict::Deny { retry_after: wait } => Self::After(wait),
+            Verdict::DenyForever => Self::Never,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(marks: impl IntoIterator<Item = Mark>) -> Trial {
+        Trial {
+            marks: marks.into_iter().collect(),
+            next: Next::Never,
+        }
+    }
+
+    #[test]
+    fn a_bar_shows_each_check_while_they_fit() {
+        let marks = [Mark::Allowed, Mark::Delayed, Mark::Refused];
+        assert_eq!(trial(marks).bar(), "#~.");
+        assert_eq!(trial([]).bar(), "");
+    }
+
+    #[test]
+    fn a_long_bar_stands_for_several_checks_a_character() {
+        let mut marks = vec![Mark::Allowed; 101];
+        marks.extend(vec![Mark::Refused; 99]);
+        let trial = trial(marks);
+        assert_eq!(trial.checks_per_cell(), 4);
+        assert_eq!(
+            trial.bar(),
+            format!("{}:{}", "#".repeat(25), ".".repeat(24))
+        );
+    }
+}

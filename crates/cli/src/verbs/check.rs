@@ -1,0 +1,141 @@
+//! `check` and `peek`: one decision of a running service, or one look.
+
+use clap::Args;
+use ratekeeper_core::Nanos;
+use serde_json::Value;
+
+use crate::client::{Client, ServerArgs};
+use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::request::Request;
+use crate::{Exit, Failure, Output, words};
+
+/// Ask a running service for one decision, and charge it
+#[derive(Args)]
+#[command(after_help = CHECK_HELP)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    question: Question,
+}
+
+/// Ask a running service what it would decide; charge nothing
+#[derive(Args)]
+#[command(after_help = PEEK_HELP)]
+pub(crate) struct Peek {
+    #[command(flatten)]
+    question: Question,
+}
+
+#[derive(Args)]
+struct Question {
+    /// The limit, by its name in the policy
+    limit: String,
+    /// What is known about the request: ip, method, path, host, query, header:X, query:X,
+    /// cookie:X, attr:X, `api_key`
+    #[arg(value_name = "PART=VALUE")]
+    parts: Vec<String>,
+    /// What the request costs [default: 1]
+    #[arg(long, value_name = "PERMITS")]
+    cost: Option<u32>,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Print the service's answer as it is
+    #[arg(long)]
+    json: bool,
+}
+
+const CHECK_HELP: &str = "\
+Examples:
+  ratekeeper check per-ip ip=192.0.2.1
+  ratekeeper check login method=POST path=/login attr:user_id=u1 --cost 3
+  ratekeeper check per-ip ip=192.0.2.1 && curl http://127.0.0.1:3000/
+
+Exit codes: 0 allowed; 1 denied; 2 usage, or no service.";
+
+const PEEK_HELP: &str = "\
+Examples:
+  ratekeeper peek per-ip ip=192.0.2.1
+  ratekeeper peek per-ip ip=192.0.2.1 --json
+
+Exit codes: 0 it would be allowed; 1 it would be denied; 2 usage, or no service.";
+
+impl Check {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        self.question.ask("/v1/check?status=200", output)
+    }
+}
+
+impl Peek {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        self.question.ask("/v1/peek?status=200", output)
+    }
+}
+
+impl Question {
+    fn ask(self, path: &str, output: &mut Output) -> Result<Exit, Failure> {
+        let mut request = Request::from_parts(&self.parts)?;
+        request.cost = self.cost;
+        let client = Client::new(&self.server.server)?;
+        let answer = client.post(path, &request.body(&self.limit))?;
+        let allowed = answer["allowed"].as_bool().ok_or_else(|| {
+            Failure::new("the answer does not say whether the request is allowed")
+                .hint("is it ratekeeper that listens there? --server names another")
+        })?;
+        if self.json {
+            output.json(&answer)?;
+        } else {
+            self.tell(allowed, &answer, output)?;
+        }
+        Ok(if allowed { Exit::Done } else { Exit::Denied })
+    }
+
+    fn tell(&self, allowed: bool, answer: &Value, output: &mut Output) -> Result<(), Failure> {
+        let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
+        if limits.is_empty() {
+            let name = paint(NAME, &self.limit);
+            output.line(format!(
+                "{}: {name} does not apply to this request",
+                paint(GOOD, "allowed")
+            ))?;
+            output.talk("  hint: `ratekeeper explain POLICY --request ..` shows why");
+            return Ok(());
+        }
+        output.line(if allowed {
+            paint(GOOD, "allowed")
+        } else {
+            paint(BAD, "denied")
+        })?;
+        limits.iter().try_for_each(|limit| output.line(line(limit)))
+    }
+}
+
+/// `  per-ip  0 of 20 left, try again in 50 ms  (ip=192.0.2.1)`
+fn line(limit: &Value) -> String {
+    let text = |field: &str| limit[field].as_str().unwrap_or("?").to_owned();
+    let number = |field: &str| limit[field].as_u64().unwrap_or(0);
+    let span = |field: &str| words::span(Nanos::from_millis(number(field)));
+    let left = format!(
+        "{} of {} left",
+        words::count(number("remaining")),
+        words::count(number("quota"))
+    );
+    let then = match text("verdict").as_str() {
+        "deny" => format!("try again in {}", span("retry_after_ms")),
+        "deny_forever" => "never: it costs more than the limit can hold".into(),
+        "allow_after" => format!("hold it back for {}", span("delay_ms")),
+        _ => format!("fresh again in {}", span("reset_after_ms")),
+    };
+    let mode = match text("mode").as_str() {
+        "shadow" => paint(WARN, "  (shadow: refuses nobody)"),
+        _ => String::new(),
+    };
+    let key = limit["key"].as_array().into_iter().flatten();
+    let key: Vec<&str> = key.filter_map(Value::as_str).collect();
+    let key = match key.as_slice() {
+        [] => String::new(),
+        parts => format!("  [{}]", parts.join(", ")),
+    };
+    format!(
+        "  {}  {left}, {then}{mode}{key}",
+        paint(NAME, &text("name"))
+    )
+}

@@ -1,0 +1,67 @@
+//! `help`: explains a code, or a verb.
+
+use clap::{Args, CommandFactory};
+use ratekeeper_policy::config;
+
+use crate::{Cli, Exit, Failure, Output, words};
+
+/// Explain a code such as RK0103, or a verb
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Help {
+    /// A code that a message showed, or a verb
+    topic: Option<String>,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper help RK0103      what the code means, and how to mend it
+  ratekeeper help validate    the same as `ratekeeper validate --help`
+
+Exit codes: 0 explained; 2 nothing by that name.";
+
+impl Help {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let mut command = Cli::command();
+        command.build();
+        let Some(topic) = self.topic else {
+            output.line(command.render_long_help().ansi().to_string().trim_end())?;
+            return Ok(Exit::Done);
+        };
+        if is_code(&topic) {
+            return explain_code(&topic, output);
+        }
+        match command.find_subcommand_mut(&topic) {
+            Some(verb) => output.line(verb.render_long_help().ansi().to_string().trim_end())?,
+            None => return Err(unknown(&topic, &command)),
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Codes begin with `RK` and a digit, or `RK-W`.
+fn is_code(topic: &str) -> bool {
+    let topic = topic.to_ascii_uppercase();
+    topic
+        .strip_prefix("RK")
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+}
+
+fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
+    let code = code.to_ascii_uppercase();
+    let text = config::explain(&code).ok_or_else(|| {
+        Failure::new(format!("there is no code `{code}`"))
+            .hint("a code stands in brackets after `error` or `warning`, as in error[RK0103]")
+    })?;
+    output.line(text.trim_end())?;
+    Ok(Exit::Done)
+}
+
+fn unknown(topic: &str, command: &clap::Command) -> Failure {
+    let verbs = command.get_subcommands().map(clap::Command::get_name);
+    let failure = Failure::new(format!("there is no verb or code `{topic}`"));
+    match words::near(topic, verbs) {
+        Some(near) => failure.hint(format!("did you mean `ratekeeper help {near}`?")),
+        None => failure.hint("`ratekeeper --help` lists the verbs"),
+    }
+}

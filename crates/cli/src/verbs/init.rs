@@ -1,0 +1,267 @@
+//! `init`: a commented policy to start from, and what a proxy needs to ask the service.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::source::DEFAULT_FILE;
+use crate::{Exit, Failure, Output};
+
+/// Write a commented starter policy, and show how a proxy asks ratekeeper
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Init {
+    /// Where to write
+    #[arg(value_name = "FILE", default_value = DEFAULT_FILE)]
+    file: PathBuf,
+    /// Print the configuration of this proxy too
+    #[arg(long = "for", value_enum, value_name = "PROXY")]
+    proxy: Option<Proxy>,
+    /// The application behind the proxy
+    #[arg(long, value_name = "URL", default_value = APPLICATION, requires = "proxy")]
+    upstream: String,
+    /// Where the proxy finds ratekeeper
+    #[arg(long, value_name = "ADDRESS", default_value = SERVICE, requires = "proxy")]
+    service: String,
+    /// Overwrite the file
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper init
+  ratekeeper init --for nginx --upstream http://127.0.0.1:3000 > ratekeeper.conf
+  ratekeeper init policies/edge.toml --force
+
+Exit codes: 0 written; 2 usage, or the file is there already.";
+
+/// The policy; the proxies that are trusted stand in place of [`PROXIES`].
+const STARTER: &str = include_str!("../starter/ratekeeper.toml");
+const PROXIES: &str = "#PROXIES#";
+const NO_PROXY: &str = "# trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]";
+const LOCAL_PROXY: &str =
+    "trusted_proxies = [\"127.0.0.1\", \"::1\"] # a proxy on this machine; add where yours are";
+
+/// The addresses that the snippets name, and that the options replace.
+const SERVICE: &str = "127.0.0.1:8080";
+const APPLICATION: &str = "127.0.0.1:3000";
+
+/// Proxies that can ask before they forward.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Proxy {
+    /// `auth_request`
+    Nginx,
+    /// `forward_auth`
+    Caddy,
+    /// Lua
+    Haproxy,
+    /// `forwardAuth`
+    Traefik,
+    /// `ext_authz` over HTTP
+    Envoy,
+}
+
+impl Proxy {
+    /// File names and what belongs in them.
+    const fn files(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Nginx => &[("ratekeeper.conf", include_str!("../snippets/nginx.conf"))],
+            Self::Caddy => &[("Caddyfile", include_str!("../snippets/Caddyfile"))],
+            Self::Haproxy => &[
+                ("haproxy.cfg", include_str!("../snippets/haproxy.cfg")),
+                ("ratekeeper.lua", include_str!("../snippets/haproxy.lua")),
+            ],
+            Self::Traefik => &[("ratekeeper.yml", include_str!("../snippets/traefik.yml"))],
+            Self::Envoy => &[("envoy.yaml", include_str!("../snippets/envoy.yaml"))],
+        }
+    }
+}
+
+impl Init {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let service = address(&self.service)?;
+        let upstream = address(&self.upstream)?;
+        self.write()?;
+        let snippets: Vec<(&str, String)> = self
+            .proxy
+            .map_or(&[][..], Proxy::files)
+            .iter()
+            .map(|(name, text)| (*name, place(text, &service, &upstream)))
+            .collect();
+        let file = self.file.display().to_string();
+        if self.json {
+            let snippets: Vec<_> = snippets
+                .iter()
+                .map(|(name, text)| json!({ "file": name, "text": text }))
+                .collect();
+            output.json(&json!({ "written": file, "snippets": snippets }))?;
+            return Ok(Exit::Done);
+        }
+        output.talk(format!("wrote {file}"));
+        for (name, text) in &snippets {
+            if snippets.len() > 1 {
+                output.talk(format!("--- {name} ---"));
+            }
+            output.line(text.trim_end())?;
+        }
+        output.talk(next_steps(&self.file));
+        Ok(Exit::Done)
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let proxies = if self.proxy.is_some() {
+            LOCAL_PROXY
+        } else {
+            NO_PROXY
+        };
+        let text = STARTER.replace(PROXIES, proxies);
+        let name = self.file.display();
+        let mut options = OpenOptions::new();
+        options.write(true);
+        if self.force {
+            options.create(true).truncate(true);
+        } else {
+            options.create_new(true);
+        }
+        let written = options
+            .open(&self.file)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|why| match why.kind() {
+            ErrorKind::AlreadyExists => Failure::new(format!("`{name}` is there already"))
+                .hint("--force overwrites it; `ratekeeper init FILE` writes elsewhere"),
+            _ => Failure::new(format!("cannot write `{name}`: {why}")),
+        })
+    }
+}
+
+/// What to do with a policy just written.
+fn next_steps(file: &Path) -> String {
+    let named = if file == Path::new(DEFAULT_FILE) {
+        String::new()
+    } else {
+        format!(" {}", file.display())
+    };
+    format!(
+        "next: ratekeeper try{named} --limit per-ip -n 25    what it does, in virtual time\n      \
+         ratekeeper run{named}                          serve it"
+    )
+}
+
+/// `HOST:PORT` of a URL or an address.
+fn address(text: &str) -> Result<String, Failure> {
+    let rest = match text.split_once("://") {
+        Some(("http", rest)) => rest,
+        None => text,
+        Some((scheme, _)) => {
+            return Err(
+                Failure::new(format!("`{text}` is not http: {scheme} is up to the proxy"))
+                    .hint("as in http://127.0.0.1:3000"),
+            );
+        }
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = rest.rsplit_once(':').unwrap_or((rest, "80"));
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    if host.is_empty() || !host.chars().all(plain) || port.parse::<u16>().is_err() {
+        return Err(
+            Failure::new(format!("`{text}` is not HOST:PORT")).hint("as in http://127.0.0.1:3000")
+        );
+    }
+    Ok(format!("{host}:{port}"))
+}
+
+/// A snippet with the addresses of this installation. In one pass: an application at the
+/// service's usual address stays the application.
+fn place(text: &str, service: &str, upstream: &str) -> String {
+    let changes = [
+        (SERVICE.to_owned(), service.to_owned()),
+        (APPLICATION.to_owned(), upstream.to_owned()),
+        (in_fields(SERVICE), in_fields(service)),
+        (in_fields(APPLICATION), in_fields(upstream)),
+    ];
+    let first = |text: &str| {
+        let found = changes
+            .iter()
+            .filter_map(|(old, new)| Some((text.find(old)?, old.len(), new)));
+        found.min_by_key(|(at, _, _)| *at)
+    };
+    let mut placed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, length, new)) = first(rest) {
+        placed.push_str(&rest[..at]);
+        placed.push_str(new);
+        rest = &rest[at + length..];
+    }
+    placed.push_str(rest);
+    placed
+}
+
+/// An address as Envoy's configuration has it, in two fields.
+fn in_fields(address: &str) -> String {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "80"));
+    format!("address: {host}, port_value: {port}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_snippet_names_both_addresses_and_takes_others() {
+        for proxy in Proxy::value_variants() {
+            let files = proxy
+                .files()
+                .iter()
+                .map(|(_, text)| *text)
+                .collect::<String>();
+            let placed = place(&files, "10.0.0.7:8088", "10.0.0.8:8080");
+            assert!(placed.contains("10.0.0.7:8088"), "{proxy:?}: ratekeeper");
+            assert!(
+                placed.contains("10.0.0.8:8080"),
+                "{proxy:?}: the application"
+            );
+            for old in [SERVICE, APPLICATION, "address: 127.0.0.1"] {
+                assert!(!placed.contains(old), "{proxy:?}: {old} is left");
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_swapped_stay_apart() {
+        let placed = place(
+            "ask 127.0.0.1:8080, then 127.0.0.1:3000",
+            APPLICATION,
+            SERVICE,
+        );
+        assert_eq!(placed, "ask 127.0.0.1:3000, then 127.0.0.1:8080");
+    }
+
+    #[test]
+    fn an_upstream_is_an_address_or_an_http_url() {
+        let rows = [
+            ("http://127.0.0.1:3000", Some("127.0.0.1:3000")),
+            ("http://app.internal/", Some("app.internal:80")),
+            ("[::1]:3000", Some("[::1]:3000")),
+            ("https://app.internal", None),
+            ("http://app:port", None),
+            ("http://app/path", None),
+            ("a b:80", None),
+            ("", None),
+        ];
+        for (text, read) in rows {
+            assert_eq!(address(text).ok().as_deref(), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_starter_says_where_proxies_go() {
+        assert_eq!(STARTER.matches(PROXIES).count(), 1);
+    }
+}

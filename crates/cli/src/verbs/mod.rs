@@ -1,0 +1,7 @@
+//! The verbs, one a file: arguments, what they do, and their help.
+
+pub(crate) mod check;
+pub(crate) mod help;
+pub(crate) mod init;
+pub(crate) mod r#try;
+pub(crate) mod validate;

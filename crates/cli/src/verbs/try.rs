@@ -1,0 +1,323 @@
+//! `try`: what a limit does to a pattern of checks, drawn.
+//!
+//! ```text
+//!   per-ip  20/1s burst 20  ####################.....  20 allowed, 5 refused, next in 50 ms
+//! ```
+//!
+//! In virtual time, in this process: 25 checks or an hour of them take milliseconds, and
+//! the same command draws the same bar. With `--server` the checks go to a running service,
+//! in real time.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ratekeeper::{Clock, SystemClock};
+use ratekeeper_core::{Nanos, Origin, Permits};
+use ratekeeper_policy::{Rule, RuleMode};
+use serde_json::{Value, json};
+
+use crate::arrivals::{self, Pattern, Rate};
+use crate::client::Client;
+use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::request::Request;
+use crate::source::{self, Source};
+use crate::trial::{Mark, Next, Trial};
+use crate::{Exit, Failure, Output, limits, words};
+
+/// Send a pattern of checks against a limit, in virtual time, and draw what happens
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Try {
+    /// The policy file [default: ./ratekeeper.toml]
+    #[arg(conflicts_with = "server")]
+    policy: Option<PathBuf>,
+    /// The limit; without it every limit of the policy is tried
+    #[arg(long, value_name = "NAME")]
+    limit: Option<String>,
+    /// How many checks
+    #[arg(
+        short = 'n',
+        long = "number",
+        value_name = "CHECKS",
+        default_value_t = 25
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_CHECKS))]
+    number: u32,
+    /// How fast they come, as in 50/s or 100/1m; without it all come at once
+    #[arg(long, value_name = "N/SPAN")]
+    rate: Option<Rate>,
+    /// How they come: evenly, N at once every SPAN, or at random [default: steady with --rate]
+    #[arg(long, value_enum, requires = "rate")]
+    pattern: Option<Pattern>,
+    /// Of --pattern poisson: the same seed, the same moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What each check costs
+    #[arg(long, value_name = "PERMITS", default_value_t = 1)]
+    cost: u32,
+    /// Send them to this running service instead, in real time
+    #[arg(long, value_name = "URL", requires = "limit")]
+    server: Option<String>,
+    /// With --server: what is known about the request, as for `check` [default: ip=192.0.2.1]
+    #[arg(long = "part", value_name = "PART=VALUE", requires = "server")]
+    parts: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper try --limit per-ip -n 25
+  ratekeeper try ratekeeper.toml -n 200 --rate 50/s
+  ratekeeper try --limit login -n 100 --rate 10/1m --pattern poisson --seed 7
+  ratekeeper try --limit per-ip -n 25 --server http://127.0.0.1:8080 --part ip=192.0.2.1
+
+The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
+
+Exit codes: 0 tried, whatever was refused; 2 usage, an error in the policy, or no service.";
+
+/// The most checks of one call; a store in memory decides them in about a second.
+const MAX_CHECKS: i64 = 1_000_000;
+
+/// Where virtual time begins: 2026-01-05, 00:00 UTC, a Monday. Fixed, so that the same call
+/// shows the same bar; windows of an hour, a day or a week begin with it.
+const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_000_000);
+
+/// A limit that was tried, in words.
+struct Tried {
+    name: String,
+    text: String,
+    mode: String,
+    trial: Trial,
+}
+
+impl Try {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let moments = self.moments();
+        let (tried, time) = match &self.server {
+            Some(server) => (vec![self.ask(server, &moments)?], "real time"),
+            None => (self.simulate(&moments, output)?, "virtual time"),
+        };
+        if self.json {
+            output.json(&self.document(&tried, &moments))?;
+        } else {
+            output.talk(format!("{}, {time}", self.describe(&moments)));
+            draw(&tried, output)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn moments(&self) -> Vec<Nanos> {
+        match self.rate {
+            Some(rate) => {
+                let pattern = self.pattern.unwrap_or(Pattern::Steady);
+                arrivals::moments(self.number, rate, pattern, self.seed)
+            }
+            None => vec![Nanos::ZERO; self.number as usize],
+        }
+    }
+
+    fn simulate(&self, moments: &[Nanos], output: &mut Output) -> Result<Vec<Tried>, Failure> {
+        let path = source::path_or_default(self.policy.clone())?;
+        let policy = Source::read(&path)?.policy(BEGINNING, output)?;
+        let rules: Vec<&Rule> = match &self.limit {
+            Some(name) => vec![limits::named(&policy, name)?],
+            None => policy
+                .rules
+                .iter()
+                .filter(|rule| rule.mode != RuleMode::Off)
+                .collect(),
+        };
+        let tried = rules.into_iter().map(|rule| {
+            if rule.mode == RuleMode::Off {
+                return Err(
+                    Failure::new(format!("the limit `{}` is off", rule.limit.name))
+                        .hint("mode = \"shadow\" decides without refusing anybody"),
+                );
+            }
+            Ok(Tried {
+                name: rule.limit.name.to_string(),
+                text: rule.text.clone(),
+                mode: limits::mode(rule).into(),
+                trial: Trial::run(rule, moments, Permits::new(self.cost)),
+            })
+        });
+        tried.collect()
+    }
+
+    /// The same at a running service: each check at its moment, or as soon after it as the
+    /// service answers.
+    fn ask(&self, server: &str, moments: &[Nanos]) -> Result<Tried, Failure> {
+        let name = self.limit.as_deref().unwrap_or_default();
+        let default = ["ip=192.0.2.1".to_owned()];
+        let parts = if self.parts.is_empty() {
+            &default[..]
+        } else {
+            &self.parts
+        };
+        let mut request = Request::from_parts(parts)?;
+        request.cost = Some(self.cost);
+        let body = request.body(name);
+        let client = Client::new(server)?;
+        let clock = SystemClock::new();
+        let mut marks = Vec::with_capacity(moments.len());
+        for moment in moments {
+            sleep(moment.saturating_sub(clock.now().since(ratekeeper_core::Time::ZERO)));
+            let answer = client.post("/v1/check?status=200", &body)?;
+            marks.push(mark(limit_of(&answer, name)?));
+        }
+        let answer = client.post("/v1/peek?status=200", &body)?;
+        let limit = limit_of(&answer, name)?;
+        Ok(Tried {
+            name: name.into(),
+            text: String::new(),
+            mode: limit["mode"].as_str().unwrap_or("enforce").into(),
+            trial: Trial {
+                marks,
+                next: next(limit),
+            },
+        })
+    }
+
+    /// `25 checks over 480 ms`
+    fn describe(&self, moments: &[Nanos]) -> String {
+        let cost = if self.cost == 1 {
+            String::new()
+        } else {
+            format!(" of cost {}", self.cost)
+        };
+        let number = words::counted(moments.len(), "check");
+        match moments.last() {
+            Some(&last) if last > Nanos::ZERO => {
+                format!("{number}{cost} over {}", words::span(last))
+            }
+            _ => format!("{number}{cost} at once"),
+        }
+    }
+
+    fn document(&self, tried: &[Tried], moments: &[Nanos]) -> Value {
+        let limits = tried.iter().map(|one| {
+            let next = match one.trial.next {
+                Next::After(wait) => Value::from(wait.as_millis_ceil()),
+                Next::Never => Value::Null,
+            };
+            json!({
+                "name": one.name,
+                "limit": one.text,
+                "mode": one.mode,
+                "allowed": one.trial.count(Mark::Allowed),
+                "delayed": one.trial.count(Mark::Delayed),
+                "refused": one.trial.count(Mark::Refused),
+                "next_ms": next,
+                "bar": one.trial.bar(),
+                "checks_per_cell": one.trial.checks_per_cell(),
+            })
+        });
+        json!({
+            "checks": moments.len(),
+            "cost": self.cost,
+            "span_ms": moments.last().map_or(0, |last| last.as_millis_ceil()),
+            "limits": limits.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn draw(tried: &[Tried], output: &mut Output) -> Result<(), Failure> {
+    let width =
+        |text: fn(&Tried) -> &str| tried.iter().map(|one| text(one).len()).max().unwrap_or(0);
+    let (names, texts) = (width(|one| &one.name), width(|one| &one.text));
+    for one in tried {
+        // Padded before it is painted: escapes have no width.
+        let name = paint(NAME, &format!("{:<names$}", one.name));
+        let text = if texts == 0 {
+            String::new()
+        } else {
+            format!("  {:<texts$}", one.text)
+        };
+        output.line(format!(
+            "  {name}{text}   {}   {}",
+            one.trial.painted_bar(),
+            sentence(one)
+        ))?;
+    }
+    if let Some(cell) = tried
+        .iter()
+        .map(|one| one.trial.checks_per_cell())
+        .max()
+        .filter(|&n| n > 1)
+    {
+        output.talk(format!(
+            "  each character stands for {} checks",
+            words::count(cell as u64)
+        ));
+    }
+    Ok(())
+}
+
+/// `20 allowed, 5 refused, next in 50 ms`
+fn sentence(one: &Tried) -> String {
+    let count = |mark| one.trial.count(mark);
+    let number = |mark| words::count(count(mark) as u64);
+    let mut text = paint(GOOD, &format!("{} allowed", number(Mark::Allowed)));
+    if count(Mark::Delayed) > 0 {
+        text.push_str(&paint(
+            WARN,
+            &format!(", {} after a wait", number(Mark::Delayed)),
+        ));
+    }
+    let refused = if one.mode == "shadow" {
+        paint(
+            WARN,
+            &format!("{} would be refused (shadow)", number(Mark::Refused)),
+        )
+    } else {
+        paint(BAD, &format!("{} refused", number(Mark::Refused)))
+    };
+    let next = match one.trial.next {
+        Next::After(Nanos::ZERO) => "next at once".into(),
+        Next::After(wait) => format!("next in {}", words::span(wait)),
+        Next::Never => "never: the cost is above what the limit can hold".into(),
+    };
+    format!("{text}, {refused}, {next}")
+}
+
+/// What the answer says about the limit `name`.
+fn limit_of<'a>(answer: &'a Value, name: &str) -> Result<&'a Value, Failure> {
+    let limits = answer["limits"].as_array();
+    limits
+        .into_iter()
+        .flatten()
+        .find(|limit| limit["name"] == name)
+        .ok_or_else(|| {
+            Failure::new(format!("the limit `{name}` does not apply to this request")).hint(
+                "--part says what the request is, as in --part path=/login --part method=POST",
+            )
+        })
+}
+
+fn mark(limit: &Value) -> Mark {
+    match limit["verdict"].as_str() {
+        Some("allow") => Mark::Allowed,
+        Some("allow_after") => Mark::Delayed,
+        _ => Mark::Refused,
+    }
+}
+
+fn next(limit: &Value) -> Next {
+    let millis = |field: &str| Nanos::from_millis(limit[field].as_u64().unwrap_or(0));
+    match limit["verdict"].as_str() {
+        Some("deny_forever") => Next::Never,
+        Some("allow_after") => Next::After(millis("delay_ms")),
+        _ => Next::After(millis("retry_after_ms")),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "checks are sent to a running service at their moment in real time"
+)]
+fn sleep(span: Nanos) {
+    std::thread::sleep(Duration::from(span));
+}

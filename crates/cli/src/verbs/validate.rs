@@ -1,0 +1,269 @@
+//! `validate`: every finding about a policy, for people, for scripts and for CI.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ratekeeper_core::Origin;
+use ratekeeper_policy::config::{self, Context, Diagnostic, Severity};
+use serde_json::{Value, json};
+
+use crate::output::{BAD, GOOD, WARN, paint};
+use crate::source::Source;
+use crate::{Exit, Failure, Output, words};
+
+/// Check policies: every error and warning, with line, caret and a concrete edit
+#[derive(Args)]
+#[command(visible_alias = "check-config", after_help = HELP)]
+pub(crate) struct Validate {
+    /// Policy files; `-` reads standard input
+    #[arg(value_name = "POLICY", required_unless_present = "schema")]
+    policies: Vec<PathBuf>,
+    /// How findings are written
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Let warnings fail too
+    #[arg(long)]
+    deny_warnings: bool,
+    /// Print the JSON Schema of the policy file, for editors
+    #[arg(long, exclusive = true)]
+    schema: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper validate ratekeeper.toml
+  ratekeeper validate --deny-warnings --format github policies/*.toml
+  ratekeeper validate --format sarif ratekeeper.toml > findings.sarif
+  ratekeeper validate --schema > ratekeeper.schema.json
+
+Exit codes: 0 no errors; 1 errors, or warnings with --deny-warnings; 2 a file cannot be read.";
+
+/// How findings are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// For people, as compilers do
+    Text,
+    /// One JSON document
+    Json,
+    /// GitHub workflow commands: annotations in a pull request
+    Github,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+}
+
+/// One policy and what was found.
+struct Checked {
+    source: Source,
+    findings: Vec<Diagnostic>,
+    limits: usize,
+}
+
+impl Validate {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.schema {
+            let schema = config::schema();
+            output.line(format!("{schema:#}"))?;
+            return Ok(Exit::Done);
+        }
+        let format = if self.json { Format::Json } else { self.format };
+        let mut unread = false;
+        let mut checked = Vec::new();
+        for path in &self.policies {
+            match Source::read(path) {
+                Ok(source) => checked.push(check(source)),
+                Err(failure) => {
+                    unread = true;
+                    output.failure(&failure);
+                }
+            }
+        }
+        write(format, &checked, output)?;
+        let found = |severity| {
+            let all = checked.iter().flat_map(|one| &one.findings);
+            all.filter(|finding| finding.severity == severity).count()
+        };
+        let (errors, warnings) = (found(Severity::Error), found(Severity::Warning));
+        Ok(if unread {
+            Exit::Error
+        } else if errors > 0 || (self.deny_warnings && warnings > 0) {
+            Exit::Denied
+        } else {
+            Exit::Done
+        })
+    }
+}
+
+fn check(source: Source) -> Checked {
+    match config::parse(
+        &source.text,
+        Context {
+            origin: Origin::UNIX,
+        },
+    ) {
+        Ok(loaded) => Checked {
+            source,
+            findings: loaded.warnings,
+            limits: loaded.policy.rules.len(),
+        },
+        Err(findings) => Checked {
+            source,
+            findings,
+            limits: 0,
+        },
+    }
+}
+
+fn write(format: Format, checked: &[Checked], output: &mut Output) -> Result<(), Failure> {
+    match format {
+        Format::Text => checked.iter().try_for_each(|one| text(one, output)),
+        Format::Json => output.json(&document(checked)),
+        Format::Github => {
+            let commands = checked.iter().flat_map(|one| {
+                one.findings
+                    .iter()
+                    .map(|finding| github(&one.source.name, finding))
+            });
+            commands
+                .into_iter()
+                .try_for_each(|command| output.line(command))
+        }
+        Format::Sarif => output.line(format!("{:#}", sarif(checked))),
+    }
+}
+
+fn text(one: &Checked, output: &mut Output) -> Result<(), Failure> {
+    if !one.findings.is_empty() {
+        output.line(one.source.render(&one.findings).trim_end())?;
+        output.line("")?;
+    }
+    let count = |severity| {
+        one.findings
+            .iter()
+            .filter(|f| f.severity == severity)
+            .count()
+    };
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let verdict = if errors > 0 {
+        format!(
+            "{}, {}",
+            paint(BAD, &words::counted(errors, "error")),
+            words::counted(warnings, "warning")
+        )
+    } else if warnings > 0 {
+        let warned = paint(WARN, &words::counted(warnings, "warning"));
+        format!("{}, {warned}", words::counted(one.limits, "limit"))
+    } else {
+        format!(
+            "{}, {}",
+            words::counted(one.limits, "limit"),
+            paint(GOOD, "nothing found")
+        )
+    };
+    output.line(format!("{}: {verdict}", one.source.name))
+}
+
+fn document(checked: &[Checked]) -> Value {
+    let policies = checked.iter().map(|one| {
+        let refused = one
+            .findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Error);
+        json!({
+            "file": one.source.name,
+            "valid": !refused,
+            "limits": one.limits,
+            "findings": one.findings,
+        })
+    });
+    json!({ "policies": policies.collect::<Vec<_>>() })
+}
+
+/// A workflow command; `%`, line ends and, in properties, `:` and `,` are escaped.
+fn github(file: &str, finding: &Diagnostic) -> String {
+    let kind = severity(finding);
+    let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
+    let mut message = finding.message.clone();
+    if let Some(help) = &finding.help {
+        message.push_str("\nhelp: ");
+        message.push_str(help);
+    }
+    format!(
+        "::{kind} file={},line={},col={},title={}::{}",
+        property(file),
+        finding.line,
+        finding.column,
+        property(finding.code),
+        data(&message)
+    )
+}
+
+/// One run of SARIF 2.1.0 (OASIS, 2020).
+fn sarif(checked: &[Checked]) -> Value {
+    let all = || {
+        checked
+            .iter()
+            .flat_map(|one| one.findings.iter().map(move |f| (one, f)))
+    };
+    let mut codes: Vec<&str> = all().map(|(_, finding)| finding.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let rules = codes
+        .iter()
+        .map(|code| json!({ "id": code, "help": { "text": format!("ratekeeper help {code}") } }));
+    let results = all().map(|(one, finding)| {
+        let mut message = finding.message.clone();
+        if let Some(help) = &finding.help {
+            message.push_str("; help: ");
+            message.push_str(help);
+        }
+        let region = json!({
+            "startLine": finding.line,
+            "startColumn": finding.column,
+            "charOffset": characters(&one.source.text, 0, finding.start),
+            "charLength": characters(&one.source.text, finding.start, finding.end),
+        });
+        json!({
+            "ruleId": finding.code,
+            "level": severity(finding),
+            "message": { "text": message },
+            "locations": [{ "physicalLocation": {
+                "artifactLocation": { "uri": one.source.name },
+                "region": region,
+            } }],
+        })
+    });
+    json!({
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "ratekeeper",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules.collect::<Vec<_>>(),
+            } },
+            "columnKind": "unicodeCodePoints",
+            "results": results.collect::<Vec<_>>(),
+        }],
+    })
+}
+
+/// Characters of `text` between two bytes.
+fn characters(text: &str, start: usize, end: usize) -> usize {
+    text.get(start..end).map_or(0, |part| part.chars().count())
+}
+
+/// Text of a workflow command.
+fn data(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
+}
+
+fn severity(finding: &Diagnostic) -> &'static str {
+    match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}

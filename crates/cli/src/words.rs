@@ -1,0 +1,126 @@
+//! Words: spans, counts and names as people read them.
+
+use ratekeeper_core::Nanos;
+
+/// The units a span is told in, largest first, with their nanoseconds.
+const UNITS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// A span in its two largest units: `50 ms`, `1 min 30 s`, `10 h 54 min`. Rounded up, since
+/// most spans are waits. Below a minute in one unit, with two digits after the point.
+pub(crate) fn span(span: Nanos) -> String {
+    let nanos = span.as_nanos();
+    let Some(largest) = UNITS.iter().position(|(_, unit)| nanos >= *unit) else {
+        return "0 s".into();
+    };
+    let (unit, size) = UNITS[largest];
+    if size <= 1_000_000_000 {
+        return decimal(nanos, largest);
+    }
+    let (minor_unit, minor_size) = UNITS[largest + 1];
+    let minors = nanos.div_ceil(minor_size); // up: who waits that long has waited enough
+    let per_major = size / minor_size;
+    match (minors / per_major, minors % per_major) {
+        (major, 0) => format!("{major} {unit}"),
+        (major, minor) => format!("{major} {unit} {minor} {minor_unit}"),
+    }
+}
+
+/// `nanos` in the unit at `index`, rounded up to hundredths, without useless zeros.
+fn decimal(nanos: u64, index: usize) -> String {
+    let (unit, size) = UNITS[index];
+    let hundredths = (u128::from(nanos) * 100).div_ceil(u128::from(size));
+    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{text} {unit}")
+}
+
+/// A count with its thousands apart: `10,000`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of things: `1 limit`, `2 limits`.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", count(number as u64))
+}
+
+/// The name among `known` that is spelled most like `wanted`, if any is near.
+pub(crate) fn near<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|name| (strsim::damerau_levenshtein(wanted, name), name))
+        .filter(|(distance, name)| *distance <= 1 + name.len() / 4)
+        .min()
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_well() {
+        let rows = [
+            (0, "0 s"),
+            (1, "1 ns"),
+            (1_500, "1.5 us"),
+            (50_000_000, "50 ms"),
+            (33_333_334, "33.34 ms"),
+            (1_000_000_000, "1 s"),
+            (1_200_000_000, "1.2 s"),
+            (59_000_000_000, "59 s"),
+            (60_000_000_000, "1 min"),
+            (89_000_000_001, "1 min 30 s"),
+            (3_599_000_000_001, "60 min"),
+            (999_999_999, "1000 ms"),
+            (39_240_000_000_000, "10 h 54 min"),
+            (86_400_000_000_000, "1 d"),
+            (90_000_000_000_000, "1 d 1 h"),
+        ];
+        for (nanos, text) in rows {
+            assert_eq!(span(Nanos::from_nanos(nanos)), text, "{nanos}");
+        }
+    }
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        let rows = [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ];
+        for (number, text) in rows {
+            assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn a_near_name_is_found_and_a_far_one_is_not() {
+        let known = ["per-ip", "login", "signup"];
+        let rows = [
+            ("per-pi", Some("per-ip")),
+            ("logn", Some("login")),
+            ("zebra", None),
+        ];
+        for (wanted, found) in rows {
+            assert_eq!(near(wanted, known.into_iter()), found, "{wanted}");
+        }
+    }
+}
