@@ -3,6 +3,7 @@
 //! A chore is one row of [`CHORES`] and one module. Nothing but the standard library is
 //! used, so that a check is compiled in a second and never drifts with a dependency.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
 fn usage() -> String {
     let mut usage = String::from("usage: cargo xtask CHORE\n");
     for (name, purpose, _) in CHORES {
-        usage += &format!("\n  {name:<8} {purpose}");
+        let _ = write!(usage, "\n  {name:<8} {purpose}");
     }
     usage
 }
