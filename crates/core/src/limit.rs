@@ -73,6 +73,11 @@ impl AnyAlgorithm {
         with_algorithm!(self, algorithm => algorithm.bound(window))
     }
 
+    /// The algorithm's name, for people: `token bucket`, `calendar window`.
+    pub fn name(&self) -> &'static str {
+        with_algorithm!(self, algorithm => algorithm.name())
+    }
+
     /// The time within which the client may use no more than `decision.remaining`: `t` of
     /// the `RateLimit` field. `None` if the decision does not tell.
     ///
@@ -111,5 +116,41 @@ impl From<Window> for AnyAlgorithm {
 impl From<SubBuckets> for AnyAlgorithm {
     fn from(window: SubBuckets) -> Self {
         Self::SubBuckets(window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::{Edge, Quota};
+
+    #[test]
+    fn an_algorithm_says_its_name() {
+        let quota: Quota = "10/1m".parse().unwrap();
+        let phase = Nanos::ZERO;
+        let rows: vec::Vec<(AnyAlgorithm, &str)> = vec![
+            (Gcra::token_bucket(quota).unwrap().into(), "token bucket"),
+            (
+                Gcra::leaky_queue(quota, Permits::ONE).unwrap().into(),
+                "leaky bucket",
+            ),
+            (Window::fixed(quota, phase).unwrap().into(), "fixed window"),
+            (
+                Window::two_window(quota, phase).unwrap().into(),
+                "two-window counter",
+            ),
+            (Window::quota_reset(quota).unwrap().into(), "quota reset"),
+            (
+                SubBuckets::sub_buckets(quota, 6, Edge::Full, phase)
+                    .unwrap()
+                    .into(),
+                "sub-buckets",
+            ),
+        ];
+        for (algorithm, name) in rows {
+            assert_eq!(algorithm.name(), name);
+        }
     }
 }

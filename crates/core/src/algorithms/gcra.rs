@@ -148,6 +148,14 @@ impl Gcra {
         Self { denials, ..self }
     }
 
+    pub(crate) const fn name(&self) -> &'static str {
+        if self.queue > 0 {
+            "leaky bucket"
+        } else {
+            "token bucket"
+        }
+    }
+
     /// What `decide` does, with a queue of `queue` ticks.
     fn charge(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
         let now = ticks(now);

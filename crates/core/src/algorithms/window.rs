@@ -221,6 +221,16 @@ impl<C> Window<C> {
         Self { denials, ..self }
     }
 
+    pub(crate) fn name(&self) -> &'static str {
+        match (&self.anchor, self.edge, self.buckets) {
+            (Anchor::Calendar(_), ..) => "calendar window",
+            (Anchor::First, ..) => "quota reset",
+            (_, Edge::Drop, 1) => "fixed window",
+            (_, Edge::Weighted, 1) => "two-window counter",
+            _ => "sub-buckets",
+        }
+    }
+
     /// The time to the end of the current window, as far as a decision tells.
     pub(crate) fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
         let last = decision.reset_after.as_nanos().checked_sub(1)?;
