@@ -1,8 +1,59 @@
-//! Text to policy: every error at once, with code, line, caret and hint. Skeleton.
+//! Text to policy: every error at once, with code, line, caret and hint.
+//!
+//! ```text
+//!   text --toml--> document --check--> right shapes --read--> drafts --lints--> Policy
+//!            |                |                         |              |
+//!            +----------------+---- findings -----------+--------------+--> errors, or
+//!                                                                           warnings
+//! ```
+//!
+//! * `fields.rs` is the language as one table: the checker and the JSON Schema read it.
+//! * `check.rs` compares the document with the table; what is missing, unknown, not built or
+//!   of the wrong type is found there.
+//! * `requests`, `quantity`, `refusal`, `exempt`, `settings`: one part of a limit each, from
+//!   values of the right shape to the model.
+//! * `lints.rs` looks at policies that are right, and may still not be what was meant.
+//!
+//! Nothing is read but the text: time zones are compiled in, so that a policy means the
+//! same on every machine.
+
+mod check;
+mod codes;
+mod diagnostic;
+mod exempt;
+mod fields;
+mod limit;
+mod lints;
+mod near;
+mod quantity;
+mod read;
+mod refusal;
+mod render;
+mod requests;
+mod schema;
+mod settings;
+mod shape;
+mod syntax;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use ratekeeper_core::Origin;
+use sha2::{Digest as _, Sha256};
+use toml::de::DeTable;
 
-use crate::Policy;
+pub use codes::explain;
+pub use diagnostic::{Diagnostic, Severity};
+pub use render::{Colour, render};
+pub use schema::schema;
+
+use self::diagnostic::Findings;
+use self::fields::MAX_LIMITS;
+use self::limit::{Draft, Shared};
+use crate::{Policy, Rules};
+
+/// Bytes of a policy file.
+const MAX_BYTES: usize = 1 << 20;
 
 /// What a text becomes.
 #[derive(Clone, Debug)]
@@ -20,64 +71,125 @@ pub struct Context {
     pub origin: Origin,
 }
 
-/// Whether a finding stops the policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// The policy is refused.
-    Error,
-    /// The policy runs.
-    Warning,
+/// Reads a policy.
+///
+/// ```
+/// use ratekeeper_policy::config::{Context, parse};
+///
+/// let text = r#"
+/// version = 1
+/// [[limit]]
+/// name  = "per-ip"
+/// key   = ["ip"]
+/// limit = "100/1m"
+/// "#;
+/// let loaded = parse(text, Context::default()).unwrap();
+/// assert_eq!(&*loaded.policy.rules[0].limit.name, "per-ip");
+///
+/// let errors = parse("version = 2", Context::default()).unwrap_err();
+/// assert_eq!((errors[0].code, errors[0].line, errors[0].column), ("RK0110", 1, 11));
+/// ```
+///
+/// # Errors
+/// All errors of the text, in its order. Warnings are looked for once there are none.
+pub fn parse(text: &str, context: Context) -> Result<Loaded, Vec<Diagnostic>> {
+    let mut out = Findings::new(text);
+    let Some(document) = syntax::document(text, &mut out) else {
+        return Err(out.finish());
+    };
+    let root = document.get_ref();
+    check::policy(root, &fields::POLICY, &mut out);
+    let policy = policy(text, root, context, &mut out);
+    match policy {
+        Some(policy) if !out.has_errors() => Ok(Loaded {
+            policy,
+            warnings: out.finish(),
+        }),
+        _ => Err(out.finish()),
+    }
 }
 
-/// One finding about a policy text.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Diagnostic {
-    /// `RK0103`; explained by `ratekeeper help RK0103`.
-    pub code: &'static str,
-    /// Error or warning.
-    pub severity: Severity,
-    /// One sentence, lower case, no full stop.
-    pub message: String,
-    /// Bytes of the text it points at.
-    pub start: usize,
-    /// End of those bytes.
-    pub end: usize,
-    /// From 1.
-    pub line: usize,
-    /// From 1, in characters.
-    pub column: usize,
-    /// What stands under the carets.
-    pub label: String,
-    /// A concrete edit.
-    pub help: Option<String>,
+/// Reads what has the right shape; none if anything has not.
+fn policy(
+    text: &str,
+    root: &DeTable<'_>,
+    context: Context,
+    out: &mut Findings<'_>,
+) -> Option<Policy> {
+    let zone = settings::zone(root, out);
+    let client_ip = settings::client_ip(root, out);
+    let settings = settings::process(root, out);
+    let mut responses = refusal::responses(root, out);
+    let defaults = limit::defaults(root, &mut responses, out);
+    let mut shared = Shared {
+        zone,
+        origin: context.origin,
+        defaults,
+        responses,
+        names: HashMap::new(),
+    };
+    let mut lines = Lines::new(text);
+    let mut drafts: Vec<Draft> = Vec::new();
+    for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
+        let line = lines.at(table.at.start);
+        if let Some(mut draft) = limit::limit(index, &table, &mut shared, out) {
+            draft.rule.line = line;
+            drafts.push(draft);
+        }
+    }
+    exempt::exempt(root, &shared.names, &mut drafts, out);
+    lints::impossible(&drafts, out);
+    if out.has_errors() {
+        return None;
+    }
+    lints::lints(&drafts, &shared.responses, out);
+    Some(Policy {
+        version: 0,
+        sha: sha(text).into(),
+        rules: Rules::new(drafts.into_iter().map(|draft| draft.rule).collect()),
+        client_ip,
+        headers: settings::headers(root),
+        settings,
+    })
 }
 
-/// Reads a policy. `file` is used in messages only.
-pub fn parse(_text: &str, _context: Context) -> Result<Loaded, Vec<Diagnostic>> {
-    todo!()
+/// SHA-256 in hexadecimal.
+fn sha(text: &str) -> String {
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(text) {
+        write!(hex, "{byte:02x}").expect("writing to a string does not fail");
+    }
+    hex
 }
 
-/// Renders findings as rustc does; colour by choice.
-pub fn render(_file: &str, _text: &str, _findings: &[Diagnostic], _colour: Colour) -> String {
-    todo!()
+/// Counts lines up to positions that mostly grow: limits stand in the order of the file.
+struct Lines<'t> {
+    text: &'t str,
+    at: usize,
+    line: usize,
 }
 
-/// Whether to colour.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Colour {
-    /// With ANSI escapes.
-    Always,
-    /// Plain text.
-    Never,
-}
+impl<'t> Lines<'t> {
+    const fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            at: 0,
+            line: 1,
+        }
+    }
 
-/// The JSON Schema of the policy file, generated.
-pub fn schema() -> serde_json::Value {
-    todo!()
-}
-
-/// Explains a code: `ratekeeper help RK0103`.
-pub fn explain(_code: &str) -> Option<&'static str> {
-    todo!()
+    /// The line of a position, from 1.
+    fn at(&mut self, position: usize) -> usize {
+        if position < self.at {
+            *self = Self::new(self.text);
+        }
+        let passed = self
+            .text
+            .as_bytes()
+            .get(self.at..position)
+            .unwrap_or_default();
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
+        self.at = position;
+        self.line
+    }
 }

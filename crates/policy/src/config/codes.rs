@@ -1,0 +1,84 @@
+//! Codes: every finding has one, and every code has a page that explains it.
+//!
+//! ```text
+//!   RK01..  the shape of the file      RK02..  values      RK03..  lints
+//! ```
+//!
+//! A page is a paragraph, a file that shows the finding, and the same file put right. Both
+//! files are run through the parser by a test, so a page cannot go stale.
+
+/// Declares each code once: its constant and its page.
+macro_rules! codes {
+    ($($(#[$attribute:meta])* $name:ident = $code:literal;)*) => {
+        $($(#[$attribute])* pub(super) const $name: &str = $code;)*
+
+        /// Code and page.
+        pub(super) const PAGES: &[(&str, &str)] =
+            &[$(($code, include_str!(concat!("codes/", $code, ".md"))),)*];
+    };
+}
+
+codes! {
+    TOO_LARGE = "RK0100";
+    SYNTAX = "RK0101";
+    TYPE = "RK0102";
+    UNKNOWN_FIELD = "RK0103";
+    NOT_BUILT = "RK0104";
+    MISSING_FIELD = "RK0105";
+    UNKNOWN_WORD = "RK0106";
+    TOO_MANY = "RK0107";
+    EMPTY_FILE = "RK0108";
+    DUPLICATE_FIELD = "RK0109";
+    VERSION = "RK0110";
+    EMPTY_VALUE = "RK0111";
+    OUT_OF_RANGE = "RK0112";
+    TOO_MANY_FINDINGS = "RK0113";
+    #[doc = "Of the server; its page stands with the others."]
+    #[expect(dead_code, reason = "found by the server, which watches the file")]
+    RELOAD_REFUSED = "RK0150";
+
+    NAME = "RK0201";
+    DUPLICATE_NAME = "RK0202";
+    NO_QUANTITY = "RK0203";
+    TWO_QUANTITIES = "RK0204";
+    QUOTA = "RK0205";
+    SPAN = "RK0206";
+    NOT_COUNTABLE = "RK0207";
+    ALGORITHM = "RK0209";
+    ZONE = "RK0210";
+    NO_ZONE = "RK0211";
+    KEY_PART = "RK0212";
+    MATCH_VALUE = "RK0213";
+    MATCH_NAME = "RK0214";
+    MISSING_KEY = "RK0215";
+    COST = "RK0216";
+    COST_TOO_HIGH = "RK0217";
+    UNKNOWN_RESPONSE = "RK0218";
+    UNKNOWN_LIMIT = "RK0219";
+    RESPONSE_TEXT = "RK0220";
+    ADDRESS = "RK0221";
+    PROXY = "RK0222";
+    TRUSTS_ALL = "RK0223";
+    HEADER_NAME = "RK0224";
+    BYTES = "RK0225";
+
+    NO_LIMITS = "RK0301";
+    OFF = "RK0302";
+    MISSING_KEY_UNSET = "RK0303";
+    NEVER_REFUSES = "RK0304";
+    SAID_TWICE = "RK0305";
+    UNUSED_RESPONSE = "RK0306";
+}
+
+/// Explains a code: `ratekeeper help RK0103`.
+///
+/// ```
+/// use ratekeeper_policy::config::explain;
+/// assert!(explain("RK0103").unwrap().contains("unknown field"));
+/// assert!(explain("RK9999").is_none());
+/// ```
+pub fn explain(code: &str) -> Option<&'static str> {
+    let page =
+        |(known, page): &(&str, &'static str)| known.eq_ignore_ascii_case(code).then_some(*page);
+    PAGES.iter().find_map(page)
+}

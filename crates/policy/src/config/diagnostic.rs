@@ -1,0 +1,257 @@
+//! Diagnostic: one finding about a policy text, and the list that collects them.
+//!
+//! Nothing stops at the first error: whoever reads a part of the file writes what it finds
+//! into [`Findings`] and goes on. Positions are bytes of the text; line and column are
+//! worked out once, at the end.
+
+use std::ops::Range;
+
+use super::codes;
+
+/// Findings kept of one file; the rest are counted.
+const MAX_FINDINGS: usize = 200;
+/// Characters of a value that a message quotes.
+const MAX_QUOTED: usize = 60;
+
+/// Whether a finding stops the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The policy is refused.
+    Error,
+    /// The policy runs.
+    Warning,
+}
+
+/// One finding about a policy text.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Diagnostic {
+    /// `RK0103`; explained by `ratekeeper help RK0103`.
+    pub code: &'static str,
+    /// Error or warning.
+    pub severity: Severity,
+    /// One sentence, lower case, no full stop.
+    pub message: String,
+    /// Bytes of the text it points at.
+    pub start: usize,
+    /// End of those bytes.
+    pub end: usize,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What stands under the carets.
+    pub label: String,
+    /// Another part of the text that belongs to the finding, shown without carets.
+    pub related: Option<Range<usize>>,
+    /// A concrete edit.
+    pub help: Option<String>,
+}
+
+/// The findings of one text, in the making.
+#[derive(Debug)]
+pub(super) struct Findings<'t> {
+    text: &'t str,
+    found: Vec<Diagnostic>,
+    /// Whether one of them is an error.
+    errors: bool,
+    /// Beyond [`MAX_FINDINGS`].
+    dropped: usize,
+    /// Lines (start of line, in bytes) that the TOML parser could not read: what is missing
+    /// or odd there follows from that.
+    unreadable: Vec<usize>,
+}
+
+impl<'t> Findings<'t> {
+    pub(super) const fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            found: Vec::new(),
+            errors: false,
+            dropped: 0,
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// An error at `at`; the returned finding can be given a help.
+    pub(super) fn error(
+        &mut self,
+        code: &'static str,
+        at: Range<usize>,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.push(code, Severity::Error, at, message.into(), label.into())
+    }
+
+    /// A lint at `at`.
+    pub(super) fn warning(
+        &mut self,
+        code: &'static str,
+        at: Range<usize>,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.push(code, Severity::Warning, at, message.into(), label.into())
+    }
+
+    /// That TOML could not read the line that holds `at`.
+    pub(super) fn unreadable(&mut self, at: usize) {
+        self.unreadable.push(line_start(self.text, at));
+    }
+
+    /// Whether the text was read whole, so that what is missing is really missing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.unreadable.is_empty()
+    }
+
+    /// Whether any error was found.
+    pub(super) const fn has_errors(&self) -> bool {
+        self.errors
+    }
+
+    /// All findings in the order of the text.
+    pub(super) fn finish(mut self) -> Vec<Diagnostic> {
+        let unreadable = std::mem::take(&mut self.unreadable);
+        let text = self.text;
+        self.found.retain(|found| {
+            found.code == codes::SYNTAX || !unreadable.contains(&line_start(text, found.start))
+        });
+        self.found.sort_by_key(|found| (found.start, found.end));
+        self.found
+            .dedup_by(|next, kept| next.start == kept.start && next.message == kept.message);
+        if self.dropped > 0 {
+            let message = format!("{} more findings are not shown", self.dropped);
+            let severity = if self.errors {
+                Severity::Error
+            } else {
+                Severity::Warning
+            };
+            let end = text.len();
+            self.found.push(finding(
+                codes::TOO_MANY_FINDINGS,
+                severity,
+                end..end,
+                message,
+                "in the rest of the file".into(),
+            ));
+        }
+        place(text, &mut self.found);
+        self.found
+    }
+
+    fn push(
+        &mut self,
+        code: &'static str,
+        severity: Severity,
+        at: Range<usize>,
+        message: String,
+        label: String,
+    ) -> &mut Diagnostic {
+        let at = one_line(self.text, at);
+        self.errors |= severity == Severity::Error;
+        let new = finding(code, severity, at, message, label);
+        if self.found.len() < MAX_FINDINGS {
+            self.found.push(new);
+        } else {
+            // The last place is overwritten: the count says how many were lost.
+            self.dropped += 1;
+            if let Some(last) = self.found.last_mut() {
+                *last = new;
+            }
+        }
+        self.found.last_mut().expect("one was pushed above")
+    }
+}
+
+fn finding(
+    code: &'static str,
+    severity: Severity,
+    at: Range<usize>,
+    message: String,
+    label: String,
+) -> Diagnostic {
+    Diagnostic {
+        code,
+        severity,
+        message,
+        start: at.start,
+        end: at.end,
+        line: 0,
+        column: 0,
+        label,
+        related: None,
+        help: None,
+    }
+}
+
+impl Diagnostic {
+    /// Adds a concrete edit.
+    pub(super) fn help(&mut self, help: impl Into<String>) -> &mut Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds another part of the text.
+    pub(super) fn related(&mut self, at: Range<usize>) -> &mut Self {
+        self.related = Some(at);
+        self
+    }
+}
+
+/// Works out line and column of findings sorted by position: one walk over the text.
+fn place(text: &str, found: &mut [Diagnostic]) {
+    let (mut at, mut line, mut start_of_line) = (0, 1, 0);
+    for finding in found {
+        let passed = &text[at..finding.start];
+        if let Some(last) = passed.rfind('\n') {
+            line += passed.matches('\n').count();
+            start_of_line = at + last + 1;
+        }
+        at = finding.start;
+        finding.line = line;
+        finding.column = text[start_of_line..at].chars().count() + 1;
+    }
+}
+
+/// `at`, cut to the text, to whole characters and to its first line: carets stand under one
+/// line.
+fn one_line(text: &str, at: Range<usize>) -> Range<usize> {
+    let floor = |mut at: usize| {
+        at = at.min(text.len());
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    };
+    let start = floor(at.start);
+    let end = floor(at.end).max(start);
+    let spanned = &text[start..end];
+    let first = spanned.lines().next().unwrap_or_default().trim_end();
+    start..start + first.len()
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    let at = one_line(text, at..at).start;
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+/// A value for a message: bounded, without control characters.
+pub(super) fn shown(value: &str) -> String {
+    let mut short: String = value.chars().take(MAX_QUOTED).collect();
+    if short.len() < value.len() {
+        short.push_str("...");
+    }
+    let clean = |c: char| !c.is_control() && c != '`';
+    if short.chars().all(clean) {
+        return short;
+    }
+    let visible = |c: char| {
+        if clean(c) {
+            c.to_string()
+        } else {
+            c.escape_default().to_string()
+        }
+    };
+    short.chars().map(visible).collect()
+}

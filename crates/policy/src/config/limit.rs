@@ -1,0 +1,246 @@
+//! Limit: one `[[limit]]` of the file to one rule, with what the lints need to know.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ratekeeper_core::{Denials, Limit, LimitId, Origin, Permits};
+use toml::de::DeTable;
+
+use super::check::{place, whole};
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::MAX_NAME;
+use super::quantity::{Kind, Surroundings, quantity};
+use super::read::{self, At};
+use super::refusal::{self, Responses};
+use super::requests::{key, missing_key, name, requests};
+use super::settings::Zone;
+use crate::{Cost, KeyPart, MissingKey, Refusal, Rule, RuleMode};
+
+/// A rule, and where its parts stand in the file.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) rule: Rule,
+    /// The requests it is for, comparable.
+    pub(super) same: Vec<(String, Vec<String>)>,
+    pub(super) kind: Kind,
+    pub(super) denials: Denials,
+    pub(super) places: Places,
+}
+
+/// Where the parts of a limit stand.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) quantity: Range<usize>,
+    pub(super) key: Range<usize>,
+    pub(super) mode: Option<Range<usize>>,
+    pub(super) cost: Option<Range<usize>>,
+    /// Whether the limit or the defaults say what happens when a key is missing.
+    pub(super) missing_key_said: bool,
+}
+
+/// `[defaults]`: what limits take if they do not say it themselves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Defaults {
+    mode: Option<At<RuleMode>>,
+    missing_key: Option<MissingKey>,
+    response: Option<Arc<Refusal>>,
+    count_denied: Option<bool>,
+    status: Option<u16>,
+}
+
+/// What all limits of a file share.
+#[derive(Debug)]
+pub(super) struct Shared<'a> {
+    pub(super) zone: Zone,
+    pub(super) origin: Origin,
+    pub(super) defaults: Defaults,
+    pub(super) responses: Responses,
+    /// Of every limit with a name, also of refused ones: name and first place.
+    pub(super) names: HashMap<&'a str, Range<usize>>,
+}
+
+/// `[defaults]`
+pub(super) fn defaults(
+    root: &DeTable<'_>,
+    responses: &mut Responses,
+    out: &mut Findings<'_>,
+) -> Defaults {
+    let Some(table) = read::table(root, "defaults") else {
+        return Defaults::default();
+    };
+    Defaults {
+        mode: mode(table.value),
+        missing_key: missing_key(table.value, out),
+        response: responses.named_in(table.value, out),
+        count_denied: read::flag(table.value, "count_denied"),
+        status: refusal::status(table.value),
+    }
+}
+
+/// Reads limit number `index`; none if it has an error, which is reported.
+pub(super) fn limit<'a>(
+    index: usize,
+    table: &At<&'a DeTable<'_>>,
+    shared: &mut Shared<'a>,
+    out: &mut Findings<'_>,
+) -> Option<Draft> {
+    let written = table.value;
+    let named = limit_name(written, &mut shared.names, out);
+    let requests = requests(written, out);
+    let key = key(written, out);
+    let missing = missing_key(written, out);
+    let response = shared.responses.named_in(written, out);
+    let Defaults {
+        mode: usual_mode,
+        missing_key: usual_missing,
+        ..
+    } = &shared.defaults;
+    let mode = mode(written).or_else(|| usual_mode.clone());
+    let said = missing.is_some() || usual_missing.is_some();
+    let missing_key = missing
+        .or_else(|| usual_missing.clone())
+        .unwrap_or_default();
+    let count_denied = read::flag(written, "count_denied").or(shared.defaults.count_denied);
+    let denials = if count_denied == Some(true) {
+        Denials::Counted
+    } else {
+        Denials::Free
+    };
+    let around = Surroundings {
+        zone: &shared.zone,
+        origin: shared.origin,
+        denials,
+    };
+    let quantity = quantity(written, around, out);
+    let cost = cost(written, &place("limit", index, written), out);
+
+    let (quantity, key, cost, named) = (quantity?, key?, cost?, named?);
+    let refusal = response
+        .or_else(|| shared.defaults.response.clone())
+        .unwrap_or_default();
+    let key_at = written.get("key").map_or(0..0, toml::Spanned::span);
+    Some(Draft {
+        rule: Rule {
+            limit: Limit {
+                name: named.into(),
+                id: LimitId::default(),
+                version: 0,
+                algorithm: quantity.algorithm,
+            },
+            mode: mode.as_ref().map_or(RuleMode::Enforce, |mode| mode.value),
+            matcher: requests.matcher,
+            key: counted(key),
+            missing_key,
+            cost: cost.value,
+            exemptions: Vec::new(),
+            refusal: with_status(refusal, refusal::status(written).or(shared.defaults.status)),
+            quota: quantity.quota,
+            window: quantity.window,
+            text: quantity.text,
+            line: 0,
+        },
+        same: requests.same,
+        kind: quantity.kind,
+        denials,
+        places: Places {
+            quantity: quantity.at,
+            key: key_at,
+            mode: mode.map(|mode| mode.at),
+            cost: Some(cost.at).filter(|at| !at.is_empty()),
+            missing_key_said: said,
+        },
+    })
+}
+
+/// The name, checked and entered in the list of names; none if it is missing or refused.
+fn limit_name<'a>(
+    table: &'a DeTable<'_>,
+    names: &mut HashMap<&'a str, Range<usize>>,
+    out: &mut Findings<'_>,
+) -> Option<&'a str> {
+    let text = read::text(table, "name")?;
+    if let Some(first) = names.get(text.value) {
+        let message = format!("two limits are called `{}`", shown(text.value));
+        out.error(
+            codes::DUPLICATE_NAME,
+            text.at,
+            message,
+            "counters are kept by name: it must be unique",
+        )
+        .related(first.clone())
+        .help(format!(
+            "write for example name = \"{}\"",
+            another_name(text.value, names)
+        ));
+        return None;
+    }
+    names.insert(text.value, text.at.clone());
+    name(&text, "limit", out).then_some(text.value)
+}
+
+/// `signup-2`, or the first number that is free.
+fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
+    let short: String = name.chars().take(MAX_NAME - 6).collect();
+    let free = |number: &usize| !names.contains_key(&*format!("{short}-{number}"));
+    let number = (2..=names.len() + 2).find(free).unwrap_or(2);
+    format!("{short}-{number}")
+}
+
+/// `cost`; the empty range if it is not written, none if it is refused.
+fn cost(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<Cost>> {
+    let Some(node) = table.get("cost") else {
+        return Some(At::new(Cost::Request, 0..0));
+    };
+    if let Some(text) = node.get_ref().as_str() {
+        if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
+            return Some(At::new(Cost::Attribute(attribute.to_owned()), node.span()));
+        }
+        let help = match text.trim().parse::<u32>() {
+            Ok(number) => format!("write it without quotes: cost = {number}"),
+            Err(_) => {
+                "write a number, or the attribute that holds it: cost = \"attr:amount\"".into()
+            }
+        };
+        let message = format!("\"{}\" is no cost of {place}", shown(text));
+        out.error(
+            codes::COST,
+            node.span(),
+            message,
+            "not a number, and not \"attr:NAME\"",
+        )
+        .help(help);
+        return None;
+    }
+    let number = whole(node).filter(|number| *number > 0)?;
+    let number = u32::try_from(number).ok()?;
+    Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
+}
+
+fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {
+    let text = read::text(table, "mode")?;
+    let mode = match text.value {
+        "enforce" => RuleMode::Enforce,
+        "shadow" => RuleMode::Shadow,
+        "off" => RuleMode::Off,
+        _ => return None, // reported as an unknown word
+    };
+    Some(At::new(mode, text.at))
+}
+
+/// `all` adds nothing to a key: everybody together is the empty key.
+fn counted(mut key: Vec<KeyPart>) -> Vec<KeyPart> {
+    key.retain(|part| *part != KeyPart::All);
+    key
+}
+
+fn with_status(refusal: Arc<Refusal>, status: Option<u16>) -> Arc<Refusal> {
+    match status {
+        Some(status) if status != refusal.status => Arc::new(Refusal {
+            status,
+            ..(*refusal).clone()
+        }),
+        _ => refusal,
+    }
+}

@@ -1,0 +1,73 @@
+//! Read: values out of a table whose shape has been checked.
+//!
+//! A value of the wrong type reads as none: `check` has reported it.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::check::{Node, whole};
+use super::fields::MAX_VALUES;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct At<T> {
+    pub(super) value: T,
+    pub(super) at: Range<usize>,
+}
+
+impl<T> At<T> {
+    pub(super) fn new(value: T, at: Range<usize>) -> Self {
+        Self { value, at }
+    }
+}
+
+/// A string.
+pub(super) fn text<'a>(table: &'a DeTable<'_>, name: &str) -> Option<At<&'a str>> {
+    let node = table.get(name)?;
+    Some(At::new(node.get_ref().as_str()?, node.span()))
+}
+
+/// A number within `least..=most`.
+pub(super) fn number(table: &DeTable<'_>, name: &str, most: u64) -> Option<At<u64>> {
+    let node = table.get(name)?;
+    let number = whole(node).filter(|number| (1..=most).contains(number))?;
+    Some(At::new(number, node.span()))
+}
+
+/// `true` or `false`.
+pub(super) fn flag(table: &DeTable<'_>, name: &str) -> Option<bool> {
+    table.get(name)?.get_ref().as_bool()
+}
+
+/// A table.
+pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<At<&'a DeTable<'t>>> {
+    let node = table.get(name)?;
+    Some(At::new(node.get_ref().as_table()?, node.span()))
+}
+
+/// The strings of a list, or a single one.
+pub(super) fn texts<'a>(node: &'a Node<'_>) -> Vec<At<&'a str>> {
+    let text = |node: &'a Node<'_>| Some(At::new(node.get_ref().as_str()?, node.span()));
+    match node.get_ref() {
+        DeValue::Array(values) => values.iter().take(MAX_VALUES).filter_map(text).collect(),
+        _ => text(node).into_iter().collect(),
+    }
+}
+
+/// The tables of `[[name]]`, with their index.
+pub(super) fn tables<'a, 't>(
+    table: &'a DeTable<'t>,
+    name: &str,
+    most: usize,
+) -> impl Iterator<Item = (usize, At<&'a DeTable<'t>>)> {
+    let list = table.get(name).and_then(|node| node.get_ref().as_array());
+    let read = |(index, node): (usize, &'a Node<'t>)| {
+        Some((index, At::new(node.get_ref().as_table()?, node.span())))
+    };
+    list.into_iter()
+        .flat_map(|list| list.iter())
+        .take(most)
+        .enumerate()
+        .filter_map(read)
+}

@@ -1,0 +1,204 @@
+//! Refusal: `[response.NAME]`, and the limits that name it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::MAX_TABLES;
+use super::near::nearest;
+use super::read::{self, At};
+use super::requests::name;
+use crate::{Body, Refusal};
+
+/// Bytes of `detail`, and of the text of a body.
+const MAX_TEXT: usize = 64 * 1024;
+/// What may stand in braces.
+const PLACEHOLDERS: [&str; 2] = ["retry_after", "limit"];
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+/// The responses of a file, by name.
+#[derive(Debug, Default)]
+pub(super) struct Responses {
+    named: BTreeMap<String, Response>,
+}
+
+#[derive(Debug)]
+struct Response {
+    refusal: Arc<Refusal>,
+    /// The name in the file.
+    at: Range<usize>,
+    used: bool,
+}
+
+/// `[response.*]`
+pub(super) fn responses(root: &DeTable<'_>, out: &mut Findings<'_>) -> Responses {
+    let mut named = BTreeMap::new();
+    let Some(tables) = read::table(root, "response") else {
+        return Responses { named };
+    };
+    for (key, node) in tables.value.iter().take(MAX_TABLES) {
+        let Some(table) = node.get_ref().as_table() else {
+            continue;
+        };
+        name(&At::new(&**key.get_ref(), key.span()), "response", out);
+        let refusal = Arc::new(refusal(table, out));
+        let response = Response {
+            refusal,
+            at: key.span(),
+            used: false,
+        };
+        named.insert(key.get_ref().to_string(), response);
+    }
+    Responses { named }
+}
+
+impl Responses {
+    /// The response that a limit names.
+    pub(super) fn named_in(
+        &mut self,
+        table: &DeTable<'_>,
+        out: &mut Findings<'_>,
+    ) -> Option<Arc<Refusal>> {
+        let text = read::text(table, "response")?;
+        if let Some(response) = self.named.get_mut(text.value) {
+            response.used = true;
+            return Some(Arc::clone(&response.refusal));
+        }
+        if !out.is_whole() {
+            return None; // it may stand where the text could not be read
+        }
+        let help = match nearest(text.value, self.named.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean response = \"{near}\"?"),
+            None => format!(
+                "add [response.{}], with status = 429 for example",
+                shown(text.value)
+            ),
+        };
+        let message = format!("no response is called `{}`", shown(text.value));
+        out.error(
+            codes::UNKNOWN_RESPONSE,
+            text.at,
+            message,
+            "not found in this file",
+        )
+        .help(help);
+        None
+    }
+
+    /// Lint: responses that no limit names.
+    pub(super) fn unused(&self, out: &mut Findings<'_>) {
+        for (name, response) in self.named.iter().filter(|(_, response)| !response.used) {
+            let message = format!("response `{name}` is never used");
+            out.warning(
+                codes::UNUSED_RESPONSE,
+                response.at.clone(),
+                message,
+                "no limit names it",
+            )
+            .help(format!(
+                "add response = \"{name}\" to a limit or to [defaults], or remove it"
+            ));
+        }
+    }
+}
+
+fn refusal(table: &DeTable<'_>, out: &mut Findings<'_>) -> Refusal {
+    let detail = read::text(table, "detail");
+    if let Some(detail) = &detail {
+        sentence(detail, out);
+    }
+    Refusal {
+        status: status(table).unwrap_or(Refusal::default().status),
+        body: body(table, out),
+        detail: detail.map(|detail| detail.value.to_owned()),
+    }
+}
+
+/// `status`, 400 to 599.
+pub(super) fn status(table: &DeTable<'_>) -> Option<u16> {
+    let status = read::number(table, "status", 599)?;
+    u16::try_from(status.value)
+        .ok()
+        .filter(|status| *status >= 400)
+}
+
+fn body(table: &DeTable<'_>, out: &mut Findings<'_>) -> Body {
+    if read::text(table, "body").is_some_and(|body| body.value == "none") {
+        return Body::Empty;
+    }
+    let Some(table) = read::table(table, "body") else {
+        return Body::ProblemJson;
+    };
+    let text = read::text(table.value, "text");
+    let kind = read::text(table.value, "type");
+    if let Some(text) = &text {
+        sentence(text, out);
+    }
+    if let Some(kind) = &kind {
+        content_type(kind, out);
+    }
+    Body::Text {
+        content: text.map(|text| text.value.to_owned()).unwrap_or_default(),
+        content_type: kind.map_or(PLAIN_TEXT, |kind| kind.value).to_owned(),
+    }
+}
+
+/// Checks a text that is sent: its length, and what it says in braces.
+fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
+    if text.value.len() > MAX_TEXT {
+        let message = format!("a text of {} bytes", text.value.len());
+        let label = format!("at most {MAX_TEXT} bytes are sent");
+        out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
+            .help("write a shorter text, with a link to the rest");
+    }
+    for word in text
+        .value
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('}'))
+    {
+        let word = word.0;
+        let is_word = !word.is_empty()
+            && word
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if !is_word || PLACEHOLDERS.contains(&word) {
+            continue; // braces of other texts, such as JSON, are left alone
+        }
+        let help = match nearest(word, PLACEHOLDERS) {
+            Some(near) => format!("did you mean {{{near}}}?"),
+            None => "write {retry_after} or {limit}, or leave it out".into(),
+        };
+        let message = format!("unknown placeholder {{{}}}", shown(word));
+        out.error(
+            codes::RESPONSE_TEXT,
+            text.at.clone(),
+            message,
+            "{retry_after} and {limit} are filled in",
+        )
+        .help(help);
+    }
+}
+
+/// A content type goes into a header, so it must be able to stand there (RFC 9110, 8.3.1).
+fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
+    let visible = text.value.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let two_parts = text
+        .value
+        .split_once('/')
+        .is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    if !(visible && two_parts && text.value.len() <= 200 && text.value.trim() == text.value) {
+        let message = format!("\"{}\" is no content type", shown(text.value));
+        out.error(
+            codes::RESPONSE_TEXT,
+            text.at.clone(),
+            message,
+            "not TYPE/SUBTYPE",
+        )
+        .help("write for example type = \"text/html; charset=utf-8\"");
+    }
+}

@@ -1,0 +1,114 @@
+//! Render: findings as a compiler shows them.
+//!
+//! ```text
+//!   error[RK0103]: unknown field `brust` in limit `partner-api`
+//!     --> ratekeeper.toml:14:1
+//!      |
+//!   14 | brust = 40
+//!      | ^^^^^ not a field of a limit (known: name, match, ...)
+//!      |
+//!      = help: the burst of a bucket is its `size`: ...
+//!      = docs: ratekeeper help RK0103
+//! ```
+//!
+//! Only the lines a finding points at are given to the renderer, so that many findings in a
+//! large file cost what they show, not the file once each.
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+use super::diagnostic::{Diagnostic, Severity};
+
+/// Columns that a rendered line may take; longer lines are cut around the carets.
+const WIDTH: usize = 140;
+
+/// Whether to colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Colour {
+    /// With ANSI escapes.
+    Always,
+    /// Plain text.
+    Never,
+}
+
+/// Renders findings about `text`, the content of `file`, with an empty line between them.
+///
+/// ```
+/// use ratekeeper_policy::config::{Colour, Context, parse, render};
+/// let text = "version = 1\ntimzone = \"UTC\"\n";
+/// let findings = parse(text, Context::default()).unwrap_err();
+/// let page = render("ratekeeper.toml", text, &findings, Colour::Never);
+/// assert!(page.starts_with("error[RK0103]: unknown field `timzone` in the policy"));
+/// assert!(page.contains("--> ratekeeper.toml:2:1"));
+/// ```
+pub fn render(file: &str, text: &str, findings: &[Diagnostic], colour: Colour) -> String {
+    let renderer = match colour {
+        Colour::Always => Renderer::styled(),
+        Colour::Never => Renderer::plain(),
+    };
+    let renderer = renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH);
+    let each: Vec<_> = findings
+        .iter()
+        .map(|finding| one(file, text, finding, &renderer))
+        .collect();
+    let mut page = each.join("\n\n");
+    if !page.is_empty() {
+        page.push('\n');
+    }
+    page
+}
+
+fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> String {
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let span = clamp(text, finding.start)..clamp(text, finding.end.max(finding.start));
+    let related = finding
+        .related
+        .clone()
+        .map(|at| clamp(text, at.start)..clamp(text, at.end.max(at.start)));
+    let first = related
+        .as_ref()
+        .map_or(span.start, |related| span.start.min(related.start));
+    let last = related
+        .as_ref()
+        .map_or(span.end, |related| span.end.max(related.end));
+    let from = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+    let to = text[last..]
+        .find('\n')
+        .map_or(text.len(), |newline| last + newline);
+    let shift = |at: std::ops::Range<usize>| at.start - from..at.end - from;
+
+    let lines_before = text[..from].matches('\n').count();
+    let mut snippet = Snippet::source(&text[from..to])
+        .path(file)
+        .line_start(lines_before + 1)
+        .annotation(
+            AnnotationKind::Primary
+                .span(shift(span))
+                .label(&finding.label),
+        );
+    if let Some(related) = related {
+        snippet = snippet.annotation(AnnotationKind::Visible.span(shift(related)));
+    }
+    let mut report = level
+        .primary_title(&finding.message)
+        .id(finding.code)
+        .element(snippet);
+    if let Some(help) = &finding.help {
+        report = report.element(Level::HELP.message(help));
+    }
+    let docs = format!("ratekeeper help {}", finding.code);
+    report = report.element(Level::NOTE.with_name("docs").message(docs));
+    renderer.render(&[report])
+}
+
+/// A position of the text, whatever a caller's finding says.
+fn clamp(text: &str, mut at: usize) -> usize {
+    at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

@@ -1,0 +1,254 @@
+//! Requests: which ones a limit is for (`match`), whom it counts (`key`), and what happens
+//! when a part of the key is missing.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::{MAX_NAME, MAX_NAMES};
+use super::near::nearest;
+use super::read::{self, At};
+use super::settings::header_name;
+use super::shape::Hint;
+use crate::{Field, KeyPart, Matcher, MissingKey, Pattern, ValueError};
+
+/// Characters of a name in `attr.X`, `query.X` or `cookie.X`.
+const MAX_FIELD_NAME: usize = 100;
+
+/// Key parts of the language that are not built yet: the word before `:`, and what works
+/// today.
+const PLANNED_PARTS: &[Hint] = &[
+    ("country", "key = [\"ip\"] counts by address"),
+    (
+        "asn",
+        "key = [\"ip\"] counts by address; \"ip/24\" by block",
+    ),
+    (
+        "jwt",
+        "let the application verify the token and send its claim: key = [\"attr:user_id\"]",
+    ),
+    (
+        "form",
+        "let the application send the field: key = [\"attr:username\"]",
+    ),
+    (
+        "descriptor",
+        "let the caller send it as an attribute: key = [\"attr:NAME\"]",
+    ),
+    (
+        "plan",
+        "let the application send it as an attribute: key = [\"attr:plan\"]",
+    ),
+];
+/// A matcher, and the same in a form that can be compared: fields and values sorted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests {
+    pub(super) matcher: Matcher,
+    pub(super) same: Vec<(String, Vec<String>)>,
+}
+
+/// `match`; without one, every request.
+pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests {
+    let mut all = Requests::default();
+    let Some(written) = read::table(table, "match") else {
+        return all;
+    };
+    let written = written.value;
+    for (name, field) in [
+        ("method", Field::Method),
+        ("host", Field::Host),
+        ("path", Field::Path),
+        ("ip", Field::Ip),
+    ] {
+        if let Some(node) = written.get(name) {
+            all.add(name, field, &read::texts(node), out);
+        }
+    }
+    for (group, field) in [
+        ("query", Field::Query as fn(String) -> Field),
+        ("header", Field::Header),
+        ("cookie", Field::Cookie),
+        ("attr", Field::Attribute),
+    ] {
+        let Some(names) = read::table(written, group) else {
+            continue;
+        };
+        for (name, node) in names.value.iter().take(MAX_NAMES) {
+            let text = At::new(&**name.get_ref(), name.span());
+            let Some(name) = field_name(group, &text, out) else {
+                continue;
+            };
+            all.add(
+                &format!("{group}.{name}"),
+                field(name),
+                &read::texts(node),
+                out,
+            );
+        }
+    }
+    all.same.sort();
+    all
+}
+
+impl Requests {
+    fn add(&mut self, name: &str, field: Field, values: &[At<&str>], out: &mut Findings<'_>) {
+        let mut patterns = Vec::with_capacity(values.len());
+        let mut seen = BTreeSet::new();
+        for text in values {
+            match Pattern::parse(&field, text.value) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(error) => value_error(codes::MATCH_VALUE, text.at.clone(), error, out),
+            }
+            if !seen.insert(text.value.to_owned()) {
+                let message = format!("`{name}` names \"{}\" twice", shown(text.value));
+                out.warning(
+                    codes::SAID_TWICE,
+                    text.at.clone(),
+                    message,
+                    "the same value again",
+                )
+                .help("remove it");
+            }
+        }
+        self.matcher.fields.push((field, patterns));
+        self.same
+            .push((name.to_owned(), seen.into_iter().collect()));
+    }
+}
+
+/// The X of `header.X`, `attr.X`, ...
+fn field_name(group: &str, text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    if group == "header" {
+        return header_name(text, out);
+    }
+    if !text.value.is_empty() && text.value.len() <= MAX_FIELD_NAME {
+        return Some(text.value.to_owned());
+    }
+    let message = format!("`{group}` with a name of {} bytes", text.value.len());
+    let label = format!("a name has 1 to {MAX_FIELD_NAME} bytes");
+    out.error(codes::MATCH_NAME, text.at.clone(), message, label)
+        .help(format!(
+            "name what to look at, as in {group}.NAME = \"value\""
+        ));
+    None
+}
+
+fn value_error(code: &'static str, at: Range<usize>, error: ValueError, out: &mut Findings<'_>) {
+    let ValueError { reason, help } = error;
+    out.error(code, at, reason, "cannot be read").help(help);
+}
+
+/// `key`; none if it is missing or a part of it is refused.
+pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPart>> {
+    let node = table.get("key")?;
+    let written = read::texts(node);
+    if written.is_empty() {
+        return None; // reported: not a list, or an empty one
+    }
+    let mut parts = Vec::with_capacity(written.len());
+    let mut whole = true;
+    for text in &written {
+        match key_part(text, out) {
+            Some(part) if parts.contains(&part) => {
+                let message = format!("`key` names \"{}\" twice", shown(text.value));
+                out.warning(
+                    codes::SAID_TWICE,
+                    text.at.clone(),
+                    message,
+                    "the same part again",
+                )
+                .help("remove it");
+            }
+            Some(part) => parts.push(part),
+            None => whole = false,
+        }
+    }
+    if parts.len() > 1 && parts.contains(&KeyPart::All) {
+        let all = written.iter().find(|text| text.value == "all");
+        let at = all.map_or_else(|| node.span(), |all| all.at.clone());
+        out.error(
+            codes::KEY_PART,
+            at,
+            "`all` beside other parts of a key",
+            "everybody together, or each one apart?",
+        )
+        .help("write key = [\"all\"] for one counter, or leave \"all\" out");
+        return None;
+    }
+    whole.then_some(parts)
+}
+
+fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
+    let word = text.value.split([':', '/']).next().unwrap_or_default();
+    if let Some((_, today)) = PLANNED_PARTS.iter().find(|(planned, _)| *planned == word) {
+        let message = format!("key part \"{}\" is not built yet", shown(text.value));
+        out.error(
+            codes::NOT_BUILT,
+            text.at.clone(),
+            message,
+            "part of the language, but not of this version",
+        )
+        .help(*today);
+        return None;
+    }
+    KeyPart::parse(text.value)
+        .map_err(|error| value_error(codes::KEY_PART, text.at.clone(), error, out))
+        .ok()
+}
+
+/// `missing_key`; none if it is not written or cannot be read.
+pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<MissingKey> {
+    let text = read::text(table, "missing_key")?;
+    match text.value {
+        "skip" => return Some(MissingKey::Skip),
+        "deny" => return Some(MissingKey::Deny),
+        "shared" => return Some(MissingKey::Shared),
+        _ => {}
+    }
+    if let Some(part) = text.value.strip_prefix("use:") {
+        let at = text.at.end.saturating_sub(part.len() + 1)..text.at.end.saturating_sub(1);
+        return key_part(&At::new(part, at), out).map(MissingKey::Use);
+    }
+    let word = text.value;
+    let help = match nearest(word, ["skip", "deny", "shared"]) {
+        Some(near) => format!("did you mean missing_key = \"{near}\"?"),
+        None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
+        None => "write for example missing_key = \"use:ip\"".into(),
+    };
+    let message = format!("unknown word \"{}\" for `missing_key`", shown(word));
+    out.error(
+        codes::MISSING_KEY,
+        text.at,
+        message,
+        "not \"skip\", \"deny\", \"shared\" or \"use:PART\"",
+    )
+    .help(help);
+    None
+}
+
+/// Whether a name keeps the rule for names; reported if not.
+pub(super) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let name = text.value;
+    if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(good) {
+        return true;
+    }
+    let mut better: String = name
+        .to_lowercase()
+        .chars()
+        .map(|c| if good(c) { c } else { '-' })
+        .collect();
+    better.truncate(MAX_NAME);
+    let better = match better.trim_matches('-') {
+        "" => "per-ip",
+        better => better,
+    };
+    let message = format!("\"{}\" cannot be the name of a {kind}", shown(name));
+    let label = format!("1 to {MAX_NAME} lower-case letters, digits or hyphens");
+    out.error(codes::NAME, text.at.clone(), message, label)
+        .help(format!("write for example \"{better}\""));
+    false
+}

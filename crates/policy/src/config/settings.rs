@@ -1,0 +1,245 @@
+//! Settings: time zone, headers, client addresses, doors, memory.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use ipnet::IpNet;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::near::nearest;
+use super::read::{self, At};
+use crate::{ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
+
+/// Characters of a header name.
+const MAX_HEADER: usize = 100;
+/// The smallest memory budget: below it a store could not hold its own shards.
+const LEAST_BUDGET: u64 = 1 << 20;
+
+/// The time zone of calendar words.
+#[derive(Clone, Debug)]
+pub(super) enum Zone {
+    /// Not stated.
+    Unset,
+    /// Stated, and refused: what depends on it is not reported again.
+    Refused,
+    /// This one.
+    Set(TimeZone),
+}
+
+/// `timezone`: from the database that is compiled in, so that a policy means the same on
+/// every machine. What it costs: new rules come with a new release.
+pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> Zone {
+    let Some(name) = read::text(root, "timezone") else {
+        return if root.contains_key("timezone") {
+            Zone::Refused
+        } else {
+            Zone::Unset
+        };
+    };
+    let zones = TimeZoneDatabase::bundled();
+    if let Ok(zone) = zones.get(name.value) {
+        return Zone::Set(zone);
+    }
+    let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
+    let help = match nearest(name.value, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean timezone = \"{near}\"?"),
+        None => {
+            "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"".into()
+        }
+    };
+    let message = format!("unknown time zone \"{}\"", shown(name.value));
+    out.error(
+        codes::ZONE,
+        name.at,
+        message,
+        "not in the IANA time zone database",
+    )
+    .help(help);
+    Zone::Refused
+}
+
+/// `headers`
+pub(super) fn headers(root: &DeTable<'_>) -> HeaderStyle {
+    match read::text(root, "headers").map(|style| style.value) {
+        Some("legacy") => HeaderStyle::Legacy,
+        Some("both") => HeaderStyle::Both,
+        Some("off") => HeaderStyle::Off,
+        _ => HeaderStyle::Ietf,
+    }
+}
+
+/// `[client_ip]`
+pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp {
+    let mut client = ClientIp::default();
+    let Some(table) = read::table(root, "client_ip") else {
+        return client;
+    };
+    let table = table.value;
+    if let Some(list) = table.get("trusted_proxies") {
+        let proxies = read::texts(list)
+            .into_iter()
+            .filter_map(|text| proxy(&text, out));
+        client.trusted_proxies = proxies.collect();
+    }
+    if let Some(header) = read::text(table, "header") {
+        if let Some(name) = header_name(&header, out) {
+            client.header = name;
+        }
+    }
+    if let Some(bits) = read::number(table, "ipv6_prefix", 128) {
+        client.ipv6_prefix = u8::try_from(bits.value).unwrap_or(128);
+    }
+    client
+}
+
+/// An address or a block.
+fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
+    let network = match network(text.value) {
+        Ok(network) => network,
+        Err(ValueError { reason, help }) => {
+            out.error(
+                codes::PROXY,
+                text.at.clone(),
+                reason,
+                "not a proxy's address",
+            )
+            .help(help);
+            return None;
+        }
+    };
+    if network.prefix_len() == 0 {
+        let message = format!("`{network}` trusts every address there is");
+        let label = "anybody could then choose an address by sending a header";
+        out.error(codes::TRUSTS_ALL, text.at.clone(), message, label)
+            .help("list your proxies only, as in trusted_proxies = [\"10.0.0.0/8\"]");
+        return None;
+    }
+    Some(network)
+}
+
+/// A header's name in lower case; reported if it cannot be one (RFC 9110, section 5.1).
+pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let name = text.value;
+    if !name.is_empty() && name.len() <= MAX_HEADER && name.bytes().all(token) {
+        return Some(name.to_ascii_lowercase());
+    }
+    let message = format!("\"{}\" cannot be the name of a header", shown(name));
+    let label = format!("1 to {MAX_HEADER} letters, digits or hyphens");
+    out.error(codes::HEADER_NAME, text.at.clone(), message, label)
+        .help("write the name alone, as in \"x-forwarded-for\"");
+    None
+}
+
+/// `[listen]` and `[store]`
+pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
+    let mut settings = Settings::default();
+    if let Some(listen) = read::table(root, "listen") {
+        settings.listen = Listen {
+            http: door(listen.value, "http", 8080, out),
+            admin: door(listen.value, "admin", 9090, out),
+        };
+    }
+    let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
+    if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
+        settings.memory_budget = bytes(&budget, out);
+    }
+    settings
+}
+
+/// An address with a port, or `off`.
+fn door(listen: &DeTable<'_>, name: &str, port: u16, out: &mut Findings<'_>) -> Option<String> {
+    let address = read::text(listen, name)?;
+    if address.value == "off" || address.value.parse::<SocketAddr>().is_ok() {
+        return Some(address.value.to_owned());
+    }
+    let message = format!("\"{}\" is no address with a port", shown(address.value));
+    let example = address_like(address.value, port);
+    out.error(
+        codes::ADDRESS,
+        address.at,
+        message,
+        "not ADDRESS:PORT, and not \"off\"",
+    )
+    .help(format!("write for example {name} = \"{example}\""));
+    None
+}
+
+/// The address that was probably meant: what is missing or wrong is filled in.
+fn address_like(text: &str, port: u16) -> String {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return SocketAddr::new(address, port).to_string();
+    }
+    let (host, own) = text.rsplit_once(':').unwrap_or(("", text));
+    let port = own.parse().unwrap_or(port);
+    match host {
+        "*" => format!("0.0.0.0:{port}"),
+        _ => format!("127.0.0.1:{port}"),
+    }
+}
+
+/// `256MiB`
+fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
+    let refuse = |out: &mut Findings<'_>, at: Range<usize>, reason: &str, help: &str| {
+        let message = format!("\"{}\" is no size of memory", shown(text.value));
+        out.error(codes::BYTES, at, message, reason).help(help);
+    };
+    let digits = text.value.len()
+        - text
+            .value
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .len();
+    let (number, unit) = text.value.split_at(digits);
+    let shift = match unit {
+        "B" => Some(0),
+        "KiB" => Some(10),
+        "MiB" => Some(20),
+        "GiB" => Some(30),
+        _ => None,
+    };
+    let (Ok(number), Some(shift)) = (number.parse::<u64>(), shift) else {
+        let help = format!("write for example budget = \"{}\"", size_like(number, unit));
+        refuse(
+            out,
+            text.at.clone(),
+            "a whole number and B, KiB, MiB or GiB",
+            &help,
+        );
+        return None;
+    };
+    let bytes = number
+        .checked_mul(1 << shift)
+        .and_then(|bytes| usize::try_from(bytes).ok());
+    let Some(bytes) = bytes else {
+        refuse(
+            out,
+            text.at.clone(),
+            "more than this machine can address",
+            "write for example budget = \"4GiB\"",
+        );
+        return None;
+    };
+    if number << shift < LEAST_BUDGET {
+        refuse(
+            out,
+            text.at.clone(),
+            "less than 1 MiB holds next to nothing",
+            "write for example budget = \"64MiB\"",
+        );
+        return None;
+    }
+    Some(bytes)
+}
+
+/// The size that was probably meant.
+fn size_like(number: &str, unit: &str) -> String {
+    let number = if number.is_empty() { "256" } else { number };
+    match unit.trim().chars().next().map(|c| c.to_ascii_lowercase()) {
+        Some('k') => format!("{}KiB", shown(number)),
+        Some('g') => format!("{}GiB", shown(number)),
+        _ => format!("{}MiB", shown(number)),
+    }
+}

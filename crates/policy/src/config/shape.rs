@@ -1,0 +1,156 @@
+//! Shape: what a value of the policy file may look like, as data.
+//!
+//! ```text
+//!            fields.rs: one table of fields
+//!               |                      |
+//!            check.rs              schema.rs
+//!      text against the table    the table as JSON Schema
+//! ```
+//!
+//! The parser and the schema read the same table, so they cannot disagree about which
+//! fields there are, which of them must be there, and what type they have. What a shape
+//! cannot say (that a time zone exists, that an address is one) is said where the value is
+//! read.
+
+/// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// After "not a field of": `a limit`, `the policy`.
+    pub(super) what: &'static str,
+    /// What it may hold.
+    pub(super) fields: &'static [Field],
+    /// Of the language, but not built yet: name, and what works today.
+    pub(super) planned: &'static [Hint],
+    /// Words people try: name, and what to write instead.
+    pub(super) mistaken: &'static [Hint],
+    /// Exactly one of these fields must be there.
+    pub(super) one_of: &'static [&'static str],
+}
+
+impl Table {
+    /// Of nothing; the tables begin from here.
+    pub(super) const EMPTY: Self = Self {
+        what: "",
+        fields: &[],
+        planned: &[],
+        mistaken: &[],
+        one_of: &[],
+    };
+
+    /// The field of that name.
+    pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+/// A name, and what to write in its place.
+pub(super) type Hint = (&'static str, &'static str);
+
+/// One field of a table.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) need: Need,
+    pub(super) shape: Shape,
+    /// A value, as it stands in the file.
+    pub(super) example: &'static str,
+    /// One sentence, for the schema.
+    pub(super) about: &'static str,
+}
+
+/// Whether a field may be left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    Required,
+    Optional,
+}
+
+/// What a value may be.
+#[derive(Debug)]
+pub(super) enum Shape {
+    /// A string; the pattern is for the schema, the parser says more than "does not match".
+    Text { pattern: Option<&'static str> },
+    /// A whole number.
+    Whole { least: u64, most: u64 },
+    /// `true` or `false`.
+    Flag,
+    /// One of a few words.
+    Word(Words),
+    /// A list of strings, at least one.
+    List { most: usize },
+    /// A string, or a list of them.
+    Texts { most: usize },
+    /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
+    Named { most: usize },
+    /// A table.
+    Table(&'static Table),
+    /// `[[limit]]`.
+    Tables { of: &'static Table, most: usize },
+    /// `[response.NAME]`.
+    NamedTables { of: &'static Table, most: usize },
+    /// One of several, told apart by their type.
+    Either(&'static [Shape]),
+    /// Of the language, but not built: only the value that asks for nothing is accepted.
+    Only { value: Inert, instead: &'static str },
+}
+
+/// The value of an unbuilt field that asks for nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Inert {
+    /// `"off"`
+    Off,
+    /// `false`
+    False,
+}
+
+/// The words of a field.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) known: &'static [&'static str],
+    /// Of the language, but not built yet.
+    pub(super) planned: &'static [Hint],
+    /// Words people try.
+    pub(super) mistaken: &'static [Hint],
+}
+
+impl Shape {
+    /// Any string.
+    pub(super) const TEXT: Self = Self::Text { pattern: None };
+
+    /// After "must be".
+    pub(super) fn expected(&self) -> String {
+        match self {
+            Self::Text { .. } => "a string".into(),
+            Self::Whole { .. } => "a whole number".into(),
+            Self::Flag => "`true` or `false`".into(),
+            Self::Word(words) => format!("one of {}", quoted(words.known)),
+            Self::List { .. } => "a list of strings".into(),
+            Self::Texts { .. } => "a string or a list of strings".into(),
+            Self::Named { .. } => "a table of names and their values".into(),
+            Self::Table(_) => "a table".into(),
+            Self::Tables { .. } => "a list of tables".into(),
+            Self::NamedTables { .. } => "a table of named tables".into(),
+            Self::Either(shapes) => {
+                let each: Vec<_> = shapes.iter().map(Self::expected).collect();
+                each.join(", or ")
+            }
+            Self::Only { value, .. } => format!("`{}`", value.toml()),
+        }
+    }
+}
+
+impl Inert {
+    /// As it stands in the file.
+    pub(super) const fn toml(self) -> &'static str {
+        match self {
+            Self::Off => "\"off\"",
+            Self::False => "false",
+        }
+    }
+}
+
+/// `"enforce", "shadow", "off"`
+pub(super) fn quoted(words: &[&str]) -> String {
+    let each: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    each.join(", ")
+}

@@ -1,0 +1,36 @@
+//! The policies of `examples/policies` are right, and without a warning.
+
+use std::path::{Path, PathBuf};
+
+use ratekeeper_policy::config::{Colour, Context, parse, render};
+
+/// The policy files of the examples, by name.
+fn policies() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies");
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn examples_are_right_and_give_no_warning() {
+    let files = policies();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let findings = match parse(&text, Context::default()) {
+            Ok(loaded) => {
+                assert!(!loaded.policy.rules.is_empty(), "{}", file.display());
+                loaded.warnings
+            }
+            Err(errors) => errors,
+        };
+        let page = render(&file.display().to_string(), &text, &findings, Colour::Never);
+        assert_eq!(page, "");
+    }
+}
