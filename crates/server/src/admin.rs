@@ -1,0 +1,369 @@
+//! The admin door: metrics, health, the policy in force, keys, reload.
+//!
+//! On loopback it needs no token unless one is set; beyond loopback it does not open
+//! without. Health needs none: probes have no secrets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use ratekeeper::Clock;
+use ratekeeper_core::{Decision, Key, KeyBuilder, Nanos};
+use ratekeeper_policy::Rule;
+use serde_json::{Value, json};
+
+use crate::Trigger;
+use crate::doors::answer::mode;
+use crate::doors::body::{self, MAX_CHECK_BYTES};
+use crate::doors::problem::{
+    NO_SUCH_KEY, NO_SUCH_LIMIT, NO_TOKEN, Problem, RELOAD_REFUSED, UNKNOWN_PATH, WRONG_QUERY,
+    near_spelling, shown,
+};
+use crate::doors::{self, Reply, bearer_ok};
+use crate::listener::Handle;
+use crate::metrics::CONTENT_TYPE;
+use crate::reload::Reloaded;
+use crate::shared::Shared;
+
+/// Keys listed unless told otherwise.
+const DEFAULT_TOP: usize = 20;
+/// Keys listed at most.
+const MAX_TOP: usize = 1000;
+
+/// Metrics, health, keys, reload.
+#[derive(Debug)]
+pub(crate) struct AdminDoor<C>(pub(crate) Arc<Shared<C>>);
+
+impl<C: Clock + 'static> Handle for AdminDoor<C> {
+    async fn handle(&self, _peer: SocketAddr, request: Request<Incoming>) -> Response<Reply> {
+        let answered = answer(&self.0, request).await;
+        answered.unwrap_or_else(|problem| problem.response())
+    }
+}
+
+async fn answer<C: Clock + 'static>(
+    shared: &Arc<Shared<C>>,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Problem> {
+    let path = request.uri().path();
+    let health = matches!(path, "/healthz" | "/readyz");
+    if let Some(token) = &shared.token
+        && !health
+        && !bearer_ok(token, request.headers())
+    {
+        let detail = "send `Authorization: Bearer` with the token of RATEKEEPER_ADMIN_TOKEN";
+        return Err(Problem::new(NO_TOKEN, detail));
+    }
+    match path {
+        "/healthz" => get(&request).map(|()| text(StatusCode::OK, "ok\n")),
+        "/readyz" => get(&request).map(|()| readiness(shared.ready())),
+        "/metrics" => get(&request).map(|()| metrics(shared)),
+        "/v1/policy" => get(&request).map(|()| policy(shared)),
+        "/v1/limits" => get(&request).map(|()| limits(shared)),
+        "/v1/keys" => {
+            get(&request)?;
+            keys(shared, request.uri().query().unwrap_or_default())
+        }
+        "/v1/reload" => {
+            post(&request)?;
+            reload(shared).await
+        }
+        "/v1/reset" => {
+            post(&request)?;
+            doors::reset(shared, body::read(request, MAX_CHECK_BYTES).await?).await
+        }
+        "/v1/refund" => {
+            post(&request)?;
+            doors::refund(shared, body::read(request, MAX_CHECK_BYTES).await?).await
+        }
+        _ => {
+            let Some(limit) = path.strip_prefix("/v1/keys/") else {
+                let detail = format!("`{}` is no path of the admin door", shown(path));
+                return Err(Problem::new(UNKNOWN_PATH, detail));
+            };
+            get(&request)?;
+            key(shared, limit, request.uri().query().unwrap_or_default())
+        }
+    }
+}
+
+fn get(request: &Request<Incoming>) -> Result<(), Problem> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    Err(Problem::wrong_method("GET, HEAD"))
+}
+
+fn post(request: &Request<Incoming>) -> Result<(), Problem> {
+    if request.method() == Method::POST {
+        return Ok(());
+    }
+    Err(Problem::wrong_method("POST"))
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response<Reply> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
+fn readiness(ready: bool) -> Response<Reply> {
+    if ready {
+        text(StatusCode::OK, "ready\n")
+    } else {
+        text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
+}
+
+fn metrics<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+    let usage = shared.keeper.store().usage();
+    let mut response = Response::new(Full::from(shared.metrics.scrape(usage)));
+    let content_type = HeaderValue::from_static(CONTENT_TYPE);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+fn reply(value: &Value) -> Response<Reply> {
+    doors::json(StatusCode::OK, value.to_string())
+}
+
+fn policy<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+    let policy = shared.keeper.policy();
+    let client_ip = &policy.client_ip;
+    let proxies = client_ip.trusted_proxies.iter();
+    let proxies: Vec<String> = proxies.map(ToString::to_string).collect();
+    reply(&json!({
+        "version": policy.version,
+        "sha": &*policy.sha,
+        "client_ip": {
+            "trusted_proxies": proxies,
+            "header": client_ip.header,
+            "ipv6_prefix": client_ip.ipv6_prefix,
+        },
+        "limits": policy.rules.iter().map(about).collect::<Vec<_>>(),
+    }))
+}
+
+/// A limit as the policy says it.
+fn about(rule: &Rule) -> Value {
+    json!({
+        "name": &*rule.limit.name,
+        "mode": mode(rule.mode),
+        "limit": rule.text,
+        "quota": rule.quota.get(),
+        "window_ms": rule.window.map(Nanos::as_millis_ceil),
+        "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "status": rule.refusal.status,
+        "line": rule.line,
+    })
+}
+
+fn limits<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+    let policy = shared.keeper.policy();
+    let usage = shared.keeper.store().usage();
+    let with_usage = |rule: &Rule| {
+        let mut limit = about(rule);
+        let mut usages = usage.limits.iter();
+        let used = usages.find(|used| used.id == rule.limit.id).copied();
+        let used = used.unwrap_or_default();
+        limit["keys"] = json!(used.keys);
+        limit["bytes"] = json!(used.bytes);
+        limit
+    };
+    let limits: Vec<Value> = policy.rules.iter().map(with_usage).collect();
+    reply(&json!({ "limits": limits }))
+}
+
+/// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
+fn keys<C: Clock>(shared: &Shared<C>, query: &str) -> Result<Response<Reply>, Problem> {
+    let (mut name, mut top) = (None, DEFAULT_TOP);
+    for (parameter, value) in parameters(query)? {
+        match parameter {
+            "limit" => name = Some(value),
+            "top" => {
+                let number = value.parse().ok();
+                top = number
+                    .filter(|top| (1..=MAX_TOP).contains(top))
+                    .ok_or_else(|| {
+                        let value = shown(&value);
+                        let detail = format!("`top={value}` must be a number from 1 to {MAX_TOP}");
+                        Problem::new(WRONG_QUERY, detail)
+                    })?;
+            }
+            other => return Err(unknown_parameter(other, "`limit` and `top`")),
+        }
+    }
+    let name =
+        name.ok_or_else(|| Problem::new(WRONG_QUERY, "say of which limit: `?limit=NAME`"))?;
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, &name)?;
+    let now = shared.keeper.clock().now();
+    let entries = shared.keeper.store().keys(&rule.limit, top, now);
+    let keys: Vec<Value> = entries
+        .iter()
+        .map(|entry| state(rule, Key::from_bytes(&entry.key), entry.decision))
+        .collect();
+    Ok(reply(&json!({ "limit": &*rule.limit.name, "keys": keys })))
+}
+
+/// `GET /v1/keys/LIMIT?key=VALUE`: one key, `key` once for each part.
+fn key<C: Clock>(shared: &Shared<C>, name: &str, query: &str) -> Result<Response<Reply>, Problem> {
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, name)?;
+    let mut bytes = Vec::new();
+    let mut builder = KeyBuilder::new(&mut bytes);
+    for (parameter, value) in parameters(query)? {
+        match parameter {
+            "key" => {
+                builder.part(value.as_bytes());
+            }
+            other => return Err(unknown_parameter(other, "`key`")),
+        }
+    }
+    let key = Key::from_bytes(&bytes);
+    let now = shared.keeper.clock().now();
+    let found = shared.keeper.store().key(&rule.limit, key, now);
+    let decision = found.ok_or_else(|| {
+        let parts: Vec<String> = rule.key.iter().map(ToString::to_string).collect();
+        let parts = if parts.is_empty() {
+            "none".into()
+        } else {
+            parts.join(", ")
+        };
+        let detail = format!("its balance is full, or the parts differ (key: {parts})");
+        Problem::new(NO_SUCH_KEY, detail)
+    })?;
+    Ok(reply(&state(rule, key, decision)))
+}
+
+fn state(rule: &Rule, key: Key<'_>, decision: Decision) -> Value {
+    let mut names = rule.key.iter();
+    let part = |value| match names.next() {
+        Some(name) => format!("{name}={value}"),
+        None => String::from(value),
+    };
+    let parts: Vec<String> = key.display_parts().map(part).collect();
+    json!({
+        "key": parts,
+        "quota": rule.quota.get(),
+        "remaining": decision.remaining.get(),
+        "reset_after_ms": decision.reset_after.as_millis_ceil(),
+    })
+}
+
+fn find<'a>(policy: &'a ratekeeper_policy::Policy, name: &str) -> Result<&'a Rule, Problem> {
+    policy.rule(name).ok_or_else(|| {
+        let names = policy.rules.iter().map(|rule| &*rule.limit.name);
+        let near = near_spelling(name, names);
+        Problem::new(
+            NO_SUCH_LIMIT,
+            format!("`{}` is not in the policy{near}", shown(name)),
+        )
+    })
+}
+
+fn unknown_parameter(name: &str, known: &str) -> Problem {
+    let name = shown(name);
+    Problem::new(
+        WRONG_QUERY,
+        format!("`{name}` is not understood; {known} are"),
+    )
+}
+
+/// The parameters of a query, their values decoded.
+fn parameters(query: &str) -> Result<Vec<(&str, String)>, Problem> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded = decode(value).ok_or_else(|| {
+                let value = shown(value);
+                Problem::new(
+                    WRONG_QUERY,
+                    format!("`{value}` is not percent-encoded text"),
+                )
+            })?;
+            Ok((name, decoded))
+        })
+        .collect()
+}
+
+/// Decodes `%41` and `+`.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match first {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let (digits, tail) = tail.split_first_chunk::<2>()?;
+                let digits = std::str::from_utf8(digits).ok()?;
+                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                    return None;
+                }
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = tail;
+            }
+            plain => bytes.push(*plain),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// `POST /v1/reload`: the new version, or everything that is wrong with the file.
+async fn reload<C: Clock + 'static>(shared: &Arc<Shared<C>>) -> Result<Response<Reply>, Problem> {
+    let shared_too = Arc::clone(shared);
+    let outcome = tokio::task::spawn_blocking(move || shared_too.reload(Trigger::Request)).await;
+    let outcome = outcome.map_err(|_| {
+        Problem::new(
+            RELOAD_REFUSED,
+            "reading the policy failed; the old one stays in force",
+        )
+    })?;
+    match outcome {
+        Ok(Reloaded::Unchanged { version }) => {
+            Ok(reply(&json!({ "reloaded": false, "version": version })))
+        }
+        Ok(Reloaded::Applied { from, to }) => Ok(reply(
+            &json!({ "reloaded": true, "version": to, "from": from }),
+        )),
+        Err(rejected) => {
+            let version = rejected.version;
+            let first = rejected.findings.first();
+            let why = first.map_or(rejected.report, |first| first.message.clone());
+            let detail = format!("{why}; version {version} stays in force");
+            let mut problem = Problem::new(RELOAD_REFUSED, detail);
+            let findings = json!(rejected.findings);
+            problem.members = format!(r#","version":{version},"findings":{findings}"#);
+            Err(problem)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_encoding() {
+        for (text, expected) in [
+            ("a%20b+c", Some("a b c")),
+            ("%c3%A9", Some("\u{e9}")),
+            ("", Some("")),
+            ("%", None),
+            ("%4", None),
+            ("%zz", None),
+            ("%+1", None),
+            ("%ff", None),
+        ] {
+            assert_eq!(decode(text).as_deref(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Config: how a service is started, and why it may refuse to.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ratekeeper_policy::config::Diagnostic;
+
+use crate::Event;
+use crate::event::Sink;
+
+/// Where the check API listens unless told otherwise.
+pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
+/// Where the admin door listens unless told otherwise.
+pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
+
+/// A listening address of the service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Door {
+    /// The check API and forward-auth.
+    Http,
+    /// Metrics, health, keys, reload.
+    Admin,
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "http",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+/// Where a door listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Listen {
+    /// At `HOST:PORT`; port 0 takes a free one.
+    At(String),
+    /// Nowhere.
+    Off,
+}
+
+impl Listen {
+    pub(crate) fn parse(text: &str) -> Self {
+        match text {
+            "off" => Self::Off,
+            address => Self::At(address.to_owned()),
+        }
+    }
+
+    pub(crate) fn resolve(&self, door: Door) -> Result<Option<SocketAddr>, StartError> {
+        let Self::At(text) = self else {
+            return Ok(None);
+        };
+        let wrong = |reason: String| StartError::Address {
+            door,
+            text: text.clone(),
+            reason,
+        };
+        let mut addresses = text
+            .to_socket_addrs()
+            .map_err(|error| wrong(error.to_string()))?;
+        let first = addresses.next();
+        first
+            .map(Some)
+            .ok_or_else(|| wrong("the name has no address".into()))
+    }
+}
+
+/// How a service is started.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The policy file.
+    pub policy: PathBuf,
+    /// Where the check API listens; none: as the policy says, else `127.0.0.1:8080`.
+    pub http: Option<Listen>,
+    /// Where the admin door listens; none: as the policy says, else `127.0.0.1:9090`.
+    pub admin: Option<Listen>,
+    /// Bytes the store may use; none: as the policy says, else the store's default.
+    pub memory_budget: Option<usize>,
+    /// What admin calls must present; without it the admin door stays on loopback.
+    pub admin_token: Option<String>,
+    /// Threads that decide; none: one for each core.
+    pub workers: Option<NonZeroUsize>,
+    /// Whether a change of the policy file reloads it.
+    pub watch: bool,
+    /// Whether SIGTERM and SIGINT stop the service and SIGHUP reloads it.
+    pub signals: bool,
+    pub(crate) sink: Sink,
+}
+
+impl Config {
+    /// The service of that policy file: it watches the file, leaves signals to the caller,
+    /// and takes no token.
+    pub fn new(policy: impl Into<PathBuf>) -> Self {
+        Self {
+            policy: policy.into(),
+            http: None,
+            admin: None,
+            memory_budget: None,
+            admin_token: None,
+            workers: None,
+            watch: true,
+            signals: false,
+            sink: Sink(Arc::new(|_| ())),
+        }
+    }
+
+    /// Overrides an address: `http=127.0.0.1:9000`, `admin=off`.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`] for another form or an unknown door.
+    pub fn listen(mut self, text: &str) -> Result<Self, StartError> {
+        let wrong = || StartError::Listen(text.to_owned());
+        let (door, address) = text.split_once('=').ok_or_else(wrong)?;
+        if address.is_empty() {
+            return Err(wrong());
+        }
+        match door {
+            "http" => self.http = Some(Listen::parse(address)),
+            "admin" => self.admin = Some(Listen::parse(address)),
+            _ => return Err(wrong()),
+        }
+        Ok(self)
+    }
+
+    /// Sends events to `sink`, from the threads of the service.
+    #[must_use]
+    pub fn on_event(mut self, sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.sink = Sink(Arc::new(sink));
+        self
+    }
+}
+
+/// Why a service did not start. `Display` is what an operator needs to read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Not `DOOR=ADDRESS`.
+    #[error(
+        "listen address `{0}` is not DOOR=ADDRESS\nhint: http=127.0.0.1:9000, admin=127.0.0.1:0 or admin=off"
+    )]
+    Listen(String),
+    /// The policy file cannot be read.
+    #[error("cannot read the policy `{}`: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// The policy has errors.
+    #[error("{report}")]
+    Policy {
+        /// All of them, rendered.
+        report: String,
+        /// All of them.
+        findings: Vec<Diagnostic>,
+    },
+    /// Not an address.
+    #[error("{door} address `{text}` cannot be used: {reason}\nhint: write HOST:PORT, or off")]
+    Address {
+        /// Which door.
+        door: Door,
+        /// What was written.
+        text: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// Somebody else listens there.
+    #[error(
+        "{door} address {address} is in use by another process\nhint: --listen {door}=ADDRESS takes another, port 0 a free one"
+    )]
+    InUse {
+        /// Which door.
+        door: Door,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The system refuses the address.
+    #[error("{door} address {address} cannot be opened: {reason}")]
+    Bind {
+        /// Which door.
+        door: Door,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        reason: String,
+    },
+    /// An admin door open to the network without a token.
+    #[error(
+        "admin address {0} is open to the network and no token is set\nhint: set RATEKEEPER_ADMIN_TOKEN, or listen on 127.0.0.1"
+    )]
+    AdminExposed(SocketAddr),
+    /// No door is open.
+    #[error("every door is off: there is nothing to do\nhint: --listen http=127.0.0.1:8080")]
+    NoDoor,
+    /// The admin token is empty or has bytes that no header can carry.
+    #[error("the admin token must be 1 to 512 visible ASCII characters")]
+    Token,
+    /// The system refuses a thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_read() {
+        let config = Config::new("p")
+            .listen("http=127.0.0.1:0")
+            .unwrap()
+            .listen("admin=off")
+            .unwrap();
+        assert_eq!(config.http, Some(Listen::At("127.0.0.1:0".into())));
+        assert_eq!(config.admin, Some(Listen::Off));
+        for text in ["", "http", "http=", "grpc=127.0.0.1:1", "=off"] {
+            assert!(
+                matches!(Config::new("p").listen(text), Err(StartError::Listen(_))),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn addresses_resolve() {
+        let at = |text: &str| Listen::parse(text).resolve(Door::Http);
+        assert_eq!(
+            at("[::1]:80").unwrap(),
+            Some(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 80)))
+        );
+        assert_eq!(at("off").unwrap(), None);
+        for text in ["8080", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"] {
+            assert!(
+                matches!(at(text), Err(StartError::Address { .. })),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Answer: what the limits said, as JSON. Written by hand: it is most of what is sent.
+
+use std::io::Write;
+
+use ratekeeper::{Answer, Outcome};
+use ratekeeper_core::Verdict;
+use ratekeeper_policy::RuleMode;
+
+/// Room for an answer of two limits.
+const USUAL_BYTES: usize = 512;
+
+/// The body of a check or a peek.
+pub(super) fn check(answer: &Answer) -> Vec<u8> {
+    let mut json = Vec::with_capacity(USUAL_BYTES);
+    push_check(&mut json, answer);
+    json
+}
+
+/// Appends the body of a check or a peek.
+pub(super) fn push_check(json: &mut Vec<u8>, answer: &Answer) {
+    if answer.allowed() {
+        push(json, "{\"allowed\":true");
+    } else {
+        push(json, "{\"allowed\":false");
+        if let Some(refused) = answer.refused_by() {
+            push(json, ",\"limit\":");
+            push_text(json, &refused.rule.limit.name);
+        }
+        if let Some(wait) = answer.retry_after() {
+            push(json, ",\"retry_after_ms\":");
+            push_number(json, wait.as_millis_ceil());
+        }
+    }
+    push(json, ",\"limits\":[");
+    for (index, outcome) in answer.outcomes().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        push_outcome(json, &outcome);
+    }
+    push(json, "]}");
+}
+
+fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
+    push_name(json, outcome);
+    let (verdict, retry_after, delay) = match outcome.decision.verdict {
+        Verdict::Allow => ("allow", Some(0), None),
+        Verdict::AllowAfter(delay) => ("allow_after", Some(0), Some(delay.as_millis_ceil())),
+        Verdict::Deny { retry_after } => ("deny", Some(retry_after.as_millis_ceil()), None),
+        Verdict::DenyForever => ("deny_forever", None, None),
+    };
+    push(json, ",\"verdict\":\"");
+    push(json, verdict);
+    push(json, "\",\"quota\":");
+    push_number(json, outcome.rule.quota.get().into());
+    push(json, ",\"remaining\":");
+    push_number(json, outcome.decision.remaining.get().into());
+    if let Some(retry_after) = retry_after {
+        push(json, ",\"retry_after_ms\":");
+        push_number(json, retry_after);
+    }
+    if let Some(delay) = delay {
+        push(json, ",\"delay_ms\":");
+        push_number(json, delay);
+    }
+    push_reset_and_key(json, outcome);
+}
+
+/// `{"name":..,"mode":..`
+fn push_name(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
+    push(json, "{\"name\":");
+    push_text(json, &outcome.rule.limit.name);
+    push(json, ",\"mode\":\"");
+    push(json, mode(outcome.rule.mode));
+    json.push(b'"');
+}
+
+/// `,"reset_after_ms":..,"key":[..]}`
+fn push_reset_and_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
+    push(json, ",\"reset_after_ms\":");
+    push_number(json, outcome.decision.reset_after.as_millis_ceil());
+    push(json, ",\"key\":");
+    push_key(json, outcome);
+    json.push(b'}');
+}
+
+/// The values of the key, each with the part it belongs to: `["ip=192.0.2.1"]`.
+fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
+    json.push(b'[');
+    let mut parts = outcome.rule.key.iter();
+    for (index, value) in outcome.key.parts().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        json.push(b'"');
+        if let Some(part) = parts.next() {
+            push_escaped(json, &part.to_string());
+            json.push(b'=');
+        }
+        push_escaped(json, &String::from_utf8_lossy(value));
+        json.push(b'"');
+    }
+    json.push(b']');
+}
+
+/// `[..]`: the limits of an answer after balances were changed; `extra` adds what was done.
+pub(crate) fn push_limits_after(
+    json: &mut Vec<u8>,
+    answer: &Answer,
+    extra: impl Fn(&mut Vec<u8>, &Outcome<'_>),
+) {
+    json.push(b'[');
+    for (index, outcome) in answer.outcomes().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        push_name(json, &outcome);
+        extra(json, &outcome);
+        push(json, ",\"quota\":");
+        push_number(json, outcome.rule.quota.get().into());
+        push(json, ",\"remaining\":");
+        push_number(json, outcome.decision.remaining.get().into());
+        push_reset_and_key(json, &outcome);
+    }
+    json.push(b']');
+}
+
+/// The word for a mode.
+pub(crate) const fn mode(mode: RuleMode) -> &'static str {
+    match mode {
+        RuleMode::Enforce => "enforce",
+        RuleMode::Shadow => "shadow",
+        RuleMode::Off => "off",
+    }
+}
+
+fn push(json: &mut Vec<u8>, text: &str) {
+    json.extend_from_slice(text.as_bytes());
+}
+
+pub(super) fn push_number(json: &mut Vec<u8>, number: u64) {
+    let _ = write!(json, "{number}"); // a vector takes everything
+}
+
+/// Appends a JSON string.
+pub(crate) fn push_text(json: &mut Vec<u8>, text: &str) {
+    json.push(b'"');
+    push_escaped(json, text);
+    json.push(b'"');
+}
+
+fn push_escaped(json: &mut Vec<u8>, text: &str) {
+    let plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
+    let mut rest = text.as_bytes();
+    loop {
+        let run = rest.iter().take_while(|byte| plain(byte)).count();
+        let (clean, tail) = rest.split_at(run);
+        json.extend_from_slice(clean);
+        let Some((special, tail)) = tail.split_first() else {
+            return;
+        };
+        match special {
+            b'"' | b'\\' => json.extend_from_slice(&[b'\\', *special]),
+            control => {
+                let _ = write!(json, "\\u{control:04x}"); // a vector takes everything
+            }
+        }
+        rest = tail;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_come_back() {
+        for text in [
+            "",
+            "plain",
+            "a\"b\\c",
+            "\n\t\u{0}\u{1f}",
+            "caf\u{e9} \u{1f600}",
+        ] {
+            let mut json = Vec::new();
+            push_text(&mut json, text);
+            let back: String = serde_json::from_slice(&json).unwrap();
+            assert_eq!(back, text);
+        }
+    }
+}

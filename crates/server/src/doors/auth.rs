@@ -1,0 +1,418 @@
+//! Auth: the question of a proxy before it lets a request through (forward-auth).
+//!
+//! ```text
+//!   proxy            original request is in                          family
+//!   nginx, HAProxy   X-Original-Method, -URI or -URL, Host           Original
+//!   Caddy, Traefik   X-Forwarded-Method, -Uri, -Host                 Forwarded
+//!   Envoy            method, host and path behind /v1/auth           Prefixed
+//! ```
+//!
+//! Proxies pass headers of the visitor on, so the names that one proxy does not set are the
+//! visitor's to invent. Therefore one family is believed at a time, and two that tell
+//! different stories are refused. And nothing is believed of a peer that is no trusted
+//! proxy: then the question itself is the request.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use ratekeeper::{Answer, Clock, Scope};
+use ratekeeper_core::Nanos;
+use ratekeeper_policy::Facts;
+use smallvec::SmallVec;
+
+use super::check::store_down;
+use super::facts::{host, target, url};
+use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
+use super::{Reply, empty, put_fields};
+use crate::Event;
+use crate::shared::Shared;
+
+/// Where the question is asked; Envoy puts the original path behind it.
+pub(super) const PREFIX: &str = "/v1/auth";
+
+/// How the proxy wants to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Options {
+    /// `deny=403`: the status of every refusal.
+    deny: Option<StatusCode>,
+    /// `body=none`
+    bodiless: bool,
+}
+
+/// The request that the question is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Original<'a> {
+    method: Cow<'a, str>,
+    host: Cow<'a, str>,
+    path: Cow<'a, str>,
+    query: Cow<'a, str>,
+}
+
+/// `/v1/auth`, any method; the body is not read.
+pub(super) async fn auth<C: Clock>(
+    shared: &Shared<C>,
+    peer: IpAddr,
+    parts: &Parts,
+) -> Result<Response<Reply>, Problem> {
+    let path = parts.uri.path();
+    let behind = path.strip_prefix(PREFIX).unwrap_or_default();
+    let options = if behind.is_empty() {
+        Options::read(parts.uri.query().unwrap_or_default())?
+    } else {
+        Options::default()
+    };
+    let headers: SmallVec<[(&str, &[u8]); 24]> = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .collect();
+    let policy = shared.keeper.policy();
+    let original = if policy.client_ip.trusts(peer) {
+        original(parts, behind)?
+    } else {
+        warn_of_untrusted(shared, peer, &parts.headers, policy.version);
+        Original::of_itself(parts)
+    };
+    let facts = Facts {
+        method: &original.method,
+        host: &original.host,
+        path: &original.path,
+        query: &original.query,
+        ip: Some(policy.client_ip.identify(peer, &headers)),
+        headers: &headers,
+        cost: None,
+        attributes: &[],
+    };
+    let clock = shared.keeper.clock();
+    let before = clock.now();
+    let answer = shared.keeper.check(&facts, Scope::All).await;
+    let answer = answer.map_err(|error| store_down(&error))?;
+    let now = clock.now();
+    shared.metrics.record(&answer, now.since(before), now);
+    Ok(respond(&answer, options))
+}
+
+impl Options {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut options = Self::default();
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("deny", status)) => options.deny = Some(refusal(status, parameter)?),
+                Some(("body", "none")) => options.bodiless = true,
+                _ => return Err(not_understood(parameter)),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn refusal(status: &str, parameter: &str) -> Result<StatusCode, Problem> {
+    let status = status.parse().ok().and_then(|status| {
+        let status = StatusCode::from_u16(status).ok()?;
+        (status.is_client_error() || status.is_server_error()).then_some(status)
+    });
+    status.ok_or_else(|| not_understood(parameter))
+}
+
+fn not_understood(parameter: &str) -> Problem {
+    let parameter = shown(parameter);
+    let detail =
+        format!("`{parameter}` is not understood; `deny=400` to `599` and `body=none` are");
+    Problem::new(WRONG_QUERY, detail)
+}
+
+impl<'a> Original<'a> {
+    /// The question taken as the request.
+    fn of_itself(parts: &'a Parts) -> Self {
+        Self::at(parts, parts.uri.path(), parts.uri.query())
+    }
+
+    /// The question's own method and host, with another target.
+    fn at(parts: &'a Parts, path: &'a str, query: Option<&'a str>) -> Self {
+        Self {
+            method: Cow::Borrowed(parts.method.as_str()),
+            host: own_host(parts),
+            path: Cow::Borrowed(path),
+            query: Cow::Borrowed(query.unwrap_or_default()),
+        }
+    }
+
+    fn to(mut self, whole: Cow<'a, str>) -> Self {
+        match whole {
+            Cow::Borrowed(whole) => {
+                let (path, query) = target(whole, "");
+                (self.path, self.query) = (path.into(), query.into());
+            }
+            Cow::Owned(whole) => {
+                let (path, query) = target(&whole, "");
+                self.path = Cow::Owned(path.to_owned());
+                self.query = Cow::Owned(query.to_owned());
+            }
+        }
+        self
+    }
+}
+
+/// What a trusted proxy says the original request is; `behind` is the path behind our own.
+fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Problem> {
+    if !behind.is_empty() {
+        return Ok(Original::at(parts, behind, parts.uri.query()));
+    }
+    let said = |name| one(&parts.headers, name);
+    let (location, forwarded) = (said("x-original-url")?, said("x-forwarded-uri")?);
+    let (from_url, location) = match &location {
+        Some(text) => {
+            let (host, target) = url(text);
+            (host.map(str::to_owned), Some(Cow::Owned(target.to_owned())))
+        }
+        None => (None, None),
+    };
+    let uri = same(
+        "x-original-uri",
+        said("x-original-uri")?,
+        "x-original-url",
+        location,
+    )?;
+    let own = Original::of_itself(parts);
+    let original = match (uri, forwarded) {
+        (Some(uri), forwarded) => {
+            let uri = same("x-original-uri", Some(uri), "x-forwarded-uri", forwarded)?;
+            let method = said("x-original-method")?;
+            let host = from_url.map(Cow::Owned).or(said("x-original-host")?);
+            (method, host, uri)
+        }
+        (None, Some(uri)) => {
+            let (method, host) = (said("x-forwarded-method")?, said("x-forwarded-host")?);
+            (method, host, Some(uri))
+        }
+        (None, None) => return Ok(own),
+    };
+    let (method, host_said, uri) = original;
+    let mut told = own.to(uri.unwrap_or_default());
+    told.method = method.unwrap_or(told.method);
+    if let Some(text) = host_said {
+        told.host = Cow::Owned(host(&text).into_owned());
+    }
+    Ok(told)
+}
+
+/// The value of a header that may stand there once, or several times saying the same.
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    if values.any(|value| value != first) {
+        let detail = format!("`{name}` stands twice with different values");
+        return Err(Problem::new(AMBIGUOUS, detail));
+    }
+    Ok(Some(String::from_utf8_lossy(first.as_bytes())))
+}
+
+/// Two headers that must say the same if both are there.
+fn same<'a>(
+    name: &str,
+    value: Option<Cow<'a, str>>,
+    other_name: &str,
+    other: Option<Cow<'a, str>>,
+) -> Result<Option<Cow<'a, str>>, Problem> {
+    match (&value, &other) {
+        (Some(a), Some(b)) if a != b => {
+            let detail = format!(
+                "`{name}` and `{other_name}` differ: make the proxy remove the one it does not set"
+            );
+            Err(Problem::new(AMBIGUOUS, detail))
+        }
+        _ => Ok(value.or(other)),
+    }
+}
+
+fn own_host(parts: &Parts) -> Cow<'_, str> {
+    let stated = parts.headers.get(header::HOST);
+    let stated = stated.and_then(|value| value.to_str().ok());
+    let authority = parts.uri.authority().map(http::uri::Authority::as_str);
+    host(authority.or(stated).unwrap_or_default())
+}
+
+fn respond(answer: &Answer, options: Options) -> Response<Reply> {
+    let mut response = if answer.allowed() {
+        empty(StatusCode::OK)
+    } else {
+        refused(answer, options)
+    };
+    put_fields(&mut response, answer.header_fields());
+    let delay = answer.delay();
+    if answer.allowed() && delay > Nanos::ZERO {
+        let delay = HeaderValue::from(delay.as_millis_ceil());
+        response
+            .headers_mut()
+            .insert("x-ratekeeper-delay-ms", delay);
+    }
+    let mut shadow = String::new();
+    for outcome in answer.shadow_denials() {
+        if !shadow.is_empty() {
+            shadow.push_str(", ");
+        }
+        shadow.push_str(&outcome.rule.limit.name);
+    }
+    if let (false, Ok(names)) = (shadow.is_empty(), HeaderValue::try_from(shadow)) {
+        response.headers_mut().insert("x-ratekeeper-shadow", names);
+    }
+    response
+}
+
+fn refused(answer: &Answer, options: Options) -> Response<Reply> {
+    let own = StatusCode::from_u16(answer.status());
+    let status = options.deny.or(own.ok());
+    let mut response = empty(status.unwrap_or(StatusCode::TOO_MANY_REQUESTS));
+    if options.bodiless {
+        return response;
+    }
+    if let Some(body) = answer.body() {
+        if let Ok(content_type) = HeaderValue::try_from(body.content_type) {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, content_type);
+        }
+        *response.body_mut() = Full::from(body.content);
+    }
+    response
+}
+
+/// Says once per policy that a proxy is not believed: the usual mistake of a first set-up.
+fn warn_of_untrusted<C: Clock>(
+    shared: &Shared<C>,
+    peer: IpAddr,
+    headers: &HeaderMap,
+    version: u32,
+) {
+    const TELLTALE: [&str; 4] = [
+        "x-original-uri",
+        "x-original-url",
+        "x-forwarded-uri",
+        "x-forwarded-for",
+    ];
+    if TELLTALE.iter().any(|name| headers.contains_key(*name)) && shared.first_untrusted(version) {
+        let text = format!(
+            "RK-W101: {peer} asks {PREFIX} for others and is no trusted proxy, so its own \
+             address and path are limited; add it to `trusted_proxies` in [client_ip]"
+        );
+        shared.sink.emit(&Event::Notice(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn told(uri: &str, headers: &[(&str, &str)]) -> Result<[String; 4], String> {
+        let mut request = Request::builder().method("GET").uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let behind = parts.uri.path().strip_prefix(PREFIX).unwrap();
+        let told = original(&parts, behind).map_err(|problem| problem.detail)?;
+        Ok([told.method, told.host, told.path, told.query].map(Cow::into_owned))
+    }
+
+    fn check(uri: &str, headers: &[(&str, &str)], expected: [&str; 4]) {
+        let told = told(uri, headers);
+        assert_eq!(told, Ok(expected.map(str::to_owned)), "{uri} {headers:?}");
+    }
+
+    #[test]
+    fn every_proxy_is_understood() {
+        let host = ("host", "own:8080");
+        // nginx
+        check(
+            "/v1/auth?deny=403",
+            &[
+                host,
+                ("x-original-method", "POST"),
+                ("x-original-uri", "/a?b=c"),
+            ],
+            ["POST", "own", "/a", "b=c"],
+        );
+        check(
+            "/v1/auth",
+            &[host, ("x-original-url", "https://Shop.example:444/a?b=c")],
+            ["GET", "shop.example", "/a", "b=c"],
+        );
+        // Caddy, Traefik
+        check(
+            "/v1/auth",
+            &[
+                host,
+                ("x-forwarded-method", "PUT"),
+                ("x-forwarded-uri", "/a"),
+                ("x-forwarded-host", "shop.example"),
+            ],
+            ["PUT", "shop.example", "/a", ""],
+        );
+        // Envoy
+        check(
+            "/v1/auth/a/b?deny=403",
+            &[host],
+            ["GET", "own", "/a/b", "deny=403"],
+        );
+        check("/v1/auth/", &[host], ["GET", "own", "/", ""]);
+        // nobody
+        check("/v1/auth", &[host], ["GET", "own", "/v1/auth", ""]);
+    }
+
+    #[test]
+    fn a_visitor_cannot_speak_in_the_name_of_the_proxy() {
+        let envoy = [("x-original-uri", "/free"), ("x-forwarded-uri", "/free")];
+        check("/v1/auth/dear", &envoy, ["GET", "", "/dear", ""]);
+        let nginx = [
+            ("x-original-uri", "/dear"),
+            ("x-forwarded-method", "OPTIONS"),
+            ("x-forwarded-host", "free.example"),
+        ];
+        check("/v1/auth", &nginx, ["GET", "", "/dear", ""]);
+        let caddy = [
+            ("x-forwarded-uri", "/dear"),
+            ("x-original-method", "OPTIONS"),
+        ];
+        check("/v1/auth", &caddy, ["GET", "", "/dear", ""]);
+        for contradiction in [
+            [("x-original-uri", "/free"), ("x-forwarded-uri", "/dear")],
+            [("x-original-uri", "/free"), ("x-original-uri", "/dear")],
+            [
+                ("x-original-uri", "/free"),
+                ("x-original-url", "http://h/dear"),
+            ],
+        ] {
+            assert!(
+                told("/v1/auth", &contradiction).is_err(),
+                "{contradiction:?}"
+            );
+        }
+        let agreed = [("x-original-uri", "/a"), ("x-forwarded-uri", "/a")];
+        check("/v1/auth", &agreed, ["GET", "", "/a", ""]);
+    }
+
+    #[test]
+    fn options() {
+        let read = Options::read;
+        assert_eq!(read("").unwrap(), Options::default());
+        let both = read("deny=403&body=none").unwrap();
+        assert_eq!(both.deny, Some(StatusCode::FORBIDDEN));
+        assert!(both.bodiless);
+        for query in [
+            "deny=200",
+            "deny=600",
+            "deny=x",
+            "deny",
+            "body=all",
+            "denny=403",
+            "=",
+        ] {
+            assert!(read(query).is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Body: the bytes of a request, within bounds of size and time.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header;
+use http_body_util::BodyExt;
+use hyper::Request;
+use hyper::body::{Body as _, Incoming};
+use tokio::time::timeout;
+
+use super::problem::{BROKEN_BODY, Problem, TOO_LARGE, TOO_SLOW};
+
+/// The body of one check.
+pub(crate) const MAX_CHECK_BYTES: usize = 64 << 10;
+/// The body of a batch.
+pub(crate) const MAX_BATCH_BYTES: usize = 1 << 20;
+/// How long a body may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The whole body. One that came in one piece is not copied.
+pub(crate) async fn read(request: Request<Incoming>, max: usize) -> Result<Bytes, Problem> {
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > max) {
+        return Err(too_large(max));
+    }
+    let read = timeout(READ_TIMEOUT, collect(request.into_body(), max));
+    read.await.unwrap_or_else(|_| {
+        let detail = format!("{} s were allowed", READ_TIMEOUT.as_secs());
+        Err(Problem::new(TOO_SLOW, detail))
+    })
+}
+
+async fn collect(mut body: Incoming, max: usize) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| {
+            let detail = "the connection failed, or the length announced was wrong";
+            Problem::new(BROKEN_BODY, detail)
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue; // trailers say nothing here
+        };
+        if first.len() + whole.len() + data.len() > max {
+            return Err(too_large(max));
+        }
+        if first.is_empty() && whole.is_empty() {
+            if body.is_end_stream() {
+                return Ok(data);
+            }
+            first = data;
+            continue;
+        }
+        if whole.is_empty() {
+            whole.extend_from_slice(&std::mem::take(&mut first));
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(if whole.is_empty() {
+        first
+    } else {
+        whole.freeze()
+    })
+}
+
+fn too_large(max: usize) -> Problem {
+    Problem::new(TOO_LARGE, format!("at most {max} bytes are read"))
+}

@@ -1,0 +1,212 @@
+//! Check: a request described in JSON, decided, answered in JSON.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use ratekeeper::{Answer, Clock, Scope};
+use ratekeeper_policy::{Facts, Policy};
+use ratekeeper_store::StoreError;
+use smallvec::SmallVec;
+
+use super::answer::{push_check, push_limits_after, push_number};
+use super::problem::{Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown};
+use super::request::Check;
+use super::{Reply, answer, facts, json, put_fields, request};
+use crate::metrics::RequestResult;
+use crate::shared::Shared;
+
+/// Whether a call charges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Charge {
+    Yes,
+    No,
+}
+
+/// Whether a refusal shows in the status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StatusChoice {
+    /// The limit's own, 429 by default.
+    OfTheLimit,
+    /// `?status=200`
+    Always200,
+}
+
+impl StatusChoice {
+    /// Reads the query of a check.
+    pub(super) fn read(query: Option<&str>) -> Result<Self, Problem> {
+        match query {
+            None | Some("") => Ok(Self::OfTheLimit),
+            Some("status=200") => Ok(Self::Always200),
+            Some(other) => {
+                let other = shown(other);
+                let detail = format!("`?{other}` is not understood; `?status=200` is");
+                Err(Problem::new(WRONG_QUERY, detail))
+            }
+        }
+    }
+}
+
+/// `POST /v1/check`, `POST /v1/peek`
+pub(super) async fn check<C: Clock>(
+    shared: &Shared<C>,
+    body: Bytes,
+    status: StatusChoice,
+    charge: Charge,
+) -> Result<Response<Reply>, Problem> {
+    let check = request::check(&body)?;
+    let answer = decide(shared, &check, charge).await?;
+    let status = match status {
+        StatusChoice::OfTheLimit if !answer.allowed() => answer.status(),
+        _ => 200,
+    };
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let mut response = json(status, answer::check(&answer));
+    put_fields(&mut response, answer.header_fields());
+    Ok(response)
+}
+
+/// `POST /v1/check/batch`: each check is decided on its own, in order; but if one cannot be
+/// read, none is.
+pub(super) async fn batch<C: Clock>(
+    shared: &Shared<C>,
+    body: Bytes,
+) -> Result<Response<Reply>, Problem> {
+    let checks = request::batch(&body)?;
+    let policy = shared.keeper.policy();
+    for check in &checks {
+        known(&policy, check)?;
+    }
+    let mut text = b"{\"results\":[".to_vec();
+    for (index, check) in checks.iter().enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        let answer = decide(shared, check, Charge::Yes).await?;
+        push_check(&mut text, &answer);
+    }
+    text.extend_from_slice(b"]}");
+    Ok(json(StatusCode::OK, text))
+}
+
+/// `POST /v1/reset`: forgets the state of the limits and keys a request would meet.
+pub(crate) async fn reset<C: Clock>(
+    shared: &Shared<C>,
+    body: Bytes,
+) -> Result<Response<Reply>, Problem> {
+    let check = request::check(&body)?;
+    let answer = ask(shared, &check, Ask::Reset).await?;
+    let mut text = b"{\"done\":\"reset\",\"limits\":".to_vec();
+    push_limits_after(&mut text, &answer, |_, _| ());
+    text.push(b'}');
+    Ok(json(StatusCode::OK, text))
+}
+
+/// `POST /v1/refund`: gives back what such a request was charged.
+pub(crate) async fn refund<C: Clock>(
+    shared: &Shared<C>,
+    body: Bytes,
+) -> Result<Response<Reply>, Problem> {
+    let check = request::check(&body)?;
+    let answer = ask(shared, &check, Ask::Refund).await?;
+    let mut text = b"{\"done\":\"refund\",\"limits\":".to_vec();
+    push_limits_after(&mut text, &answer, |text, outcome| {
+        text.extend_from_slice(b",\"refunded\":");
+        push_number(text, outcome.cost.get().into());
+    });
+    text.push(b'}');
+    Ok(json(StatusCode::OK, text))
+}
+
+/// What to do with the limits and keys of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    Check,
+    Peek,
+    Refund,
+    Reset,
+}
+
+async fn decide<C: Clock>(
+    shared: &Shared<C>,
+    check: &Check<'_>,
+    charge: Charge,
+) -> Result<Answer, Problem> {
+    let ask_for = match charge {
+        Charge::Yes => Ask::Check,
+        Charge::No => Ask::Peek,
+    };
+    let clock = shared.keeper.clock();
+    let before = clock.now();
+    let answer = ask(shared, check, ask_for).await?;
+    let now = clock.now();
+    match charge {
+        Charge::Yes => shared.metrics.record(&answer, now.since(before), now),
+        Charge::No if answer.allowed() => shared.metrics.request(RequestResult::Allowed),
+        Charge::No => shared.metrics.request(RequestResult::Denied),
+    }
+    Ok(answer)
+}
+
+async fn ask<C: Clock>(
+    shared: &Shared<C>,
+    check: &Check<'_>,
+    what: Ask,
+) -> Result<Answer, Problem> {
+    let policy = shared.keeper.policy();
+    known(&policy, check)?;
+    let headers: SmallVec<[(&str, &[u8]); 8]> = check
+        .headers
+        .iter()
+        .map(|(name, value)| (&**name, value.as_bytes()))
+        .collect();
+    let attributes: SmallVec<[(&str, &str); 8]> = check
+        .attributes
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
+    let names: SmallVec<[&str; 4]> = check.limits.iter().flatten().map(|name| &**name).collect();
+    let (path, query) = facts::target(&check.path, &check.query);
+    let host = facts::host(&check.host);
+    let facts = Facts {
+        method: &check.method,
+        host: &host,
+        path,
+        query,
+        ip: check
+            .ip
+            .map(|peer| policy.client_ip.identify(peer, &headers)),
+        headers: &headers,
+        cost: check.cost,
+        attributes: &attributes,
+    };
+    let scope = match check.limits {
+        None => Scope::All,
+        Some(_) => Scope::Only(&names),
+    };
+    let keeper = &shared.keeper;
+    let answer = match what {
+        Ask::Check => keeper.check(&facts, scope).await,
+        Ask::Peek => keeper.peek(&facts, scope).await,
+        Ask::Refund => keeper.refund(&facts, scope).await,
+        Ask::Reset => keeper.reset(&facts, scope).await,
+    };
+    answer.map_err(|error| store_down(&error))
+}
+
+/// Nothing internal is shown: the log has it.
+pub(super) fn store_down(error: &StoreError) -> Problem {
+    tracing::warn!(event = "store.failed", %error);
+    Problem::new(STORE_DOWN, "try again later")
+}
+
+/// Refuses names that the policy does not have.
+fn known(policy: &Policy, check: &Check<'_>) -> Result<(), Problem> {
+    for name in check.limits.iter().flatten() {
+        if policy.rule(name).is_none() {
+            let names = policy.rules.iter().map(|rule| &*rule.limit.name);
+            let near = near_spelling(name, names);
+            let detail = format!("`limits` names `{}`{near}", shown(name));
+            return Err(Problem::new(UNKNOWN_LIMIT, detail));
+        }
+    }
+    Ok(())
+}

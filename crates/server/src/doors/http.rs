@@ -1,0 +1,100 @@
+//! The http door: which path does what.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use ratekeeper::Clock;
+
+use super::Reply;
+use super::access::operator_only;
+use super::auth::{self, PREFIX};
+use super::body::{self, MAX_BATCH_BYTES, MAX_CHECK_BYTES};
+use super::check::{self, Charge, StatusChoice};
+use super::problem::{Problem, UNKNOWN_PATH, shown};
+use crate::listener::Handle;
+use crate::metrics::RequestResult;
+use crate::shared::Shared;
+
+/// The check API and forward-auth.
+#[derive(Debug)]
+pub(crate) struct HttpDoor<C>(pub(crate) Arc<Shared<C>>);
+
+impl<C: Clock + 'static> Handle for HttpDoor<C> {
+    async fn handle(&self, peer: SocketAddr, request: Request<Incoming>) -> Response<Reply> {
+        let shared = &*self.0;
+        let answered = answer(shared, peer.ip().to_canonical(), request).await;
+        answered.unwrap_or_else(|problem| {
+            shared.metrics.request(RequestResult::Error);
+            problem.response()
+        })
+    }
+}
+
+async fn answer<C: Clock>(
+    shared: &Shared<C>,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Problem> {
+    let path = request.uri().path();
+    match path {
+        "/v1/check" => {
+            post(&request)?;
+            let status = StatusChoice::read(request.uri().query())?;
+            let body = body::read(request, MAX_CHECK_BYTES).await?;
+            check::check(shared, body, status, Charge::Yes).await
+        }
+        "/v1/check/batch" => {
+            post(&request)?;
+            let body = body::read(request, MAX_BATCH_BYTES).await?;
+            check::batch(shared, body).await
+        }
+        "/v1/peek" => {
+            post(&request)?;
+            let status = StatusChoice::read(request.uri().query())?;
+            let body = body::read(request, MAX_CHECK_BYTES).await?;
+            check::check(shared, body, status, Charge::No).await
+        }
+        "/v1/reset" => {
+            let body = operators(shared, peer, request).await?;
+            check::reset(shared, body).await
+        }
+        "/v1/refund" => {
+            let body = operators(shared, peer, request).await?;
+            check::refund(shared, body).await
+        }
+        _ if asks(path) => {
+            let (parts, _unread) = request.into_parts();
+            auth::auth(shared, peer, &parts).await
+        }
+        _ => {
+            let detail = format!("`{}` is no path of the http door", shown(path));
+            Err(Problem::new(UNKNOWN_PATH, detail))
+        }
+    }
+}
+
+fn post(request: &Request<Incoming>) -> Result<(), Problem> {
+    if request.method() == Method::POST {
+        return Ok(());
+    }
+    Err(Problem::wrong_method("POST"))
+}
+
+/// The body of a call that only the operator may make.
+async fn operators<C: Clock>(
+    shared: &Shared<C>,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Result<bytes::Bytes, Problem> {
+    post(&request)?;
+    operator_only(peer, request.headers(), shared.token.as_ref())?;
+    body::read(request, MAX_CHECK_BYTES).await
+}
+
+/// `/v1/auth`, and what Envoy puts behind it.
+fn asks(path: &str) -> bool {
+    let behind = path.strip_prefix(PREFIX);
+    behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('/'))
+}

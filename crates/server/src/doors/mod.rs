@@ -1,0 +1,52 @@
+//! Doors: parse, check, render. What a request is called on the wire stays in here.
+
+mod access;
+pub(crate) mod answer;
+mod auth;
+pub(crate) mod body;
+mod check;
+mod facts;
+mod http;
+pub(crate) mod problem;
+mod request;
+
+use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use bytes::Bytes;
+use http_body_util::Full;
+
+pub(crate) use self::access::bearer_ok;
+pub(crate) use self::check::{refund, reset};
+pub(crate) use self::http::HttpDoor;
+
+/// The body of every answer: all there at once.
+pub(crate) type Reply = Full<Bytes>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}
+
+/// Adds the header fields that tell a client about its limits.
+fn put_fields(
+    response: &mut Response<Reply>,
+    fields: impl IntoIterator<Item = (&'static str, String)>,
+) {
+    for (name, value) in fields {
+        // Values are made of limit names and numbers; one that could not be sent is left out.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            // The names are constants of the keeper, in lower case: this cannot fail.
+            let name = HeaderName::from_static(name);
+            response.headers_mut().append(name, value);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Problem: how the doors say no to a call they cannot serve (RFC 9457).
+//!
+//! A refusal by a limit is no problem in this sense: it is an answer.
+
+use std::fmt;
+
+use http::{HeaderValue, Response, StatusCode, header};
+
+use super::answer::push_text;
+use super::{Reply, json};
+
+/// One kind of problem, as the documentation lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProblemKind {
+    /// `RK0501`; never reused for another meaning.
+    pub code: &'static str,
+    /// HTTP status.
+    pub status: u16,
+    /// What went wrong, the same for every case of it.
+    pub title: &'static str,
+}
+
+macro_rules! problems {
+    ($($name:ident = $code:literal $status:literal $title:literal;)*) => {
+        $(pub(crate) const $name: ProblemKind = ProblemKind {
+            code: $code,
+            status: $status,
+            title: $title,
+        };)*
+
+        /// Every problem the doors answer with.
+        pub const PROBLEMS: &[ProblemKind] = &[$($name),*];
+    };
+}
+
+problems! {
+    NOT_JSON = "RK0501" 400 "the body is not JSON";
+    UNKNOWN_FIELD = "RK0502" 400 "a field is not known";
+    WRONG_VALUE = "RK0503" 400 "a field has a wrong value";
+    UNKNOWN_LIMIT = "RK0504" 400 "a limit is not in the policy";
+    TOO_LARGE = "RK0505" 413 "the body is too large";
+    TOO_SLOW = "RK0506" 408 "the body did not arrive in time";
+    BROKEN_BODY = "RK0507" 400 "the body broke off";
+    WRONG_QUERY = "RK0508" 400 "a query parameter is not understood";
+    UNKNOWN_PATH = "RK0509" 404 "there is nothing at this path";
+    WRONG_METHOD = "RK0510" 405 "the method does not fit the path";
+    NOT_LOCAL = "RK0511" 403 "only for the operator";
+    NO_TOKEN = "RK0512" 401 "the admin token is needed";
+    AMBIGUOUS = "RK0513" 400 "the original request is ambiguous";
+    RELOAD_REFUSED = "RK0514" 422 "the policy was refused";
+    STORE_DOWN = "RK0515" 503 "the store cannot answer";
+    NO_SUCH_LIMIT = "RK0516" 404 "there is no such limit";
+    NO_SUCH_KEY = "RK0517" 404 "the limit does not remember this key";
+}
+
+/// A call that cannot be served, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Problem {
+    pub(crate) kind: ProblemKind,
+    /// One sentence, shows the value and the limit.
+    pub(crate) detail: String,
+    /// Further members, as JSON: `,"name":value`.
+    pub(crate) members: String,
+    /// `Allow`, for a wrong method.
+    pub(crate) allow: Option<&'static str>,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+            members: String::new(),
+            allow: None,
+        }
+    }
+
+    pub(crate) fn wrong_method(allow: &'static str) -> Self {
+        Self {
+            allow: Some(allow),
+            ..Self::new(WRONG_METHOD, format!("use {allow}"))
+        }
+    }
+
+    pub(crate) fn response(&self) -> Response<Reply> {
+        let status = StatusCode::from_u16(self.kind.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = json(status, self.body());
+        let headers = response.headers_mut();
+        let content_type = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, content_type);
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.kind == NO_TOKEN {
+            let scheme = HeaderValue::from_static("Bearer realm=\"ratekeeper\"");
+            headers.insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let ProblemKind {
+            code,
+            status,
+            title,
+        } = self.kind;
+        let mut body = format!(
+            r#"{{"type":"urn:ratekeeper:problem:{code}","title":"{title}","status":{status},"detail":"#
+        )
+        .into_bytes();
+        push_text(&mut body, &self.detail);
+        body.extend_from_slice(format!(r#","code":"{code}""#).as_bytes());
+        body.extend_from_slice(self.members.as_bytes());
+        body.push(b'}');
+        body
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.code, self.detail)
+    }
+}
+
+/// `did you mean ...?` for a misspelt name; empty if nothing known is near.
+pub(crate) fn near_spelling<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    /// Names longer than this are compared with nothing: the work grows with their square.
+    const MAX_COMPARED: usize = 64;
+    /// How alike two names must be.
+    const ALIKE: f64 = 0.7;
+    if name.len() > MAX_COMPARED {
+        return String::new();
+    }
+    let alike = |known: &'a str| (strsim::jaro_winkler(name, known), known);
+    let best = known.map(alike).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    match best {
+        Some((score, known)) if score >= ALIKE => format!("; did you mean `{known}`?"),
+        _ => String::new(),
+    }
+}
+
+/// A stranger's text as part of a message: bounded.
+pub(crate) fn shown(text: &str) -> String {
+    /// Characters shown of it.
+    const MAX_SHOWN: usize = 80;
+    let mut shown: String = text.chars().take(MAX_SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_in_order() {
+        for pair in PROBLEMS.windows(2) {
+            assert!(pair[0].code < pair[1].code, "{pair:?}");
+        }
+        assert!(
+            PROBLEMS
+                .iter()
+                .all(|kind| (400..600).contains(&kind.status))
+        );
+    }
+
+    #[test]
+    fn near_spellings() {
+        let known = || ["request", "attributes", "cost", "limits"].into_iter();
+        assert_eq!(
+            near_spelling("reqest", known()),
+            "; did you mean `request`?"
+        );
+        assert_eq!(near_spelling("limit", known()), "; did you mean `limits`?");
+        assert_eq!(near_spelling("zzz", known()), "");
+        assert_eq!(near_spelling(&"x".repeat(70_000), known()), "");
+    }
+
+    #[test]
+    fn strangers_text_is_cut() {
+        assert_eq!(shown("short"), "short");
+        assert_eq!(shown(&"\u{e9}".repeat(200)).chars().count(), 83);
+    }
+}

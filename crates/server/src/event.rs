@@ -1,0 +1,131 @@
+//! Event: what an operator should see happen, whether or not logs are on.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::Door;
+
+/// What happened to the service as a whole. `Display` is one line for a terminal.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A door is open.
+    Listening {
+        /// Which.
+        door: Door,
+        /// Where, the port taken included.
+        address: SocketAddr,
+    },
+    /// Something to know that stops nothing: a door open to the network, a setting that
+    /// waits for a restart, a lint of the policy.
+    Notice(String),
+    /// A new policy is in force.
+    Reloaded {
+        /// Why it was read.
+        trigger: Trigger,
+        /// Version before.
+        from: u32,
+        /// Version now.
+        to: u32,
+        /// SHA-256 of its text.
+        sha: Arc<str>,
+    },
+    /// A new policy was refused; the old one stays in force.
+    ReloadRejected {
+        /// Why it was read.
+        trigger: Trigger,
+        /// Version that stays.
+        version: u32,
+        /// Findings, rendered with the lines they point at.
+        report: String,
+    },
+    /// No more connections are accepted; requests in flight are finished.
+    Stopping,
+    /// The service has ended.
+    Stopped,
+}
+
+/// Why the policy was read again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// SIGHUP.
+    Signal,
+    /// `POST /v1/reload`.
+    Request,
+    /// The file changed.
+    File,
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Signal => "signal",
+            Self::Request => "request",
+            Self::File => "file",
+        })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listening { door, address } => write!(f, "listening {door} {address}"),
+            Self::Notice(text) => write!(f, "notice: {text}"),
+            Self::Reloaded {
+                trigger, from, to, ..
+            } => {
+                write!(f, "policy reloaded: version {from} -> {to} (by {trigger})")
+            }
+            Self::ReloadRejected {
+                trigger,
+                version,
+                report,
+            } => write!(
+                f,
+                "policy refused (by {trigger}), still running version {version}\n{report}"
+            ),
+            Self::Stopping => f.write_str("stopping"),
+            Self::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+/// Where events go; called from the service's threads, so it should be quick.
+#[derive(Clone)]
+pub(crate) struct Sink(pub(crate) Arc<dyn Fn(&Event) + Send + Sync>);
+
+impl Sink {
+    pub(crate) fn emit(&self, event: &Event) {
+        match event {
+            Event::Listening { door, address } => {
+                tracing::info!(event = "listening", %door, %address);
+            }
+            Event::Notice(text) => tracing::warn!(event = "notice", "{text}"),
+            Event::Reloaded {
+                trigger,
+                from,
+                to,
+                sha,
+            } => {
+                tracing::info!(event = "config.reload", result = "applied", %trigger, from, to, %sha);
+            }
+            Event::ReloadRejected {
+                trigger,
+                version,
+                report,
+            } => {
+                tracing::error!(event = "config.reload", result = "rejected", %trigger, version, "{report}");
+            }
+            Event::Stopping => tracing::info!(event = "stopping"),
+            Event::Stopped => tracing::info!(event = "stopped"),
+        }
+        (self.0)(event);
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sink")
+    }
+}

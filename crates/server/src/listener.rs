@@ -1,0 +1,191 @@
+//! Listener: takes connections at a door and keeps each within its bounds.
+//!
+//! ```text
+//!   accept --(a free slot?)--> worker --> hyper <--> handle(peer, request)
+//!      ^                                    |
+//!      +-- no slot: wait, the kernel queues |-- silent too long: close
+//!                                           +-- stopping: finish what is in flight
+//! ```
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::doors::Reply;
+use crate::pulse::{Pulse, TICK, Ticks, Watched};
+use crate::{Door, StartError};
+
+/// Bytes of a request's head, and of what hyper buffers of a connection.
+pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Header fields of a request.
+pub(crate) const MAX_HEADERS: usize = 100;
+/// Requests in flight on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 100;
+/// How long to wait when the system has no more file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a door does with a request.
+pub(crate) trait Handle: Send + Sync + 'static {
+    fn handle(
+        &self,
+        peer: SocketAddr,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Reply>> + Send;
+}
+
+/// Opens a door; port 0 takes a free one.
+pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, StartError> {
+    let bound = StdListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => StartError::InUse { door, address },
+        _ => StartError::Bind {
+            door,
+            address,
+            reason: error.to_string(),
+        },
+    })
+}
+
+/// Accepts until told to stop. `slots` bounds the connections; `place` says which runtime
+/// serves the next one.
+pub(crate) async fn accept<'a, H: Handle>(
+    listener: TcpListener,
+    handler: Arc<H>,
+    slots: Arc<Semaphore>,
+    place: impl Fn() -> &'a tokio::runtime::Handle,
+    stop: watch::Receiver<bool>,
+) {
+    let mut stopped = stop.clone();
+    let mut stopped = pin!(stopped.wait_for(|stop| *stop));
+    loop {
+        let next = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, listener.accept().await)
+        };
+        let (slot, accepted) = tokio::select! {
+            biased;
+            _ = &mut stopped => return,
+            next = next => next,
+        };
+        let Ok(slot) = slot else {
+            return; // the semaphore is closed: nothing may be accepted any more
+        };
+        let connection = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        let (stream, peer) = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::warn!(event = "accept.failed", %error);
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (handler, stop) = (Arc::clone(&handler), stop.clone());
+        place().spawn(async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                serve(stream, peer, handler, stop).await;
+            }
+            drop(slot);
+        });
+    }
+}
+
+/// What the requests of one connection share: one count of references for each connection,
+/// so that no request touches a line of memory that another worker writes.
+struct Connection<H> {
+    handler: Arc<H>,
+    peer: SocketAddr,
+    pulse: Arc<Pulse>,
+}
+
+/// One request in flight; dropping it ends it, also when its client went away.
+struct InFlight<H>(Arc<Connection<H>>);
+
+impl<H> Drop for InFlight<H> {
+    fn drop(&mut self) {
+        self.0.pulse.end();
+    }
+}
+
+/// Serves one connection until it closes, falls silent, or the service stops.
+async fn serve<H: Handle>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    handler: Arc<H>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true); // a refusal costs speed only
+    let pulse = Arc::new(Pulse::default());
+    let shared = Arc::new(Connection {
+        handler,
+        peer,
+        pulse: Arc::clone(&pulse),
+    });
+    let stream = TokioIo::new(Watched {
+        stream,
+        pulse: Arc::clone(&pulse),
+    });
+    let service = service_fn(move |request| {
+        shared.pulse.begin();
+        let flight = InFlight(Arc::clone(&shared));
+        async move {
+            let InFlight(shared) = &flight;
+            let response = shared.handler.handle(shared.peer, request).await;
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let builder = bounded();
+    let mut connection = pin!(builder.serve_connection(stream, service));
+    let mut stopped = pin!(stop.wait_for(|stop| *stop));
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick.reset();
+    let mut ticks = Ticks::default();
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            // Errors are the client's: it left, or sent what is no HTTP and was told so.
+            _ = connection.as_mut() => return,
+            _ = &mut stopped, if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            _ = tick.tick() => {
+                if pulse.expired(&mut ticks) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn bounded() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .header_read_timeout(None) // `Pulse` bounds it, at no cost per request
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
+    builder
+}

@@ -1,0 +1,314 @@
+//! Metrics: counters found at load, not by label; rendered when scraped.
+//!
+//! ```text
+//!   policy --install--> one row of counters for each limit, by LimitId
+//!   answer --record---> row[id] += 1            no name is looked up on the way
+//!   scrape ------------> names and labels, once
+//! ```
+//!
+//! Labels hold limit names and fixed words only, never a key, path or address: the series
+//! are as many as the policy has limits. A reload keeps the counts of limits that stay and
+//! drops those of limits that went.
+//!
+//! What is counted, where one limit of several refuses: the one that refused, as `denied`.
+//! The others would have allowed, but nothing was charged, so they count nothing.
+
+mod scrape;
+
+pub(crate) use scrape::CONTENT_TYPE;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use ratekeeper::{Answer, Outcome};
+use ratekeeper_core::{Nanos, Permits, Time, Verdict};
+use ratekeeper_policy::{Policy, RuleMode};
+
+/// Above this share of a limit an allowed request counts as near it, in percent.
+const NEAR_PERCENT: u64 = 80;
+/// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
+const BUCKETS: [u64; 12] = [
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+    1_000_000_000,
+];
+
+/// Counts since the start.
+#[derive(Debug, Default)]
+struct Counter(AtomicU64);
+
+impl Counter {
+    fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Metrics of the service.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    rows: ArcSwap<Rows>,
+    requests: [Counter; 3],
+    durations: Durations,
+    reloads: [Counter; 2],
+    config: ArcSwapOption<ConfigInfo>,
+}
+
+/// Rows by [`LimitId`](ratekeeper_core::LimitId); none for limits the policy lost.
+type Rows = Vec<Option<Arc<Row>>>;
+
+#[derive(Debug)]
+struct ConfigInfo {
+    sha: Arc<str>,
+    version: u32,
+    applied_at_seconds: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestResult {
+    Allowed,
+    Denied,
+    Error,
+}
+
+/// What a limit did.
+#[derive(Clone, Copy, Debug)]
+enum Did {
+    Allowed,
+    Denied,
+    Queued,
+}
+
+/// The counters of one limit.
+#[derive(Debug)]
+struct Row {
+    name: Arc<str>,
+    mode: RuleMode,
+    /// Enforce, shadow; then allowed, denied, queued.
+    decisions: [[Counter; 3]; 2],
+    units: [Counter; 3],
+    near: Counter,
+    key_missing: Counter,
+    log: LogGate,
+}
+
+#[derive(Debug, Default)]
+struct Durations {
+    buckets: [Counter; BUCKETS.len() + 1],
+    sum_nanos: Counter,
+}
+
+/// Lets one denial a second into the log, and counts the rest.
+#[derive(Debug, Default)]
+struct LogGate {
+    /// The second of the last line, from 1; 0 for none yet.
+    second: AtomicU64,
+    suppressed: AtomicU64,
+}
+
+impl Metrics {
+    /// Rows for the limits of `policy`; counts of limits that stay are kept.
+    pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
+        let old = self.rows.load();
+        let mut rows = Rows::new();
+        for rule in &policy.rules {
+            let index = rule.limit.id.index();
+            if rows.len() <= index {
+                rows.resize_with(index + 1, || None);
+            }
+            let kept = old.get(index).cloned().flatten();
+            let row = match kept {
+                Some(row) if row.mode == rule.mode => row,
+                Some(row) => Arc::new(row.in_mode(rule.mode)),
+                None => Arc::new(Row::new(Arc::clone(&rule.limit.name), rule.mode)),
+            };
+            if let Some(place) = rows.get_mut(index) {
+                *place = Some(row);
+            }
+        }
+        self.rows.store(Arc::new(rows));
+        self.config.store(Some(Arc::new(ConfigInfo {
+            sha: Arc::clone(&policy.sha),
+            version: policy.version,
+            applied_at_seconds: now_seconds,
+        })));
+    }
+
+    pub(crate) fn reload_applied(&self) {
+        self.reloads[0].add(1);
+    }
+
+    pub(crate) fn reload_rejected(&self) {
+        self.reloads[1].add(1);
+    }
+
+    pub(crate) fn request(&self, result: RequestResult) {
+        self.requests[result as usize].add(1);
+    }
+
+    /// Counts a decided request and says what is worth a line in the log.
+    pub(crate) fn record(&self, answer: &Answer, took: Nanos, now: Time) {
+        let admitted = answer.allowed();
+        self.request(if admitted {
+            RequestResult::Allowed
+        } else {
+            RequestResult::Denied
+        });
+        self.durations.observe(took);
+        let rows = self.rows.load();
+        for outcome in answer.outcomes() {
+            let row = rows.get(outcome.rule.limit.id.index());
+            if let Some(row) = row.and_then(Option::as_ref) {
+                row.record(&outcome, admitted, now);
+            }
+        }
+    }
+}
+
+impl Row {
+    fn new(name: Arc<str>, mode: RuleMode) -> Self {
+        Self {
+            name,
+            mode,
+            decisions: Default::default(),
+            units: Default::default(),
+            near: Counter::default(),
+            key_missing: Counter::default(),
+            log: LogGate::default(),
+        }
+    }
+
+    /// The same counts under another mode. A request that is being counted right now may
+    /// be lost; decisions themselves are not touched.
+    fn in_mode(&self, mode: RuleMode) -> Self {
+        let copy = |counter: &Counter| Counter(AtomicU64::new(counter.count()));
+        let copies = |counters: &[Counter; 3]| counters.each_ref().map(copy);
+        Self {
+            name: Arc::clone(&self.name),
+            mode,
+            decisions: self.decisions.each_ref().map(copies),
+            units: copies(&self.units),
+            near: copy(&self.near),
+            key_missing: copy(&self.key_missing),
+            log: LogGate::default(),
+        }
+    }
+
+    fn record(&self, outcome: &Outcome<'_>, admitted: bool, now: Time) {
+        if outcome.key_missing {
+            self.key_missing.add(1);
+        }
+        let did = match outcome.decision.verdict {
+            Verdict::Deny { .. } | Verdict::DenyForever => Did::Denied,
+            _ if !admitted => return,
+            Verdict::Allow => Did::Allowed,
+            Verdict::AllowAfter(_) => Did::Queued,
+        };
+        let shadow = usize::from(outcome.rule.mode == RuleMode::Shadow);
+        self.decisions[shadow][did as usize].add(1);
+        self.units[did as usize].add(u64::from(outcome.cost.get()));
+        if matches!(did, Did::Denied) {
+            self.log_denial(outcome, now);
+        } else if near(outcome.rule.quota, outcome.decision.remaining) {
+            self.near.add(1);
+        }
+    }
+
+    fn log_denial(&self, outcome: &Outcome<'_>, now: Time) {
+        if let Some(suppressed) = self.log.opens(now) {
+            let wait = outcome.decision.verdict.retry_after();
+            tracing::info!(
+                event = "decision.denied",
+                limit = &*self.name,
+                shadow = outcome.rule.mode == RuleMode::Shadow,
+                retry_after_ms = wait.map(Nanos::as_millis_ceil),
+                suppressed,
+            );
+        }
+    }
+}
+
+/// Whether more than [`NEAR_PERCENT`] of `quota` is spent.
+fn near(quota: Permits, remaining: Permits) -> bool {
+    let spent = u64::from((quota - remaining).get());
+    spent * 100 > u64::from(quota.get()) * NEAR_PERCENT
+}
+
+impl Durations {
+    fn observe(&self, took: Nanos) {
+        let bucket = BUCKETS.iter().take_while(|&&edge| edge < took.as_nanos());
+        self.buckets[bucket.count()].add(1);
+        self.sum_nanos.add(took.as_nanos());
+    }
+}
+
+impl LogGate {
+    /// The number of lines kept back since the last one, if one may be written now.
+    fn opens(&self, now: Time) -> Option<u64> {
+        let second = now.as_nanos() / 1_000_000_000 + 1;
+        let last = self.second.load(Ordering::Relaxed);
+        let won = second > last
+            && self
+                .second
+                .compare_exchange(last, second, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if won {
+            return Some(self.suppressed.swap(0, Ordering::Relaxed));
+        }
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_denial_a_second_is_logged() {
+        let gate = LogGate::default();
+        let at = |millis| Time::ZERO + Nanos::from_millis(millis);
+        assert_eq!(gate.opens(at(0)), Some(0));
+        assert_eq!(gate.opens(at(1)), None);
+        assert_eq!(gate.opens(at(999)), None);
+        assert_eq!(gate.opens(at(1000)), Some(2));
+        assert_eq!(
+            gate.opens(at(500)),
+            None,
+            "a clock that steps back stays quiet"
+        );
+    }
+
+    #[test]
+    fn near_is_above_four_fifths() {
+        let near = |remaining| near(Permits::new(10), Permits::new(remaining));
+        assert!(!near(10));
+        assert!(!near(2), "80 % is not above 80 %");
+        assert!(near(1));
+        assert!(!near(11), "more than the quota is not near");
+    }
+
+    #[test]
+    fn durations_fall_into_the_bucket_that_holds_them() {
+        let durations = Durations::default();
+        for nanos in [0, 500, 501, 2_000_000_000] {
+            durations.observe(Nanos::from_nanos(nanos));
+        }
+        let counts: Vec<u64> = durations.buckets.iter().map(Counter::count).collect();
+        assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+}

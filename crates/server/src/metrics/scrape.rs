@@ -1,0 +1,247 @@
+//! Scrape: names and labels, in the `OpenMetrics` text format.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use ratekeeper_policy::RuleMode;
+use ratekeeper_store::{LimitUsage, Usage};
+
+use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Row, Rows};
+use std::sync::Arc;
+
+/// The content type of [`Metrics::scrape`].
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const DID: [&str; 3] = ["allowed", "denied", "queued"];
+
+impl Metrics {
+    /// Everything, as Prometheus reads it.
+    pub(crate) fn scrape(&self, usage: Usage) -> String {
+        let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
+        let snapshot = Snapshot {
+            rows: self.rows.load_full(),
+            requests: counts(&self.requests),
+            durations: self.durations.snapshot(),
+            reloads: counts(&self.reloads),
+            config: self.config.load_full(),
+            usage,
+        };
+        let mut registry = Registry::with_prefix("ratekeeper");
+        registry.register_collector(Box::new(snapshot));
+        let mut text = String::new();
+        // Writing to a string cannot fail, and every label is plain text.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        text
+    }
+}
+
+#[derive(Debug)]
+struct Snapshot {
+    rows: Arc<Rows>,
+    requests: Vec<u64>,
+    durations: DurationsSnapshot,
+    reloads: Vec<u64>,
+    config: Option<Arc<ConfigInfo>>,
+    usage: Usage,
+}
+
+#[derive(Debug)]
+struct DurationsSnapshot {
+    /// Upper bound in seconds, and how many fell into the bucket.
+    buckets: Vec<(f64, u64)>,
+    sum_seconds: f64,
+    count: u64,
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "metrics are doubles; 2^53 ns of decision time are 104 days"
+)]
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+impl Durations {
+    fn snapshot(&self) -> DurationsSnapshot {
+        let edges = BUCKETS.iter().map(|&nanos| seconds(nanos));
+        let edges = edges.chain([f64::MAX]);
+        let counts = self.buckets.iter().map(Counter::count);
+        let buckets: Vec<_> = edges.zip(counts).collect();
+        DurationsSnapshot {
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            buckets,
+            sum_seconds: seconds(self.sum_nanos.count()),
+        }
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let encoder = &mut encoder;
+        self.requests(encoder)?;
+        self.limits(encoder)?;
+        self.store(encoder)?;
+        self.config(encoder)
+    }
+}
+
+impl Snapshot {
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().flatten().map(|row| &**row)
+    }
+
+    fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Requests answered at a door";
+        let mut family = counter(encoder, "requests", help)?;
+        for (result, count) in ["allowed", "denied", "error"].iter().zip(&self.requests) {
+            let labels = [("protocol", "http"), ("result", *result)];
+            put(&mut family, &labels, *count)?;
+        }
+        let help = "Time to decide, parsing and rendering not counted";
+        let mut family = encoder.encode_descriptor(
+            "decision_duration_seconds",
+            help,
+            None,
+            MetricType::Histogram,
+        )?;
+        let labels = [("protocol", "http"), ("path", "local")];
+        let DurationsSnapshot {
+            buckets,
+            sum_seconds,
+            count,
+        } = &self.durations;
+        family
+            .encode_family(&labels)?
+            .encode_histogram::<[(&str, &str); 0]>(*sum_seconds, *count, buckets, None)
+    }
+
+    fn limits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Decisions of a limit";
+        let mut family = counter(encoder, "decisions", help)?;
+        for row in self.rows() {
+            for (mode, counts) in ["enforce", "shadow"].iter().zip(&row.decisions) {
+                let current = *mode == mode_name(row.mode);
+                for (outcome, count) in DID.iter().zip(counts) {
+                    let count = count.count();
+                    // The mode the limit is in stands there from the start, at 0.
+                    if current || count > 0 {
+                        let labels = [("limit", &*row.name), ("outcome", outcome), ("mode", mode)];
+                        put(&mut family, &labels, count)?;
+                    }
+                }
+            }
+        }
+        let help = "Cost of the requests a limit decided";
+        let mut family = counter(encoder, "units", help)?;
+        for row in self.rows() {
+            for (outcome, count) in DID.iter().zip(&row.units) {
+                let labels = [("limit", &*row.name), ("outcome", outcome)];
+                put(&mut family, &labels, count.count())?;
+            }
+        }
+        let help = "Requests allowed with more than 80 % of the limit spent";
+        let mut family = counter(encoder, "near_limit", help)?;
+        for row in self.rows() {
+            put(&mut family, &[("limit", &*row.name)], row.near.count())?;
+        }
+        let help = "Requests that lacked a part of the limit's key";
+        let mut family = counter(encoder, "key_missing", help)?;
+        for row in self.rows() {
+            put(
+                &mut family,
+                &[("limit", &*row.name)],
+                row.key_missing.count(),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let used = |index: usize| -> LimitUsage {
+            let mut limits = self.usage.limits.iter();
+            let found = limits.find(|usage| usage.id.index() == index);
+            found.copied().unwrap_or_default()
+        };
+        let rows = || {
+            let rows = self.rows.iter().enumerate();
+            rows.filter_map(|(index, row)| Some((row.as_ref()?, used(index))))
+        };
+        let mut family = gauge(encoder, "keys", "Keys a limit remembers")?;
+        for (row, usage) in rows() {
+            put_gauge(&mut family, &[("limit", &*row.name)], usage.keys as u64)?;
+        }
+        let help = "Keys a limit forgot: idle ones, and those the memory budget cost";
+        let mut family = counter(encoder, "keys_evicted", help)?;
+        for (row, usage) in rows() {
+            for (reason, count) in [
+                ("idle", usage.evicted.idle),
+                ("budget", usage.evicted.budget),
+            ] {
+                let labels = [("limit", &*row.name), ("reason", reason)];
+                put(&mut family, &labels, count)?;
+            }
+        }
+        let mut family = gauge(encoder, "memory_bytes", "Bytes the store uses")?;
+        put_gauge(&mut family, &[], self.usage.bytes as u64)?;
+        let mut family = gauge(encoder, "memory_budget_bytes", "Bytes the store may use")?;
+        put_gauge(&mut family, &[], self.usage.budget_bytes as u64)
+    }
+
+    fn config(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if let Some(config) = &self.config {
+            let version = config.version.to_string();
+            let mut family = gauge(encoder, "config_info", "The policy in force")?;
+            let labels = [("sha", &*config.sha), ("version", version.as_str())];
+            put_gauge(&mut family, &labels, 1)?;
+            let name = "config_last_success_timestamp_seconds";
+            let help = "When the policy in force was loaded";
+            let mut family = gauge(encoder, name, help)?;
+            put_gauge(&mut family, &[], config.applied_at_seconds)?;
+        }
+        let mut family = counter(encoder, "config_reload", "Policies read after the start")?;
+        for (result, count) in ["applied", "rejected"].iter().zip(&self.reloads) {
+            put(&mut family, &[("result", *result)], *count)?;
+        }
+        let mut family = gauge(encoder, "build_info", "The program")?;
+        let labels = [("version", env!("CARGO_PKG_VERSION"))];
+        put_gauge(&mut family, &labels, 1)
+    }
+}
+
+fn mode_name(mode: RuleMode) -> &'static str {
+    match mode {
+        RuleMode::Enforce => "enforce",
+        RuleMode::Shadow => "shadow",
+        RuleMode::Off => "off",
+    }
+}
+
+fn counter<'s>(
+    encoder: &'s mut DescriptorEncoder<'_>,
+    name: &'s str,
+    help: &str,
+) -> Result<MetricEncoder<'s>, fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)
+}
+
+fn gauge<'s>(
+    encoder: &'s mut DescriptorEncoder<'_>,
+    name: &'s str,
+    help: &str,
+) -> Result<MetricEncoder<'s>, fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)
+}
+
+fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> fmt::Result {
+    ConstCounter::new(count).encode(family.encode_family(&labels)?)
+}
+
+fn put_gauge(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], value: u64) -> fmt::Result {
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    ConstGauge::new(value).encode(family.encode_family(&labels)?)
+}

@@ -1,0 +1,202 @@
+//! Reload: a new policy text becomes the policy in force, or changes nothing.
+//!
+//! ```text
+//!   signal, request, file --> read --> same text as last time? --> nothing
+//!                                  --> errors? --> old policy stays, findings reported
+//!                                  --> installed at once, for the next request of every key
+//! ```
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ratekeeper::Clock;
+use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
+use ratekeeper_policy::{Policy, Settings};
+
+use crate::shared::{Shared, unix_seconds};
+use crate::{Event, StartError, Trigger};
+
+/// Longest policy file read: 4 MiB.
+const MAX_POLICY_BYTES: u64 = 4 << 20;
+
+/// The text that was read last, good or bad, and the settings of the process.
+#[derive(Debug)]
+pub(crate) struct LastSeen(Mutex<Seen>);
+
+#[derive(Debug)]
+struct Seen {
+    text: Option<String>,
+    applied: bool,
+    started_with: Settings,
+}
+
+/// The policy a service starts with.
+#[derive(Debug)]
+pub(crate) struct First {
+    pub(crate) policy: Policy,
+    /// Lints, rendered.
+    pub(crate) notices: Vec<String>,
+}
+
+/// How a reload went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reloaded {
+    /// The text is the one in force.
+    Unchanged { version: u32 },
+    /// A new policy is in force.
+    Applied { from: u32, to: u32 },
+}
+
+/// Why a reload changed nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rejected {
+    /// For people.
+    pub(crate) report: String,
+    /// For programs; empty if the file could not be read.
+    pub(crate) findings: Vec<Diagnostic>,
+    /// The version that stays.
+    pub(crate) version: u32,
+}
+
+/// Reads the policy of a service that starts.
+pub(crate) fn load_first(path: &Path, clock: &impl Clock) -> Result<(First, LastSeen), StartError> {
+    let text = read(path).map_err(|reason| StartError::Unreadable {
+        path: path.to_owned(),
+        reason,
+    })?;
+    let context = Context {
+        origin: clock.origin(),
+    };
+    let loaded = config::parse(&text, context).map_err(|findings| StartError::Policy {
+        report: render(path, &text, &findings),
+        findings,
+    })?;
+    let notices = loaded
+        .warnings
+        .chunks(1)
+        .map(|warning| render(path, &text, warning))
+        .collect();
+    let seen = Seen {
+        text: Some(text),
+        applied: true,
+        started_with: loaded.policy.settings.clone(),
+    };
+    let first = First {
+        policy: loaded.policy,
+        notices,
+    };
+    Ok((first, LastSeen(Mutex::new(seen))))
+}
+
+impl<C: Clock> Shared<C> {
+    /// Reads the policy file again and puts it in force if it is good.
+    ///
+    /// A text seen before is not judged again, unless somebody asks.
+    pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
+        // Held to the end: two reloads never overtake each other.
+        let seen = &self.last_seen.0;
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = self.keeper.policy().version;
+        let read = read(&self.path);
+        let same = match &read {
+            Ok(text) => seen.text.as_deref() == Some(text),
+            Err(_) => seen.text.is_none(),
+        };
+        if same && (seen.applied || trigger == Trigger::File) {
+            return Ok(Reloaded::Unchanged { version });
+        }
+        let judged = match &read {
+            Ok(text) => self.judge(text),
+            Err(reason) => Err((
+                format!("cannot read the policy `{}`: {reason}", self.path.display()),
+                Vec::new(),
+            )),
+        };
+        seen.text = read.ok();
+        seen.applied = judged.is_ok();
+        match judged {
+            Ok(loaded) => Ok(self.install(trigger, version, loaded, &seen)),
+            Err((report, findings)) => {
+                self.metrics.reload_rejected();
+                self.sink.emit(&Event::ReloadRejected {
+                    trigger,
+                    version,
+                    report: report.clone(),
+                });
+                Err(Rejected {
+                    report,
+                    findings,
+                    version,
+                })
+            }
+        }
+    }
+
+    fn judge(&self, text: &str) -> Result<First, (String, Vec<Diagnostic>)> {
+        let context = Context {
+            origin: self.keeper.clock().origin(),
+        };
+        let loaded = config::parse(text, context)
+            .map_err(|findings| (render(&self.path, text, &findings), findings))?;
+        let warnings = loaded.warnings.chunks(1);
+        Ok(First {
+            notices: warnings
+                .map(|warning| render(&self.path, text, warning))
+                .collect(),
+            policy: loaded.policy,
+        })
+    }
+
+    fn install(&self, trigger: Trigger, from: u32, loaded: First, seen: &Seen) -> Reloaded {
+        let settings = loaded.policy.settings.clone();
+        let to = self.keeper.install(loaded.policy);
+        let policy = self.keeper.policy();
+        self.metrics
+            .install(&policy, unix_seconds(self.keeper.clock()));
+        self.metrics.reload_applied();
+        let sha = Arc::clone(&policy.sha);
+        self.sink.emit(&Event::Reloaded {
+            trigger,
+            from,
+            to,
+            sha,
+        });
+        for notice in loaded.notices {
+            self.sink.emit(&Event::Notice(notice));
+        }
+        for what in waits_for_restart(&seen.started_with, &settings) {
+            let text = format!("{what} changed: that needs a restart");
+            self.sink.emit(&Event::Notice(text));
+        }
+        Reloaded::Applied { from, to }
+    }
+}
+
+/// Settings that a running service cannot change.
+fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = &'static str> {
+    let listen = (before.listen != now.listen).then_some("[listen]");
+    let budget = (before.memory_budget != now.memory_budget).then_some("the memory budget");
+    listen.into_iter().chain(budget)
+}
+
+fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {
+    config::render(&path.to_string_lossy(), text, findings, Colour::Never)
+}
+
+/// Reads the file, within bounds.
+fn read(path: &Path) -> Result<String, String> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let read = file
+        .take(MAX_POLICY_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
+    if read as u64 > MAX_POLICY_BYTES {
+        return Err(format!("it is longer than {MAX_POLICY_BYTES} bytes"));
+    }
+    if text.trim().is_empty() {
+        return Err("it is empty".into());
+    }
+    Ok(text)
+}

@@ -1,0 +1,116 @@
+//! What the doors share: the keeper, its metrics, and where its policy comes from.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use ratekeeper::{Clock, Keeper};
+use ratekeeper_store::MemoryStore;
+
+use crate::event::Sink;
+use crate::metrics::Metrics;
+use crate::reload::LastSeen;
+
+#[derive(Debug)]
+pub(crate) struct Shared<C> {
+    pub(crate) keeper: Keeper<MemoryStore, C>,
+    pub(crate) metrics: Metrics,
+    pub(crate) path: PathBuf,
+    pub(crate) last_seen: LastSeen,
+    pub(crate) token: Option<Token>,
+    pub(crate) sink: Sink,
+    ready: AtomicBool,
+    /// Version of the policy under which an untrusted proxy was reported.
+    untrusted_reported: AtomicU32,
+}
+
+impl<C: Clock> Shared<C> {
+    pub(crate) fn new(
+        keeper: Keeper<MemoryStore, C>,
+        path: PathBuf,
+        last_seen: LastSeen,
+        token: Option<Token>,
+        sink: Sink,
+    ) -> Self {
+        let metrics = Metrics::default();
+        metrics.install(&keeper.policy(), unix_seconds(keeper.clock()));
+        Self {
+            keeper,
+            metrics,
+            path,
+            last_seen,
+            token,
+            sink,
+            ready: AtomicBool::new(false),
+            untrusted_reported: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    /// Whether this is the first report of an untrusted proxy under that policy.
+    pub(crate) fn first_untrusted(&self, version: u32) -> bool {
+        let reported = &self.untrusted_reported;
+        reported.load(Ordering::Relaxed) != version
+            && reported.swap(version, Ordering::Relaxed) != version
+    }
+}
+
+/// Whole seconds since 1970 on that clock.
+pub(crate) fn unix_seconds(clock: &impl Clock) -> u64 {
+    clock.origin().unix_nanos(clock.now()) / 1_000_000_000
+}
+
+/// The admin token.
+pub(crate) struct Token(Box<[u8]>);
+
+/// Longest token taken.
+const MAX_TOKEN_BYTES: usize = 512;
+
+impl Token {
+    pub(crate) fn new(text: &str) -> Option<Self> {
+        let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let sized = (1..=MAX_TOKEN_BYTES).contains(&text.len());
+        (visible && sized).then(|| Self(text.as_bytes().into()))
+    }
+
+    /// Whether `presented` is the token. Takes the same time wherever they differ, so that a
+    /// stranger cannot find it byte by byte; only its length could be told.
+    pub(crate) fn matches(&self, presented: &[u8]) -> bool {
+        if presented.len() != self.0.len() {
+            return false;
+        }
+        let pairs = self.0.iter().zip(presented);
+        let difference = pairs.fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
+        difference == 0
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_match_whole() {
+        let token = Token::new("secret").unwrap();
+        assert!(token.matches(b"secret"));
+        for other in [&b""[..], b"secre", b"secret!", b"Secret", b"secreT"] {
+            assert!(!token.matches(other), "{other:?}");
+        }
+        assert_eq!(format!("{token:?}"), "Token(..)");
+        for text in ["", "a b", "caf\u{e9}", &"x".repeat(513)] {
+            assert!(Token::new(text).is_none(), "{text}");
+        }
+    }
+}

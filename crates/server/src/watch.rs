@@ -1,0 +1,231 @@
+//! Watch: notices that the policy file changed, however it was changed.
+//!
+//! ```text
+//!   in-place write      policy.toml            events of its directory
+//!   rename over         tmp -> policy.toml     events of its directory
+//!   symlink swap        policy.toml -> v2      events of its directory
+//!   swap of a parent    ..data -> ..2026_2     events of the directory that holds ..data
+//! ```
+//!
+//! So directories are watched, never the file: every directory on the way that holds the
+//! file or a symlink leading to it. A look every few seconds stands in for events that
+//! never come (network file systems, exhausted watches). What counts is the text: a reload
+//! of a text seen before does nothing.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode};
+use ratekeeper::Clock;
+
+use crate::Trigger;
+use crate::shared::Shared;
+
+/// Silence after which a burst of events is over.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// Events that put a look off; after them it is taken, however busy the directory is.
+const MAX_BURST: usize = 64;
+/// How often to look when nothing is heard.
+const LOOK: Duration = Duration::from_secs(5);
+/// Symlinks followed on the way to the file, as the system bounds them.
+const MAX_SYMLINKS: usize = 40;
+
+/// The thread that watches.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    wake: SyncSender<Wake>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum Wake {
+    Changed,
+    Stop,
+}
+
+impl Watcher {
+    pub(crate) fn start<C: Clock + 'static>(shared: Arc<Shared<C>>) -> Self {
+        // One pending wake is enough: it stands for all.
+        let (wake, woken) = mpsc::sync_channel(1);
+        let events = wake.clone();
+        let run = move || {
+            let mut directories = Directories::new(events);
+            // Armed before the first look: a change in between is seen by one of the two.
+            directories.arm(&shared.path);
+            loop {
+                let _ = shared.reload(Trigger::File); // the event says how it went
+                if !changed(&woken) {
+                    return;
+                }
+                directories.arm(&shared.path);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("watch".into())
+            .spawn(run)
+            .inspect_err(|error| tracing::error!(event = "watch.failed", %error))
+            .ok();
+        Self { wake, thread }
+    }
+
+    pub(crate) fn stop(mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = self.wake.send(Wake::Stop);
+            let _ = thread.join(); // a panic there has been printed already
+        }
+    }
+}
+
+/// Waits for the end of a burst of events, or for the time to look anyway; false to stop.
+fn changed(woken: &mpsc::Receiver<Wake>) -> bool {
+    match woken.recv_timeout(LOOK) {
+        Ok(Wake::Changed) => {}
+        Err(RecvTimeoutError::Timeout) => return true,
+        Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+    }
+    for _ in 0..MAX_BURST {
+        match woken.recv_timeout(DEBOUNCE) {
+            Ok(Wake::Changed) => {}
+            Err(RecvTimeoutError::Timeout) => return true,
+            Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
+    true
+}
+
+/// The directories watched now.
+struct Directories {
+    watcher: Option<RecommendedWatcher>,
+    watched: BTreeSet<PathBuf>,
+}
+
+impl Directories {
+    fn new(wake: SyncSender<Wake>) -> Self {
+        let heard = move |event: notify::Result<notify::Event>| {
+            // An error may hide a change: look.
+            if event.is_ok_and(|event| !changes(event.kind)) {
+                return;
+            }
+            match wake.try_send(Wake::Changed) {
+                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+            }
+        };
+        let watcher = notify::recommended_watcher(heard)
+            .inspect_err(|error| tracing::warn!(event = "watch.failed", %error))
+            .ok();
+        Self {
+            watcher,
+            watched: BTreeSet::new(),
+        }
+    }
+
+    /// Watches what leads to `path` now; symlinks may have moved since.
+    fn arm(&mut self, path: &Path) {
+        use notify::Watcher as _;
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        let wanted = directories_of(path);
+        for gone in self.watched.difference(&wanted) {
+            let _ = watcher.unwatch(gone); // it may not exist any more
+        }
+        for directory in &wanted {
+            // Again each time: a directory deleted and made again is another one.
+            if let Err(error) = watcher.watch(directory, RecursiveMode::NonRecursive) {
+                tracing::debug!(event = "watch.failed", directory = %directory.display(), %error);
+            }
+        }
+        self.watched = wanted;
+    }
+}
+
+/// Whether an event can mean other bytes. Reading the file is an event too: ours.
+fn changes(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+        EventKind::Access(_) => false,
+        _ => true,
+    }
+}
+
+/// Every directory that holds the file or a symlink on the way to it.
+fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut left = MAX_SYMLINKS;
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut todo: Vec<PathBuf> = vec![absolute];
+    while let Some(path) = todo.pop() {
+        let mut walked = PathBuf::new();
+        let mut parts = path.components();
+        while let Some(part) = parts.next() {
+            if part == Component::ParentDir {
+                walked.pop(); // no symlink is left in what was walked
+                continue;
+            }
+            let parent = walked.clone();
+            walked.push(part);
+            let Ok(target) = std::fs::read_link(&walked) else {
+                continue;
+            };
+            found.insert(parent.clone());
+            if left == 0 {
+                return found;
+            }
+            left -= 1;
+            // Walk again from where the link leads, with the rest of the way behind it.
+            todo.push(parent.join(target).join(parts.as_path()));
+            walked = PathBuf::new();
+            break;
+        }
+        if let Some(parent) = walked.parent() {
+            found.insert(parent.to_owned());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn every_symlink_on_the_way_is_watched() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let version = root.join("mount/..v1");
+        std::fs::create_dir_all(&version).unwrap();
+        std::fs::write(version.join("policy.toml"), "").unwrap();
+        symlink("..v1", root.join("mount/..data")).unwrap();
+        symlink("..data/policy.toml", root.join("mount/policy.toml")).unwrap();
+        symlink("mount", root.join("current")).unwrap();
+
+        let found = directories_of(&root.join("current/policy.toml"));
+        let expected = [root.clone(), root.join("mount"), version];
+        assert_eq!(found, expected.into_iter().collect());
+    }
+
+    #[test]
+    fn symlinks_in_a_circle_end() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        symlink("b", root.join("a")).unwrap();
+        symlink("a", root.join("b")).unwrap();
+        assert!(directories_of(&root.join("a/policy.toml")).contains(&root));
+    }
+
+    #[test]
+    fn reading_is_no_change() {
+        use notify::event::{CreateKind, ModifyKind};
+        let open = EventKind::Access(AccessKind::Open(AccessMode::Any));
+        assert!(!changes(open));
+        assert!(changes(EventKind::Create(CreateKind::Any)));
+        assert!(changes(EventKind::Modify(ModifyKind::Any)));
+        let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        assert!(changes(written));
+    }
+}
