@@ -3,19 +3,28 @@
 //! A chore is one row of [`CHORES`] and one module. Nothing but the standard library is
 //! used, so that a check is compiled in a second and never drifts with a dependency.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod test;
 mod tidy;
 
 /// Name, what it does, and the function that does it. An error is a sentence; the chore
 /// has printed its findings by then.
-const CHORES: &[(&str, &str, Chore)] = &[(
-    "tidy",
-    "fail on files that break the house style (CONTRIBUTING.md)",
-    tidy::run,
-)];
+const CHORES: &[(&str, &str, Chore)] = &[
+    (
+        "test",
+        "install the programs that the tests drive, and run every test",
+        test::run,
+    ),
+    (
+        "tidy",
+        "fail on files that break the house style (CONTRIBUTING.md)",
+        tidy::run,
+    ),
+];
 
 /// Runs in the root of the repository.
 type Chore = fn(&Path) -> Result<String, String>;
@@ -39,17 +48,11 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> String {
-    let chores = CHORES.iter().map(|(name, purpose, _)| {
-        format!(
-            "
-  {name:<8} {purpose}"
-        )
-    });
-    format!(
-        "usage: cargo xtask CHORE
-{}",
-        chores.collect::<String>()
-    )
+    let mut usage = String::from("usage: cargo xtask CHORE\n");
+    for (name, purpose, _) in CHORES {
+        let _ = write!(usage, "\n  {name:<8} {purpose}");
+    }
+    usage
 }
 
 /// The root of the repository: the directory above this crate.

@@ -1,6 +1,13 @@
 //! `ValueError`: why a value of the language is refused.
 
 /// Why a value of the language is refused: reason, and what to write instead.
+///
+/// ```
+/// use ratekeeper_policy::KeyPart;
+/// let error = KeyPart::parse("ipp").unwrap_err();
+/// assert_eq!(error.reason, "unknown key part `ipp`");
+/// assert_eq!(error.help, "did you mean `ip`?");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ValueError {
     /// Lower case, no full stop, shows the value.
@@ -8,3 +15,20 @@ pub struct ValueError {
     /// A concrete edit.
     pub help: String,
 }
+
+impl ValueError {
+    pub(crate) fn new(reason: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            help: help.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for ValueError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\nhint: {}", self.reason, self.help)
+    }
+}
+
+impl std::error::Error for ValueError {}

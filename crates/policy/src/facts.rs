@@ -4,12 +4,23 @@ use std::net::IpAddr;
 
 use ratekeeper_core::Permits;
 
-/// What is known about one request.
+/// What is known about one request. A value that is empty counts as missing.
+///
+/// ```
+/// use ratekeeper_policy::Facts;
+/// let facts = Facts {
+///     method: "POST",
+///     path: "/login",
+///     headers: &[("x-user-id", b"u1")],
+///     ..Facts::default()
+/// };
+/// assert_eq!(facts.header("x-user-id"), Some(&b"u1"[..]));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
     /// `GET`, `POST`; empty if unknown.
     pub method: &'a str,
-    /// Host without port, lower case; empty if unknown.
+    /// Host as received; empty if unknown. Case, port and a dot at its end do not matter.
     pub host: &'a str,
     /// Path as received, without the query; it is normalised before it is matched.
     pub path: &'a str,
@@ -17,7 +28,7 @@ pub struct Facts<'a> {
     pub query: &'a str,
     /// The client's address, already identified (see [`crate::ClientIp`]).
     pub ip: Option<IpAddr>,
-    /// Names in lower case, in the order received.
+    /// In the order received; the case of names does not matter.
     pub headers: &'a [(&'a str, &'a [u8])],
     /// What the caller says the request costs; none: 1.
     pub cost: Option<Permits>,
@@ -26,12 +37,12 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// The first header of that name (lower case).
+    /// The first header of that name.
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
         self.headers
             .iter()
-            .find(|(n, _)| *n == name)
-            .map(|(_, v)| *v)
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| *value)
     }
 
     /// The attribute of that name.
@@ -39,6 +50,6 @@ impl<'a> Facts<'a> {
         self.attributes
             .iter()
             .find(|(n, _)| *n == name)
-            .map(|(_, v)| *v)
+            .map(|(_, value)| *value)
     }
 }

@@ -1,15 +1,63 @@
 //! Key part: one word of a limit's `key` list.
+//!
+//! ```text
+//!   word         value                              missing when
+//!   all          none: everybody together           never
+//!   ip           the address; IPv6 cut to           unknown
+//!                `client_ip.ipv6_prefix`
+//!   ip/N         N to 32: IPv4 cut to N bits,       unknown
+//!                IPv6 as above; N above 32: IPv6
+//!                cut to N bits, IPv4 whole
+//!   path         the normal path                    never
+//!   route        the value of `match.path` that     never
+//!                matched, else the normal path
+//!   method host  upper case; lower case, no port    unknown
+//!   header:X     the first, no space around it      absent or empty
+//!   cookie:X     the first, hashed                  absent or empty
+//!   query:X      the first, decoded                 absent or empty
+//!   api_key      `x-api-key`, else the bearer       absent or empty
+//!                token; hashed
+//!   attr:X       the first                          absent or empty
+//! ```
+//!
+//! Headers that carry secrets (`authorization` and its like) are hashed too.
 
-use crate::ValueError;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::pattern::is_token;
+use crate::request::{Request, trim};
+use crate::value::{self, Prefix};
+use crate::{KeyBytes, ValueError};
+
+/// Longest name of a header, cookie, query parameter or attribute, in bytes.
+const MAX_NAME: usize = 128;
+
+/// Headers whose values must not be readable in a key.
+const SECRET_HEADERS: [&str; 5] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "x-api-key",
+    "x-auth-token",
+];
 
 /// Whom a limit counts.
+///
+/// ```
+/// use ratekeeper_policy::KeyPart;
+/// let part = KeyPart::parse("header:X-User-Id").unwrap();
+/// assert_eq!(part, KeyPart::Header("x-user-id".into()));
+/// assert_eq!(part.to_string(), "header:x-user-id");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyPart {
     /// `all`: everybody together; adds nothing to the key.
     All,
     /// `ip` (the client's address, IPv6 cut to the prefix), `ip/24`.
     Ip {
-        /// Bits of an IPv4 address; none: all 32, and the policy's prefix for IPv6.
+        /// Up to 32: bits of an IPv4 address, the policy's prefix for IPv6. Above: bits of
+        /// an IPv6 address, all 32 for IPv4. None: all 32, and the policy's prefix.
         bits: Option<u8>,
     },
     /// `path`: the normalised path.
@@ -34,13 +82,402 @@ pub enum KeyPart {
 
 impl KeyPart {
     /// Reads `ip`, `ip/24`, `header:x-user-id`, ...
-    pub fn parse(_text: &str) -> Result<Self, ValueError> {
-        todo!()
+    ///
+    /// # Errors
+    /// For unknown words, names that cannot be, and parts that are not built.
+    pub fn parse(text: &str) -> Result<Self, ValueError> {
+        if let Some((kind, name)) = text.split_once(':') {
+            return Self::parse_named(text, kind, name);
+        }
+        if let Some(bits) = text.strip_prefix("ip/") {
+            return Ok(Self::Ip {
+                bits: Some(parse_bits(text, bits)?),
+            });
+        }
+        match text {
+            "all" => Ok(Self::All),
+            "ip" => Ok(Self::Ip { bits: None }),
+            "path" => Ok(Self::Path),
+            "route" => Ok(Self::Route),
+            "method" => Ok(Self::Method),
+            "host" => Ok(Self::Host),
+            "api_key" => Ok(Self::ApiKey),
+            "country" | "asn" => Err(not_built(text)),
+            "header" | "cookie" | "query" | "attr" => Err(ValueError::new(
+                format!("key part `{text}` names no {text}"),
+                format!("write \"{text}:NAME\""),
+            )),
+            _ => Err(unknown(text, text)),
+        }
+    }
+
+    fn parse_named(text: &str, kind: &str, name: &str) -> Result<Self, ValueError> {
+        let build = match kind {
+            "header" => Self::Header,
+            "cookie" => Self::Cookie,
+            "query" => Self::Query,
+            "attr" => Self::Attribute,
+            "jwt" | "form" | "descriptor" => return Err(not_built(text)),
+            _ => return Err(unknown(text, kind)),
+        };
+        let is_wire_name = matches!(kind, "header" | "cookie");
+        if name.is_empty() || is_wire_name && !name.bytes().all(is_token) {
+            return Err(ValueError::new(
+                format!("`{name}` in key part `{text}` is no name of a {kind}"),
+                format!("write \"{kind}:NAME\", letters, digits and `-`"),
+            ));
+        }
+        if name.len() > MAX_NAME {
+            return Err(ValueError::new(
+                format!(
+                    "name of {} bytes in a key part, at most {MAX_NAME}",
+                    name.len()
+                ),
+                "use a shorter name",
+            ));
+        }
+        // Names of headers have no case.
+        Ok(build(if kind == "header" {
+            name.to_ascii_lowercase()
+        } else {
+            name.to_owned()
+        }))
+    }
+
+    /// Appends the value of this part to the key, if the request has one. `route` is the
+    /// value of `match.path` that matched.
+    pub(crate) fn write(
+        &self,
+        request: &Request<'_>,
+        route: Option<&str>,
+        ipv6_prefix: u8,
+        out: &mut KeyBytes,
+    ) -> Value {
+        let text = match self {
+            Self::All => return Value::Written,
+            Self::Ip { bits } => {
+                let Some(ip) = request.ip else {
+                    return Value::Missing;
+                };
+                value::write_ip(ip, prefix(*bits, ipv6_prefix), out);
+                return Value::Written;
+            }
+            Self::ApiKey => return written(api_key(request), value::write_hashed, out),
+            Self::Cookie(name) => {
+                return written(request.cookies(name).next(), value::write_hashed, out);
+            }
+            Self::Header(name) if SECRET_HEADERS.contains(&name.as_str()) => {
+                return written(request.headers(name).next(), value::write_hashed, out);
+            }
+            Self::Query(name) => {
+                return written(request.queries(name).next(), value::write_encoded, out);
+            }
+            Self::Path => Some(request.path()),
+            Self::Route => Some(route.map_or(request.path(), str::as_bytes)),
+            Self::Method => Some(request.method()),
+            Self::Host => Some(request.host()),
+            Self::Header(name) => request.headers(name).next(),
+            Self::Attribute(name) => request.attribute(name).map(str::as_bytes),
+        };
+        written(text.filter(|text| !text.is_empty()), value::write_text, out)
     }
 }
 
-impl std::fmt::Display for KeyPart {
-    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        todo!()
+/// Whether a request has a value for a key part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    Written,
+    Missing,
+}
+
+fn written(text: Option<&[u8]>, write: fn(&[u8], &mut KeyBytes), out: &mut KeyBytes) -> Value {
+    let Some(text) = text else {
+        return Value::Missing;
+    };
+    write(text, out);
+    Value::Written
+}
+
+fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
+    match bits {
+        Some(bits @ ..=32) => Prefix {
+            v4: bits,
+            v6: ipv6_prefix,
+        },
+        Some(bits) => Prefix { v4: 32, v6: bits },
+        None => Prefix {
+            v4: 32,
+            v6: ipv6_prefix,
+        },
+    }
+}
+
+/// `x-api-key`, else the token of `authorization: Bearer`.
+fn api_key<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+    let bearer = |value: &'a [u8]| {
+        let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+        scheme.eq_ignore_ascii_case(b"Bearer ").then(|| trim(token))
+    };
+    request.headers("x-api-key").next().or_else(|| {
+        let mut values = request.headers("authorization");
+        values.find_map(bearer).filter(|token| !token.is_empty())
+    })
+}
+
+/// The word of the policy file.
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Ip { bits: None } => f.write_str("ip"),
+            Self::Ip { bits: Some(bits) } => write!(f, "ip/{bits}"),
+            Self::Path => f.write_str("path"),
+            Self::Route => f.write_str("route"),
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::ApiKey => f.write_str("api_key"),
+            Self::Attribute(name) => write!(f, "attr:{name}"),
+        }
+    }
+}
+
+impl FromStr for KeyPart {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        Self::parse(text)
+    }
+}
+
+fn parse_bits(text: &str, bits: &str) -> Result<u8, ValueError> {
+    match bits.parse() {
+        Ok(0) => Err(ValueError::new(
+            format!("key part `{text}` is the same for every address"),
+            "write \"all\" to count everybody together",
+        )),
+        Ok(bits @ 1..=128) => Ok(bits),
+        _ => Err(ValueError::new(
+            format!("`{bits}` in key part `{text}` is no number of bits"),
+            "write \"ip/24\" (1 to 32 for IPv4, 33 to 128 for IPv6)",
+        )),
+    }
+}
+
+fn not_built(text: &str) -> ValueError {
+    ValueError::new(
+        format!("key part `{text}` is not supported yet"),
+        "let the application or the proxy send the value: \"attr:NAME\" or \"header:NAME\"",
+    )
+}
+
+fn unknown(text: &str, kind: &str) -> ValueError {
+    /// Words, and the kinds that are followed by a name.
+    const KNOWN: [&str; 11] = [
+        "all", "ip", "path", "route", "method", "host", "api_key", "header:", "cookie:", "query:",
+        "attr:",
+    ];
+    /// Edits that still make a near spelling.
+    const NEAR: usize = 2;
+    let lower = kind.to_ascii_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&lower, known.trim_end_matches(':'));
+    let near = KNOWN.into_iter().min_by_key(|known| distance(known));
+    let near = near.filter(|known| distance(known) <= NEAR.min(known.len() - 1));
+    let name = text
+        .strip_prefix(kind)
+        .and_then(|rest| rest.strip_prefix(':'));
+    let help = match (near, name) {
+        (Some(near), Some(name)) if near.ends_with(':') => format!("did you mean `{near}{name}`?"),
+        (Some(near), _) if near.ends_with(':') => format!("did you mean `{near}NAME`?"),
+        (Some(near), _) => format!("did you mean `{near}`?"),
+        (None, _) => "known: all, ip, ip/24, path, route, method, host, header:X, cookie:X, \
+                      query:X, api_key, attr:X"
+            .into(),
+    };
+    ValueError::new(format!("unknown key part `{text}`"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::Key;
+
+    use super::*;
+    use crate::Facts;
+
+    #[test]
+    fn words_read_and_write() {
+        for text in [
+            "all",
+            "ip",
+            "ip/1",
+            "ip/24",
+            "ip/32",
+            "ip/48",
+            "ip/128",
+            "path",
+            "route",
+            "method",
+            "host",
+            "header:x-user-id",
+            "cookie:SID",
+            "query:a[b]",
+            "query:a b",
+            "api_key",
+            "attr:user_id",
+            "attr:a:b",
+        ] {
+            assert_eq!(KeyPart::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn bad_words_are_refused_with_an_edit() {
+        for (text, reason, help) in [
+            ("", "unknown key part ``", "known: all"),
+            ("ipp", "unknown key part `ipp`", "`ip`"),
+            ("IP", "unknown key part `IP`", "`ip`"),
+            ("apikey", "unknown", "`api_key`"),
+            ("api-key", "unknown", "`api_key`"),
+            ("headers:x-a", "unknown", "`header:x-a`"),
+            ("Header:x-a", "unknown", "`header:x-a`"),
+            ("paht", "unknown", "`path`"),
+            ("user", "unknown", "known: all"),
+            ("ip:24", "unknown", "`ip`"),
+            ("header", "names no header", "\"header:NAME\""),
+            ("attr", "names no attr", "\"attr:NAME\""),
+            ("header:", "is no name of a header", "\"header:NAME\""),
+            ("header: x", "is no name of a header", "\"header:NAME\""),
+            ("cookie:a;b", "is no name of a cookie", "\"cookie:NAME\""),
+            ("attr:", "is no name of a attr", "\"attr:NAME\""),
+            ("ip/0", "same for every address", "\"all\""),
+            ("ip/129", "no number of bits", "1 to 32"),
+            ("ip/x", "no number of bits", "1 to 32"),
+            ("ip/-1", "no number of bits", "1 to 32"),
+            ("ip/", "no number of bits", "1 to 32"),
+            ("country", "not supported yet", "attr:NAME"),
+            ("asn", "not supported yet", "attr:NAME"),
+            ("jwt:sub", "not supported yet", "header:NAME"),
+            ("form:username", "not supported yet", "attr:NAME"),
+            ("descriptor:x", "not supported yet", "attr:NAME"),
+        ] {
+            let error = KeyPart::parse(text).unwrap_err();
+            assert!(error.reason.contains(reason), "{text}: {error}");
+            assert!(error.help.contains(help), "{text}: {error}");
+        }
+        let long = format!("attr:{}", "x".repeat(MAX_NAME + 1));
+        let error = KeyPart::parse(&long).unwrap_err();
+        assert!(error.reason.contains("129 bytes"), "{error}");
+    }
+
+    #[test]
+    fn values_come_in_one_spelling() {
+        let facts = Facts {
+            method: "post",
+            host: "API.example.com.:443",
+            path: "//a/../users/7",
+            query: "q=a+b%21&q=second&e=",
+            ip: Some("2001:db8:1:2:3:4:5:6".parse().unwrap()),
+            headers: &[
+                ("X-User", b""),
+                ("x-user", b" u1 "),
+                ("x-user", b"u2"),
+                ("authorization", b"bearer  abc "),
+                ("cookie", b"sid=\"abc\""),
+            ],
+            attributes: &[("user_id", "u1"), ("none", "")],
+            ..Facts::default()
+        };
+        let abc = "sha256:ba7816bf8f01cfea414140de5dae2223";
+        for (part, expected) in [
+            ("ip", Some("2001:db8:1:2::/64")),
+            ("ip/24", Some("2001:db8:1:2::/64")),
+            ("ip/48", Some("2001:db8:1::/48")),
+            ("ip/128", Some("2001:db8:1:2:3:4:5:6")),
+            ("path", Some("/users/7")),
+            ("route", Some("/users/{id}")),
+            ("method", Some("POST")),
+            ("host", Some("api.example.com")),
+            ("header:x-user", Some("u1")),
+            ("header:x-none", None),
+            ("cookie:sid", Some(abc)),
+            ("cookie:none", None),
+            ("query:q", Some("a b!")),
+            ("query:e", None),
+            ("query:none", None),
+            ("api_key", Some(abc)),
+            ("attr:user_id", Some("u1")),
+            ("attr:none", None),
+        ] {
+            check(part, &facts, Some("/users/{id}"), expected);
+        }
+        check("route", &facts, None, Some("/users/7"));
+    }
+
+    #[test]
+    fn an_api_key_is_the_header_or_the_bearer_token() {
+        let abc = Some("sha256:ba7816bf8f01cfea414140de5dae2223");
+        for (headers, expected) in [
+            (&[("x-api-key", &b"abc"[..])][..], abc),
+            (&[("X-API-Key", b" abc ")], abc),
+            (&[("authorization", b"Bearer abc")], abc),
+            (&[("authorization", b"BEARER abc")], abc),
+            (
+                &[("authorization", b"Bearer other"), ("x-api-key", b"abc")],
+                abc,
+            ),
+            (&[("x-api-key", b""), ("authorization", b"Bearer abc")], abc),
+            (&[("authorization", b"Basic abc")], None),
+            (&[("authorization", b"Bearer")], None),
+            (&[("authorization", b"Bearer  ")], None),
+            (&[("authorization", b"Bearerabc")], None),
+            (&[], None),
+        ] {
+            let facts = Facts {
+                headers,
+                ..Facts::default()
+            };
+            check("api_key", &facts, None, expected);
+        }
+    }
+
+    #[test]
+    fn ipv4_is_cut_only_up_to_32_bits() {
+        let facts = Facts {
+            ip: Some("::ffff:192.0.2.77".parse().unwrap()),
+            ..Facts::default()
+        };
+        for (part, expected) in [
+            ("ip", "192.0.2.77"),
+            ("ip/24", "192.0.2.0/24"),
+            ("ip/32", "192.0.2.77"),
+            ("ip/64", "192.0.2.77"),
+        ] {
+            check(part, &facts, None, Some(expected));
+        }
+    }
+
+    #[test]
+    fn nothing_known_is_nothing_written() {
+        let nothing = Facts::default();
+        for part in [
+            "ip", "ip/24", "method", "host", "header:a", "cookie:a", "query:a",
+        ] {
+            check(part, &nothing, None, None);
+        }
+        check("path", &nothing, None, Some("/"));
+        check("api_key", &nothing, None, None);
+    }
+
+    fn check(part: &str, facts: &Facts<'_>, route: Option<&str>, expected: Option<&str>) {
+        let mut out = KeyBytes::default();
+        let request = Request::new(facts);
+        let value = KeyPart::parse(part)
+            .unwrap()
+            .write(&request, route, 64, &mut out);
+        let key = Key::from_bytes(&out);
+        let mut written = key.display_parts();
+        assert_eq!(written.next().as_deref(), expected, "{part}");
+        assert_eq!(value == Value::Written, expected.is_some(), "{part}");
     }
 }

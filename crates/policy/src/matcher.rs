@@ -1,10 +1,272 @@
 //! Matcher: which requests a rule is for.
 
-use crate::{Field, Pattern};
+use std::fmt;
+
+use crate::request::{Request, decoded};
+use crate::{Facts, Field, Pattern};
 
 /// `match = { .. }`: all fields must hold; within a field, one of the values.
-#[derive(Clone, Debug, Default)]
+///
+/// ```
+/// use ratekeeper_policy::{Facts, Field, Matcher, Pattern};
+/// let pattern = |text| Pattern::parse(&Field::Path, text).unwrap();
+/// let matcher = Matcher {
+///     fields: vec![(Field::Path, vec![pattern("/api/**"), pattern("!/api/health")])],
+/// };
+/// let at = |path| matcher.matches(&Facts { path, ..Facts::default() });
+/// assert!(at("/api/users"));
+/// assert!(!at("/api//health"), "paths are normalised first");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// Field and its acceptable values.
     pub fields: Vec<(Field, Vec<Pattern>)>,
+}
+
+impl Matcher {
+    /// Whether the rule is for this request.
+    pub fn matches(&self, facts: &Facts<'_>) -> bool {
+        self.holds(&Request::new(facts))
+    }
+
+    /// The first field that does not hold; none if the rule is for this request.
+    pub fn mismatch(&self, facts: &Facts<'_>) -> Option<&Field> {
+        let request = Request::new(facts);
+        let mut fields = self.fields.iter();
+        let failed = fields.find(|(field, patterns)| !field.holds(patterns, &request));
+        failed.map(|(field, _)| field)
+    }
+
+    pub(crate) fn holds(&self, request: &Request<'_>) -> bool {
+        let mut fields = self.fields.iter();
+        fields.all(|(field, patterns)| field.holds(patterns, request))
+    }
+
+    /// The path pattern that matched, as written; none if no value asks for a path.
+    pub(crate) fn route(&self, request: &Request<'_>) -> Option<&str> {
+        let mut positive = self.positive(|field| *field == Field::Path)?;
+        let pattern = positive.find(|pattern| pattern.matches_text(request.path()))?;
+        Some(pattern.text())
+    }
+
+    /// The values without `!` of the first field that is `wanted` and has any.
+    pub(crate) fn positive(
+        &self,
+        wanted: impl Fn(&Field) -> bool,
+    ) -> Option<impl Iterator<Item = &Pattern>> {
+        let mut fields = self.fields.iter();
+        let (_, patterns) = fields
+            .find(|(field, patterns)| wanted(field) && patterns.iter().any(|p| !p.negated))?;
+        Some(patterns.iter().filter(|pattern| !pattern.negated))
+    }
+}
+
+impl Field {
+    fn holds(&self, patterns: &[Pattern], request: &Request<'_>) -> bool {
+        let mut asked = false;
+        let mut found = false;
+        for pattern in patterns {
+            if pattern.negated {
+                if self.has(pattern, request) {
+                    return false;
+                }
+            } else {
+                asked = true;
+                found = found || self.has(pattern, request);
+            }
+        }
+        found || !asked
+    }
+
+    /// Whether the request has a value that matches, negation aside.
+    fn has(&self, pattern: &Pattern, request: &Request<'_>) -> bool {
+        let text = |value: &[u8]| !value.is_empty() && pattern.matches_text(value);
+        match self {
+            Self::Method => text(request.method()),
+            Self::Host => text(request.host()),
+            Self::Path => text(request.path()),
+            Self::Query(name) => request
+                .queries(name)
+                .any(|value| text(decoded(value).as_bytes())),
+            Self::Header(name) => request.headers(name).any(text),
+            Self::Cookie(name) => request.cookies(name).any(text),
+            Self::Ip => request.ip.is_some_and(|ip| pattern.matches_ip(ip)),
+            Self::Attribute(name) => request
+                .attribute(name)
+                .is_some_and(|value| text(value.as_bytes())),
+        }
+    }
+}
+
+/// As in the policy file: `header.x-a`.
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+            Self::Path => f.write_str("path"),
+            Self::Query(name) => write!(f, "query.{name}"),
+            Self::Header(name) => write!(f, "header.{name}"),
+            Self::Cookie(name) => write!(f, "cookie.{name}"),
+            Self::Ip => f.write_str("ip"),
+            Self::Attribute(name) => write!(f, "attr.{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts<'static> {
+        Facts {
+            method: "POST",
+            host: "API.Example.com.:8443",
+            path: "//api/./users/7",
+            query: "a=1&b=x+y&b=%7A&%63=3&empty=&flag&d=50%",
+            ip: Some("::ffff:192.0.2.7".parse().unwrap()),
+            headers: &[
+                ("x-plan", b"free"),
+                ("X-Plan", b" pro "),
+                ("x-empty", b""),
+                ("x-space", b" \t"),
+                ("cookie", b"sid=\"abc\"; lang=en"),
+                ("cookie", b"b=2;sid=second;bare"),
+                ("x-raw", b"\xff\xfe"),
+            ],
+            attributes: &[("risky", "true"), ("none", ""), ("risky", "second")],
+            ..Facts::default()
+        }
+    }
+
+    fn field(text: &str) -> Field {
+        match text.split_once('.') {
+            None if text == "method" => Field::Method,
+            None if text == "host" => Field::Host,
+            None if text == "path" => Field::Path,
+            None => Field::Ip,
+            Some(("query", name)) => Field::Query(name.into()),
+            Some(("header", name)) => Field::Header(name.into()),
+            Some(("cookie", name)) => Field::Cookie(name.into()),
+            Some((_, name)) => Field::Attribute(name.into()),
+        }
+    }
+
+    /// `field` has these values; does the request match?
+    fn check(name: &str, values: &[&str], facts: &Facts<'_>, expected: bool) {
+        let field = field(name);
+        assert_eq!(field.to_string(), name);
+        let patterns = values.iter().map(|text| Pattern::parse(&field, text));
+        let patterns = patterns.collect::<Result<_, _>>().unwrap();
+        let matcher = Matcher {
+            fields: vec![(field.clone(), patterns)],
+        };
+        assert_eq!(matcher.matches(facts), expected, "{name} = {values:?}");
+        let mismatch = matcher.mismatch(facts);
+        assert_eq!(mismatch, (!expected).then_some(&field));
+    }
+
+    #[test]
+    fn each_field_compares_its_own_way() {
+        for (name, value, expected) in [
+            ("method", "POST", true),
+            ("method", "post", true),
+            ("method", "P*", true),
+            ("method", "GET", false),
+            ("host", "api.example.com", true),
+            ("host", "API.example.COM.", true),
+            ("host", "*.example.com", true),
+            ("host", "example.com", false),
+            ("host", "*.com.evil", false),
+            ("path", "/api/users/7", true),
+            ("path", "/api/{x}/*", true),
+            ("path", "/api", false),
+            ("query.a", "1", true),
+            ("query.a", "2", false),
+            ("query.b", "x y", true),
+            ("query.b", "z", true),
+            ("query.c", "3", true),
+            ("query.d", "50%", true),
+            ("query.empty", "*", false),
+            ("query.flag", "*", false),
+            ("query.missing", "*", false),
+            ("header.x-plan", "free", true),
+            ("header.x-plan", "pro", true),
+            ("header.X-PLAN", "p*", true),
+            ("header.x-plan", "Free", false),
+            ("header.x-empty", "*", false),
+            ("header.x-space", "*", false),
+            ("header.x-raw", "*", true),
+            ("cookie.sid", "abc", true),
+            ("cookie.sid", "second", true),
+            ("cookie.lang", "en", true),
+            ("cookie.b", "2", true),
+            ("cookie.bare", "*", false),
+            ("cookie.SID", "*", false),
+            ("ip", "192.0.2.7", true),
+            ("ip", "192.0.2.0/24", true),
+            ("ip", "::ffff:192.0.2.0/120", true),
+            ("ip", "192.0.3.0/24", false),
+            ("ip", "::/0", false),
+            ("attr.risky", "true", true),
+            ("attr.risky", "second", false),
+            ("attr.none", "*", false),
+        ] {
+            check(name, &[value], &facts(), expected);
+            // `!` turns each of them around.
+            check(name, &[&format!("!{value}")], &facts(), !expected);
+        }
+    }
+
+    #[test]
+    fn values_are_alternatives_and_no_negated_one_may_match() {
+        for (name, values, expected) in [
+            ("method", &["GET", "POST"][..], true),
+            ("method", &["GET", "PUT"], false),
+            ("method", &["!GET", "!PUT"], true),
+            ("method", &["!GET", "!POST"], false),
+            ("path", &["/api/**", "!/api/health"], true),
+            ("path", &["/api/**", "!/api/users/*"], false),
+            ("path", &["/web/**", "!/api/health"], false),
+            ("ip", &["192.0.0.0/16", "!192.0.2.7"], false),
+            // Of two headers of one name, either can match; none may be negated.
+            ("header.x-plan", &["!free"], false),
+            ("header.x-plan", &["pro", "!gold"], true),
+            ("header.x-missing", &["!free"], true),
+            ("header.x-missing", &["!*"], true),
+            ("header.x-plan", &["!*"], false),
+            ("path", &[], true),
+        ] {
+            check(name, values, &facts(), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_matches_what_is_unknown() {
+        let nothing = Facts::default();
+        for name in [
+            "method", "host", "query.a", "header.a", "cookie.a", "attr.a",
+        ] {
+            check(name, &["*"], &nothing, false);
+            check(name, &["!*"], &nothing, true);
+        }
+        check("ip", &["0.0.0.0/0", "::/0"], &nothing, false);
+        check("path", &["/"], &nothing, true);
+    }
+
+    #[test]
+    fn every_field_must_hold() {
+        let one = |field: Field, text| (field.clone(), vec![Pattern::parse(&field, text).unwrap()]);
+        for (method, path, mismatch) in [
+            ("POST", "/api/**", None),
+            ("GET", "/api/**", Some(Field::Method)),
+            ("POST", "/web/**", Some(Field::Path)),
+        ] {
+            let matcher = Matcher {
+                fields: vec![one(Field::Method, method), one(Field::Path, path)],
+            };
+            assert_eq!(matcher.mismatch(&facts()), mismatch.as_ref());
+        }
+        assert!(Matcher::default().matches(&Facts::default()));
+    }
 }

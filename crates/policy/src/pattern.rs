@@ -1,10 +1,33 @@
 //! Pattern: one acceptable value of a `match` field.
+//!
+//! ```text
+//!   field               value                      means
+//!   method              "POST"                     in any case
+//!   host                "*.example.com"            any case; port and last dot ignored
+//!   path                "/users/{id}", "/api/**"   see path patterns; normal paths
+//!   query header cookie "beta", "beta-*", "*"      this text; some run for `*`; any value
+//!     and attr          "!*"                       no value
+//!   ip                  "10.0.0.0/8", "192.0.2.1"  a block; one address
+//!   any                 "!VALUE"                   anything but
+//! ```
+//!
+//! Of the values of one field, those without `!` are alternatives, and none of those with
+//! `!` may match. A request without a value (or with an empty one) has nothing that could
+//! match: `"!VALUE"` then holds.
 
-use ipnet::IpNet;
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::ValueError;
+use crate::glob::Glob;
+use crate::path_pattern::PathPattern;
 
-/// What a matcher looks at.
+/// Longest pattern, in bytes: bounds the work of a match.
+pub(crate) const MAX_PATTERN: usize = 1024;
+
+/// What a matcher looks at. Names of headers are compared without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// `method`
@@ -26,25 +49,305 @@ pub enum Field {
 }
 
 /// One acceptable value. Built by [`Pattern::parse`] for the field it belongs to.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use ratekeeper_policy::{Field, Pattern};
+/// let pattern = Pattern::parse(&Field::Path, "!/users/{id}").unwrap();
+/// assert!(pattern.negated);
+/// assert_eq!(pattern.text(), "/users/{id}");
+/// assert!(Pattern::parse(&Field::Ip, "10.0.0.300").is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     /// Written with `!`: anything but.
     pub negated: bool,
-    // compiled form: private to this module
+    text: Box<str>,
+    form: Form,
+}
+
+/// What a pattern compiles to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Form {
+    Text(Glob),
+    Path(PathPattern),
+    Network(IpNet),
 }
 
 impl Pattern {
     /// Compiles one value of `field`: an exact string, `*` wildcards, a path pattern with
     /// `*`, `**` and `{name}`, or a CIDR block; `!` before it negates.
-    pub fn parse(_field: &Field, _text: &str) -> Result<Self, ValueError> {
-        todo!()
+    ///
+    /// # Errors
+    /// When the value is empty, longer than 1,024 bytes, or can never match.
+    pub fn parse(field: &Field, text: &str) -> Result<Self, ValueError> {
+        let (negated, value) = match text.strip_prefix('!') {
+            Some(value) => (true, value),
+            None => (false, text),
+        };
+        if value.is_empty() {
+            return Err(ValueError::new(
+                format!("empty value `{text}`"),
+                "write \"*\" for any value, \"!*\" for none",
+            ));
+        }
+        if value.len() > MAX_PATTERN {
+            return Err(ValueError::new(
+                format!("value of {} bytes, at most {MAX_PATTERN}", value.len()),
+                "match a shorter part of it with `*`",
+            ));
+        }
+        let form = match field {
+            Field::Method => Form::Text(method(value)?),
+            Field::Host => Form::Text(host(value)?),
+            Field::Path => Form::Path(PathPattern::parse(value)?),
+            Field::Ip => Form::Network(network(value)?),
+            Field::Header(_) | Field::Cookie(_) => Form::Text(trimmed(value)?),
+            Field::Query(_) | Field::Attribute(_) => Form::Text(Glob::new(value.as_bytes())),
+        };
+        Ok(Self {
+            negated,
+            text: value.into(),
+            form,
+        })
+    }
+
+    /// The value as written, without `!`.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a value of the field matches, negation aside. Methods come in upper case,
+    /// hosts in lower case, paths normal.
+    pub(crate) fn matches_text(&self, value: &[u8]) -> bool {
+        match &self.form {
+            Form::Text(glob) => glob.matches(value),
+            Form::Path(path) => path.matches(value),
+            Form::Network(_) => false,
+        }
+    }
+
+    /// Whether an address matches, negation aside.
+    pub(crate) fn matches_ip(&self, ip: IpAddr) -> bool {
+        matches!(&self.form, Form::Network(network) if network.contains(&ip))
+    }
+
+    /// The value, if it stands for one text only.
+    pub(crate) fn exact(&self) -> Option<&[u8]> {
+        match &self.form {
+            Form::Text(glob) => glob.literal(),
+            Form::Path(path) => path.exact(),
+            Form::Network(_) => None,
+        }
+    }
+
+    /// The first segment of every path it matches, if they share one.
+    pub(crate) fn first_segment(&self) -> Option<&[u8]> {
+        match &self.form {
+            Form::Path(path) => path.first_segment(),
+            Form::Text(_) | Form::Network(_) => None,
+        }
+    }
+}
+
+/// As written, with `!`.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.negated { "!" } else { "" };
+        write!(f, "{sign}{}", self.text)
     }
 }
 
 /// Reads a CIDR block or a single address; IPv4-mapped IPv6 becomes IPv4.
 ///
+/// ```
+/// use ratekeeper_policy::network;
+/// assert_eq!(network("192.0.2.1").unwrap().to_string(), "192.0.2.1/32");
+/// assert_eq!(network("::ffff:10.0.0.0/104").unwrap(), network("10.0.0.0/8").unwrap());
+/// assert_eq!(network("10.1.2.3/8").unwrap_err().help, "write \"10.0.0.0/8\", or \"10.1.2.3\" for the one address");
+/// ```
+///
 /// # Errors
 /// When it is neither, or when bits are set beyond the prefix.
-pub fn network(_text: &str) -> Result<IpNet, ValueError> {
-    todo!()
+pub fn network(text: &str) -> Result<IpNet, ValueError> {
+    let network: IpNet = match text.parse::<IpAddr>() {
+        Ok(address) => address.into(),
+        Err(_) => text.parse().map_err(|_| {
+            ValueError::new(
+                format!("`{text}` is no address and no CIDR block"),
+                "write an address \"192.0.2.1\" or a block \"10.0.0.0/8\", \"2001:db8::/32\"",
+            )
+        })?,
+    };
+    if network.trunc() != network {
+        let (block, address) = (network.trunc(), network.addr());
+        return Err(ValueError::new(
+            format!("`{text}` has bits set beyond its prefix"),
+            format!("write \"{block}\", or \"{address}\" for the one address"),
+        ));
+    }
+    Ok(canonical(network))
+}
+
+/// IPv4-mapped IPv6 as IPv4, by value.
+pub(crate) fn canonical(network: IpNet) -> IpNet {
+    /// `::ffff:0:0/96`
+    const MAPPED: u8 = 96;
+    let IpNet::V6(v6) = network else {
+        return network;
+    };
+    let mapped = v6.addr().to_ipv4_mapped();
+    let bits = v6.prefix_len().checked_sub(MAPPED);
+    match mapped.zip(bits).map(|(ip, bits)| Ipv4Net::new(ip, bits)) {
+        Some(Ok(v4)) => v4.into(),
+        _ => network,
+    }
+}
+
+fn method(text: &str) -> Result<Glob, ValueError> {
+    // RFC 9110, section 5.6.2: `*` is a token character as well.
+    if !text.bytes().all(is_token) {
+        return Err(ValueError::new(
+            format!("`{text}` is no method"),
+            "write \"POST\", or a list: [\"POST\", \"PUT\"]",
+        ));
+    }
+    Ok(Glob::new(text.to_ascii_uppercase().as_bytes()))
+}
+
+/// RFC 9110, section 5.6.2.
+pub(crate) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn host(text: &str) -> Result<Glob, ValueError> {
+    if text.contains('/') {
+        return Err(ValueError::new(
+            format!("`{text}` is no host name"),
+            "write the host alone, \"api.example.com\", and the path as `path = \"/..\"`",
+        ));
+    }
+    let name = without_port(text.as_bytes());
+    if name.len() != text.trim_end_matches('.').len() {
+        let name = String::from_utf8_lossy(name);
+        return Err(ValueError::new(
+            format!("`{text}` names a port, and hosts are compared without"),
+            format!("write \"{name}\""),
+        ));
+    }
+    if !text.is_ascii() {
+        return Err(ValueError::new(
+            format!("`{text}` is not in ASCII, and would match no request"),
+            "write the name as it travels: \"xn--...\"",
+        ));
+    }
+    let is_host = |b: u8| b.is_ascii_alphanumeric() || b"-._*:[]".contains(&b);
+    if name.is_empty() || !text.bytes().all(is_host) {
+        return Err(ValueError::new(
+            format!("`{text}` is no host name"),
+            "write \"api.example.com\" or \"*.example.com\"",
+        ));
+    }
+    Ok(Glob::new(&name.to_ascii_lowercase()))
+}
+
+/// A host without its port and without the dot of the root.
+pub(crate) fn without_port(host: &[u8]) -> &[u8] {
+    let colon = host.iter().rposition(|byte| *byte == b':');
+    let name = match colon {
+        // An IPv6 address has colons of its own, and stands in brackets before a port.
+        Some(at) if !host[..at].contains(&b':') || host[..at].ends_with(b"]") => &host[..at],
+        _ => host,
+    };
+    name.strip_suffix(b".").unwrap_or(name)
+}
+
+fn trimmed(text: &str) -> Result<Glob, ValueError> {
+    if text.trim_matches([' ', '\t']) != text {
+        return Err(ValueError::new(
+            format!("`{text}` can never match: values are compared without space around them"),
+            format!("write \"{}\"", text.trim_matches([' ', '\t'])),
+        ));
+    }
+    Ok(Glob::new(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_values_are_refused_with_an_edit() {
+        let long = "x".repeat(MAX_PATTERN + 1);
+        let header = Field::Header("x-a".into());
+        for (field, text, reason, help) in [
+            (Field::Method, "", "empty value", "\"*\" for any"),
+            (Field::Method, "!", "empty value `!`", "\"!*\" for none"),
+            (Field::Method, "GET, POST", "is no method", "a list"),
+            (Field::Method, "P\u{d6}ST", "is no method", "POST"),
+            (
+                Field::Host,
+                "example.com:8080",
+                "names a port",
+                "write \"example.com\"",
+            ),
+            (Field::Host, "[::1]:80", "names a port", "write \"[::1]\""),
+            (
+                Field::Host,
+                "http://example.com",
+                "no host name",
+                "the host alone",
+            ),
+            (Field::Host, "b\u{fc}cher.example", "not in ASCII", "xn--"),
+            (Field::Host, ".", "no host name", "*.example.com"),
+            (Field::Host, "a b", "no host name", "*.example.com"),
+            (Field::Path, "login", "does not begin", "\"/login\""),
+            (Field::Ip, "10.0.0.300", "no address", "CIDR"),
+            (Field::Ip, "10.0.0.0/33", "no address", "10.0.0.0/8"),
+            (
+                Field::Ip,
+                "10.0.0.1/8",
+                "beyond its prefix",
+                "\"10.0.0.0/8\"",
+            ),
+            (Field::Ip, "fe80::1%eth0", "no address", "2001:db8::/32"),
+            (Field::Ip, "localhost", "no address", "192.0.2.1"),
+            (header.clone(), " a", "without space", "write \"a\""),
+            (header, &long, "1025 bytes, at most 1024", "shorter"),
+        ] {
+            let error = Pattern::parse(&field, text).unwrap_err();
+            let shown = format!("{} {}", error.reason, error.help);
+            assert!(error.reason.contains(reason), "{text}: {shown}");
+            assert!(shown.contains(help), "{text}: {shown}");
+        }
+    }
+
+    #[test]
+    fn ports_and_root_dots_are_no_part_of_a_host() {
+        for (host, name) in [
+            ("example.com", "example.com"),
+            ("example.com:80", "example.com"),
+            ("example.com.", "example.com"),
+            ("example.com.:80", "example.com"),
+            ("example.com:", "example.com"),
+            ("[::1]", "[::1]"),
+            ("[::1]:80", "[::1]"),
+            ("::1", "::1"),
+            ("192.0.2.1:80", "192.0.2.1"),
+            (":80", ""),
+            (".", ""),
+            ("", ""),
+        ] {
+            assert_eq!(without_port(host.as_bytes()), name.as_bytes(), "{host}");
+        }
+    }
+
+    #[test]
+    fn patterns_show_as_written() {
+        for text in ["!/a/{id}", "/a/**", "/%6c"] {
+            assert_eq!(
+                Pattern::parse(&Field::Path, text).unwrap().to_string(),
+                text
+            );
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Policy: the rules of one file, and which of them a request must pass. Skeleton.
+//! Policy: the rules of one file, and which of them a request must pass.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -6,7 +6,9 @@ use std::sync::Arc;
 use ratekeeper_core::{Charge, Key, KeySink, Permits};
 use smallvec::SmallVec;
 
-use crate::{ClientIp, Facts, HeaderStyle, Rule, Rules, Settings};
+use crate::keys::{Keys, Subject};
+use crate::request::Request;
+use crate::{ClientIp, Facts, HeaderStyle, Rule, RuleMode, Rules, Settings};
 
 /// The rules of one policy file.
 #[derive(Clone, Debug)]
@@ -42,6 +44,23 @@ pub struct Charges {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyBytes(SmallVec<[u8; 128]>);
 
+impl KeyBytes {
+    /// Where the next key begins.
+    fn end(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Appends bytes that stand in it already.
+    pub(crate) fn repeat(&mut self, range: Range<usize>) {
+        let copy: SmallVec<[u8; 64]> = SmallVec::from_slice(&self.0[range]);
+        self.0.extend_from_slice(&copy);
+    }
+
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+}
+
 impl KeySink for KeyBytes {
     fn extend(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
@@ -70,8 +89,31 @@ pub struct Entry {
 
 impl Policy {
     /// Finds the rules that `facts` must pass, with keys and costs; `out` is cleared first.
-    pub fn charges(&self, _facts: &Facts<'_>, _out: &mut Charges) {
-        todo!()
+    ///
+    /// A rule in shadow mode whose key is missing under `missing_key = "deny"` is left out:
+    /// it never refuses. Up to 4 charges with keys of 128 bytes together need no allocation.
+    pub fn charges(&self, facts: &Facts<'_>, out: &mut Charges) {
+        out.clear();
+        let request = Request::new(facts);
+        let mut keys = Keys::new(&request, self.client_ip.ipv6_prefix);
+        for (index, rule) in self.rules.candidates(&request) {
+            let mut exemptions = rule.exemptions.iter();
+            if !rule.matcher.holds(&request) || exemptions.any(|e| e.matcher.holds(&request)) {
+                continue;
+            }
+            let start = out.bytes.end();
+            match keys.write(rule, &mut out.bytes) {
+                Subject::Skip => {}
+                Subject::Deny if rule.mode == RuleMode::Enforce => out.missing.push(index),
+                Subject::Deny => {}
+                subject @ (Subject::Known | Subject::StandIn) => out.entries.push(Entry {
+                    rule: index,
+                    key: start..out.bytes.end(),
+                    cost: rule.cost.of(facts),
+                    fallback: subject == Subject::StandIn,
+                }),
+            }
+        }
     }
 
     /// The rule with that name.
@@ -81,6 +123,12 @@ impl Policy {
 }
 
 impl Charges {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.missing.clear();
+        self.bytes.truncate(0);
+    }
+
     /// The charges, for the store. Rules that are off never appear.
     pub fn iter<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Charge<'a>> {
         self.entries.iter().filter_map(|entry| {

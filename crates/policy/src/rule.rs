@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Key, Limit, Mode, Nanos, Permits};
 
-use crate::{KeyPart, Matcher};
+use crate::{Facts, KeyPart, Matcher};
 
 /// One limit of the policy.
 #[derive(Clone, Debug)]
@@ -97,6 +97,25 @@ pub enum Cost {
     Fixed(Permits),
     /// The value of an attribute; 1 if it is missing or no whole number.
     Attribute(String),
+}
+
+impl Cost {
+    pub(crate) fn of(&self, facts: &Facts<'_>) -> Permits {
+        match self {
+            Self::Request => facts.cost.unwrap_or(Permits::ONE),
+            Self::Fixed(cost) => *cost,
+            Self::Attribute(name) => facts
+                .attribute(name)
+                .and_then(whole_number)
+                .unwrap_or(Permits::ONE),
+        }
+    }
+}
+
+/// Digits only; more than can be counted is as much as can be counted.
+fn whole_number(text: &str) -> Option<Permits> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().map_or(Permits::MAX, Permits::new))
 }
 
 /// `[[exempt]]`: requests that some limits do not count.

@@ -1,27 +1,130 @@
 //! Rules: those of one policy, in the order of the file, and an index over them.
+//!
+//! A request should pay for the rules that could match it, not for all there are. Each rule
+//! that is not off stands in one list, under the first of these that its matcher allows:
+//!
+//! ```text
+//!   every `path` value is one path      by path      "/login"          -> [0, 7]
+//!   all begin with a fixed segment      by segment   "api" of /api/**  -> [2, 3]
+//!   every `host` value is one host      by host      "a.example.com"   -> [4]
+//!   otherwise                           the rest                       -> [1, 5, 6]
+//! ```
+//!
+//! A request looks up its path, segment and host, and merges four short lists. The index
+//! only leaves out rules that cannot match; what it offers is still compared in full.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 
+use foldhash::fast::RandomState;
 use ratekeeper_core::Limit;
 
-use crate::Rule;
+use crate::path_pattern::first_segment;
+use crate::pattern::Pattern;
+use crate::request::Request;
+use crate::{Field, Rule, RuleMode};
 
 /// The rules of a policy. Read them as a slice; only the numbers that a keeper gives to
 /// their limits can change afterwards, so the index over the matchers stays true.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
+    by_path: Lists,
+    by_segment: Lists,
+    by_host: Lists,
+    rest: Vec<u32>,
 }
+
+/// Rules by a value of the request; each list in the order of the file. The values come from
+/// the policy, so a stranger cannot aim collisions.
+type Lists = HashMap<Box<[u8]>, Vec<u32>, RandomState>;
 
 impl Rules {
     /// Indexes `rules`.
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules }
+        let mut indexed = Self::default();
+        for (index, rule) in (0..).zip(&rules) {
+            if rule.mode != RuleMode::Off {
+                indexed.insert(index, rule);
+            }
+        }
+        indexed.rules = rules;
+        indexed
+    }
+
+    fn insert(&mut self, index: u32, rule: &Rule) {
+        let is_path = |field: &Field| *field == Field::Path;
+        let is_host = |field: &Field| *field == Field::Host;
+        let (lists, values) = if let Some(paths) = values(rule, is_path, Pattern::exact) {
+            (&mut self.by_path, paths)
+        } else if let Some(segments) = values(rule, is_path, Pattern::first_segment) {
+            (&mut self.by_segment, segments)
+        } else if let Some(hosts) = values(rule, is_host, Pattern::exact) {
+            (&mut self.by_host, hosts)
+        } else {
+            self.rest.push(index);
+            return;
+        };
+        for value in values {
+            let list = lists.entry(value.into()).or_default();
+            // Two values of a rule may share a segment.
+            if list.last() != Some(&index) {
+                list.push(index);
+            }
+        }
+    }
+
+    /// The rules that may match, in the order of the file, none twice: a request has one
+    /// path, one first segment and one host, and a rule stands in one index.
+    pub(crate) fn candidates<'a>(&'a self, request: &Request<'_>) -> Candidates<'a> {
+        let find = |lists: &'a Lists, value: &dyn Fn() -> Option<&'a [u32]>| {
+            // An index that nobody uses costs no look-up.
+            if lists.is_empty() { None } else { value() }.unwrap_or_default()
+        };
+        let get = |lists: &'a Lists, value: &[u8]| lists.get(value).map(Vec::as_slice);
+        Candidates {
+            rules: &self.rules,
+            lists: [
+                &self.rest,
+                find(&self.by_path, &|| get(&self.by_path, request.path())),
+                find(&self.by_segment, &|| {
+                    get(&self.by_segment, first_segment(request.path())?)
+                }),
+                find(&self.by_host, &|| get(&self.by_host, request.host())),
+            ],
+        }
     }
 
     /// The limits, to give them their ids and version.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.rules.iter_mut().map(|rule| &mut rule.limit)
+    }
+}
+
+/// What every value without `!` of a field stands for, if each stands for one thing.
+fn values<'a>(
+    rule: &'a Rule,
+    wanted: impl Fn(&Field) -> bool,
+    stands_for: impl Fn(&'a Pattern) -> Option<&'a [u8]>,
+) -> Option<Vec<&'a [u8]>> {
+    rule.matcher.positive(wanted)?.map(stands_for).collect()
+}
+
+/// Merges sorted lists.
+pub(crate) struct Candidates<'a> {
+    rules: &'a [Rule],
+    lists: [&'a [u32]; 4],
+}
+
+impl<'a> Iterator for Candidates<'a> {
+    type Item = (u32, &'a Rule);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let heads = self.lists.iter_mut().filter(|list| !list.is_empty());
+        let list = heads.min_by_key(|list| list.first().copied())?;
+        let (&index, rest) = list.split_first()?;
+        *list = rest;
+        Some((index, self.rules.get(index as usize)?))
     }
 }
 

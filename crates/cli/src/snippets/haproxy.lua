@@ -49,14 +49,14 @@ core.register_action("ratekeeper", { "http-req" }, function(txn)
         url = ratekeeper, headers = question(txn), timeout = timeout_ms,
     })
     local headers = answer and answer.headers or {}
-    if answer and answer.status == 200 then
-        if headers["ratelimit"] then
-            txn:set_var("txn.ratekeeper_limit", headers["ratelimit"][0])
-            txn:set_var("txn.ratekeeper_policy", headers["ratelimit-policy"][0])
+    if not headers["date"] then -- HAProxy's own words for "down" or "too slow" have no date
+        if when_down == "deny" then
+            refuse(txn, 503, {})
         end
-    elseif answer and headers["ratelimit"] then
+    elseif answer.status ~= 200 then
         refuse(txn, answer.status, answer)
-    elseif when_down == "deny" then
-        refuse(txn, 503, {})
+    elseif headers["ratelimit"] then
+        txn:set_var("txn.ratekeeper_limit", headers["ratelimit"][0])
+        txn:set_var("txn.ratekeeper_policy", headers["ratelimit-policy"][0])
     end
 end)

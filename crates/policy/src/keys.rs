@@ -1,0 +1,114 @@
+//! Keys: writes the keys of one request, rule after rule, into one buffer.
+//!
+//! Values that take work (a hash, an IPv6 address) are worked out once per request: a later
+//! key copies the bytes of an earlier one. So a long path costs one hash however many rules
+//! count by it.
+
+use std::ops::Range;
+
+use ratekeeper_core::Key;
+use smallvec::SmallVec;
+
+use crate::key_part::Value;
+use crate::request::Request;
+use crate::value::{is_hashed, write_missing};
+use crate::{KeyBytes, KeyPart, MissingKey, Rule};
+
+/// Values remembered per request; further ones are worked out again.
+const REMEMBERED: usize = 8;
+
+/// Writes the keys of one request.
+pub(crate) struct Keys<'p, 'r> {
+    request: &'r Request<'r>,
+    ipv6_prefix: u8,
+    seen: SmallVec<[(&'p KeyPart, Range<usize>); REMEMBERED]>,
+}
+
+/// Whether a request has a key under a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subject {
+    /// Written, every part of it.
+    Known,
+    /// Written, but something stands in for a missing part.
+    StandIn,
+    /// A part is missing: the rule does not apply.
+    Skip,
+    /// A part is missing: the rule refuses.
+    Deny,
+}
+
+impl<'p, 'r> Keys<'p, 'r> {
+    pub(crate) fn new(request: &'r Request<'r>, ipv6_prefix: u8) -> Self {
+        Self {
+            request,
+            ipv6_prefix,
+            seen: SmallVec::new(),
+        }
+    }
+
+    /// Appends the key of the request under `rule`, or nothing.
+    pub(crate) fn write(&mut self, rule: &'p Rule, out: &mut KeyBytes) -> Subject {
+        let start = out.len();
+        let mut subject = Subject::Known;
+        for part in &rule.key {
+            if self.part(part, rule, out) == Value::Written {
+                continue;
+            }
+            subject = match &rule.missing_key {
+                MissingKey::Skip => Subject::Skip,
+                MissingKey::Deny => Subject::Deny,
+                MissingKey::Shared => {
+                    write_missing(None, out);
+                    Subject::StandIn
+                }
+                MissingKey::Use(stand_in) => {
+                    self.stand_in(stand_in, rule, out);
+                    Subject::StandIn
+                }
+            };
+            if matches!(subject, Subject::Skip | Subject::Deny) {
+                out.truncate(start);
+                self.seen.retain(|(_, range)| range.end <= start);
+                break;
+            }
+        }
+        subject
+    }
+
+    fn part(&mut self, part: &'p KeyPart, rule: &Rule, out: &mut KeyBytes) -> Value {
+        if let Some((_, range)) = self.seen.iter().find(|(seen, _)| *seen == part) {
+            out.repeat(range.clone());
+            return Value::Written;
+        }
+        let start = out.len();
+        let value = self.value(part, rule, out);
+        let takes_work = match part {
+            // Depends on the rule.
+            KeyPart::Route => false,
+            KeyPart::Ip { .. } => true,
+            _ => is_hashed(&out[start..]),
+        };
+        if value == Value::Written && takes_work && self.seen.len() < REMEMBERED {
+            self.seen.push((part, start..out.len()));
+        }
+        value
+    }
+
+    fn value(&self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) -> Value {
+        let route = match part {
+            KeyPart::Route => rule.matcher.route(self.request),
+            _ => None,
+        };
+        part.write(self.request, route, self.ipv6_prefix, out)
+    }
+
+    /// Another part stands in; if it is missing as well, all such requests share.
+    fn stand_in(&self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) {
+        let mut bytes = KeyBytes::default();
+        self.value(part, rule, &mut bytes);
+        match Key::from_bytes(&bytes).parts().next() {
+            Some(value) => write_missing(Some((part, value)), out),
+            None => write_missing(None, out),
+        }
+    }
+}

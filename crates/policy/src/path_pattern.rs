@@ -1,0 +1,442 @@
+//! Path pattern: segments with `*`, `**` and `{name}`.
+//!
+//! ```text
+//!   /users/{id}      one segment        /users/7          not /users/ or /users/7/
+//!   /users/*         the same
+//!   /v*/users        part of a segment  /v1/users, /v/users
+//!   /api/**          any segments,      /api, /api/, /api/a/b
+//!                    also none
+//!   /**/edit         ... anywhere       /edit, /a/b/edit
+//! ```
+//!
+//! The pattern is cut at `**` into runs of segments. The first run must begin the path, the
+//! last must end it, and each run between them is taken at its first place: as in a glob,
+//! nothing is tried twice.
+
+use smallvec::SmallVec;
+
+use crate::ValueError;
+use crate::glob::Glob;
+use crate::path;
+
+/// A compiled path pattern. It is compared with normal paths only.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum PathPattern {
+    /// No wildcard: the whole path.
+    Exact(Box<[u8]>),
+    /// Runs of segments; between two of them stood a `**`.
+    Runs(Box<[Box<[Segment]>]>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Segment {
+    Literal(Box<[u8]>),
+    /// `*` or `{name}`: not empty.
+    Any,
+    /// `*` as a part.
+    Part(Glob),
+}
+
+impl PathPattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
+        let Some(body) = text.strip_prefix('/') else {
+            return Err(ValueError::new(
+                format!("path `{text}` does not begin with `/`"),
+                match text.split_once("://") {
+                    Some(_) => "write the path alone, and the host as `host = \"..\"`".into(),
+                    None => format!("write \"/{text}\""),
+                },
+            ));
+        };
+        let mut runs = vec![Vec::new()];
+        let last = body.matches('/').count();
+        for (index, segment) in body.split('/').enumerate() {
+            check(text, segment, index == last)?;
+            if segment == "**" {
+                runs.push(Vec::new());
+            } else if let Some(run) = runs.last_mut() {
+                run.push(Segment::parse(segment)?);
+            }
+        }
+        if let [run] = runs.as_slice()
+            && let Some(exact) = literal(run)
+        {
+            return Ok(Self::Exact(exact));
+        }
+        Ok(Self::Runs(runs.into_iter().map(Into::into).collect()))
+    }
+
+    /// The path, if the pattern stands for one only.
+    pub(crate) fn exact(&self) -> Option<&[u8]> {
+        match self {
+            Self::Exact(path) => Some(path),
+            Self::Runs(_) => None,
+        }
+    }
+
+    /// The first segment of every path it matches, if they share one.
+    pub(crate) fn first_segment(&self) -> Option<&[u8]> {
+        match self {
+            Self::Exact(path) => first_segment(path),
+            Self::Runs(runs) => match runs.first()?.first()? {
+                Segment::Literal(segment) => Some(segment),
+                Segment::Any | Segment::Part(_) => None,
+            },
+        }
+    }
+
+    /// Whether a normal path matches.
+    pub(crate) fn matches(&self, path: &[u8]) -> bool {
+        let runs = match self {
+            Self::Exact(exact) => return **exact == *path,
+            Self::Runs(runs) => runs,
+        };
+        let Some((first, runs)) = runs.split_first() else {
+            return false;
+        };
+        let Some(rest) = skip_run(first, Some(path)) else {
+            return false;
+        };
+        let Some((last, middle)) = runs.split_last() else {
+            return rest.is_none();
+        };
+        // What the last run takes is not for those before it.
+        let Some(ends) = count(rest).checked_sub(last.len()) else {
+            return false;
+        };
+        let (mut rest, mut free) = (rest, ends);
+        for run in middle {
+            loop {
+                if free < run.len() {
+                    return false;
+                }
+                if let Some(after) = skip_run(run, rest) {
+                    rest = after;
+                    free -= run.len();
+                    break;
+                }
+                rest = skip(rest);
+                free -= 1;
+            }
+        }
+        for _ in 0..free {
+            rest = skip(rest);
+        }
+        skip_run(last, rest) == Some(None)
+    }
+}
+
+/// The first segment of a normal path.
+pub(crate) fn first_segment(path: &[u8]) -> Option<&[u8]> {
+    path.split(|byte| *byte == b'/').nth(1)
+}
+
+/// What is left of a path, beginning with `/`; none at its end.
+type Rest<'a> = Option<&'a [u8]>;
+
+/// The rest behind the segments of `run`, if they match.
+fn skip_run<'a>(run: &[Segment], mut rest: Rest<'a>) -> Option<Rest<'a>> {
+    for segment in run {
+        let (found, after) = take(rest?);
+        if !segment.matches(found) {
+            return None;
+        }
+        rest = after;
+    }
+    Some(rest)
+}
+
+fn skip(rest: Rest<'_>) -> Rest<'_> {
+    rest.and_then(|rest| take(rest).1)
+}
+
+/// Cuts the first segment off.
+fn take(rest: &[u8]) -> (&[u8], Rest<'_>) {
+    let body = rest.get(1..).unwrap_or_default();
+    match body.iter().position(|byte| *byte == b'/') {
+        Some(end) => (&body[..end], Some(&body[end..])),
+        None => (body, None),
+    }
+}
+
+/// How many segments are left.
+fn count(rest: Rest<'_>) -> usize {
+    rest.map_or(0, |rest| rest.iter().filter(|byte| **byte == b'/').count())
+}
+
+impl Segment {
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        if text == "*" || is_name(text) {
+            return Ok(Self::Any);
+        }
+        if text.contains(['{', '}']) {
+            return Err(ValueError::new(
+                format!("`{text}` is no path segment: a `{{name}}` fills a whole segment"),
+                "write `{id}` between two slashes, or `*` for a part of a segment",
+            ));
+        }
+        Ok(if text.contains('*') {
+            Self::Part(Glob::from_pieces(text.split('*').map(canonical).collect()))
+        } else {
+            Self::Literal(canonical(text))
+        })
+    }
+
+    fn matches(&self, segment: &[u8]) -> bool {
+        match self {
+            Self::Literal(text) => **text == *segment,
+            Self::Any => !segment.is_empty(),
+            Self::Part(glob) => glob.matches(segment),
+        }
+    }
+}
+
+/// `{name}`: letters, digits, `_` and `-`.
+fn is_name(segment: &str) -> bool {
+    let name = segment.strip_prefix('{').and_then(|s| s.strip_suffix('}'));
+    name.is_some_and(|name| {
+        let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        !name.is_empty() && name.bytes().all(is_word)
+    })
+}
+
+/// What can never match is a mistake.
+fn check(text: &str, segment: &str, is_last: bool) -> Result<(), ValueError> {
+    let never = |what: &str, help: String| {
+        Err(ValueError::new(
+            format!("path `{text}` can never match: {what}"),
+            help,
+        ))
+    };
+    if segment == "." || segment == ".." || segment.is_empty() && !is_last {
+        let normal = path::normalise(text);
+        let normal = String::from_utf8_lossy(normal.as_bytes()).into_owned();
+        return never(
+            "paths are compared without empty segments and dots",
+            format!("write \"{normal}\""),
+        );
+    }
+    if segment.contains(';') {
+        return never(
+            "parameters after `;` are removed before paths are compared",
+            "leave out the `;` and what follows it".into(),
+        );
+    }
+    if let Some((before, _)) = text.split_once('?') {
+        return never(
+            "the query is no part of it",
+            format!("write \"{before}\", and the query as `query.NAME = \"..\"`"),
+        );
+    }
+    if segment != "**" && segment.contains("**") {
+        return Err(ValueError::new(
+            format!("`**` in `{segment}` is only a part of a segment"),
+            "write `**` between two slashes for any segments, or `*` for a part of one",
+        ));
+    }
+    Ok(())
+}
+
+fn canonical(text: &str) -> Box<[u8]> {
+    let mut out = SmallVec::new();
+    path::canonical(text.as_bytes(), &mut out);
+    out.into_boxed_slice()
+}
+
+/// The path that these segments spell, if none is a wildcard.
+fn literal(run: &[Segment]) -> Option<Box<[u8]>> {
+    let mut path = Vec::new();
+    for segment in run {
+        let Segment::Literal(text) = segment else {
+            return None;
+        };
+        path.push(b'/');
+        path.extend_from_slice(text);
+    }
+    Some(path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition, exponential.
+    fn reference(pattern: &[&str], path: &[&str]) -> bool {
+        match (pattern, path) {
+            ([], []) => true,
+            (["**", rest @ ..], _) => {
+                reference(rest, path) || !path.is_empty() && reference(pattern, &path[1..])
+            }
+            ([p, pattern @ ..], [s, path @ ..]) => {
+                Segment::parse(p).unwrap().matches(s.as_bytes()) && reference(pattern, path)
+            }
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn segments_and_wildcards() {
+        for (pattern, yes, no) in [
+            ("/", &["/"][..], &["/a"][..]),
+            (
+                "/login",
+                &["/login"],
+                &["/login/", "/Login", "/login/x", "/"],
+            ),
+            ("/login/", &["/login/"], &["/login", "/login/x"]),
+            (
+                "/users/{id}",
+                &["/users/7", "/users/a%2Fb"],
+                &["/users", "/users/", "/users/7/", "/users/7/x"],
+            ),
+            ("/users/*", &["/users/7"], &["/users/", "/users/7/x"]),
+            ("/{a}/{b}", &["/x/y"], &["/x", "/x/", "/x/y/z"]),
+            (
+                "/v*/users",
+                &["/v1/users", "/v/users"],
+                &["/1/users", "/v1/x/users"],
+            ),
+            ("/*.php", &["/a.php", "/.php"], &["/a/b.php", "/a.phpx"]),
+            ("/**", &["/", "/a", "/a/b/", "/a//"], &[]),
+            (
+                "/api/**",
+                &["/api", "/api/", "/api/a/b"],
+                &["/apix", "/x/api"],
+            ),
+            (
+                "/**/edit",
+                &["/edit", "/a/edit", "/a/b/edit"],
+                &["/edit/", "/editx"],
+            ),
+            (
+                "/a/**/b",
+                &["/a/b", "/a/x/b", "/a/b/b", "/a/b/x/b"],
+                &["/a", "/b", "/a/b/x"],
+            ),
+            ("/**/x/**/x", &["/x/x", "/a/x/b/x"], &["/x", "/a/x/b"]),
+            ("/**/", &["/", "/a/"], &["/a"]),
+            ("/a/**/", &["/a/", "/a/b/"], &["/a", "/a/b"]),
+            ("/**/a/**", &["/a", "/x/a", "/a/y", "/x/a/y"], &["/", "/x"]),
+            (
+                "/**/a/b/**/c",
+                &["/a/b/c", "/a/a/b/c"],
+                &["/a/b", "/a/x/b/c"],
+            ),
+            ("/%6cogin", &["/login"], &["/%6cogin"]),
+            ("/caf\u{e9}", &["/caf%C3%A9"], &[]),
+            ("/a b", &["/a%20b"], &[]),
+            ("/a%2fb", &["/a%2Fb"], &["/a/b"]),
+            ("/50%", &["/50%25"], &[]),
+            ("/a%2A", &["/a*"], &["/ab"]),
+            ("/a%2A*", &["/a*b"], &["/ab"]),
+        ] {
+            let compiled = PathPattern::parse(pattern).unwrap();
+            for path in yes {
+                assert!(compiled.matches(path.as_bytes()), "{pattern} {path}");
+            }
+            for path in no {
+                assert!(!compiled.matches(path.as_bytes()), "{pattern} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_never_match_is_refused() {
+        for (pattern, reason, help) in [
+            ("login", "does not begin with `/`", "write \"/login\""),
+            ("", "does not begin with `/`", "write \"/\""),
+            (
+                "http://h/login",
+                "does not begin with `/`",
+                "the path alone",
+            ),
+            ("//login", "can never match", "write \"/login\""),
+            ("/a//b", "can never match", "write \"/a/b\""),
+            ("/a/../b", "can never match", "write \"/b\""),
+            ("/a/.", "can never match", "write \"/a/\""),
+            ("/a;v=1", "parameters", "leave out"),
+            ("/a?b=1", "query", "write \"/a\", and"),
+            ("/a**", "`**` in `a**`", "between two slashes"),
+            ("/***", "`**` in `***`", "between two slashes"),
+            ("/v{n}", "fills a whole segment", "`*`"),
+            ("/{}", "fills a whole segment", "`{id}`"),
+            ("/{a", "fills a whole segment", "`{id}`"),
+            ("/{*rest}", "fills a whole segment", "`{id}`"),
+        ] {
+            let error = PathPattern::parse(pattern).unwrap_err();
+            assert!(error.reason.contains(reason), "{pattern}: {error}");
+            assert!(error.help.contains(help), "{pattern}: {error}");
+        }
+    }
+
+    #[test]
+    fn many_double_stars_cost_no_more_than_both_lengths() {
+        let pattern = "/**/a/a".repeat(40) + "/b";
+        let path = "/a".repeat(4096);
+        assert!(
+            !PathPattern::parse(&pattern)
+                .unwrap()
+                .matches(path.as_bytes())
+        );
+    }
+
+    #[test]
+    fn the_index_sees_what_all_matches_share() {
+        for (pattern, exact, segment) in [
+            ("/a/b", Some("/a/b"), Some("a")),
+            ("/", Some("/"), Some("")),
+            ("/a/**", None, Some("a")),
+            ("/a/{id}", None, Some("a")),
+            ("/**", None, None),
+            ("/*/a", None, None),
+            ("/a*/b", None, None),
+        ] {
+            let compiled = PathPattern::parse(pattern).unwrap();
+            assert_eq!(compiled.exact(), exact.map(str::as_bytes), "{pattern}");
+            assert_eq!(
+                compiled.first_segment(),
+                segment.map(str::as_bytes),
+                "{pattern}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_definition(
+            pattern in prop::collection::vec(prop::sample::select(
+                vec!["**", "**", "*", "a", "b", "a*", "{x}"]), 1..6),
+            path in prop::collection::vec(prop::sample::select(vec!["a", "b", "ab"]), 1..7),
+            slash in prop::bool::ANY,
+        ) {
+            let mut path = path;
+            if slash {
+                path.push("");
+            }
+            let compiled = PathPattern::parse(&format!("/{}", pattern.join("/"))).unwrap();
+            let text = format!("/{}", path.join("/"));
+            prop_assert_eq!(compiled.matches(text.as_bytes()), reference(&pattern, &path));
+        }
+
+        #[test]
+        fn shared_first_segments_are_true(
+            pattern in "/(\\*\\*|\\*|a|b|a\\*)(/(\\*\\*|\\*|a|b)){0,3}",
+            path in "/[ab]{0,2}(/[ab]{0,2}){0,3}",
+        ) {
+            let compiled = PathPattern::parse(&pattern).unwrap();
+            let path = path.as_bytes();
+            if compiled.matches(path) && let Some(segment) = compiled.first_segment() {
+                prop_assert_eq!(first_segment(path), Some(segment));
+            }
+        }
+
+        #[test]
+        fn any_text_is_compiled_or_refused(text in "\\PC{0,20}", path in "\\PC{0,20}") {
+            if let Ok(pattern) = PathPattern::parse(&text) {
+                pattern.matches(path::normalise(&path).as_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Request: facts as rules see them, each brought to its one form at most once.
+
+use std::cell::OnceCell;
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+
+use crate::path::{self, Normal};
+use crate::{Facts, pattern};
+
+/// Facts in the forms that rules compare and count.
+pub(crate) struct Request<'a> {
+    pub(crate) facts: &'a Facts<'a>,
+    /// IPv4-mapped IPv6 is IPv4.
+    pub(crate) ip: Option<IpAddr>,
+    path: OnceCell<Normal<'a>>,
+    host: OnceCell<Normal<'a>>,
+    method: OnceCell<Normal<'a>>,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(facts: &'a Facts<'a>) -> Self {
+        Self {
+            facts,
+            ip: facts.ip.map(|ip| ip.to_canonical()),
+            path: OnceCell::new(),
+            host: OnceCell::new(),
+            method: OnceCell::new(),
+        }
+    }
+
+    /// The normal path; never empty.
+    pub(crate) fn path(&self) -> &[u8] {
+        let normal = || path::normalise(self.facts.path);
+        self.path.get_or_init(normal).as_bytes()
+    }
+
+    /// In lower case, without port and root dot; empty if unknown.
+    pub(crate) fn host(&self) -> &[u8] {
+        let normal = || {
+            let host = pattern::without_port(self.facts.host.as_bytes());
+            if host.iter().any(u8::is_ascii_uppercase) {
+                Normal::Changed(host.iter().map(u8::to_ascii_lowercase).collect())
+            } else {
+                Normal::Borrowed(host)
+            }
+        };
+        self.host.get_or_init(normal).as_bytes()
+    }
+
+    /// In upper case; empty if unknown.
+    pub(crate) fn method(&self) -> &[u8] {
+        let normal = || {
+            let method = self.facts.method.as_bytes();
+            if method.iter().any(u8::is_ascii_lowercase) {
+                Normal::Changed(method.iter().map(u8::to_ascii_uppercase).collect())
+            } else {
+                Normal::Borrowed(method)
+            }
+        };
+        self.method.get_or_init(normal).as_bytes()
+    }
+
+    /// The values of all headers of that name, without space around them; none is empty.
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let named = self.facts.headers.iter();
+        named
+            .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| trim(value))
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The values of all cookies of that name, without quotes; none is empty.
+    pub(crate) fn cookies(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.headers("cookie")
+            .flat_map(|line| line.split(|byte| *byte == b';'))
+            .filter_map(move |pair| {
+                let (found, value) = split_once(pair, b'=')?;
+                (trim(found) == name.as_bytes()).then(|| unquote(trim(value)))
+            })
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The values of all query parameters of that name, still encoded; none is empty.
+    pub(crate) fn queries(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let pairs = self.facts.query.as_bytes().split(|byte| *byte == b'&');
+        pairs
+            .filter_map(move |pair| {
+                let (found, value) = split_once(pair, b'=')?;
+                is_decoded(found, name.as_bytes()).then_some(value)
+            })
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The attribute of that name, unless empty.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&'a str> {
+        self.facts.attribute(name).filter(|value| !value.is_empty())
+    }
+}
+
+/// Feeds a query name or value, decoded, to `take`, run by run.
+pub(crate) fn decode(encoded: &[u8], mut take: impl FnMut(&[u8])) {
+    let mut rest = encoded;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%' || *byte == b'+') {
+        take(&rest[..at]);
+        let tail = &rest[at + 1..];
+        rest = match (rest[at], path::unescape(tail)) {
+            (b'%', Some((byte, tail))) => {
+                take(&[byte]);
+                tail
+            }
+            (b'%', None) => {
+                take(b"%");
+                tail
+            }
+            _ => {
+                take(b" ");
+                tail
+            }
+        };
+    }
+    take(rest);
+}
+
+/// A query value, decoded.
+pub(crate) fn decoded(encoded: &[u8]) -> Normal<'_> {
+    if !encoded.iter().any(|byte| *byte == b'%' || *byte == b'+') {
+        return Normal::Borrowed(encoded);
+    }
+    let mut out = SmallVec::new();
+    decode(encoded, |run| out.extend_from_slice(run));
+    Normal::Changed(out)
+}
+
+/// Whether `encoded` stands for `text`.
+fn is_decoded(encoded: &[u8], text: &[u8]) -> bool {
+    let mut rest = Some(text);
+    decode(encoded, |run| {
+        rest = rest.and_then(|rest| rest.strip_prefix(run))
+    });
+    rest == Some(b"")
+}
+
+fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == separator)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+/// Without spaces and tabs around it.
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// Servers drop the quotes around a cookie's value.
+fn unquote(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inner @ .., b'"'] => inner,
+        _ => value,
+    }
+}
