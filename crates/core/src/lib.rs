@@ -28,7 +28,11 @@ pub mod algorithms;
 mod charge;
 mod decision;
 mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod laws;
 mod limit;
+#[cfg(any(test, feature = "testing"))]
+pub mod oracles;
 mod quota;
 mod time;
 

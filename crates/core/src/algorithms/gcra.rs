@@ -32,8 +32,10 @@
 //! * Choose it first. Avoid it when the contract says "N per calendar window", or "never
 //!   more than N in any span".
 //! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request.
-//! * A clock that steps back leaves a debt longer than a full burst; it is cut to the full
-//!   burst, and the cut is kept, so that no caller is locked out longer than the limit says.
+//! * A clock set back leaves a debt longer than a full burst; it is cut to the full burst,
+//!   and the cut is kept, so that no caller is locked out longer than the limit says. Debts
+//!   that are too long by 10 s or less stay: there, a thread that read the clock and was
+//!   held up must not forgive what others have spent since.
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 
@@ -42,6 +44,11 @@ use core::num::NonZeroU64;
 use crate::algorithm::{Algorithm, Denials, Reserve, Word};
 use crate::quota::{HORIZON_TICKS, TICKS_PER_NANO_LOG2};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+
+/// By how much a debt may pass the deepest there can be before the clock is held to have
+/// been set back: 10 s. Clocks of threads that race differ by less, clocks set by hand
+/// mostly by more. Nobody is locked out longer than this because of a clock.
+const CLOCK_SLACK_TICKS: u64 = 10_000_000_000 << TICKS_PER_NANO_LOG2;
 
 /// The theoretical arrival time, in ticks of 1/64 ns since the clock's zero.
 ///
@@ -79,8 +86,14 @@ pub struct Gcra {
     interval: NonZeroU64,
     /// burst x T.
     burst: u64,
+    /// 2^64 / T, rounded down: turns the division by T into a multiplication.
+    reciprocal: u64,
     /// queue x T.
     queue: u64,
+    /// How far ahead `reserve` may promise, in ticks.
+    patience: u64,
+    /// The longest debt that is believed; see [`CLOCK_SLACK_TICKS`].
+    deepest: u64,
     denials: Denials,
 }
 
@@ -134,18 +147,47 @@ impl Gcra {
             Some(sum) if sum <= HORIZON_TICKS => {}
             _ => return Err(Error::TooLong),
         }
-        Ok(Self {
+        let gcra = Self {
             interval,
             burst,
+            reciprocal: u64::MAX / interval.get(), // down: the quotient is one too small at most
             queue,
+            patience: 0,
+            deepest: 0,
             denials: Denials::Free,
-        })
+        };
+        Ok(gcra.with_denials(Denials::Free))
     }
 
     /// The same limit with another price of denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
-        Self { denials, ..self }
+        let deepest = match denials {
+            Denials::Free => self.full(),
+            Denials::Counted => 2 * self.full(),
+        };
+        Self {
+            denials,
+            deepest: deepest + CLOCK_SLACK_TICKS,
+            ..self
+        }
+    }
+
+    /// The same limit, willing to promise moments up to `longest_wait` ahead when asked by
+    /// [`Reserve::reserve`]; at most 1.1 years less the burst. Without it, a reservation
+    /// waits no longer than in the limit's own queue.
+    ///
+    /// It is part of the limit because debts up to it are then believed; see the
+    /// [module](self) on clocks.
+    #[must_use]
+    pub fn with_patience(self, longest_wait: Nanos) -> Self {
+        let patience = floor_ticks(longest_wait).min(HORIZON_TICKS - self.burst);
+        Self { patience, ..self }.with_denials(self.denials)
+    }
+
+    /// The deepest debt that allowed requests can leave.
+    fn full(&self) -> u64 {
+        self.burst + self.queue.max(self.patience)
     }
 
     pub(crate) const fn name(&self) -> &'static str {
@@ -157,47 +199,76 @@ impl Gcra {
     }
 
     /// What `decide` does, with a queue of `queue` ticks.
+    #[inline]
     fn charge(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
         let now = ticks(now);
-        let limit = self.burst.saturating_add(queue);
-        // The deepest debt there can be; a deeper one comes from a clock that stepped back
-        // or from a limit that shrank.
-        let deepest = match self.denials {
-            Denials::Free => limit,
-            Denials::Counted => limit.saturating_mul(2),
-        };
         let mut debt = tat.0.saturating_sub(now);
-        if debt > deepest {
-            debt = deepest;
-            *tat = Tat(now.saturating_add(debt));
+        if debt > self.deepest {
+            debt = self.cut(tat, now);
         }
-        let charged = self
-            .interval
-            .get()
-            .checked_mul(u64::from(cost.get()))
-            .and_then(|ticks| ticks.checked_add(debt))
-            .unwrap_or(u64::MAX);
+        let price = self.interval.get().saturating_mul(u64::from(cost.get()));
+        let charged = debt.saturating_add(price);
+        // Time ends at 2^64 ticks: no debt reaches beyond it.
+        let limit = (self.burst + queue).min(u64::MAX - now);
+        if charged > limit {
+            return self.deny(tat, now, debt, price, queue);
+        }
+        if price > 0 {
+            *tat = Tat(now + charged);
+        }
+        let verdict = match charged.saturating_sub(self.burst) {
+            0 => Verdict::Allow,
+            wait => Verdict::AllowAfter(nanos_ceil(wait)),
+        };
+        Decision {
+            verdict,
+            remaining: self.permits_in(limit - charged),
+            reset_after: nanos_ceil(charged),
+        }
+    }
 
-        if charged <= limit && now.checked_add(charged).is_some() {
-            if cost != Permits::ZERO {
-                *tat = Tat(now + charged);
+    /// The clock was set back, or the limit shrank: the deepest debt there can be is owed.
+    #[cold]
+    fn cut(&self, tat: &mut Tat, now: u64) -> u64 {
+        let debt = (self.deepest - CLOCK_SLACK_TICKS).min(u64::MAX - now);
+        *tat = Tat(now + debt);
+        debt
+    }
+
+    fn deny(&self, tat: &mut Tat, now: u64, debt: u64, price: u64, queue: u64) -> Decision {
+        let limit = self.burst + queue;
+        let mut debt = debt;
+        if self.denials == Denials::Counted && price <= limit {
+            // Up to one further limit, and never beyond the end of time.
+            let counted = (debt + price).min(2 * limit).min(u64::MAX - now);
+            if counted > debt {
+                debt = counted;
+                *tat = Tat(now + debt);
             }
-            let verdict = match charged.saturating_sub(self.burst) {
-                0 => Verdict::Allow,
-                wait => Verdict::AllowAfter(nanos_ceil(wait)),
-            };
-            return self.decision(verdict, charged, limit);
         }
-        if charged - debt > limit {
-            return self.decision(Verdict::DenyForever, debt, limit);
+        // Waiting helps if the price fits the limit, and is paid before time ends.
+        let in_time = (now + debt).checked_add(price).is_some();
+        let verdict = if price <= limit && in_time {
+            let retry_after = nanos_ceil(debt + price - limit);
+            Verdict::Deny { retry_after }
+        } else {
+            Verdict::DenyForever
+        };
+        Decision {
+            verdict,
+            remaining: self.permits_in(limit.min(u64::MAX - now).saturating_sub(debt)),
+            reset_after: nanos_ceil(debt),
         }
-        if self.denials == Denials::Counted {
-            debt = charged.min(deepest);
-            *tat = Tat(now.saturating_add(debt));
-        }
-        let overshoot = debt + self.interval.get() * u64::from(cost.get()) - limit;
-        let retry_after = nanos_ceil(overshoot);
-        self.decision(Verdict::Deny { retry_after }, debt, limit)
+    }
+
+    /// Down: what is left is whole permits only.
+    #[inline]
+    fn permits_in(&self, ticks: u64) -> Permits {
+        let product = u128::from(ticks) * u128::from(self.reciprocal);
+        let low = (product >> 64) as u64; // the upper half
+        // One too small at most: see the field.
+        let more = u64::from(ticks - low * self.interval.get() >= self.interval.get());
+        Permits::saturating_from(low + more)
     }
 
     /// The time that grants `remaining` anew, at least that to the next permit.
@@ -214,22 +285,13 @@ impl Gcra {
             .saturating_sub(full);
         nanos_ceil(anew.max(next))
     }
-
-    fn decision(&self, verdict: Verdict, debt: u64, limit: u64) -> Decision {
-        Decision {
-            verdict,
-            // Down: what is left is whole permits only.
-            remaining: Permits::saturating_from(limit.saturating_sub(debt) / self.interval),
-            reset_after: nanos_ceil(debt),
-        }
-    }
 }
 
 impl Algorithm for Gcra {
     type State = Tat;
 
     fn capacity(&self) -> Permits {
-        Permits::saturating_from((self.burst + self.queue) / self.interval)
+        self.permits_in(self.burst + self.queue)
     }
 
     #[inline]
@@ -259,27 +321,282 @@ impl Algorithm for Gcra {
         let Some(last) = window.as_nanos().checked_sub(1) else {
             return 0;
         };
-        let refilled = (u128::from(last) << TICKS_PER_NANO_LOG2) / u128::from(self.interval.get());
-        let burst = (self.burst + self.queue) / self.interval;
-        burst.saturating_add(u64::try_from(refilled).unwrap_or(u64::MAX))
+        let refilled = u128::from(last) << TICKS_PER_NANO_LOG2;
+        let permits = (u128::from(self.full()) + refilled) / u128::from(self.interval.get());
+        u64::try_from(permits).unwrap_or(u64::MAX)
     }
 }
 
 impl Reserve for Gcra {
+    /// Waits no longer than the limit's patience; see [`Gcra::with_patience`].
     fn reserve(&self, tat: &mut Tat, now: Time, cost: Permits, max_wait: Nanos) -> Decision {
-        let queue = max_wait
-            .as_nanos()
-            .min(HORIZON_TICKS >> TICKS_PER_NANO_LOG2);
-        self.charge(tat, now, cost, queue << TICKS_PER_NANO_LOG2)
+        let longest = self.queue.max(self.patience);
+        self.charge(tat, now, cost, floor_ticks(max_wait).min(longest))
     }
 }
 
-/// Saturates at 9.1 years, where every limit is shut.
+/// The end of time, 9.1 years, for all later moments: there every limit is shut.
+#[inline]
 fn ticks(time: Time) -> u64 {
-    time.as_nanos().min(u64::MAX >> TICKS_PER_NANO_LOG2) << TICKS_PER_NANO_LOG2
+    time.as_nanos().saturating_mul(1 << TICKS_PER_NANO_LOG2)
+}
+
+/// Saturates at the end of time.
+fn floor_ticks(span: Nanos) -> u64 {
+    span.as_nanos().saturating_mul(1 << TICKS_PER_NANO_LOG2)
 }
 
 /// Up: who waits that long has waited enough.
 fn nanos_ceil(ticks: u64) -> Nanos {
     Nanos::from_nanos(ticks.div_ceil(1 << TICKS_PER_NANO_LOG2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(text: &str) -> Quota {
+        text.parse().unwrap()
+    }
+
+    fn bucket(text: &str, burst: u32) -> Gcra {
+        Gcra::token_bucket(quota(text).with_burst(Permits::new(burst)).unwrap()).unwrap()
+    }
+
+    fn millis(millis: u64) -> Time {
+        Time::ZERO + Nanos::from_millis(millis)
+    }
+
+    /// One row of a story: at `now` ms, `cost`; then the wait in ms and what remains.
+    enum Row {
+        Allow(u64, u32, u32),
+        After(u64, u32, u64, u32),
+        Deny(u64, u32, u64, u32),
+        Never(u64, u32, u32),
+    }
+    use Row::{After, Allow, Deny, Never};
+
+    fn check(gcra: Gcra, rows: &[Row]) {
+        let mut tat = Tat::default();
+        for row in rows {
+            let (now, cost, verdict, remaining) = match *row {
+                Allow(now, cost, left) => (now, cost, Verdict::Allow, left),
+                After(now, cost, wait, left) => (
+                    now,
+                    cost,
+                    Verdict::AllowAfter(Nanos::from_millis(wait)),
+                    left,
+                ),
+                Deny(now, cost, wait, left) => {
+                    let retry_after = Nanos::from_millis(wait);
+                    (now, cost, Verdict::Deny { retry_after }, left)
+                }
+                Never(now, cost, left) => (now, cost, Verdict::DenyForever, left),
+            };
+            let decision = gcra.decide(&mut tat, millis(now), Permits::new(cost));
+            assert_eq!(decision.verdict, verdict, "cost {cost} at {now} ms");
+            assert_eq!(
+                decision.remaining.get(),
+                remaining,
+                "cost {cost} at {now} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn burst_then_pace() {
+        check(
+            bucket("10/1s", 3),
+            &[
+                Allow(0, 1, 2),
+                Allow(0, 2, 0),
+                Deny(0, 1, 100, 0),
+                Deny(50, 2, 150, 0),
+                Allow(100, 1, 0),
+                Deny(199, 1, 1, 0),
+                Allow(200, 1, 0),
+                Never(200, 4, 0),
+                Allow(1_000, 0, 3),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_queue_waits_its_turn() {
+        check(
+            Gcra::leaky_queue(quota("10/1s"), Permits::new(2)).unwrap(),
+            &[
+                Allow(0, 1, 2),
+                After(0, 1, 100, 1),
+                After(50, 1, 150, 0),
+                Deny(50, 1, 50, 0),
+                After(100, 1, 200, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn spacing_keeps_the_gap() {
+        let gcra = Gcra::spacing(Nanos::from_millis(250)).unwrap();
+        check(
+            gcra,
+            &[
+                Allow(7, 1, 0),
+                Deny(7, 1, 250, 0),
+                Deny(256, 1, 1, 0),
+                Allow(257, 1, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn counted_denials_lock_out_for_a_finite_time() {
+        check(
+            bucket("10/1s", 3).with_denials(Denials::Counted),
+            &[
+                Allow(0, 3, 0),
+                Deny(0, 1, 200, 0), // the denial costs a permit too
+                Deny(0, 3, 600, 0), // but the debt stops at twice the burst
+                Deny(0, 3, 600, 0),
+                Never(0, 4, 0),
+                Allow(600, 3, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_refund_undoes_a_charge_and_no_more() {
+        let gcra = bucket("10/1s", 3);
+        let mut tat = Tat::default();
+        let _ = gcra.decide(&mut tat, millis(100), Permits::new(2));
+        gcra.refund(&mut tat, millis(100), Permits::ONE);
+        assert_eq!(
+            gcra.look(&tat, millis(100), Permits::ZERO).remaining,
+            Permits::new(2)
+        );
+        gcra.refund(&mut tat, millis(150), Permits::MAX);
+        assert_eq!(
+            gcra.look(&tat, millis(150), Permits::ZERO).remaining,
+            Permits::new(3)
+        );
+        gcra.refund(&mut tat, millis(900), Permits::MAX);
+        assert_eq!(
+            gcra.expires_at(&tat),
+            millis(150),
+            "an old state stays as it is"
+        );
+    }
+
+    #[test]
+    fn a_late_thread_does_not_cut_the_debt_of_others() {
+        // It read the clock, was suspended, and decides when others have moved the TAT on.
+        let gcra = bucket("10/1s", 3);
+        let mut tat = Tat::default();
+        let _ = gcra.decide(&mut tat, millis(1_000), Permits::new(3));
+        let late = gcra.decide(&mut tat, millis(900), Permits::ONE);
+        assert_eq!(late.verdict.retry_after(), Some(Nanos::from_millis(200)));
+        let next = gcra.decide(&mut tat, millis(1_000), Permits::ONE);
+        assert_eq!(next.verdict.retry_after(), Some(Nanos::from_millis(100)));
+    }
+
+    #[test]
+    fn a_clock_set_back_locks_nobody_out() {
+        let gcra = bucket("10/1s", 3);
+        let mut tat = Tat::default();
+        let _ = gcra.decide(&mut tat, millis(3_600_000), Permits::new(3));
+        let now = millis(1_000);
+        let denied = gcra.decide(&mut tat, now, Permits::ONE);
+        assert_eq!(denied.verdict.retry_after(), Some(Nanos::from_millis(100)));
+        assert_eq!(gcra.expires_at(&tat), millis(1_300), "the cut is kept");
+    }
+
+    #[test]
+    fn what_is_reserved_stays_reserved() {
+        let gcra = bucket("1/1s", 1).with_patience(Nanos::from_secs(60));
+        let mut tat = Tat::default();
+        for wait in 0..=60 {
+            let wait = Nanos::from_secs(wait);
+            let verdict = gcra
+                .reserve(&mut tat, Time::ZERO, Permits::ONE, Nanos::MAX)
+                .verdict;
+            match wait {
+                Nanos::ZERO => assert_eq!(verdict, Verdict::Allow),
+                wait => assert_eq!(verdict, Verdict::AllowAfter(wait)),
+            }
+        }
+        // Whoever does not wait, and the reload to a faster quota, leave the queue alone.
+        for gcra in [gcra, bucket("10/1s", 1).with_patience(Nanos::from_secs(60))] {
+            let denied = gcra.decide(&mut tat, Time::ZERO, Permits::ONE).verdict;
+            assert!(
+                denied.retry_after() > Some(Nanos::from_secs(60)),
+                "{denied:?}"
+            );
+        }
+        let impatient = gcra.reserve(&mut tat, Time::ZERO, Permits::ONE, Nanos::from_secs(9));
+        assert_eq!(impatient.verdict.retry_after(), Some(Nanos::from_secs(52)));
+        assert_eq!(gcra.expires_at(&tat), millis(61_000));
+    }
+
+    #[test]
+    fn the_end_of_ticks_is_shut() {
+        let gcra = bucket("10/1s", 3);
+        let end = 1_u64 << (64 - TICKS_PER_NANO_LOG2); // 9.1 years
+        for (now, allowed) in [
+            (end - 300_000_001, 3),
+            (end - 300_000_000, 2), // tat would be 2^64 exactly
+            (end - 100_000_001, 1),
+            (end - 100_000_000, 0),
+            (end - 1, 0),
+            (end, 0),
+            (u64::MAX, 0),
+        ] {
+            let now = Time::from_nanos(now);
+            let mut tat = Tat::default();
+            let fresh = gcra.decide(&mut tat, now, Permits::ZERO);
+            assert_eq!(fresh.remaining.get(), allowed, "at {now:?}");
+            for cost in 1..=3 {
+                let verdict = gcra.look(&tat, now, Permits::new(cost)).verdict;
+                let expected = if cost <= allowed {
+                    Verdict::Allow
+                } else {
+                    Verdict::DenyForever
+                };
+                assert_eq!(verdict, expected, "cost {cost} at {now:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rates_are_met_and_never_passed() {
+        const DAY: u64 = 86_400_000_000_000;
+        for (text, days_of, lost_ppm) in [
+            ("3/1s", 30 * DAY, 0),
+            ("7/1m", 30 * DAY, 0),
+            ("1000003/1s", 1_000_000_000, 16),
+            ("7000000/1s", 100_000_000, 20),
+        ] {
+            let gcra = bucket(text, 2);
+            let per = quota(text).per().as_nanos();
+            let permits = u64::from(quota(text).permits().get());
+            // A caller that returns at the very moment it is told to.
+            let (mut tat, mut now, mut admitted) = (Tat::default(), Time::ZERO, 0_u64);
+            while now.as_nanos() < days_of {
+                match gcra.decide(&mut tat, now, Permits::ONE).verdict {
+                    Verdict::Deny { retry_after } => now = now + retry_after,
+                    verdict => {
+                        assert_eq!(verdict, Verdict::Allow);
+                        admitted += 1;
+                    }
+                }
+            }
+            let exact = u128::from(days_of) * u128::from(permits) / u128::from(per);
+            let exact = u64::try_from(exact).unwrap();
+            assert!(admitted <= exact + 2, "{text}: {admitted} of {exact}");
+            let lost = exact.saturating_sub(admitted);
+            assert!(
+                lost <= exact * lost_ppm / 1_000_000 + 1,
+                "{text}: {admitted} of {exact}"
+            );
+        }
+    }
 }

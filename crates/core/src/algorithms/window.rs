@@ -202,7 +202,10 @@ impl<C> Window<C> {
             return Err(Error::WindowTooLong);
         }
         let anchor = phase.map_or(Anchor::First, |phase| Anchor::Grid {
-            phase: Nanos::from_nanos(phase.as_nanos() % width),
+            phase: Nanos::from_nanos(match phase.as_nanos() % width {
+                0 => width,
+                inside => inside,
+            }),
         });
         Ok(Self {
             permits: quota.permits().get(),
@@ -404,22 +407,18 @@ impl<C: Counters> Algorithm for Window<C> {
 
     /// Takes from the newest counter first: a charge and its refund at once undo each other.
     fn refund(&self, state: &mut WindowState<C>, now: Time, cost: Permits) {
-        let shift = self.sight(state, now).shift;
-        let in_sight = u64::try_from(self.in_sight()).unwrap_or(u64::MAX);
-        let Ok(in_sight) = usize::try_from(in_sight.saturating_sub(shift)) else {
-            return;
-        };
         if state.counts.as_slice().is_empty() {
             return;
         }
+        let shift = usize::try_from(self.sight(state, now).shift).unwrap_or(usize::MAX);
         let slots = state.counts.slots(self.whole() + 1);
         let mut back = cost.get();
-        for count in slots.iter_mut().take(in_sight) {
+        for count in slots.iter_mut().take(self.in_sight().saturating_sub(shift)) {
             let given = back.min(*count);
             *count -= given;
             back -= given;
         }
-        if slots.iter().all(|&count| count == 0) {
+        if slots.iter().take(self.in_sight()).all(|&count| count == 0) {
             *state = WindowState::default();
         }
     }

@@ -43,7 +43,7 @@ pub trait Calendar: fmt::Debug + Send + Sync {
 pub enum Anchor {
     /// At `phase` after the clock's zero and every window length from there.
     Grid {
-        /// Less than the window's length.
+        /// The end of the first window: from 1 ns to the windows' length.
         phase: Nanos,
     },
     /// At the first request of a key; the next request at or after its end opens the next.
@@ -166,7 +166,7 @@ impl Anchor {
 
 /// The number of the window that holds `now`, and the nanoseconds to its end.
 ///
-/// Window 0 ends at `phase`, which is less than `width`.
+/// Window 0 ends at `phase`, which is 1 to `width`: so the numbers stay below 2^64.
 fn grid(phase: u64, now: u64, width: u64) -> (u64, u64) {
     match now.checked_sub(phase) {
         Some(age) => (age / width + 1, width - age % width),

@@ -1,0 +1,403 @@
+//! The laws of [`algorithm.rs`](crate::Algorithm), executable for any algorithm.
+//!
+//! Two ways to put an algorithm on trial, both over every oracle of
+//! [`oracles`](crate::oracles) and every law:
+//!
+//! ```text
+//!   explore   small parameters: every state that any run can reach,
+//!             at every moment (so every step back too), with every cost
+//!
+//!       fresh --decide--> s1 --decide--> s3        each s x now x cost: all oracles,
+//!          \\--refund--> s2 --...                   all laws
+//!
+//!   live      any parameters: one long life of charges, looks, refunds and a clock that
+//!             jumps and steps back; then every pair of moments against `bound`
+//! ```
+//!
+//! A broken law panics with the algorithm, the state, the moment and the cost. Lives are
+//! made by the caller (a property test shrinks them) or by [`random_life`] from a seed.
+
+use alloc::collections::VecDeque;
+use core::fmt::Debug;
+use core::hash::Hash;
+use std::collections::HashSet;
+use std::vec::Vec;
+
+use crate::algorithm::{Algorithm, Denials};
+use crate::oracles::{self, Reach, later};
+use crate::{Decision, Nanos, Permits, Time, Verdict};
+
+/// Every law and oracle that concerns what `state` is at `now`, once a decision has settled
+/// it: a debt that a clock set back made too long is cut by deciding, not by looking.
+///
+/// # Panics
+/// If one is broken.
+pub fn state_holds<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+    oracles::monotone(algorithm, state, now, reach);
+    let mut settled = state.clone();
+    let _ = algorithm.decide(&mut settled, now, Permits::ZERO);
+    let state = &settled;
+    oracles::remaining(algorithm, state, now, reach);
+    oracles::reset_after(algorithm, state, now, reach);
+    oracles::expires_at(algorithm, state, now, reach);
+    additive(algorithm, state, now, reach);
+    refund_is_never_generous(algorithm, state, now, reach);
+}
+
+/// Decides, and holds the decision and what it did to `state` against laws and oracles.
+///
+/// # Panics
+/// If one is broken.
+pub fn decide<A: Algorithm + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    state: &mut A::State,
+    now: Time,
+    cost: Permits,
+    reach: Reach,
+) -> Decision {
+    let before = state.clone();
+    let looked = algorithm.look(state, now, cost);
+    assert!(*state == before, "looking is free");
+    let decision = algorithm.decide(state, now, cost);
+    let context = || std::format!("{cost:?} at {now:?}\n{algorithm:?}\n{before:?}\n{state:?}");
+    assert_eq!(
+        decision,
+        looked,
+        "`look` says what `decide` says: {}",
+        context()
+    );
+
+    let after = algorithm.look(state, now, Permits::ZERO);
+    assert_eq!(
+        decision.remaining,
+        after.remaining,
+        "what remains after: {}",
+        context()
+    );
+    assert_eq!(
+        decision.reset_after,
+        after.reset_after,
+        "the reset after: {}",
+        context()
+    );
+
+    let writes = match decision.verdict {
+        Verdict::Allow | Verdict::AllowAfter(_) => cost > Permits::ZERO,
+        Verdict::Deny { .. } => denials == Denials::Counted,
+        Verdict::DenyForever => false,
+    };
+    if !writes && *state != before {
+        // Only a debt that the clock made longer than it can be is cut, and cut once.
+        let told = now + decision.reset_after;
+        assert!(
+            told < algorithm.expires_at(&before),
+            "written for nothing: {}",
+            context()
+        );
+        let mut again = state.clone();
+        let _ = algorithm.decide(&mut again, now, cost);
+        assert!(again == *state, "cut twice: {}", context());
+    }
+    if !decision.verdict.allows() {
+        oracles::retry_after(algorithm, state, now, cost, decision.verdict, reach);
+    }
+    decision
+}
+
+/// Cost `a + b` at one instant is the same as `a` and then `b`.
+///
+/// # Panics
+/// If it is not.
+pub fn additive<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+    let remaining = algorithm.look(state, now, Permits::ZERO).remaining;
+    let costs = reach.costs(remaining, &[]);
+    for &a in costs
+        .iter()
+        .filter(|&&a| Permits::ZERO < a && a <= remaining)
+    {
+        let mut first = state.clone();
+        let _ = algorithm.decide(&mut first, now, a);
+        for &b in costs
+            .iter()
+            .filter(|&&b| Permits::ZERO < b && b <= remaining)
+        {
+            let Some(sum) = a.get().checked_add(b.get()) else {
+                continue;
+            };
+            let (mut one_by_one, mut at_once) = (first.clone(), state.clone());
+            let second = algorithm.decide(&mut one_by_one, now, b);
+            let whole = algorithm.decide(&mut at_once, now, Permits::new(sum));
+            let context = || std::format!("{a:?}, {b:?} at {now:?}\n{algorithm:?}\n{state:?}");
+            assert_eq!(
+                whole.verdict.allows(),
+                second.verdict.allows(),
+                "{}",
+                context()
+            );
+            if whole.verdict.allows() {
+                assert_eq!(whole, second, "{}", context());
+                assert!(one_by_one == at_once, "{}", context());
+            }
+        }
+    }
+}
+
+/// A refund gives back no more than its cost, takes nothing, and undoes a charge made at
+/// the same instant.
+///
+/// # Panics
+/// If it does not.
+pub fn refund_is_never_generous<A: Algorithm + Debug>(
+    algorithm: &A,
+    state: &A::State,
+    now: Time,
+    reach: Reach,
+) {
+    let fresh = A::State::default();
+    let remaining = |state: &A::State, now| algorithm.look(state, now, Permits::ZERO).remaining;
+    let (had, reset) = {
+        let Decision {
+            remaining,
+            reset_after,
+            ..
+        } = algorithm.look(state, now, Permits::ZERO);
+        (remaining, reset_after)
+    };
+    let spans = reach.spans(&[reset]);
+    for cost in reach.costs(algorithm.capacity(), &[had]) {
+        let mut refunded = state.clone();
+        algorithm.refund(&mut refunded, now, cost);
+        let mut undone = state.clone();
+        let charged = algorithm.decide(&mut undone, now, cost).verdict.allows();
+        algorithm.refund(&mut undone, now, cost);
+        for then in spans.iter().filter_map(|&span| later(now, span)) {
+            let context = || {
+                std::format!(
+                    "{cost:?} at {now:?}, asked at {then:?}\n{algorithm:?}\n{state:?}\n{refunded:?}"
+                )
+            };
+            let (has, had) = (remaining(&refunded, then), remaining(state, then));
+            assert!(has >= had, "a refund takes: {}", context());
+            assert!(
+                has.get() - had.get() <= cost.get(),
+                "a refund gives more: {}",
+                context()
+            );
+            assert!(
+                has <= remaining(&fresh, then),
+                "better than fresh: {}",
+                context()
+            );
+            if charged {
+                let ask = |state| algorithm.look(state, then, algorithm.capacity());
+                assert_eq!(
+                    ask(&undone),
+                    ask(state),
+                    "not undone: {undone:?} {}",
+                    context()
+                );
+            }
+        }
+    }
+}
+
+/// What the stricter of two states allows, both allow: at `now`, which is not before the
+/// last use of either, and later.
+///
+/// # Panics
+/// If it does not.
+pub fn stricter_is_stricter<A: Algorithm + Debug>(
+    algorithm: &A,
+    a: &A::State,
+    b: &A::State,
+    now: Time,
+    reach: Reach,
+) {
+    let mut strict = a.clone();
+    algorithm.stricter(&mut strict, b);
+    let reset = algorithm.look(&strict, now, Permits::ZERO).reset_after;
+    for then in reach
+        .spans(&[reset])
+        .into_iter()
+        .filter_map(|span| later(now, span))
+    {
+        let remaining = |state| algorithm.look(state, then, Permits::ZERO).remaining;
+        assert!(
+            remaining(&strict) <= remaining(a).min(remaining(b)),
+            "{strict:?} is not as strict at {then:?} as\n{a:?}\n{b:?}\n{algorithm:?}",
+        );
+    }
+}
+
+/// Whatever was admitted, each at the latest moment that any charge had been made by then,
+/// stays within `bound` in every span.
+///
+/// # Panics
+/// If it does not.
+pub fn bounded<A: Algorithm + Debug>(algorithm: &A, admitted: &[(Time, Permits)]) {
+    for (first, &(from, _)) in admitted.iter().enumerate() {
+        let mut sum = 0;
+        for &(to, cost) in &admitted[first..] {
+            sum += u64::from(cost.get());
+            let span = to.since(from) + Nanos::from_nanos(1); // half-open: holds both moments
+            assert!(
+                sum <= algorithm.bound(span),
+                "{sum} admitted from {from:?} to {to:?}, bound {}\n{algorithm:?}",
+                algorithm.bound(span),
+            );
+        }
+    }
+}
+
+/// Reaches every state that decisions and refunds at moments `0..=horizon` can, in any order
+/// of the moments, and checks every law and oracle in it at every one of these moments.
+///
+/// Returns how many states there are.
+///
+/// # Panics
+/// If a law is broken, or if there are more than a million states.
+pub fn explore<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
+where
+    A: Algorithm + Debug,
+    A::State: Hash + Eq,
+{
+    const MOST: usize = 1_000_000;
+    let costs = reach.costs(algorithm.capacity(), &[]);
+    let mut seen = HashSet::from([A::State::default()]);
+    let mut queue = VecDeque::from([A::State::default()]);
+    while let Some(state) = queue.pop_front() {
+        for now in (0..=horizon).map(Time::from_nanos) {
+            state_holds(algorithm, &state, now, reach);
+            for &cost in &costs {
+                let mut decided = state.clone();
+                let _ = decide(algorithm, denials, &mut decided, now, cost, reach);
+                let mut refunded = state.clone();
+                algorithm.refund(&mut refunded, now, cost);
+                for next in [decided, refunded] {
+                    if !seen.contains(&next) {
+                        seen.insert(next.clone());
+                        queue.push_back(next);
+                    }
+                }
+            }
+        }
+        assert!(
+            seen.len() <= MOST,
+            "too many states to explore: {algorithm:?}"
+        );
+    }
+    seen.len()
+}
+
+/// One event in the life of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The clock moves on.
+    Wait(Nanos),
+    /// The clock steps back.
+    StepBack(Nanos),
+    /// A request.
+    Spend(Permits),
+    /// A charge comes back unused.
+    Refund(Permits),
+}
+
+/// Lives through `events` from `start`, checking every law and oracle on the way, and at
+/// the end what was admitted against `bound`.
+///
+/// # Panics
+/// If a law is broken.
+pub fn live<A: Algorithm + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    start: Time,
+    events: &[Event],
+    reach: Reach,
+) {
+    let mut state = A::State::default();
+    let (mut now, mut latest) = (start, Time::ZERO);
+    let mut admitted = Vec::new();
+    for event in events {
+        match *event {
+            Event::Wait(span) => now = now + span,
+            Event::StepBack(span) => now = now - span,
+            Event::Refund(cost) => {
+                algorithm.refund(&mut state, now, cost);
+                // A permit given back may be spent again, and a state given back whole
+                // forgets how late it was: count afresh.
+                admitted.clear();
+                latest = Time::ZERO;
+            }
+            Event::Spend(cost) => {
+                let decision = decide(algorithm, denials, &mut state, now, cost, reach);
+                if decision.verdict.allows() {
+                    latest = latest.max(now);
+                    admitted.push((latest, cost));
+                }
+            }
+        }
+        state_holds(algorithm, &state, now, reach);
+    }
+    bounded(algorithm, &admitted);
+}
+
+/// A life of `length` events made from `seed`: waits around `scale`, costs around `most`.
+///
+/// The clock steps back by less than ten seconds; beyond that, clocks are set, and a law
+/// of bounds cannot know by how much.
+pub fn random_life(seed: u64, length: usize, scale: Nanos, most: Permits) -> Vec<Event> {
+    /// The longest step back.
+    const STEP: u64 = 9_000_000_000;
+    let mut random = Random(seed);
+    let mut event = || {
+        let scale = scale.as_nanos().max(1);
+        let span = match random.below(6) {
+            0 => random.below(3),
+            1 | 2 => random.below(scale / 8 + 2),
+            3 | 4 => random.below(scale.saturating_add(2)),
+            _ => random.below(scale.saturating_mul(3)),
+        };
+        let cost = match random.below(4) {
+            0 => random.below(u64::from(most.get()) + 2),
+            1 => random.below(u64::from(most.get()) / 4 + 2),
+            _ => 1,
+        };
+        let (span, cost) = (Nanos::from_nanos(span), Permits::saturating_from(cost));
+        match random.below(16) {
+            0..=5 => Event::Wait(span),
+            6 => Event::StepBack(span.min(Nanos::from_nanos(STEP))),
+            7 => Event::Refund(cost),
+            _ => Event::Spend(cost),
+        }
+    };
+    (0..length).map(|_| event()).collect()
+}
+
+/// `SplitMix64`: small, good enough to pick cases, the same everywhere.
+///
+/// Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators"
+/// (2014).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which is at least 1; the bias is below `end / 2^64`.
+    pub const fn below(&mut self, end: u64) -> u64 {
+        ((self.next() as u128 * end as u128) >> 64) as u64
+    }
+}
