@@ -69,7 +69,9 @@ Exit codes: 0 done, or allowed; 1 denied, or findings; 2 usage or error.";
 
 #[derive(Subcommand)]
 enum Verb {
+    Run(verbs::run::Run),
     Validate(verbs::validate::Validate),
+    Explain(verbs::explain::Explain),
     Check(verbs::check::Check),
     Peek(verbs::check::Peek),
     Try(verbs::r#try::Try),
@@ -80,7 +82,9 @@ enum Verb {
 impl Verb {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
+            Self::Run(verb) => verb.run(output),
             Self::Validate(verb) => verb.run(output),
+            Self::Explain(verb) => verb.run(output),
             Self::Check(verb) => verb.run(output),
             Self::Peek(verb) => verb.run(output),
             Self::Try(verb) => verb.run(output),

@@ -5,6 +5,7 @@
 //!   --request 'POST /login' --ip ..  -------->         --facts--> Policy::charges
 //! ```
 
+use std::fmt;
 use std::net::IpAddr;
 
 use clap::Args;
@@ -162,6 +163,20 @@ impl Request {
             cost: self.cost.map(Permits::new),
             attributes: &attributes,
         })
+    }
+}
+
+/// `POST /login?next=x from 192.0.2.1`
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)?;
+        if !self.query.is_empty() {
+            write!(f, "?{}", self.query)?;
+        }
+        if !self.host.is_empty() {
+            write!(f, " at {}", self.host)?;
+        }
+        self.ip.map_or(Ok(()), |ip| write!(f, " from {ip}"))
     }
 }
 

@@ -61,6 +61,28 @@ pub(crate) fn counted(number: usize, thing: &str) -> String {
     format!("{} {thing}{plural}", count(number as u64))
 }
 
+/// Reads a size: `67108864`, `64MiB`, `1GiB`.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn bytes(text: &str) -> Result<usize, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let scale: usize = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err("the units are B, KiB, MiB and GiB, as in 64MiB".into()),
+    };
+    let number: usize = number
+        .parse()
+        .map_err(|_| "write a whole number, as in 64MiB".to_owned())?;
+    number
+        .checked_mul(scale)
+        .ok_or_else(|| "more bytes than this machine can address".into())
+}
+
 /// The name among `known` that is spelled most like `wanted`, if any is near.
 pub(crate) fn near<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
@@ -108,6 +130,22 @@ mod tests {
         ];
         for (number, text) in rows {
             assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn sizes_read_in_binary_units() {
+        let rows = [
+            ("1", Ok(1)),
+            ("64MiB", Ok(64 << 20)),
+            ("2 GiB", Ok(2 << 30)),
+            ("3KiB", Ok(3072)),
+        ];
+        for (text, size) in rows {
+            assert_eq!(bytes(text), size, "{text}");
+        }
+        for text in ["", "MiB", "64MB", "-1", "99999999999GiB"] {
+            assert!(bytes(text).is_err(), "{text}");
         }
     }
 

@@ -95,6 +95,16 @@ impl Rules {
         }
     }
 
+    /// Turns every rule that enforces to shadow: it decides and counts, and refuses nobody.
+    /// Rules that are off stay off, so the index stays true.
+    pub fn shadow(&mut self) {
+        for rule in &mut self.rules {
+            if rule.mode == RuleMode::Enforce {
+                rule.mode = RuleMode::Shadow;
+            }
+        }
+    }
+
     /// The limits, to give them their ids and version.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.rules.iter_mut().map(|rule| &mut rule.limit)

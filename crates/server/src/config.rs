@@ -87,6 +87,8 @@ pub struct Config {
     pub workers: Option<NonZeroUsize>,
     /// Whether a change of the policy file reloads it.
     pub watch: bool,
+    /// Whether limits that enforce only watch, after a reload too.
+    pub shadow: bool,
     /// Whether SIGTERM and SIGINT stop the service and SIGHUP reloads it.
     pub signals: bool,
     pub(crate) sink: Sink,
@@ -104,6 +106,7 @@ impl Config {
             admin_token: None,
             workers: None,
             watch: true,
+            shadow: false,
             signals: false,
             sink: Sink(Arc::new(|_| ())),
         }

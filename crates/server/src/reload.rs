@@ -14,7 +14,7 @@ use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 use ratekeeper_policy::{Policy, Settings};
 
 use crate::shared::{Shared, unix_seconds};
-use crate::{Event, StartError, Trigger};
+use crate::{Config, Event, StartError, Trigger};
 
 /// Longest policy file read: 4 MiB.
 const MAX_POLICY_BYTES: u64 = 4 << 20;
@@ -28,6 +28,8 @@ struct Seen {
     text: Option<String>,
     applied: bool,
     started_with: Settings,
+    /// Limits that enforce only watch.
+    shadow: bool,
 }
 
 /// The policy a service starts with.
@@ -59,7 +61,11 @@ pub(crate) struct Rejected {
 }
 
 /// Reads the policy of a service that starts.
-pub(crate) fn load_first(path: &Path, clock: &impl Clock) -> Result<(First, LastSeen), StartError> {
+pub(crate) fn load_first(
+    config: &Config,
+    clock: &impl Clock,
+) -> Result<(First, LastSeen), StartError> {
+    let path = &*config.policy;
     let text = read(path).map_err(|reason| StartError::Unreadable {
         path: path.to_owned(),
         reason,
@@ -67,10 +73,13 @@ pub(crate) fn load_first(path: &Path, clock: &impl Clock) -> Result<(First, Last
     let context = Context {
         origin: clock.origin(),
     };
-    let loaded = config::parse(&text, context).map_err(|findings| StartError::Policy {
+    let mut loaded = config::parse(&text, context).map_err(|findings| StartError::Policy {
         report: render(path, &text, &findings),
         findings,
     })?;
+    if config.shadow {
+        loaded.policy.rules.shadow();
+    }
     let notices = loaded
         .warnings
         .chunks(1)
@@ -80,6 +89,7 @@ pub(crate) fn load_first(path: &Path, clock: &impl Clock) -> Result<(First, Last
         text: Some(text),
         applied: true,
         started_with: loaded.policy.settings.clone(),
+        shadow: config.shadow,
     };
     let first = First {
         policy: loaded.policy,
@@ -115,7 +125,12 @@ impl<C: Clock> Shared<C> {
         seen.text = read.ok();
         seen.applied = judged.is_ok();
         match judged {
-            Ok(loaded) => Ok(self.install(trigger, version, loaded, &seen)),
+            Ok(mut loaded) => {
+                if seen.shadow {
+                    loaded.policy.rules.shadow();
+                }
+                Ok(self.install(trigger, version, loaded, &seen))
+            }
             Err((report, findings)) => {
                 self.metrics.reload_rejected();
                 self.sink.emit(&Event::ReloadRejected {

@@ -67,7 +67,7 @@ impl Service {
             Some(text) => Some(Token::new(text).ok_or(StartError::Token)?),
             None => None,
         };
-        let (loaded, last_seen) = reload::load_first(&config.policy, &clock)?;
+        let (loaded, last_seen) = reload::load_first(config, &clock)?;
         let settings = &loaded.policy.settings;
         let (http, admin) = addresses(config, &settings.listen)?;
         if let Some(address) = admin

@@ -1,7 +1,9 @@
 //! The verbs, one a file: arguments, what they do, and their help.
 
 pub(crate) mod check;
+pub(crate) mod explain;
 pub(crate) mod help;
 pub(crate) mod init;
+pub(crate) mod run;
 pub(crate) mod r#try;
 pub(crate) mod validate;

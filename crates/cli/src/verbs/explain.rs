@@ -1,0 +1,405 @@
+//! `explain`: which limits a request must pass, and why; what each admits at worst.
+//!
+//! ```text
+//!   every limit, in the policy's order
+//!      off? --no--> match? --yes--> exempt? --no--> key? --yes--> applies: key, cost
+//!       |yes          |no             |yes           |no
+//!       +-------------+---------------+--------------+--> why it does not, or refuses
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use ratekeeper::{Clock, SystemClock};
+use ratekeeper_core::{Algorithm, AnyAlgorithm, Decision, Origin, Permits, Time};
+use ratekeeper_policy::{
+    Charges, Entry, Exemption, Facts, Field, Matcher, MissingKey, Pattern, Policy, Rule, RuleMode,
+};
+use serde_json::{Value, json};
+
+use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::request::{Request, RequestArgs};
+use crate::source::{self, Source};
+use crate::{Exit, Failure, Output, limits, words};
+
+/// Show which limits a request must pass and why, and what each admits at worst
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Explain {
+    /// The policy file [default: ./ratekeeper.toml]
+    policy: Option<PathBuf>,
+    #[command(flatten)]
+    request: RequestArgs,
+    /// The moment of the request, to show when its windows end: 2026-03-29T02:30+01:00, or
+    /// local time without an offset
+    #[arg(long, value_name = "TIME", requires = "request")]
+    at: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper explain
+  ratekeeper explain edge.toml --request 'POST /login' --ip 192.0.2.1
+  ratekeeper explain --request 'GET /search?q=x' --header 'x-api-key: k1' --attr plan=pro --json
+  ratekeeper explain --request 'POST /signup' --ip 192.0.2.1 --at 2026-03-29T02:30+01:00
+
+Exit codes: 0 explained; 2 usage, or an error in the policy.";
+
+/// What a limit says to a request.
+enum Answer {
+    Applies {
+        key: Vec<String>,
+        cost: Permits,
+        /// Something stands in for a missing key part.
+        fallback: bool,
+        /// End of the window that the request falls into, if windows are asked for.
+        window_ends: Option<Zoned>,
+    },
+    /// A key part is missing, and the policy refuses such requests.
+    Refuses(String),
+    /// Why it does not apply.
+    Not(String),
+}
+
+impl Explain {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let path = source::path_or_default(self.policy.clone())?;
+        let request = self.request.read()?;
+        let at = self.at.as_deref().map(moment).transpose()?;
+        let origin = at
+            .as_ref()
+            .map_or_else(|| SystemClock::new().origin(), origin);
+        let source = Source::read(&path)?;
+        let policy = source.policy(origin, output)?;
+        let answers = request
+            .as_ref()
+            .map(|request| answers(&policy, request, at.as_ref()));
+        if self.json {
+            output.json(&document(&policy, request.as_ref(), answers.as_deref()))?;
+            return Ok(Exit::Done);
+        }
+        match (&request, answers) {
+            (Some(request), Some(answers)) => tell(&policy, request, &answers, output)?,
+            _ => list(&policy, output)?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// What each limit of the policy says to the request, in the policy's order.
+fn answers(policy: &Policy, request: &Request, at: Option<&Zoned>) -> Vec<Answer> {
+    let mut charges = Charges::default();
+    request.with_facts(|facts| {
+        policy.charges(facts, &mut charges);
+        let answer = |(index, rule): (u32, &Rule)| {
+            if let Some(entry) = charges.entries.iter().find(|entry| entry.rule == index) {
+                return applies(rule, &charges, entry, at);
+            }
+            if charges.missing.contains(&index) {
+                return Answer::Refuses(format!("{} is missing", keys_in_words(rule)));
+            }
+            Answer::Not(reason(rule, request, facts))
+        };
+        (0..).zip(policy.rules.iter()).map(answer).collect()
+    })
+}
+
+fn applies(rule: &Rule, charges: &Charges, entry: &Entry, at: Option<&Zoned>) -> Answer {
+    let key = charges.key(entry);
+    Answer::Applies {
+        key: rule.describe_key(key).collect(),
+        cost: entry.cost,
+        fallback: entry.fallback,
+        window_ends: at.and_then(|at| window_end(&rule.limit.algorithm, at)),
+    }
+}
+
+/// When the window ends that a first request at `at` falls into; none without windows.
+///
+/// The policy was read for a clock whose zero is `at`.
+fn window_end(algorithm: &AnyAlgorithm, at: &Zoned) -> Option<Zoned> {
+    let first = match algorithm {
+        AnyAlgorithm::Window(window) => first_decision(window),
+        AnyAlgorithm::SubBuckets(window) => first_decision(window),
+        _ => return None,
+    };
+    let left = algorithm.effective_window(&first)?;
+    at.checked_add(Duration::from(left)).ok()
+}
+
+fn first_decision<A: Algorithm>(algorithm: &A) -> Decision {
+    algorithm.look(&A::State::default(), Time::ZERO, Permits::ONE)
+}
+
+/// Why a limit does not apply to a request.
+fn reason(rule: &Rule, request: &Request, facts: &Facts<'_>) -> String {
+    if rule.mode == RuleMode::Off {
+        return "mode = \"off\"".into();
+    }
+    if let Some(field) = rule.matcher.mismatch(facts) {
+        return mismatch(&rule.matcher, field, request);
+    }
+    let exempt = |exemption: &&Arc<Exemption>| exemption.matcher.matches(facts);
+    match rule.exemptions.iter().find(exempt) {
+        Some(exemption) => format!("exempt: {}", exemption.reason),
+        None => format!("{} is missing (missing_key)", keys_in_words(rule)),
+    }
+}
+
+/// `path is /login, not /signup`
+fn mismatch(matcher: &Matcher, field: &Field, request: &Request) -> String {
+    let patterns = matcher.fields.iter().find(|(found, _)| found == field);
+    let wanted: Vec<String> = patterns
+        .into_iter()
+        .flat_map(|(_, patterns)| patterns)
+        .map(Pattern::to_string)
+        .collect();
+    let values = |list: &[(String, String)], name: &str| {
+        let named = list
+            .iter()
+            .filter(|(found, _)| found.eq_ignore_ascii_case(name));
+        named
+            .map(|(_, value)| value.clone())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let found = match field {
+        Field::Method => request.method.clone(),
+        Field::Host => request.host.clone(),
+        Field::Path => request.path.clone(),
+        Field::Ip => request.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        Field::Header(name) => values(&request.headers, name),
+        Field::Attribute(name) => values(&request.attributes, name),
+        Field::Query(_) => request.query.clone(),
+        Field::Cookie(_) => values(&request.headers, "cookie"),
+    };
+    let place = match field {
+        Field::Query(_) => format!("{field}: the query"),
+        Field::Cookie(_) => format!("{field}: the cookie field"),
+        field => field.to_string(),
+    };
+    let wanted = wanted.join(" or ");
+    if found.is_empty() {
+        format!("{place} is not given, and must match {wanted}")
+    } else {
+        format!("{place} is {found}, and must match {wanted}")
+    }
+}
+
+fn keys_in_words(rule: &Rule) -> String {
+    match rule.key.as_slice() {
+        [one] => format!("key part {one}"),
+        _ => format!("a key part of {}", limits::key(rule)),
+    }
+}
+
+/// The moment that `--at` names: with an offset, or in the local zone.
+fn moment(text: &str) -> Result<Zoned, Failure> {
+    let zone = TimeZone::system();
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Ok(timestamp.to_zoned(zone));
+    }
+    let local = text
+        .parse::<DateTime>()
+        .ok()
+        .and_then(|local| local.to_zoned(zone).ok());
+    local.ok_or_else(|| {
+        Failure::new(format!("`{text}` is not a moment")).hint(
+            "as in 2026-03-29T02:30+01:00, 2026-03-29T01:30Z, or local time: 2026-03-29T02:30",
+        )
+    })
+}
+
+fn origin(at: &Zoned) -> Origin {
+    let nanos = at.timestamp().as_nanosecond();
+    Origin::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+}
+
+/// All limits, without a request.
+fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
+    for rule in &policy.rules {
+        output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
+        let fields: Vec<String> = rule.matcher.fields.iter().map(field_in_words).collect();
+        let requests = if fields.is_empty() {
+            "every request".into()
+        } else {
+            fields.join(", ")
+        };
+        output.line(format!("    for       {requests}"))?;
+        output.line(format!(
+            "    counts by {}{}",
+            limits::key(rule),
+            missing(rule)
+        ))?;
+        for exemption in &rule.exemptions {
+            output.line(format!("    exempt    {}", exemption.reason))?;
+        }
+        numbers(rule, output)?;
+    }
+    output.talk(format!(
+        "{}; --request shows which apply",
+        words::counted(policy.rules.len(), "limit")
+    ));
+    Ok(())
+}
+
+fn field_in_words((field, patterns): &(Field, Vec<Pattern>)) -> String {
+    let patterns: Vec<String> = patterns.iter().map(Pattern::to_string).collect();
+    format!("{field} {}", patterns.join(" or "))
+}
+
+fn missing(rule: &Rule) -> String {
+    if rule.key.is_empty() || limits::key(rule) == "all" {
+        return String::new();
+    }
+    match &rule.missing_key {
+        MissingKey::Skip => ", not at all without it".into(),
+        MissingKey::Deny => ", refuses without it".into(),
+        MissingKey::Shared => ", together without it".into(),
+        MissingKey::Use(part) if rule.key.contains(part) => String::new(),
+        MissingKey::Use(part) => format!(", by {part} without it"),
+    }
+}
+
+/// What each limit says to the request.
+fn tell(
+    policy: &Policy,
+    request: &Request,
+    answers: &[Answer],
+    output: &mut Output,
+) -> Result<(), Failure> {
+    output.talk(request.to_string());
+    for (rule, answer) in policy.rules.iter().zip(answers) {
+        let name = paint(NAME, &rule.limit.name);
+        match answer {
+            Answer::Applies {
+                key,
+                cost,
+                fallback,
+                window_ends,
+            } => {
+                output.line(format!(
+                    "{name}  {}  {}",
+                    paint(GOOD, "applies"),
+                    mode(rule)
+                ))?;
+                let key = if key.is_empty() {
+                    "all".into()
+                } else {
+                    key.join(", ")
+                };
+                let because = if *fallback {
+                    format!(", since {} is missing", keys_in_words(rule))
+                } else {
+                    String::new()
+                };
+                output.line(format!("    counts    {key}, cost {cost}{because}"))?;
+                numbers(rule, output)?;
+                if let Some(end) = window_ends {
+                    output.line(format!("    until     {}", clock_time(end)))?;
+                }
+            }
+            Answer::Refuses(why) => {
+                output.line(format!("{name}  {}  {}", paint(BAD, "refuses"), mode(rule)))?;
+                output.line(format!("    because   {why} (missing_key = \"deny\")"))?;
+            }
+            Answer::Not(why) => {
+                output.line(format!("{name}  {}: {why}", paint(WARN, "does not apply")))?;
+            }
+        }
+    }
+    let applying = answers
+        .iter()
+        .filter(|answer| !matches!(answer, Answer::Not(_)))
+        .count();
+    output.talk(format!(
+        "{applying} of {} apply",
+        words::counted(answers.len(), "limit")
+    ));
+    Ok(())
+}
+
+/// Date, time and offset, without the name of the zone.
+fn clock_time(moment: &Zoned) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+}
+
+fn numbers(rule: &Rule, output: &mut Output) -> Result<(), Failure> {
+    output.line(format!(
+        "    limit     {}: {}",
+        rule.text,
+        rule.limit.algorithm.name()
+    ))?;
+    output.line(format!("    at worst  {}", limits::worst_case(rule)))
+}
+
+fn mode(rule: &Rule) -> String {
+    let mode = format!("({}, line {})", limits::mode(rule), rule.line);
+    if rule.mode == RuleMode::Enforce {
+        mode
+    } else {
+        paint(WARN, &mode)
+    }
+}
+
+fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer]>) -> Value {
+    let limits = policy.rules.iter().enumerate().map(|(index, rule)| {
+        let mut limit = json!({
+            "name": &*rule.limit.name,
+            "line": rule.line,
+            "mode": limits::mode(rule),
+            "limit": rule.text,
+            "key": rule.key.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "match": rule.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
+            "algorithm": rule.limit.algorithm.name(),
+            "worst_case": {
+                "permits": rule.limit.algorithm.bound(limits::span(rule)),
+                "span_ms": limits::span(rule).as_millis_ceil(),
+                "at_once": rule.limit.algorithm.capacity().get(),
+            },
+        });
+        if let Some(answer) = answers.and_then(|answers| answers.get(index)) {
+            limit["request"] = answer_document(answer);
+        }
+        limit
+    });
+    json!({
+        "request": request.map(Request::to_string),
+        "sha": &*policy.sha,
+        "limits": limits.collect::<Vec<_>>(),
+    })
+}
+
+fn field_document((field, patterns): &(Field, Vec<Pattern>)) -> Value {
+    json!({
+        "field": field.to_string(),
+        "values": patterns.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn answer_document(answer: &Answer) -> Value {
+    match answer {
+        Answer::Applies {
+            key,
+            cost,
+            fallback,
+            window_ends,
+        } => json!({
+            "applies": true,
+            "key": key,
+            "cost": cost.get(),
+            "key_missing": fallback,
+            "window_ends": window_ends.as_ref().map(clock_time),
+        }),
+        Answer::Refuses(why) => json!({ "applies": true, "refuses": true, "why": why }),
+        Answer::Not(why) => json!({ "applies": false, "why": why }),
+    }
+}

@@ -1,0 +1,170 @@
+//! `run`: the service, until a signal ends it.
+//!
+//! ```text
+//!   stdout   listening http 127.0.0.1:8080     one line a door: for scripts, and for tests
+//!   stderr   what to try next, notices, reloads, the log
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{Args, ValueEnum};
+use ratekeeper_server::{Config, Door, Event, Service, StartError};
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+
+use crate::source::{self, Source};
+use crate::{Exit, Failure, Output, words};
+
+/// Serve a policy: the check API, forward-auth for proxies, metrics
+#[derive(Args)]
+#[command(visible_alias = "serve", after_help = HELP)]
+pub(crate) struct Run {
+    /// The policy file [default: ./ratekeeper.toml]
+    policy: Option<PathBuf>,
+    /// Where a door listens: http or admin; port 0 takes a free one
+    #[arg(long, value_name = "DOOR=ADDRESS|off")]
+    listen: Vec<String>,
+    /// Refuse nobody: every limit that enforces only watches
+    #[arg(long)]
+    shadow: bool,
+    /// Bytes the store may use, as in 64MiB [default: the policy's, else 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = words::bytes)]
+    memory: Option<usize>,
+    /// How the log is written, to stderr; `RATEKEEPER_LOG=debug` says more
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// Print the addresses as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper run
+  ratekeeper run edge.toml --listen http=127.0.0.1:9000 --listen admin=off
+  ratekeeper run --listen http=127.0.0.1:0 --json
+  ratekeeper run --shadow --log-format json
+
+SIGHUP, and every change of the file, reload the policy; a policy with errors is refused, and
+the one in force stays. SIGTERM and SIGINT finish what is in flight, and end. The admin door
+listens beyond loopback only with a token in RATEKEEPER_ADMIN_TOKEN.
+
+Exit codes: 0 ended by a signal; 2 usage, an error in the policy, or an address in use.";
+
+/// How the log is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// Says how much is logged, in the form `info` or `info,ratekeeper_server=debug`.
+const LOG_VARIABLE: &str = "RATEKEEPER_LOG";
+
+/// What admin calls from beyond loopback must present.
+const TOKEN_VARIABLE: &str = "RATEKEEPER_ADMIN_TOKEN";
+
+impl Run {
+    pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {
+        let path = source::path_or_default(self.policy.clone())?;
+        if path == Path::new("-") {
+            return Err(Failure::new(
+                "the service needs a file, not standard input: it watches it",
+            ));
+        }
+        Source::read(&path)?; // what is wrong with a file is said better here than at start
+        self.start_log();
+        let service = Service::start(&self.config(path)?).map_err(failure)?;
+        if let (Some(http), false) = (service.address(Door::Http), self.json) {
+            Output::new().talk(first_question(&http.to_string()));
+        }
+        service.wait();
+        Ok(Exit::Done)
+    }
+
+    fn config(&self, path: PathBuf) -> Result<Config, Failure> {
+        let mut config = Config::new(path);
+        for listen in &self.listen {
+            config = config.listen(listen).map_err(failure)?;
+        }
+        config.memory_budget = self.memory;
+        config.admin_token = std::env::var(TOKEN_VARIABLE).ok();
+        config.shadow = self.shadow;
+        config.signals = true;
+        let (json, log) = (self.json, self.log_format);
+        let output = Arc::new(Mutex::new(Output::new()));
+        Ok(config.on_event(move |event| {
+            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+            show(event, json, log, &mut output);
+        }))
+    }
+
+    fn start_log(&self) {
+        let filter =
+            EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+        let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
+        match self.log_format {
+            LogFormat::Json => log
+                .json()
+                .flatten_event(true)
+                .with_env_filter(filter)
+                .init(),
+            LogFormat::Text => {
+                // Events are shown in words already: see `show`.
+                let quiet = "ratekeeper_server::event=off".parse();
+                let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);
+                let colour = anstream::AutoStream::choice(&std::io::stderr());
+                let ansi = colour != anstream::ColorChoice::Never;
+                log.with_target(false)
+                    .with_ansi(ansi)
+                    .with_env_filter(filter)
+                    .init();
+            }
+        }
+    }
+}
+
+/// Addresses are data; everything else is talk, and stands in the log if that is for machines.
+fn show(event: &Event, json: bool, log: LogFormat, output: &mut Output) {
+    match event {
+        Event::Listening { door, address } => {
+            let shown = if json {
+                let event = json!({
+                    "event": "listening",
+                    "door": door.to_string(),
+                    "address": address.to_string(),
+                });
+                output.json(&event)
+            } else {
+                output.line(event.to_string())
+            };
+            if let Err(failure) = shown {
+                output.failure(&failure); // the service runs, whether or not anybody reads this
+            }
+        }
+        event if log == LogFormat::Text => output.talk(event.to_string().trim_end()),
+        _ => {}
+    }
+}
+
+/// What to try next, ready to be copied.
+fn first_question(http: &str) -> String {
+    format!(
+        "try: curl -i http://{http}/v1/check -d '{{\"request\": {{\"ip\": \"192.0.2.1\", \"path\": \"/\"}}}}'"
+    )
+}
+
+/// The server's words, with its hint apart.
+fn failure(error: StartError) -> Failure {
+    if let StartError::Policy { report, .. } = error {
+        return Failure::Findings(report);
+    }
+    let text = error.to_string();
+    match text.split_once("\nhint: ") {
+        Some((message, hint)) => Failure::new(message).hint(hint),
+        None => Failure::new(text),
+    }
+}
