@@ -10,7 +10,8 @@ local dropped = {
     ["connection"] = true, ["keep-alive"] = true, ["transfer-encoding"] = true,
     ["te"] = true, ["trailer"] = true, ["upgrade"] = true, ["expect"] = true,
     ["content-length"] = true, ["proxy-connection"] = true,
-    ["x-original-method"] = true, ["x-original-uri"] = true, ["x-original-url"] = true,
+    ["x-original-method"] = true, ["x-original-uri"] = true,
+    ["x-original-url"] = true, ["x-original-host"] = true,
     ["x-forwarded-method"] = true, ["x-forwarded-uri"] = true, ["x-forwarded-host"] = true,
 }
 
