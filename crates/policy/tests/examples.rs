@@ -1,5 +1,7 @@
 //! The policies of `examples/policies` are right, and without a warning.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
+
 use std::path::{Path, PathBuf};
 
 use ratekeeper_policy::config::{Colour, Context, parse, render};

@@ -37,11 +37,11 @@ pub(super) fn exempt(
         for glob in &globs {
             known(glob, names, out);
         }
-        let named = |draft: &&mut Draft| {
+        let applies = |draft: &&mut Draft| {
             let name = &draft.rule.limit.name;
             globs.iter().any(|glob| matches(glob.value, name))
         };
-        for draft in drafts.iter_mut().filter(named) {
+        for draft in drafts.iter_mut().filter(applies) {
             draft.rule.exemptions.push(Arc::clone(&exemption));
         }
     }

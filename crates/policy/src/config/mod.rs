@@ -19,12 +19,14 @@
 
 mod check;
 mod codes;
+mod complaint;
 mod diagnostic;
 mod exempt;
 mod fields;
 mod limit;
 mod lints;
 mod near;
+mod numbers;
 mod quantity;
 mod read;
 mod refusal;
@@ -183,12 +185,8 @@ impl<'t> Lines<'t> {
         if position < self.at {
             *self = Self::new(self.text);
         }
-        let passed = self
-            .text
-            .as_bytes()
-            .get(self.at..position)
-            .unwrap_or_default();
-        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
+        let passed = self.text.get(self.at..position).unwrap_or_default();
+        self.line += passed.matches('\n').count();
         self.at = position;
         self.line
     }

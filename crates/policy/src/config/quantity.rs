@@ -16,23 +16,57 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::numbers::{GRAMMAR, refuse, span_like};
 use super::read::{self, At};
 use super::settings::Zone;
 use crate::calendar::{Word, calendar};
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
 const DEFAULT_SUB_BUCKETS: u32 = 6;
-/// The words of the calendar, with their nominal length in seconds; months and years have
-/// none.
-const WORDS: [(&str, Word, Option<u64>); 5] = [
-    ("hour", Word::Hour, Some(3_600)),
-    ("day", Word::Day, Some(86_400)),
-    ("week", Word::Week, Some(7 * 86_400)),
-    ("month", Word::Month, None),
-    ("year", Word::Year, None),
+/// The words of the calendar.
+const WORDS: [Calendar; 5] = [
+    Calendar {
+        name: "hour",
+        word: Word::Hour,
+        nominal: Some(3_600),
+        rolling: "1h",
+    },
+    Calendar {
+        name: "day",
+        word: Word::Day,
+        nominal: Some(86_400),
+        rolling: "24h",
+    },
+    Calendar {
+        name: "week",
+        word: Word::Week,
+        nominal: Some(7 * 86_400),
+        rolling: "7d",
+    },
+    Calendar {
+        name: "month",
+        word: Word::Month,
+        nominal: None,
+        rolling: "30d",
+    },
+    Calendar {
+        name: "year",
+        word: Word::Year,
+        nominal: None,
+        rolling: "365d",
+    },
 ];
-const GRAMMAR: &str =
-    "write a number and a duration, as in \"100/1m\", or a word of the calendar, as in \"100/day\"";
+
+/// A word of the calendar.
+#[derive(Debug)]
+struct Calendar {
+    name: &'static str,
+    word: Word,
+    /// Its length in seconds, clock changes aside; months and years have none.
+    nominal: Option<u64>,
+    /// The duration that is about as long.
+    rolling: &'static str,
+}
 
 /// What a limit allows.
 #[derive(Clone, Debug)]
@@ -160,10 +194,10 @@ fn limit(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    if let Some((number, word)) = text.value.split_once('/') {
-        if let Some((name, word, seconds)) = WORDS.iter().find(|(name, _, _)| *name == word) {
-            return by_word(text, number, name, *word, *seconds, named, around, out);
-        }
+    if let Some((number, word)) = text.value.split_once('/')
+        && let Some(word) = WORDS.iter().find(|known| known.name == word)
+    {
+        return by_word(text, number, word, named, around, out);
     }
     let quota = quota(text, GRAMMAR, out)?;
     let phase = around.origin.phase(quota.per());
@@ -202,83 +236,48 @@ fn limit(
 }
 
 /// `limit = "N/day"`
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one caller, which has just taken the text apart"
-)]
 fn by_word(
     text: &At<&str>,
     number: &str,
-    name: &str,
-    word: Word,
-    seconds: Option<u64>,
+    word: &Calendar,
     named: Option<At<Algorithm>>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
+    let Calendar { name, rolling, .. } = word;
+    let permits = permits(number)
+        .map_err(|error| refuse(error, text, GRAMMAR, out))
+        .ok()?;
     if let Some(named) = named.filter(|named| named.value != Algorithm::Fixed) {
         let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
-        let rolling = duration_of(name).map_or(String::new(), |per| {
-            format!(
-                ", or write limit = \"{}/{per}\" for a rolling {name}",
-                shown(number)
-            )
-        });
-        out.error(
-            codes::ALGORITHM,
-            named.at,
-            message,
-            "calendar periods are counted by \"fixed\"",
-        )
-        .help(format!("remove `algorithm`{rolling}"));
+        let label = "calendar periods are counted by \"fixed\"";
+        out.error(codes::ALGORITHM, named.at, message, label)
+            .help(format!(
+                "remove `algorithm`, or write limit = \"{permits}/{rolling}\" for a rolling {name}"
+            ));
     }
-    let permits = match permits(number) {
-        Ok(permits) => permits,
-        Err(error) => {
-            refuse(error, text, GRAMMAR, out);
-            return None;
-        }
-    };
     let zone = match around.zone {
         Zone::Set(zone) => zone.clone(),
         Zone::Refused => return None,
         Zone::Unset => {
-            let rolling = match duration_of(name) {
-                Some(per) => format!(", or write \"{permits}/{per}\" for a rolling {name}"),
-                None => String::new(),
-            };
-            out.error(
-                codes::NO_ZONE,
-                text.at.clone(),
-                "calendar limit without a time zone",
-                format!("\"{name}\" is a calendar {name}, but no time zone is set"),
-            )
-            .help(format!("add `timezone = \"UTC\"` at the top{rolling}"));
+            let label = format!("\"{name}\" is a calendar {name}, but no time zone is set");
+            let message = "calendar limit without a time zone";
+            out.error(codes::NO_ZONE, text.at.clone(), message, label).help(format!(
+                "add `timezone = \"UTC\"` at the top, or write \"{permits}/{rolling}\" for a rolling {name}"
+            ));
             return None;
         }
     };
-    let window = Window::calendar(permits, calendar(word, zone, around.origin));
+    let window = Window::calendar(permits, calendar(word.word, zone, around.origin));
     let window = built(window, text, out)?.with_denials(around.denials);
     Some(Quantity {
         algorithm: window.into(),
         quota: permits,
-        window: seconds.map(Nanos::from_secs),
+        window: word.nominal.map(Nanos::from_secs),
         text: text.value.to_owned(),
         at: text.at.clone(),
-        kind: Kind::Calendar(word),
+        kind: Kind::Calendar(word.word),
     })
-}
-
-/// The duration that is as long as a word of the calendar.
-fn duration_of(word: &str) -> Option<&'static str> {
-    match word {
-        "hour" => Some("1h"),
-        "day" => Some("24h"),
-        "week" => Some("7d"),
-        "month" => Some("30d"),
-        "year" => Some("365d"),
-        _ => None,
-    }
 }
 
 /// `bucket = { size, refill }`
@@ -360,107 +359,4 @@ fn built<T>(result: Result<T, Error>, text: &At<&str>, out: &mut Findings<'_>) -
     result
         .map_err(|error| refuse(error, text, GRAMMAR, out))
         .ok()
-}
-
-/// Reports why core refuses a number.
-fn refuse(error: Error, text: &At<&str>, grammar: &str, out: &mut Findings<'_>) {
-    let value = shown(text.value);
-    let (code, help) = match error {
-        Error::Quota | Error::Span => {
-            let help = match quota_like(text.value) {
-                Some(meant) => format!("write \"{meant}\""),
-                None => grammar.to_owned(),
-            };
-            (codes::QUOTA, help)
-        }
-        Error::NoPermits => (
-            codes::NOT_COUNTABLE,
-            "write at least 1; to refuse everything, let the application or the proxy do it".into(),
-        ),
-        Error::NoSpan => (codes::NOT_COUNTABLE, "write for example \"100/1m\"".into()),
-        Error::TooFast => (
-            codes::NOT_COUNTABLE,
-            "write a lower number; a limit this fast is never reached".into(),
-        ),
-        Error::TooLong | Error::SpanTooLong | Error::WindowTooLong => (
-            codes::NOT_COUNTABLE,
-            "write a shorter period, or a smaller bucket that refills faster".into(),
-        ),
-        Error::TooManyPermits => (
-            codes::NOT_COUNTABLE,
-            "count in larger units: 4,294,967,295 is the most".into(),
-        ),
-        Error::SubBuckets => (
-            codes::NOT_COUNTABLE,
-            "write fewer sub-buckets, or a longer period".into(),
-        ),
-        _ => (codes::NOT_COUNTABLE, grammar.to_owned()),
-    };
-    let message = match code {
-        codes::QUOTA => format!("\"{value}\" is no number in a period"),
-        _ => format!("\"{value}\" cannot be kept"),
-    };
-    out.error(code, text.at.clone(), message, label(error))
-        .help(help);
-}
-
-/// Why, in a few words; core says it for those who have no file to point at.
-fn label(error: Error) -> String {
-    match error {
-        Error::Quota | Error::Span => "not NUMBER/PERIOD".into(),
-        other => other.to_string(),
-    }
-}
-
-/// The quota that was probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`.
-fn quota_like(text: &str) -> Option<String> {
-    let text = text.trim().to_lowercase();
-    let digits: String = text
-        .chars()
-        .filter(|c| *c != '_' && *c != ',')
-        .take_while(char::is_ascii_digit)
-        .collect();
-    let number: u32 = digits.parse().ok().filter(|number| *number > 0)?;
-    let rest = text
-        .trim_start_matches(|c: char| c.is_ascii_digit() || c == '_' || c == ',')
-        .trim_start();
-    let rest = ["requests", "reqs", "req", "r"]
-        .iter()
-        .find_map(|word| {
-            rest.strip_prefix(word)
-                .filter(|rest| !rest.starts_with(char::is_alphabetic))
-        })
-        .unwrap_or(rest)
-        .trim_start();
-    let rest = ["/", "per ", "every ", "in ", "a ", "an "]
-        .iter()
-        .find_map(|word| rest.strip_prefix(word))?;
-    Some(format!("{number}/{}", span_like(rest)?))
-}
-
-/// The span that was probably meant: `minute`, `10 seconds`, `1 m`.
-fn span_like(text: &str) -> Option<String> {
-    let text = text.trim().to_lowercase();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim() {
-        "ns" | "nanosecond" | "nanoseconds" => "ns",
-        "us" | "microsecond" | "microseconds" => "us",
-        "ms" | "msec" | "millisecond" | "milliseconds" => "ms",
-        "s" | "sec" | "secs" | "second" | "seconds" => "s",
-        "m" | "min" | "mins" | "minute" | "minutes" => "m",
-        "h" | "hr" | "hrs" | "hours" => "h",
-        "d" | "days" => "d",
-        "w" | "weeks" => "w",
-        "hour" | "day" | "week" | "month" | "year" if number.is_empty() => {
-            return Some(unit.trim().to_owned());
-        }
-        "hour" => "h",
-        "day" => "d",
-        "week" => "w",
-        _ => return None,
-    };
-    let number = if number.is_empty() { "1" } else { number };
-    number.parse::<u32>().ok().filter(|number| *number > 0)?;
-    Some(format!("{number}{unit}"))
 }

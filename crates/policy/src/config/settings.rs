@@ -84,10 +84,9 @@ pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp 
             .filter_map(|text| proxy(&text, out));
         client.trusted_proxies = proxies.collect();
     }
-    if let Some(header) = read::text(table, "header") {
-        if let Some(name) = header_name(&header, out) {
-            client.header = name;
-        }
+    let header = read::text(table, "header");
+    if let Some(name) = header.and_then(|header| header_name(&header, out)) {
+        client.header = name;
     }
     if let Some(bits) = read::number(table, "ipv6_prefix", 128) {
         client.ipv6_prefix = u8::try_from(bits.value).unwrap_or(128);

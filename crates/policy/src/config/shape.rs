@@ -89,7 +89,7 @@ pub(super) enum Shape {
     /// `[response.NAME]`.
     NamedTables { of: &'static Table, most: usize },
     /// One of several, told apart by their type.
-    Either(&'static [Shape]),
+    Either(&'static [Self]),
     /// Of the language, but not built: only the value that asks for nothing is accepted.
     Only { value: Inert, instead: &'static str },
 }

@@ -1,0 +1,201 @@
+//! Of a limit, and of `[defaults]`.
+
+use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET};
+use super::requests::MATCH;
+use super::{
+    ATTRIBUTE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, optional, pattern, required,
+};
+use crate::config::shape::{Field, Hint, Shape, Table, Words};
+
+pub(super) static DEFAULTS: Table = Table {
+    what: "`[defaults]`",
+    fields: &[MODE, MISSING_KEY, RESPONSE_NAME, COUNT_DENIED, STATUS_FIELD],
+    planned: hints! {
+        "on_store_error" => "leave it out: the counters are in memory, which does not fail",
+        "scope" => "leave it out: every limit counts on its own node",
+    },
+    mistaken: hints! {
+        "key" => "each [[limit]] has its own key",
+        "limit" => "each [[limit]] has its own number",
+        "match" => "each [[limit]] has its own match",
+        "algorithm" => "each [[limit]] has its own algorithm",
+        "cost" => "each [[limit]] has its own cost",
+    },
+    ..Table::EMPTY
+};
+
+pub(super) const MODE: Field = optional(
+    "mode",
+    Shape::Word(Words {
+        known: &["enforce", "shadow", "off"],
+        planned: &[],
+        mistaken: hints! {
+            "on" => "write \"enforce\"",
+            "block" => "write \"enforce\"",
+            "deny" => "write \"enforce\"",
+            "dry-run" => "to decide and count but never refuse, write \"shadow\"",
+            "log" => "to decide and count but never refuse, write \"shadow\"",
+            "monitor" => "to decide and count but never refuse, write \"shadow\"",
+            "audit" => "to decide and count but never refuse, write \"shadow\"",
+            "disabled" => "write \"off\"",
+        },
+    }),
+    "\"shadow\"",
+    "enforce: decides and refuses; shadow: decides and counts; off: does nothing.",
+);
+pub(super) const MISSING_KEY: Field = optional(
+    "missing_key",
+    pattern(MISSING),
+    "\"use:ip\"",
+    "When a request lacks a part of the key: skip, deny, shared, or use:PART (default use:ip).",
+);
+pub(super) const RESPONSE_NAME: Field = optional(
+    "response",
+    pattern(NAME),
+    "\"slow-down\"",
+    "How a refusal looks: the name of a [response.NAME].",
+);
+pub(super) const COUNT_DENIED: Field = optional(
+    "count_denied",
+    Shape::Flag,
+    "true",
+    "Whether refused requests are counted as well.",
+);
+pub(super) const STATUS_FIELD: Field = optional(
+    "status",
+    STATUS,
+    "429",
+    "HTTP status of a refusal; goes before that of the response.",
+);
+
+/// One `[[limit]]`.
+pub(super) static LIMIT: Table = Table {
+    what: "a limit",
+    fields: &[
+        required(
+            "name",
+            pattern(NAME),
+            "\"per-ip\"",
+            "Unique; the identity of the counters across reloads.",
+        ),
+        optional(
+            "match",
+            Shape::Table(&MATCH),
+            "{ path = \"/login\" }",
+            "Which requests it is for; all of them if left out.",
+        ),
+        required(
+            "key",
+            Shape::List {
+                most: MAX_KEY_PARTS,
+            },
+            "[\"ip\"]",
+            "Whom it counts: one counter for each combination of these.",
+        ),
+        optional(
+            "limit",
+            pattern(QUOTA),
+            "\"100/1m\"",
+            "Requests in a period: a duration rolls, a word (day) is of the calendar.",
+        ),
+        optional(
+            "bucket",
+            Shape::Table(&BUCKET),
+            "{ size = 20, refill = \"10/1s\" }",
+            "A burst, refilled at a pace.",
+        ),
+        optional(
+            "spacing",
+            pattern(SPAN),
+            "\"200ms\"",
+            "The least time between two requests.",
+        ),
+        optional(
+            "algorithm",
+            Shape::Either(&[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)]),
+            "\"fixed\"",
+            "How `limit` counts.",
+        ),
+        optional(
+            "cost",
+            Shape::Either(&[
+                Shape::Whole {
+                    least: 1,
+                    most: u32::MAX as u64,
+                },
+                pattern(ATTRIBUTE),
+            ]),
+            "5",
+            "What a request costs: a number, or the attribute that holds it.",
+        ),
+        MODE,
+        MISSING_KEY,
+        RESPONSE_NAME,
+        STATUS_FIELD,
+        COUNT_DENIED,
+    ],
+    planned: LIMIT_PLANNED,
+    mistaken: LIMIT_MISTAKEN,
+    one_of: &["limit", "bucket", "spacing"],
+};
+
+pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
+    "concurrency" => "a small bucket keeps the number in flight low today: bucket = { size = \
+        5, refill = \"10/1s\" }",
+    "queue" => "what is over is refused with Retry-After today; leave `queue` out",
+    "plans" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
+    "soft" => "add a second limit with the lower number and mode = \"shadow\": it tells, and \
+        refuses nothing",
+    "elastic" => "leave it out, and set `limit` to what the server always bears",
+    "ban" => "count_denied = true keeps out a client that goes on trying",
+    "count" => "every request that matches is counted today; leave `count` out, and ask only \
+        when the event has happened",
+    "reset_on" => "leave it out, and let the application call POST /v1/reset",
+    "active" => "leave it out: the limit is then active at all hours",
+    "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
+    "scope" => "leave it out: every limit counts on its own node",
+    "priority" => "write two limits, each with its own match, and give the important one more",
+    "on_limit" => "leave it out; what a refusal looks like is said by `response` and `status`",
+    "percent" => "try the limit on everybody without refusing anybody: mode = \"shadow\"",
+    "candidate" => "add a second limit with the other number and mode = \"shadow\"",
+    "replaces" => "all matching limits apply; take requests out of the wider one with `!`: \
+        match = { path = \"!/login\" }",
+    "distinct" => "leave it out: events are counted, not different values",
+    "alert" => "leave it out, and watch the metric ratekeeper_near_limit_total",
+    "anchor" => "leave it out: calendar periods begin for everybody at once",
+    "warmup" => "start with a smaller bucket: bucket = { size = 5, refill = \"10/1s\" }",
+    "on_store_error" => "leave it out: the counters are in memory, which does not fail",
+    "when" => "say it with `match`: match = { method = \"POST\", path = \"/login\" }",
+};
+
+pub(super) const LIMIT_MISTAKEN: &[Hint] = hints! {
+    "burst" => "the burst of a bucket is its `size`: bucket = { size = 40, refill = \"20/1s\" \
+        }",
+    "rate" => "number and period are one string: limit = \"100/1m\"",
+    "quota" => "number and period are one string: limit = \"100/1m\"",
+    "requests" => "number and period are one string: limit = \"100/1m\"",
+    "max" => "number and period are one string: limit = \"100/1m\"",
+    "per" => "number and period are one string: limit = \"100/1m\"",
+    "period" => "number and period are one string: limit = \"100/1m\"",
+    "window" => "number and period are one string: limit = \"100/1m\"",
+    "interval" => "number and period are one string: limit = \"100/1m\"",
+    "by" => "whom to count is said by `key`: key = [\"ip\"]",
+    "group_by" => "whom to count is said by `key`: key = [\"ip\"]",
+    "path" => "it belongs into `match`: match = { path = \"/login\" }",
+    "method" => "it belongs into `match`: match = { method = \"POST\" }",
+    "host" => "it belongs into `match`: match = { host = \"api.example.com\" }",
+    "ip" => "to count by address, write key = [\"ip\"]; to match some, match = { ip = \
+        \"192.0.2.0/24\" }",
+    "matches" => "write match = { path = \"/login\" }",
+    "shadow" => "write mode = \"shadow\"",
+    "dry_run" => "write mode = \"shadow\"",
+    "enabled" => "write mode = \"enforce\" or mode = \"off\"",
+    "disabled" => "write mode = \"off\"",
+    "size" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
+    "refill" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
+    "id" => "write name = \"per-ip\"",
+    "description" => "write a comment: # what it is for",
+    "message" => "it belongs into a response: [response.slow-down] with detail = \"Try again \
+        in {retry_after}.\"",
+    "exempt" => "exemptions are tables of their own: [[exempt]] with limits = [\"per-ip\"]",
+};

@@ -1,0 +1,185 @@
+//! Fields: the language as one table; everything the file may say stands here.
+//!
+//! A field that is built has a shape and an example. One that the language knows but that
+//! is not built yet is refused with what works today; a word that people try instead is
+//! refused with the right one.
+
+use super::shape::{Field, Need, Shape, Table};
+
+/// Pairs of a name and what to write in its place.
+macro_rules! hints {
+    ($($name:literal => $instead:literal,)*) => {
+        &[$(($name, $instead)),*]
+    };
+}
+
+mod algorithm;
+mod limit;
+mod process;
+mod requests;
+mod response;
+
+use self::limit::{DEFAULTS, LIMIT};
+use self::process::{CLIENT_IP, HEADERS, LISTEN, STORE};
+use self::requests::EXEMPT;
+use self::response::RESPONSE;
+
+/// Limits of one policy.
+pub(in crate::config) const MAX_LIMITS: usize = 10_000;
+/// Exemptions, and responses, of one policy.
+pub(in crate::config) const MAX_TABLES: usize = 1_000;
+/// Values of a list.
+pub(in crate::config) const MAX_VALUES: usize = 1_000;
+/// Parts of a key.
+pub(in crate::config) const MAX_KEY_PARTS: usize = 8;
+/// Different names in `header`, `query`, `cookie` or `attr` of one match.
+pub(in crate::config) const MAX_NAMES: usize = 32;
+/// Characters of a name.
+pub(in crate::config) const MAX_NAME: usize = 40;
+/// Sub-buckets of a window.
+pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
+
+const NAME: &str = "^[a-z0-9-]{1,40}$";
+const QUOTA: &str = "^[0-9]+/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|year)$";
+const ROLLING: &str = "^[0-9]+/[0-9]+(ns|us|ms|s|m|h|d|w)$";
+const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
+const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
+const ATTRIBUTE: &str = "^attr:.+$";
+const MISSING: &str = "^(skip|deny|shared|use:.+)$";
+const STATUS: Shape = Shape::Whole {
+    least: 400,
+    most: 599,
+};
+
+const fn required(
+    name: &'static str,
+    shape: Shape,
+    example: &'static str,
+    about: &'static str,
+) -> Field {
+    Field {
+        name,
+        need: Need::Required,
+        shape,
+        example,
+        about,
+    }
+}
+
+const fn optional(
+    name: &'static str,
+    shape: Shape,
+    example: &'static str,
+    about: &'static str,
+) -> Field {
+    Field {
+        name,
+        need: Need::Optional,
+        shape,
+        example,
+        about,
+    }
+}
+
+const fn pattern(pattern: &'static str) -> Shape {
+    Shape::Text {
+        pattern: Some(pattern),
+    }
+}
+
+/// The whole file.
+pub(in crate::config) static POLICY: Table = Table {
+    what: "the policy",
+    fields: &[
+        required(
+            "version",
+            Shape::Whole { least: 1, most: 1 },
+            "1",
+            "Version of the language.",
+        ),
+        optional(
+            "timezone",
+            Shape::TEXT,
+            "\"UTC\"",
+            "IANA time zone that calendar words (hour, day, week, month, year) follow.",
+        ),
+        optional(
+            "headers",
+            Shape::Word(HEADERS),
+            "\"ietf\"",
+            "Which headers tell clients about their limits.",
+        ),
+        optional(
+            "client_ip",
+            Shape::Table(&CLIENT_IP),
+            "{ trusted_proxies = [\"10.0.0.0/8\"] }",
+            "Where a client's address comes from.",
+        ),
+        optional(
+            "listen",
+            Shape::Table(&LISTEN),
+            "{ http = \"127.0.0.1:8080\" }",
+            "Addresses of the doors.",
+        ),
+        optional(
+            "store",
+            Shape::Table(&STORE),
+            "{ memory = { budget = \"256MiB\" } }",
+            "Where counters live.",
+        ),
+        optional(
+            "defaults",
+            Shape::Table(&DEFAULTS),
+            "{ mode = \"shadow\" }",
+            "Fields of every limit that does not set them itself.",
+        ),
+        optional(
+            "limit",
+            Shape::Tables {
+                of: &LIMIT,
+                most: MAX_LIMITS,
+            },
+            "[{ name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\" }]",
+            "The limits; all that match apply.",
+        ),
+        optional(
+            "exempt",
+            Shape::Tables {
+                of: &EXEMPT,
+                most: MAX_TABLES,
+            },
+            "[{ limits = [\"*\"], match = { path = \"/health\" } }]",
+            "Requests that some limits do not count.",
+        ),
+        optional(
+            "response",
+            Shape::NamedTables {
+                of: &RESPONSE,
+                most: MAX_TABLES,
+            },
+            "{ slow-down = { status = 429 } }",
+            "How refusals look, by name.",
+        ),
+    ],
+    planned: hints! {
+        "geo" => "match addresses by block today: match = { ip = [\"192.0.2.0/24\"] }",
+        "plan" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
+        "override" => "give the customer a limit of its own, with match = { attr.customer = \
+            \"acme\" }, and take it out of the other with match = { attr.customer = \"!acme\" }",
+        "secrets" => "leave it out: nothing that is built needs a secret",
+    },
+    mistaken: hints! {
+        "limits" => "each limit is a table of its own: [[limit]]",
+        "rule" => "a rule is called a limit: [[limit]]",
+        "rules" => "a rule is called a limit: [[limit]]",
+        "exemption" => "write [[exempt]]",
+        "responses" => "each response has a name: [response.slow-down]",
+        "trusted_proxies" => "it belongs under [client_ip]: trusted_proxies = [\"10.0.0.0/8\"]",
+        "ipv6_prefix" => "it belongs under [client_ip]: ipv6_prefix = 64",
+        "tz" => "write timezone = \"UTC\"",
+        "budget" => "it belongs under [store.memory]: budget = \"256MiB\"",
+        "redis" => "the Redis store is not built yet; leave it out, and the counters are kept in \
+            memory",
+    },
+    one_of: &[],
+};

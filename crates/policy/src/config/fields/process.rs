@@ -1,0 +1,134 @@
+//! Of the process and of all limits: addresses, doors, memory, headers.
+
+use super::{BYTES, MAX_VALUES, optional, pattern};
+use crate::config::shape::{Inert, Shape, Table, Words};
+
+pub(super) const HEADERS: Words = Words {
+    known: &["ietf", "legacy", "both", "off"],
+    planned: &[],
+    mistaken: hints! {
+        "x-ratelimit" => "X-RateLimit-* headers are called \"legacy\"",
+        "draft" => "RateLimit and RateLimit-Policy are called \"ietf\"",
+        "none" => "to send no headers, write \"off\"",
+        "on" => "write \"ietf\", or leave it out: it is the default",
+    },
+};
+
+pub(super) static CLIENT_IP: Table = Table {
+    what: "`[client_ip]`",
+    fields: &[
+        optional(
+            "trusted_proxies",
+            Shape::List { most: MAX_VALUES },
+            "[\"10.0.0.0/8\", \"fd00::/8\"]",
+            "Proxies whose forwarding header is believed.",
+        ),
+        optional(
+            "header",
+            Shape::TEXT,
+            "\"x-forwarded-for\"",
+            "The forwarding header; its rightmost address that is not a trusted proxy counts.",
+        ),
+        optional(
+            "ipv6_prefix",
+            Shape::Whole {
+                least: 1,
+                most: 128,
+            },
+            "64",
+            "Bits of an IPv6 address that make one client.",
+        ),
+    ],
+    mistaken: hints! {
+        "proxies" => "write trusted_proxies = [\"10.0.0.0/8\"]",
+        "trust" => "write trusted_proxies = [\"10.0.0.0/8\"]",
+        "depth" => "name the proxies instead of counting them: trusted_proxies = [\"10.0.0.0/8\"]",
+    },
+    ..Table::EMPTY
+};
+
+pub(super) static LISTEN: Table = Table {
+    what: "`[listen]`",
+    fields: &[
+        optional(
+            "http",
+            Shape::TEXT,
+            "\"127.0.0.1:8080\"",
+            "The check API and forward-auth: address and port, or \"off\".",
+        ),
+        optional(
+            "admin",
+            Shape::TEXT,
+            "\"127.0.0.1:9090\"",
+            "Metrics, health, keys, reload: address and port, or \"off\".",
+        ),
+        optional(
+            "grpc",
+            Shape::Only {
+                value: Inert::Off,
+                instead: "Envoy can ask the HTTP door: ext_authz with an HTTP service, at /v1/auth",
+            },
+            "\"off\"",
+            "Envoy's rate limit service; not built yet.",
+        ),
+        optional(
+            "resp",
+            Shape::Only {
+                value: Inert::Off,
+                instead: "ask the HTTP door: POST /v1/check",
+            },
+            "\"off\"",
+            "The Redis protocol; not built yet.",
+        ),
+        optional(
+            "proxy",
+            Shape::Only {
+                value: Inert::Off,
+                instead: "put nginx, Caddy, Traefik or HAProxy in front, and let it ask /v1/auth of the HTTP door",
+            },
+            "\"off\"",
+            "The reverse proxy; not built yet.",
+        ),
+    ],
+    mistaken: hints! {
+        "address" => "name the door: http = \"127.0.0.1:8080\"",
+        "port" => "name the door, with its address: http = \"127.0.0.1:8080\"",
+        "metrics" => "metrics are served by the admin door: admin = \"127.0.0.1:9090\"",
+        "https" => "the doors speak plain HTTP; put a proxy in front for TLS: http = \
+            \"127.0.0.1:8080\"",
+    },
+    ..Table::EMPTY
+};
+
+pub(super) static STORE: Table = Table {
+    what: "`[store]`",
+    fields: &[optional(
+        "memory",
+        Shape::Table(&MEMORY),
+        "{ budget = \"256MiB\" }",
+        "Counters in the memory of this process.",
+    )],
+    planned: hints! {
+        "redis" => "leave it out: the counters are kept in the memory of this process",
+    },
+    mistaken: hints! {
+        "budget" => "it belongs under [store.memory]: budget = \"256MiB\"",
+    },
+    ..Table::EMPTY
+};
+
+pub(super) static MEMORY: Table = Table {
+    what: "`[store.memory]`",
+    fields: &[optional(
+        "budget",
+        pattern(BYTES),
+        "\"256MiB\"",
+        "Bytes that counters may use, as in \"256MiB\".",
+    )],
+    mistaken: hints! {
+        "max_keys" => "memory is bounded in bytes: budget = \"256MiB\"",
+        "size" => "write budget = \"256MiB\"",
+        "limit" => "write budget = \"256MiB\"",
+    },
+    ..Table::EMPTY
+};

@@ -1,0 +1,113 @@
+//! Which requests: `match`, and `[[exempt]]`.
+
+use super::{MAX_NAMES, MAX_VALUES, optional, required};
+use crate::config::shape::{Shape, Table};
+
+pub(super) static MATCH: Table = Table {
+    what: "`match`",
+    fields: &[
+        optional(
+            "method",
+            Shape::Texts { most: MAX_VALUES },
+            "\"POST\"",
+            "Request method.",
+        ),
+        optional(
+            "host",
+            Shape::Texts { most: MAX_VALUES },
+            "\"api.example.com\"",
+            "Host, without port.",
+        ),
+        optional(
+            "path",
+            Shape::Texts { most: MAX_VALUES },
+            "\"/users/{id}\"",
+            "Path: * is one segment, ** any number, {name} one segment with a name.",
+        ),
+        optional(
+            "query",
+            Shape::Named { most: MAX_NAMES },
+            "{ page = \"1\" }",
+            "Parameters of the query string.",
+        ),
+        optional(
+            "header",
+            Shape::Named { most: MAX_NAMES },
+            "{ x-tier = \"free\" }",
+            "Request headers.",
+        ),
+        optional(
+            "cookie",
+            Shape::Named { most: MAX_NAMES },
+            "{ beta = \"yes\" }",
+            "Cookies.",
+        ),
+        optional(
+            "ip",
+            Shape::Texts { most: MAX_VALUES },
+            "\"192.0.2.0/24\"",
+            "Client addresses, as blocks.",
+        ),
+        optional(
+            "attr",
+            Shape::Named { most: MAX_NAMES },
+            "{ risky = \"true\" }",
+            "Attributes that the application sends.",
+        ),
+    ],
+    planned: hints! {
+        "country" => "match addresses by block: match = { ip = [\"192.0.2.0/24\"] }",
+        "asn" => "match addresses by block: match = { ip = [\"192.0.2.0/24\"] }",
+        "plan" => "let the application send it as an attribute: match = { attr.plan = \"pro\" }",
+        "protocol" => "leave it out: all requests come by HTTP",
+        "descriptor" => "let the caller send it as an attribute: match = { attr.NAME = \"value\" }",
+    },
+    mistaken: hints! {
+        "url" => "write path = \"/login\", and host = \"api.example.com\" if it matters",
+        "uri" => "write path = \"/login\"",
+        "route" => "write path = \"/users/{id}\"",
+        "verb" => "write method = \"POST\"",
+        "domain" => "write host = \"api.example.com\"",
+        "address" => "write ip = \"192.0.2.0/24\"",
+        "cidr" => "write ip = \"192.0.2.0/24\"",
+        "user_agent" => "it is a header: header.user-agent = \"*bot*\"",
+        "user-agent" => "it is a header: header.user-agent = \"*bot*\"",
+        "attribute" => "write attr.NAME = \"value\"",
+        "not" => "put `!` before the value: path = \"!/health\"",
+    },
+    ..Table::EMPTY
+};
+
+pub(super) static EXEMPT: Table = Table {
+    what: "an exemption",
+    fields: &[
+        required(
+            "limits",
+            Shape::List { most: MAX_VALUES },
+            "[\"*\"]",
+            "Names of limits, with * for any characters.",
+        ),
+        required(
+            "match",
+            Shape::Table(&MATCH),
+            "{ path = \"/health\" }",
+            "Which requests are exempt.",
+        ),
+        optional(
+            "reason",
+            Shape::TEXT,
+            "\"uptime probes\"",
+            "Why, for the record.",
+        ),
+    ],
+    planned: hints! {
+        "until" => "leave it out, and remove the exemption when its time is over",
+    },
+    mistaken: hints! {
+        "limit" => "it is a list: limits = [\"*\"]",
+        "path" => "it belongs into `match`: match = { path = \"/health\" }",
+        "ip" => "it belongs into `match`: match = { ip = \"192.0.2.0/24\" }",
+        "name" => "an exemption has no name; `reason` says what it is for",
+    },
+    ..Table::EMPTY
+};

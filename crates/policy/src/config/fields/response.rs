@@ -1,0 +1,68 @@
+//! How a refusal looks: `[response.NAME]`.
+
+use super::{STATUS, optional, required};
+use crate::config::shape::{Shape, Table, Words};
+
+pub(super) static RESPONSE: Table = Table {
+    what: "a response",
+    fields: &[
+        optional("status", STATUS, "429", "HTTP status of the refusal."),
+        optional(
+            "body",
+            Shape::Either(&[Shape::Word(BODIES), Shape::Table(&BODY)]),
+            "\"problem+json\"",
+            "What the body holds.",
+        ),
+        optional(
+            "detail",
+            Shape::TEXT,
+            "\"Try again in {retry_after}.\"",
+            "The sentence of problem+json; {retry_after} and {limit} are filled in.",
+        ),
+    ],
+    mistaken: hints! {
+        "code" => "write status = 429",
+        "message" => "write detail = \"Try again in {retry_after}.\"",
+        "text" => "it belongs into the body: body = { text = \"Slow down.\" }",
+        "headers" => "the headers are chosen for the whole policy: headers = \"ietf\" at the top",
+    },
+    ..Table::EMPTY
+};
+
+pub(super) const BODIES: Words = Words {
+    known: &["problem+json", "none"],
+    planned: &[],
+    mistaken: hints! {
+        "json" => "write \"problem+json\"",
+        "empty" => "write \"none\"",
+        "off" => "write \"none\"",
+        "html" => "write the text: body = { text = \"<p>Slow down.</p>\", type = \"text/html\" }",
+        "text" => "write the text: body = { text = \"Slow down.\" }",
+    },
+};
+
+pub(super) static BODY: Table = Table {
+    what: "a body",
+    fields: &[
+        required(
+            "text",
+            Shape::TEXT,
+            "\"Slow down: try again in {retry_after}.\"",
+            "What is sent; {retry_after} and {limit} are filled in.",
+        ),
+        optional(
+            "type",
+            Shape::TEXT,
+            "\"text/plain; charset=utf-8\"",
+            "Its content type; plain text if left out.",
+        ),
+    ],
+    planned: hints! {
+        "file" => "write the text into the policy: body = { text = \"...\", type = \"text/html\" }",
+    },
+    mistaken: hints! {
+        "content" => "write text = \"Slow down.\"",
+        "content_type" => "write type = \"text/html\"",
+    },
+    ..Table::EMPTY
+};
