@@ -12,6 +12,7 @@ pub mod calendar;
 pub mod config;
 mod error;
 mod facts;
+mod forwarded;
 mod glob;
 mod identify;
 mod key_part;
@@ -26,6 +27,7 @@ mod rule;
 mod rules;
 mod settings;
 mod value;
+mod zone;
 
 pub use error::ValueError;
 pub use facts::Facts;

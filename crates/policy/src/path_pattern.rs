@@ -161,7 +161,7 @@ fn take(rest: &[u8]) -> (&[u8], Rest<'_>) {
 
 /// How many segments are left.
 fn count(rest: Rest<'_>) -> usize {
-    rest.map_or(0, |rest| rest.iter().filter(|byte| **byte == b'/').count())
+    rest.map_or(0, |rest| rest.split(|byte| *byte == b'/').count() - 1)
 }
 
 impl Segment {

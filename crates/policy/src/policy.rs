@@ -103,9 +103,8 @@ impl Policy {
             }
             let start = out.bytes.end();
             match keys.write(rule, &mut out.bytes) {
-                Subject::Skip => {}
                 Subject::Deny if rule.mode == RuleMode::Enforce => out.missing.push(index),
-                Subject::Deny => {}
+                Subject::Deny | Subject::Skip => {}
                 subject @ (Subject::Known | Subject::StandIn) => out.entries.push(Entry {
                     rule: index,
                     key: start..out.bytes.end(),

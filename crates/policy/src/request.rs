@@ -136,7 +136,7 @@ pub(crate) fn decoded(encoded: &[u8]) -> Normal<'_> {
 fn is_decoded(encoded: &[u8], text: &[u8]) -> bool {
     let mut rest = Some(text);
     decode(encoded, |run| {
-        rest = rest.and_then(|rest| rest.strip_prefix(run))
+        rest = rest.and_then(|rest| rest.strip_prefix(run));
     });
     rest == Some(b"")
 }

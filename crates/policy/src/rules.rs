@@ -24,11 +24,11 @@ use crate::pattern::Pattern;
 use crate::request::Request;
 use crate::{Field, Rule, RuleMode};
 
-/// The rules of a policy. Read them as a slice; only the numbers that a keeper gives to
-/// their limits can change afterwards, so the index over the matchers stays true.
+/// The rules of a policy. Read them as a slice; what can change afterwards (the numbers of
+/// the limits, enforce to shadow) is nothing the index looks at.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    rules: Vec<Rule>,
+    all: Vec<Rule>,
     by_path: Lists,
     by_segment: Lists,
     by_host: Lists,
@@ -48,7 +48,7 @@ impl Rules {
                 indexed.insert(index, rule);
             }
         }
-        indexed.rules = rules;
+        indexed.all = rules;
         indexed
     }
 
@@ -83,7 +83,7 @@ impl Rules {
         };
         let get = |lists: &'a Lists, value: &[u8]| lists.get(value).map(Vec::as_slice);
         Candidates {
-            rules: &self.rules,
+            rules: &self.all,
             lists: [
                 &self.rest,
                 find(&self.by_path, &|| get(&self.by_path, request.path())),
@@ -98,7 +98,7 @@ impl Rules {
     /// Turns every rule that enforces to shadow: it decides and counts, and refuses nobody.
     /// Rules that are off stay off, so the index stays true.
     pub fn shadow(&mut self) {
-        for rule in &mut self.rules {
+        for rule in &mut self.all {
             if rule.mode == RuleMode::Enforce {
                 rule.mode = RuleMode::Shadow;
             }
@@ -107,7 +107,7 @@ impl Rules {
 
     /// The limits, to give them their ids and version.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
-        self.rules.iter_mut().map(|rule| &mut rule.limit)
+        self.all.iter_mut().map(|rule| &mut rule.limit)
     }
 }
 
@@ -141,7 +141,7 @@ impl<'a> Iterator for Candidates<'a> {
 impl Deref for Rules {
     type Target = [Rule];
     fn deref(&self) -> &[Rule] {
-        &self.rules
+        &self.all
     }
 }
 
@@ -149,7 +149,7 @@ impl<'a> IntoIterator for &'a Rules {
     type Item = &'a Rule;
     type IntoIter = std::slice::Iter<'a, Rule>;
     fn into_iter(self) -> Self::IntoIter {
-        self.rules.iter()
+        self.all.iter()
     }
 }
 
