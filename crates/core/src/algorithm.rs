@@ -79,6 +79,12 @@ pub trait Algorithm {
 
     /// The most that any half-open span of length `window` can admit, in permits.
     fn bound(&self, window: Nanos) -> u64;
+
+    /// The most bytes that one state keeps on the heap: what a store must account for beside
+    /// the state itself.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Algorithms that can promise a later moment: shaping and waiting.

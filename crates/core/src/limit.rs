@@ -41,7 +41,6 @@ pub struct Limit {
 
 /// The algorithms that can be chosen at run time: a closed set.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum AnyAlgorithm {
     /// Token bucket, leaky bucket (meter and queue), spacing.
     Gcra(Gcra),

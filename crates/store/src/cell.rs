@@ -1,19 +1,269 @@
-//! Cell: one key, one word, compare-exchange. Skeleton.
+//! Cell: one limit and one key, one word, no lock.
+//!
+//! ```text
+//!        load ----> decide on a copy ----> changed? --no--> return (a plain load, no write)
+//!          ^                                  |
+//!          |                                 yes
+//!          +------ lost the race ---- compare-exchange ----> return
+//! ```
+//!
+//! A denial writes nothing, so any number of threads can be denied at once, each from its
+//! own copy of the cache line. An allowed request moves the line to the core that runs it,
+//! and never overwrites a charge it has not seen: who loses the race decides again.
+//!
+//! All orderings are `Relaxed`: the word is the whole state and publishes nothing else. The
+//! modifications of one location have one total order, and a compare-exchange reads the
+//! newest of it, so every charge is decided on the state that the charge before it left.
+//!
+//! Each cell fills a cache line of its own (two, for processors that fetch lines in pairs):
+//! neighbours in an array do not slow each other down.
 
-use std::marker::PhantomData;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, marker::PhantomData};
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
 use ratekeeper_core::{Algorithm, Decision, Permits, Time, Word};
 
-/// The state of one limit and one key, shared by threads.
-#[derive(Debug, Default)]
-pub struct Cell<A: Algorithm>(PhantomData<A>);
+/// The state of one limit and one key, shared by threads; see the [module](self).
+///
+/// The algorithm is the caller's: a change of its numbers needs no change here.
+///
+/// ```
+/// use ratekeeper_core::{Gcra, Permits, Time};
+/// use ratekeeper_store::Cell;
+///
+/// let gcra = Gcra::token_bucket("2/1s".parse().unwrap()).unwrap();
+/// let cell = Cell::new();
+/// let allowed = (0..3).filter(|_| cell.decide(&gcra, Time::ZERO, Permits::ONE).verdict.allows());
+/// assert_eq!(allowed.count(), 2);
+/// ```
+#[repr(align(128))]
+pub struct Cell<A> {
+    word: AtomicU64,
+    algorithm: PhantomData<fn(&A)>,
+}
 
-impl<A: Algorithm> Cell<A>
-where
-    A::State: Word,
-{
+impl<A> Cell<A> {
+    /// A cell that has never been charged.
+    pub fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0), // `Word`: the default is 0
+            algorithm: PhantomData,
+        }
+    }
+
+    /// Forgets what was charged; says whether anything was.
+    pub fn reset(&self) -> bool {
+        self.word.swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+impl<A: Algorithm<State: Word>> Cell<A> {
     /// Decides and charges.
-    pub fn decide(&self, _algorithm: &A, _now: Time, _cost: Permits) -> Decision {
-        todo!()
+    #[inline]
+    pub fn decide(&self, algorithm: &A, now: Time, cost: Permits) -> Decision {
+        self.update(|state| algorithm.decide(state, now, cost))
+    }
+
+    /// Says what [`decide`](Self::decide) would say; charges nothing.
+    #[inline]
+    pub fn look(&self, algorithm: &A, now: Time, cost: Permits) -> Decision {
+        let state = A::State::from_word(self.word.load(Ordering::Relaxed));
+        algorithm.look(&state, now, cost)
+    }
+
+    /// Gives back a cost that was charged and not used.
+    pub fn refund(&self, algorithm: &A, now: Time, cost: Permits) {
+        self.update(|state| algorithm.refund(state, now, cost));
+    }
+
+    /// Applies `transition` to the state as nobody else has changed it meanwhile.
+    #[inline]
+    fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            let mut state = A::State::from_word(word);
+            let answer = transition(&mut state);
+            let next = state.to_word();
+            if next == word {
+                return answer;
+            }
+            // Weak: a spurious failure costs one more turn of the loop.
+            let swapped =
+                self.word
+                    .compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed);
+            match swapped {
+                Ok(_) => return answer,
+                Err(newest) => word = newest,
+            }
+        }
+    }
+}
+
+impl<A> Default for Cell<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A> fmt::Debug for Cell<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cell")
+            .field(&self.word.load(Ordering::Relaxed))
+            .finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use ratekeeper_core::{Gcra, Nanos, Verdict};
+
+    fn bucket(quota: &str) -> Gcra {
+        Gcra::token_bucket(quota.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn burst_then_pace_then_reset() {
+        let (gcra, cell, now) = (bucket("3/3s"), Cell::new(), Time::ZERO);
+        assert!(!cell.reset());
+        for left in [2, 1, 0] {
+            assert_eq!(cell.decide(&gcra, now, Permits::ONE).remaining.get(), left);
+        }
+        let denied = Verdict::Deny {
+            retry_after: Nanos::SECOND,
+        };
+        assert_eq!(cell.decide(&gcra, now, Permits::ONE).verdict, denied);
+        assert_eq!(cell.look(&gcra, now, Permits::ONE).verdict, denied);
+        cell.refund(&gcra, now, Permits::ONE);
+        assert_eq!(cell.look(&gcra, now, Permits::ONE).verdict, Verdict::Allow);
+        assert!(cell.reset());
+        assert_eq!(cell.look(&gcra, now, Permits::ZERO).remaining.get(), 3);
+    }
+
+    #[test]
+    fn cells_do_not_share_a_cache_line() {
+        assert_eq!(align_of::<Cell<Gcra>>(), 128);
+        assert_eq!(size_of::<Cell<Gcra>>(), 128);
+    }
+
+    #[test]
+    fn threads_admit_exactly_the_burst() {
+        const THREADS: u32 = 8;
+        let gcra = bucket("1000/1s");
+        for cost in [1, 3] {
+            let cell = Cell::new();
+            let admitted: u32 = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            let decide = |_: &u32| {
+                                cell.decide(&gcra, Time::ZERO, Permits::new(cost))
+                                    .verdict
+                                    .allows()
+                            };
+                            u32::try_from((0..1000).filter(decide).count()).unwrap()
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|t| t.join().unwrap()).sum()
+            });
+            assert_eq!(admitted, 1000 / cost);
+        }
+    }
+}
+
+/// Every schedule of two and three threads; `RUSTFLAGS="--cfg loom" cargo test -p
+/// ratekeeper-store --lib cell`.
+#[cfg(all(test, loom))]
+mod schedules {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+    use ratekeeper_core::Gcra;
+
+    fn bucket(quota: &str) -> Gcra {
+        Gcra::token_bucket(quota.parse().unwrap()).unwrap()
+    }
+
+    /// `threads` threads, each asking for `each` permits one by one: exactly as many pass
+    /// as the burst holds.
+    fn admits_exactly(burst: u32, threads: u32, each: u32) {
+        loom::model(move || {
+            let gcra = bucket(&format!("{burst}/1s"));
+            let cell = Arc::new(Cell::new());
+            let ask = move |cell: &Cell<Gcra>| {
+                let mut allowed = 0;
+                for _ in 0..each {
+                    let decision = cell.decide(&gcra, Time::ZERO, Permits::ONE);
+                    allowed += u32::from(decision.verdict.allows());
+                }
+                allowed
+            };
+            let others: Vec<_> = (1..threads)
+                .map(|_| {
+                    let cell = Arc::clone(&cell);
+                    thread::spawn(move || ask(&cell))
+                })
+                .collect();
+            let mut admitted = ask(&cell);
+            for other in others {
+                admitted += other.join().unwrap();
+            }
+            assert_eq!(admitted, burst.min(threads * each));
+        });
+    }
+
+    #[test]
+    fn two_threads_admit_exactly_the_bound() {
+        admits_exactly(3, 2, 2);
+    }
+
+    #[test]
+    fn three_threads_admit_exactly_the_bound() {
+        admits_exactly(2, 3, 1);
+    }
+
+    /// One refunds what it was charged, two ask: never more than the burst at a time, and
+    /// nothing is lost.
+    #[test]
+    fn refunds_neither_lose_nor_make_permits() {
+        loom::model(|| {
+            let gcra = bucket("1/1s");
+            let cell = Arc::new(Cell::new());
+            let first = cell.decide(&gcra, Time::ZERO, Permits::ONE);
+            assert!(first.verdict.allows());
+            let other = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || cell.refund(&gcra, Time::ZERO, Permits::ONE))
+            };
+            let decision = cell.decide(&gcra, Time::ZERO, Permits::ONE);
+            other.join().unwrap();
+            let left = cell.look(&gcra, Time::ZERO, Permits::ZERO).remaining.get();
+            assert_eq!(left, u32::from(!decision.verdict.allows()));
+        });
+    }
+
+    /// A reset is not undone by a charge that started before it.
+    #[test]
+    fn resets_are_not_undone() {
+        loom::model(|| {
+            let gcra = bucket("2/1s");
+            let cell = Arc::new(Cell::new());
+            let _ = cell.decide(&gcra, Time::ZERO, Permits::ONE);
+            let other = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || cell.decide(&gcra, Time::ZERO, Permits::ONE))
+            };
+            assert!(cell.reset());
+            let _ = other.join().unwrap();
+            let left = cell.look(&gcra, Time::ZERO, Permits::ZERO).remaining.get();
+            assert!(
+                (1..=2).contains(&left),
+                "at most the charge after the reset is left"
+            );
+        });
     }
 }

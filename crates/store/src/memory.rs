@@ -1,9 +1,76 @@
-//! The memory store: keyed, concurrent, exact, listable, bounded. Skeleton.
+//! The memory store: keyed, concurrent, exact, listable, bounded.
+//!
+//! ```text
+//!   key --hash--> shard (lock) --limit id--> table --hash--> state --> decide in place
+//!
+//!   table:  index 10-15 B a key  |  entries: key 32 B + state 8 B (GCRA)  |  floor
+//! ```
+//!
+//! * **One request, all or none.** One charge takes one lock and one look-up. Several take
+//!   the locks of their shards in order, look at all, and charge all or none. Limits that
+//!   share a key share the shard: a request that must pass several limits of one user takes
+//!   one lock.
+//! * **A denial allocates nothing** and creates no entry.
+//! * **Forgetting.** A state that has expired carries no information; it is forgotten, a few
+//!   on every insert and some on every [`sweep`](MemoryStore::sweep). Memory goes back as
+//!   keys leave.
+//! * **Bounded.** All memory is counted: tables, keys, what keys and states keep on the heap,
+//!   and old and new index while an index grows. Nothing is allocated beyond the budget.
+//!
+//! # What a full store does
+//!
+//! The budget is split evenly over the shards. When a new key finds no room in its shard:
+//!
+//! 1. Some expired entries of the limit are forgotten.
+//! 2. If that is not enough, keys of the limit that takes the most memory in the shard are
+//!    pushed out: of a sample of 16, the one with the least debt. What they owed is not
+//!    forgotten: the limit's *floor* in this shard becomes the strictest of all states pushed
+//!    out, and every key of that limit in that shard that is not in memory starts from the
+//!    floor, until it expires.
+//! 3. If nobody can be pushed out (a budget of a few kilobytes), the request is denied with
+//!    `retry_after` 1 s.
+//!
+//! So a full store never admits more than an endless one, never stops enforcing, and never
+//! grows. It may deny newcomers that an endless store would have allowed: a flood of
+//! spent-up keys raises the floor. `reset` does not lower the floor. How many keys were
+//! pushed out, and how many had merely expired, is counted for each limit ([`usage`](
+//! MemoryStore::usage)).
+//!
+//! # Pauses
+//!
+//! Nothing stops the world. The longest pause is the growth of one shard's index: one pass
+//! over 8 bytes a key of that shard.
 
-use ratekeeper_core::{Charge, Decision, Key, Limit, LimitId, Time};
-use smallvec::SmallVec;
+mod index;
+mod key;
+mod listing;
+mod request;
+mod shard;
+mod slab;
+mod table;
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foldhash::quality::RandomState;
+use parking_lot::{Mutex, MutexGuard};
+use ratekeeper_core::{Charge, Decision, Key, Limit, LimitId, Mode, Permits, Time};
+use smallvec::{SmallVec, smallvec};
 
 use crate::{Decisions, Store, StoreError};
+use listing::Listing;
+use request::Request;
+use shard::Shard;
+use table::Ask;
+
+/// Shards of a store: many more than cores, so that two threads seldom want the same.
+const MOST_SHARDS: usize = 64;
+/// Shards get fewer rather than smaller than this.
+const LEAST_SHARD_BYTES: usize = 256 << 10;
+/// Shards that one call of [`MemoryStore::sweep`] visits.
+const SWEPT_SHARDS: usize = 4;
+/// Entries of each limit that it looks at in each.
+const SWEPT_ENTRIES: usize = 2_048;
 
 /// How much memory the store may use.
 #[derive(Clone, Copy, Debug)]
@@ -62,48 +129,193 @@ pub struct EvictionCounts {
     pub budget: u64,
 }
 
-/// The memory store.
+/// The memory store; see the [module](self).
+///
+/// ```
+/// use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Permits, Time};
+/// use ratekeeper_store::{MemoryConfig, MemoryStore};
+///
+/// let store = MemoryStore::new(MemoryConfig::default());
+/// let limit = Limit {
+///     name: "per-user".into(),
+///     id: LimitId::new(0),
+///     version: 1,
+///     algorithm: Gcra::token_bucket("2/1s".parse().unwrap()).unwrap().into(),
+/// };
+/// let charge = |key| Charge {
+///     limit: &limit,
+///     key: Key::from_bytes(key),
+///     cost: Permits::ONE,
+///     mode: Mode::Enforce,
+/// };
+/// let admitted = |key| store.decide_now(&[charge(key)], Time::ZERO).admitted;
+/// assert!(admitted(b"ada") && admitted(b"ada") && !admitted(b"ada"));
+/// assert!(admitted(b"bob"), "another key");
+/// ```
 #[derive(Debug)]
-pub struct MemoryStore {}
+pub struct MemoryStore {
+    shards: Box<[Line<Mutex<Shard>>]>,
+    hasher: RandomState,
+    budget_bytes: usize,
+    /// The next shard to be swept.
+    next_swept: AtomicUsize,
+}
+
+/// Keeps its content on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
 
 impl MemoryStore {
     /// An empty store.
-    pub fn new(_config: MemoryConfig) -> Self {
-        todo!()
+    pub fn new(config: MemoryConfig) -> Self {
+        let wanted = (config.budget_bytes / LEAST_SHARD_BYTES).clamp(1, MOST_SHARDS);
+        let count = 1 << wanted.ilog2(); // down: to a power of two
+        let hasher = RandomState::default();
+        let fixed = size_of::<Self>() + count * size_of::<Line<Mutex<Shard>>>();
+        let budget = config.budget_bytes.saturating_sub(fixed) / count;
+        let shard = |_| Line(Mutex::new(Shard::new(budget, hasher.clone())));
+        Self {
+            shards: (0..count).map(shard).collect(),
+            hasher: hasher.clone(),
+            budget_bytes: config.budget_bytes,
+            next_swept: AtomicUsize::new(0),
+        }
     }
+
     /// See [`Store::decide`]; answers at once.
-    pub fn decide_now(&self, _charges: &[Charge<'_>], _now: Time) -> Decisions {
-        todo!()
+    pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
+        match charges {
+            [charge] => {
+                let decision = self.with(charge, now, Shard::decide);
+                alone(charge, decision)
+            }
+            _ => Request::new(self, charges, now).decide(),
+        }
     }
+
     /// See [`Store::look`].
-    pub fn look_now(&self, _charges: &[Charge<'_>], _now: Time) -> Decisions {
-        todo!()
+    pub fn look_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
+        match charges {
+            [charge] => alone(charge, self.with(charge, now, Shard::look)),
+            _ => Request::new(self, charges, now).look(),
+        }
     }
+
     /// See [`Store::refund`].
-    pub fn refund_now(&self, _charges: &[Charge<'_>], _now: Time) {
-        todo!()
+    pub fn refund_now(&self, charges: &[Charge<'_>], now: Time) {
+        for charge in charges {
+            self.with(charge, now, Shard::refund);
+        }
     }
+
     /// See [`Store::reset`].
-    pub fn reset_now(&self, _charges: &[Charge<'_>], _now: Time) -> SmallVec<[bool; 4]> {
-        todo!()
+    pub fn reset_now(&self, charges: &[Charge<'_>], now: Time) -> SmallVec<[bool; 4]> {
+        let reset = |charge| self.with(charge, now, Shard::reset);
+        charges.iter().map(reset).collect()
     }
-    /// The `top` keys of a limit with the least remaining.
-    pub fn keys(&self, _limit: &Limit, _top: usize, _now: Time) -> Vec<KeyEntry> {
-        todo!()
+
+    /// The `top` keys of a limit with the least remaining; keys that owe nothing are left
+    /// out. Shards are walked one after the other: what moves meanwhile may be seen or not.
+    pub fn keys(&self, limit: &Limit, top: usize, now: Time) -> Vec<KeyEntry> {
+        let mut listing = Listing::new(top);
+        for shard in 0..self.shards.len() {
+            let show = |key: &[u8], decision| listing.show(key, decision);
+            self.lock(shard).each_live(limit, now, show);
+        }
+        listing.into_entries()
     }
-    /// The state of one key, if there is one.
-    pub fn key(&self, _limit: &Limit, _key: Key<'_>, _now: Time) -> Option<Decision> {
-        todo!()
+
+    /// The state of one key, if it owes anything.
+    pub fn key(&self, limit: &Limit, key: Key<'_>, now: Time) -> Option<Decision> {
+        let charge = Charge {
+            limit,
+            key,
+            cost: Permits::ZERO,
+            mode: Mode::Enforce,
+        };
+        self.with(&charge, now, Shard::standing)
     }
+
     /// Forgets states that carry no information; a bounded step of the work. The service
     /// calls it about ten times a second.
-    pub fn sweep(&self, _now: Time) {
-        todo!()
+    pub fn sweep(&self, now: Time) {
+        let count = SWEPT_SHARDS.min(self.shards.len());
+        let first = self.next_swept.fetch_add(count, Ordering::Relaxed);
+        for step in 0..count {
+            let shard = first.wrapping_add(step) & (self.shards.len() - 1);
+            self.lock(shard).sweep(now, SWEPT_ENTRIES);
+        }
     }
+
     /// What the store holds.
     pub fn usage(&self) -> Usage {
-        todo!()
+        let mut usage = Usage {
+            bytes: size_of::<Self>() + self.shards.len() * size_of::<Line<Mutex<Shard>>>(),
+            budget_bytes: self.budget_bytes,
+            limits: Vec::new(),
+        };
+        for shard in 0..self.shards.len() {
+            let shard = self.lock(shard);
+            usage.bytes += shard.used();
+            shard.add_usage(&mut usage.limits);
+        }
+        usage
     }
+
+    #[inline]
+    fn hash(&self, key: Key<'_>) -> u64 {
+        hash_of(&self.hasher, key.as_bytes())
+    }
+
+    /// The low bits choose the shard; the index uses the high half.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only the low bits are used"
+    )]
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        hash as usize & (self.shards.len() - 1)
+    }
+
+    #[inline]
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        self.shards[shard].0.lock()
+    }
+
+    /// Does something to the shard of one charge.
+    #[inline]
+    fn with<T>(
+        &self,
+        charge: &Charge<'_>,
+        now: Time,
+        act: impl FnOnce(&mut Shard, &Limit, &Ask<'_>) -> T,
+    ) -> T {
+        let hash = self.hash(charge.key);
+        let ask = Ask {
+            key: charge.key.as_bytes(),
+            hash,
+            now,
+            cost: charge.cost,
+        };
+        act(&mut self.lock(self.shard_of(hash)), charge.limit, &ask)
+    }
+}
+
+/// The answer to a request of one charge.
+fn alone(charge: &Charge<'_>, decision: Decision) -> Decisions {
+    Decisions {
+        admitted: decision.verdict.allows() || charge.mode == Mode::Shadow,
+        each: smallvec![decision],
+    }
+}
+
+/// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
+#[inline]
+fn hash_of(hasher: &RandomState, key: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(key);
+    hasher.finish()
 }
 
 impl Store for MemoryStore {

@@ -470,6 +470,10 @@ impl<C: Counters> Algorithm for Window<C> {
     fn bound(&self, window: Nanos) -> u64 {
         bound::bound(self, window)
     }
+
+    fn heap_bytes(&self) -> usize {
+        C::heap_bytes(self.whole() + 1)
+    }
 }
 
 /// Which way a quotient goes.

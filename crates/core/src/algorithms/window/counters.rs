@@ -11,6 +11,8 @@ pub trait Counters: Clone + Default + PartialEq + fmt::Debug + sealed::Sealed {
     fn as_slice(&self) -> &[u32];
     /// The counters to write to: `count` of them, if that many can be kept.
     fn slots(&mut self, count: usize) -> &mut [u32];
+    /// Bytes on the heap for `count` of them.
+    fn heap_bytes(count: usize) -> usize;
 }
 
 impl Counters for [u32; 2] {
@@ -21,6 +23,9 @@ impl Counters for [u32; 2] {
     #[inline]
     fn slots(&mut self, _count: usize) -> &mut [u32] {
         self
+    }
+    fn heap_bytes(_count: usize) -> usize {
+        0
     }
 }
 
@@ -37,6 +42,9 @@ impl Counters for Vec<u32> {
             self.resize(count, 0);
         }
         self
+    }
+    fn heap_bytes(count: usize) -> usize {
+        count * size_of::<u32>()
     }
 }
 

@@ -1,0 +1,66 @@
+//! Listing: the keys with the least left, few of many.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use ratekeeper_core::{Decision, Nanos, Permits};
+
+use super::KeyEntry;
+
+/// Keeps the `top` keys with the least remaining of all that it is shown.
+pub(super) struct Listing {
+    top: usize,
+    /// The one with the most remaining on top: the first to go.
+    kept: BinaryHeap<Ranked>,
+}
+
+impl Listing {
+    pub(super) fn new(top: usize) -> Self {
+        Self {
+            top,
+            kept: BinaryHeap::new(),
+        }
+    }
+
+    pub(super) fn show(&mut self, key: &[u8], decision: Decision) {
+        if self.kept.len() >= self.top {
+            match self.kept.peek() {
+                Some(last) if rank(key, decision) < last.rank() => self.kept.pop(),
+                _ => return,
+            };
+        }
+        let key = key.to_vec();
+        self.kept.push(Ranked(KeyEntry { key, decision }));
+    }
+
+    pub(super) fn into_entries(self) -> Vec<KeyEntry> {
+        let sorted = self.kept.into_sorted_vec();
+        sorted.into_iter().map(|Ranked(entry)| entry).collect()
+    }
+}
+
+/// Least remaining first, then the longest to reset, then by key: a total order.
+fn rank(key: &[u8], decision: Decision) -> (Permits, Reverse<Nanos>, &[u8]) {
+    (decision.remaining, Reverse(decision.reset_after), key)
+}
+
+#[derive(PartialEq, Eq)]
+struct Ranked(KeyEntry);
+
+impl Ranked {
+    fn rank(&self) -> (Permits, Reverse<Nanos>, &[u8]) {
+        rank(&self.0.key, self.0.decision)
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}

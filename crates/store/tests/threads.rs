@@ -1,0 +1,151 @@
+//! Real threads on one store: whatever the schedule, exactly the bound is admitted.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Permits, SubBuckets, Time,
+    Window,
+};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+
+const THREADS: u32 = 64;
+const NOW: Time = Time::from_nanos(5_000_000_000);
+
+fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        algorithm: algorithm.into(),
+    }
+}
+
+fn gcra(quota: &str) -> AnyAlgorithm {
+    Gcra::token_bucket(quota.parse().unwrap()).unwrap().into()
+}
+
+fn window(quota: &str) -> AnyAlgorithm {
+    Window::fixed(quota.parse().unwrap(), Nanos::ZERO)
+        .unwrap()
+        .into()
+}
+
+fn sub_buckets(quota: &str) -> AnyAlgorithm {
+    SubBuckets::sub_buckets(quota.parse().unwrap(), 5, Edge::Full, Nanos::ZERO)
+        .unwrap()
+        .into()
+}
+
+fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
+    Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Permits::new(cost),
+        mode: Mode::Enforce,
+    }
+}
+
+/// Runs `work` on 64 threads at once.
+fn on_threads(work: impl Fn(u32) + Sync) {
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let work = &work;
+            scope.spawn(move || work(number));
+        }
+    });
+}
+
+fn used(store: &MemoryStore, limit: &Limit, key: &[u8]) -> u32 {
+    let left = store.look_now(&[charge(limit, key, 0)], NOW).each[0].remaining;
+    (limit.algorithm.capacity() - left).get()
+}
+
+#[test]
+fn one_key_admits_exactly_the_bound() {
+    for algorithm in [gcra("1000/1h"), window("1000/1h"), sub_buckets("1000/1h")] {
+        for cost in [1, 7] {
+            let (store, limit) = (
+                MemoryStore::new(MemoryConfig::default()),
+                limit(0, algorithm.clone()),
+            );
+            let admitted = AtomicU32::new(0);
+            on_threads(|_| {
+                for _ in 0..50 {
+                    let decisions = store.decide_now(&[charge(&limit, b"key", cost)], NOW);
+                    admitted.fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+                }
+            });
+            assert_eq!(admitted.into_inner(), 1000 / cost, "{limit:?}");
+            assert_eq!(used(&store, &limit, b"key"), 1000 / cost * cost);
+        }
+    }
+}
+
+#[test]
+fn many_keys_admit_exactly_the_bound_each() {
+    const KEYS: u32 = 500;
+    for algorithm in [gcra("40/1h"), window("40/1h")] {
+        let (store, limit) = (
+            MemoryStore::new(MemoryConfig::default()),
+            limit(0, algorithm),
+        );
+        let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
+        on_threads(|thread| {
+            for turn in 0..KEYS {
+                let key = (turn + thread * 7) % KEYS;
+                let decisions = store.decide_now(&[charge(&limit, &key.to_le_bytes(), 1)], NOW);
+                admitted[key as usize].fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+            }
+        });
+        assert!(
+            admitted
+                .iter()
+                .all(|count| count.load(Ordering::Relaxed) == 40)
+        );
+    }
+}
+
+/// A total, a limit per group and one per user, charged together.
+#[test]
+fn several_limits_admit_exactly_the_tightest_and_charge_the_others_as_much() {
+    const USERS: u32 = 30;
+    let store = MemoryStore::new(MemoryConfig::default());
+    let (total, group, user) = (
+        limit(0, gcra("100000/1h")),
+        limit(1, window("300/1h")),
+        limit(2, sub_buckets("25/1h")),
+    );
+    let by_group: Vec<_> = (0..3).map(|_| AtomicU32::new(0)).collect();
+    let by_user: Vec<_> = (0..USERS).map(|_| AtomicU32::new(0)).collect();
+    on_threads(|thread| {
+        for turn in 0..USERS * 2 {
+            let name = (turn + thread) % USERS;
+            let of = name % 3;
+            let keys = (of.to_le_bytes(), name.to_le_bytes());
+            let charges = [
+                charge(&total, b"", 2),
+                charge(&group, &keys.0, 2),
+                charge(&user, &keys.1, 2),
+            ];
+            if store.decide_now(&charges, NOW).admitted {
+                by_group[of as usize].fetch_add(2, Ordering::Relaxed);
+                by_user[name as usize].fetch_add(2, Ordering::Relaxed);
+            }
+        }
+    });
+    let mut sum = 0;
+    for (name, count) in (0_u32..).zip(&by_user) {
+        let count = count.load(Ordering::Relaxed);
+        assert_eq!(count, 24, "all a user can have of 25 by two");
+        assert_eq!(used(&store, &user, &name.to_le_bytes()), count);
+        sum += count;
+    }
+    for (of, count) in (0_u32..).zip(&by_group) {
+        assert_eq!(
+            used(&store, &group, &of.to_le_bytes()),
+            count.load(Ordering::Relaxed)
+        );
+    }
+    assert_eq!(used(&store, &total, b""), sum);
+}
