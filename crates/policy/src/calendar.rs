@@ -236,6 +236,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::zone::tests::database;
 
     const WORDS: [Word; 5] = [Word::Hour, Word::Day, Word::Week, Word::Month, Word::Year];
 
@@ -257,7 +258,7 @@ mod tests {
     ];
 
     fn windows(word: Word, zone: &str, origin: Origin) -> Arc<dyn Calendar> {
-        calendar(word, TimeZone::get(zone).unwrap(), origin)
+        calendar(word, database(zone), origin)
     }
 
     fn time(text: &str) -> Time {
@@ -663,7 +664,7 @@ mod tests {
     #[test]
     fn windows_tile_time_around_every_change_of_clocks() {
         for zone in ZONES {
-            let table = Zone::new(&TimeZone::get(zone).unwrap(), 0);
+            let table = Zone::new(&database(zone), 0);
             for word in WORDS {
                 let calendar = windows(word, zone, Origin::UNIX);
                 for at in table.transitions() {

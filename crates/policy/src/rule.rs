@@ -163,3 +163,36 @@ pub enum Body {
         content_type: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_that_are_whole_numbers_are_costs() {
+        let cost = Cost::Attribute("n".into());
+        for (text, expected) in [
+            ("0", 0),
+            ("7", 7),
+            ("007", 7),
+            ("4294967295", u32::MAX),
+            ("4294967296", u32::MAX),
+            ("99999999999999999999999999", u32::MAX),
+            ("", 1),
+            ("-1", 1),
+            ("+1", 1),
+            ("1.5", 1),
+            ("1e3", 1),
+            (" 7", 1),
+            ("seven", 1),
+        ] {
+            let facts = Facts {
+                attributes: &[("n", text)],
+                cost: Some(Permits::new(9)),
+                ..Facts::default()
+            };
+            assert_eq!(cost.of(&facts), Permits::new(expected), "{text:?}");
+        }
+        assert_eq!(cost.of(&Facts::default()), Permits::ONE);
+    }
+}

@@ -123,13 +123,18 @@ impl Zone {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use jiff::tz::TimeZoneDatabase;
     use proptest::prelude::*;
 
     use super::*;
 
+    pub(crate) fn database(name: &str) -> TimeZone {
+        TimeZoneDatabase::bundled().get(name).unwrap()
+    }
+
     fn zone(name: &str) -> Zone {
-        Zone::new(&TimeZone::get(name).unwrap(), 0)
+        Zone::new(&database(name), 0)
     }
 
     #[test]
@@ -147,7 +152,7 @@ mod tests {
             "Antarctica/Troll",
             "Asia/Gaza",
         ] {
-            let (table, database) = (zone(name), TimeZone::get(name).unwrap());
+            let (table, database) = (zone(name), database(name));
             // Every 11 hours and 7 seconds until 2199.
             for instant in (0..HORIZON).step_by(11 * 3_600 + 7) {
                 let offset = database.to_offset(Timestamp::from_second(instant).unwrap());
@@ -160,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_table_may_begin_anywhere() {
-        let oslo = TimeZone::get("Europe/Oslo").unwrap();
+        let oslo = database("Europe/Oslo");
         let (whole, late) = (Zone::new(&oslo, 0), Zone::new(&oslo, 1_800_000_000));
         assert!(late.transitions().count() < whole.transitions().count());
         assert_eq!(late.local(1_800_000_000), whole.local(1_800_000_000));
