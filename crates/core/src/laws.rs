@@ -17,15 +17,18 @@
 //! A broken law panics with the algorithm, the state, the moment and the cost. Lives are
 //! made by the caller (a property test shrinks them) or by [`random_life`] from a seed.
 
+mod life;
+
+pub use life::{Event, Random, bounded, live, random_life};
+
 use alloc::collections::VecDeque;
 use core::fmt::Debug;
 use core::hash::Hash;
 use std::collections::HashSet;
-use std::vec::Vec;
 
 use crate::algorithm::{Algorithm, Denials};
 use crate::oracles::{self, Reach, later};
-use crate::{Decision, Nanos, Permits, Time, Verdict};
+use crate::{Decision, Permits, Time, Verdict};
 
 /// Every law and oracle that concerns what `state` is at `now`, once a decision has settled
 /// it: a debt that a clock set back made too long is cut by deciding, not by looking.
@@ -230,26 +233,6 @@ pub fn stricter_is_stricter<A: Algorithm + Debug>(
     }
 }
 
-/// Whatever was admitted, each at the latest moment that any charge had been made by then,
-/// stays within `bound` in every span.
-///
-/// # Panics
-/// If it does not.
-pub fn bounded<A: Algorithm + Debug>(algorithm: &A, admitted: &[(Time, Permits)]) {
-    for (first, &(from, _)) in admitted.iter().enumerate() {
-        let mut sum = 0;
-        for &(to, cost) in &admitted[first..] {
-            sum += u64::from(cost.get());
-            let span = to.since(from) + Nanos::from_nanos(1); // half-open: holds both moments
-            assert!(
-                sum <= algorithm.bound(span),
-                "{sum} admitted from {from:?} to {to:?}, bound {}\n{algorithm:?}",
-                algorithm.bound(span),
-            );
-        }
-    }
-}
-
 /// Reaches every state that decisions and refunds at moments `0..=horizon` can, in any order
 /// of the moments, and checks every law and oracle in it at every one of these moments.
 ///
@@ -288,116 +271,4 @@ where
         );
     }
     seen.len()
-}
-
-/// One event in the life of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The clock moves on.
-    Wait(Nanos),
-    /// The clock steps back.
-    StepBack(Nanos),
-    /// A request.
-    Spend(Permits),
-    /// A charge comes back unused.
-    Refund(Permits),
-}
-
-/// Lives through `events` from `start`, checking every law and oracle on the way, and at
-/// the end what was admitted against `bound`.
-///
-/// # Panics
-/// If a law is broken.
-pub fn live<A: Algorithm + Debug>(
-    algorithm: &A,
-    denials: Denials,
-    start: Time,
-    events: &[Event],
-    reach: Reach,
-) {
-    let mut state = A::State::default();
-    let (mut now, mut latest) = (start, Time::ZERO);
-    let mut admitted = Vec::new();
-    for event in events {
-        match *event {
-            Event::Wait(span) => now = now + span,
-            Event::StepBack(span) => now = now - span,
-            Event::Refund(cost) => {
-                algorithm.refund(&mut state, now, cost);
-                // A permit given back may be spent again, and a state given back whole
-                // forgets how late it was: count afresh.
-                admitted.clear();
-                latest = Time::ZERO;
-            }
-            Event::Spend(cost) => {
-                let decision = decide(algorithm, denials, &mut state, now, cost, reach);
-                if decision.verdict.allows() {
-                    latest = latest.max(now);
-                    admitted.push((latest, cost));
-                }
-            }
-        }
-        state_holds(algorithm, &state, now, reach);
-    }
-    bounded(algorithm, &admitted);
-}
-
-/// A life of `length` events made from `seed`: waits around `scale`, costs around `most`.
-///
-/// The clock steps back by less than ten seconds; beyond that, clocks are set, and a law
-/// of bounds cannot know by how much.
-pub fn random_life(seed: u64, length: usize, scale: Nanos, most: Permits) -> Vec<Event> {
-    /// The longest step back.
-    const STEP: u64 = 9_000_000_000;
-    let mut random = Random(seed);
-    let mut event = || {
-        let scale = scale.as_nanos().max(1);
-        let span = match random.below(6) {
-            0 => random.below(3),
-            1 | 2 => random.below(scale / 8 + 2),
-            3 | 4 => random.below(scale.saturating_add(2)),
-            _ => random.below(scale.saturating_mul(3)),
-        };
-        let cost = match random.below(4) {
-            0 => random.below(u64::from(most.get()) + 2),
-            1 => random.below(u64::from(most.get()) / 4 + 2),
-            _ => 1,
-        };
-        let (span, cost) = (Nanos::from_nanos(span), Permits::saturating_from(cost));
-        match random.below(16) {
-            0..=5 => Event::Wait(span),
-            6 => Event::StepBack(span.min(Nanos::from_nanos(STEP))),
-            7 => Event::Refund(cost),
-            _ => Event::Spend(cost),
-        }
-    };
-    (0..length).map(|_| event()).collect()
-}
-
-/// `SplitMix64`: small, good enough to pick cases, the same everywhere.
-///
-/// Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators"
-/// (2014).
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The sequence of `seed`.
-    pub const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number.
-    pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`, which is at least 1; the bias is below `end / 2^64`.
-    pub const fn below(&mut self, end: u64) -> u64 {
-        ((self.next() as u128 * end as u128) >> 64) as u64
-    }
 }

@@ -123,7 +123,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::{Edge, Quota};
+    use crate::{Edge, Quota, Time};
 
     #[test]
     fn an_algorithm_says_its_name() {
@@ -150,6 +150,43 @@ mod tests {
         ];
         for (algorithm, name) in rows {
             assert_eq!(algorithm.name(), name);
+        }
+    }
+
+    fn millis(millis: u64) -> Nanos {
+        Nanos::from_millis(millis)
+    }
+
+    /// After `cost` at 1,300 ms: the effective window.
+    fn window_of<A: Algorithm + Into<AnyAlgorithm>>(algorithm: A, cost: u32) -> Option<Nanos> {
+        let now = Time::ZERO + millis(1_300);
+        let decision = algorithm.decide(&mut A::State::default(), now, Permits::new(cost));
+        algorithm.into().effective_window(&decision)
+    }
+
+    #[test]
+    fn effective_windows_never_promise_more_than_the_rate() {
+        let quota: Quota = "10/1s".parse().unwrap();
+        let gcra = Gcra::token_bucket(quota).unwrap();
+        for (cost, window) in [(0, 1_000), (4, 600), (9, 100), (10, 100), (11, 1_000)] {
+            assert_eq!(window_of(gcra, cost), Some(millis(window)), "cost {cost}");
+        }
+        let fixed = Window::fixed(quota, Nanos::ZERO).unwrap();
+        assert_eq!(window_of(fixed.clone(), 4), Some(millis(700)));
+        assert_eq!(
+            window_of(fixed, 0),
+            None,
+            "nothing is counted, so nothing tells"
+        );
+        let two_window = Window::two_window(quota, Nanos::ZERO).unwrap();
+        assert_eq!(window_of(two_window, 4), Some(millis(700)));
+        assert_eq!(
+            window_of(Window::quota_reset(quota).unwrap(), 4),
+            Some(millis(1_000))
+        );
+        for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
+            let window = SubBuckets::sub_buckets(quota, 4, edge, Nanos::ZERO).unwrap();
+            assert_eq!(window_of(window, 4), Some(millis(200)), "{edge:?}");
         }
     }
 }

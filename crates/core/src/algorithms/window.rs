@@ -48,6 +48,7 @@
 mod anchor;
 mod bound;
 mod counters;
+mod judge;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -57,7 +58,7 @@ pub use anchor::{Anchor, Calendar, CalendarWindow};
 pub use counters::Counters;
 
 use crate::algorithm::{Algorithm, Denials};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+use crate::{Decision, Error, Nanos, Permits, Quota, Time};
 use anchor::Sight;
 use counters::Seen;
 
@@ -187,14 +188,6 @@ impl SubBuckets {
     }
 }
 
-/// How a request was judged, and what that writes.
-struct Judged {
-    decision: Decision,
-    sight: Sight,
-    /// Added to the newest counter; 0 writes nothing.
-    charge: u32,
-}
-
 impl<C> Window<C> {
     fn new(quota: Quota, buckets: u32, edge: Edge, phase: Option<Nanos>) -> Result<Self, Error> {
         let width = quota.per().as_nanos().div_ceil(u64::from(buckets)); // up: never more in P
@@ -256,62 +249,6 @@ impl<C> Window<C> {
             Edge::Full | Edge::Weighted => self.whole() + 1,
         }
     }
-
-    /// What `oldest`, of which `left` nanoseconds are in sight, still counts for.
-    #[inline]
-    fn share(&self, oldest: u64, left: u64) -> u64 {
-        match self.edge {
-            Edge::Drop => 0,
-            Edge::Full => oldest,
-            // Up: a part of a permit counts as one.
-            Edge::Weighted => scale(oldest, left, self.width, Rounding::Up),
-        }
-    }
-
-    /// The wait after which `cost` fits, given that it does not now. At most `m + 2` steps.
-    fn retry_after(&self, seen: Seen<'_>, sight: Sight, cost: u64) -> Nanos {
-        let (limit, whole) = (u64::from(self.permits), self.whole());
-        let mut used = seen.sum(whole);
-        for ahead in 0..=whole {
-            // In the window `ahead` of the current one, `used` counts in full and `oldest`
-            // slides out: how much of it, in nanoseconds, may be in sight?
-            if let Some(room) = limit.checked_sub(used + cost) {
-                let oldest = seen.at(whole - ahead);
-                let visible = match self.edge {
-                    Edge::Full if oldest > room => None,
-                    Edge::Weighted if oldest > room => {
-                        // Down: a little less in sight is surely enough.
-                        Some(scale(room, self.width, oldest, Rounding::Down))
-                    }
-                    _ => Some(self.width),
-                };
-                if let Some(visible) = visible {
-                    return self.wait(sight, ahead, visible);
-                }
-            }
-            if ahead < whole {
-                used -= seen.at(whole - 1 - ahead);
-            }
-        }
-        self.wait(sight, whole + 1, self.width)
-    }
-
-    /// The time until only `visible` nanoseconds are left of the window `ahead` of this one.
-    fn wait(&self, sight: Sight, ahead: usize, visible: u64) -> Nanos {
-        let wait = u128::from(sight.ahead)
-            + u128::from(sight.left)
-            + ahead as u128 * u128::from(self.width);
-        let wait = wait.saturating_sub(u128::from(visible));
-        Nanos::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
-    }
-
-    /// The time until nothing in sight counts.
-    fn reset_after(&self, seen: Seen<'_>, sight: Sight) -> Nanos {
-        match seen.newest(self.in_sight()) {
-            None => Nanos::ZERO,
-            Some(back) => self.wait(sight, self.in_sight() - back, self.width),
-        }
-    }
 }
 
 impl<C: Counters> Window<C> {
@@ -322,52 +259,6 @@ impl<C: Counters> Window<C> {
             .first()
             .is_some_and(|&newest| newest > 0);
         self.anchor.sight(state.index, touched, now, self.width)
-    }
-
-    /// What `decide` answers, and what it writes.
-    #[inline]
-    fn judge(&self, state: &WindowState<C>, now: Time, cost: Permits) -> Judged {
-        let sight = self.sight(state, now);
-        let counts = state.counts.as_slice();
-        let mut seen = Seen {
-            counts,
-            shift: sight.shift,
-            extra: 0,
-        };
-        let (limit, cost) = (u64::from(self.permits), u64::from(cost.get()));
-        let sum = seen.sum(self.whole());
-        let used = sum + self.share(seen.at(self.whole()), sight.left);
-
-        let fits = used + cost <= limit;
-        let charge = match self.denials {
-            _ if fits => cost,
-            _ if cost > limit => 0,
-            Denials::Free => 0,
-            // Up to one further quota.
-            Denials::Counted => cost
-                .min((2 * limit).saturating_sub(sum))
-                .min(u64::from(u32::MAX) - seen.at(0)),
-        };
-        seen.extra = charge;
-        let verdict = if fits {
-            Verdict::Allow
-        } else if cost > limit {
-            Verdict::DenyForever
-        } else {
-            Verdict::Deny {
-                retry_after: self.retry_after(seen, sight, cost),
-            }
-        };
-        let decision = Decision {
-            verdict,
-            remaining: Permits::saturating_from(limit.saturating_sub(used + charge)),
-            reset_after: self.reset_after(seen, sight),
-        };
-        Judged {
-            decision,
-            sight,
-            charge: u32::try_from(charge).unwrap_or(u32::MAX),
-        }
     }
 
     /// Moves the counters of `state` on by `shift` windows, to window `index`.
@@ -476,33 +367,10 @@ impl<C: Counters> Algorithm for Window<C> {
     }
 }
 
-/// Which way a quotient goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rounding {
-    Up,
-    Down,
-}
-
-/// `count x part / whole`, exact up to the rounding asked for; saturating.
-#[inline]
-fn scale(count: u64, part: u64, whole: u64, rounding: Rounding) -> u64 {
-    let product = u128::from(count) * u128::from(part);
-    match (u64::try_from(product), rounding) {
-        // Products that fit a word, which is nearly all of them, divide ten times faster.
-        (Ok(product), Rounding::Up) => product.div_ceil(whole),
-        (Ok(product), Rounding::Down) => product / whole,
-        (Err(_), Rounding::Up) => narrow(product.div_ceil(u128::from(whole))),
-        (Err(_), Rounding::Down) => narrow(product / u128::from(whole)),
-    }
-}
-
-fn narrow(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -653,6 +521,64 @@ mod tests {
                 .verdict
                 .allows()
         );
+    }
+
+    #[test]
+    fn states_are_kept_while_windows_are_the_same() {
+        let fixed = |text| Window::fixed(quota(text), Nanos::ZERO).unwrap();
+        let two_window = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+        let shifted = Window::fixed(quota("10/1s"), Nanos::from_millis(1)).unwrap();
+        let reset = Window::quota_reset(quota("10/1s")).unwrap();
+        for (new, kept) in [
+            (fixed("10/1s"), true),
+            (fixed("99/1s"), true),
+            (two_window, true),
+            (fixed("10/1s").with_denials(Denials::Counted), true),
+            (fixed("10/2s"), false),
+            (shifted, false),
+            (reset, false),
+        ] {
+            assert_eq!(new.keeps_state_of(&fixed("10/1s")), kept, "{new:?}");
+        }
+        let sub = |count| SubBuckets::sub_buckets(quota("12/1s"), count, Edge::Full, Nanos::ZERO);
+        assert!(sub(3).unwrap().keeps_state_of(&sub(3).unwrap()));
+        assert!(!sub(3).unwrap().keeps_state_of(&sub(4).unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_refused() {
+        let sub = |text, count| {
+            SubBuckets::sub_buckets(quota(text), count, Edge::Full, Nanos::ZERO).err()
+        };
+        assert_eq!(sub("10/1s", 0), Some(Error::SubBuckets));
+        assert_eq!(sub("10/1s", 60), None);
+        assert_eq!(sub("10/1s", 61), Some(Error::SubBuckets));
+        assert_eq!(sub("10/5ns", 6), Some(Error::SubBuckets));
+        assert_eq!(
+            Window::quota_reset(quota("1/26000d")).err(),
+            None,
+            "71 years"
+        );
+        let error = Window::quota_reset(quota("1/27000d")).err();
+        assert_eq!(error, Some(Error::WindowTooLong), "74 years");
+    }
+
+    #[test]
+    fn a_refund_frees_the_window_it_falls_in() {
+        let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+        let mut state = WindowState::default();
+        let at = |millis| Time::ZERO + Nanos::from_millis(millis);
+        let _ = limit.decide(&mut state, at(500), Permits::new(6));
+        limit.refund(&mut state, at(900), Permits::new(2));
+        assert_eq!(
+            limit.look(&state, at(900), Permits::ZERO).remaining,
+            Permits::new(6)
+        );
+        let before = state.clone();
+        limit.refund(&mut state, at(1_000), Permits::new(2));
+        assert_eq!(state, before, "its window is over: dropped");
+        limit.refund(&mut state, at(999), Permits::MAX);
+        assert_eq!(state, WindowState::default());
     }
 
     #[test]

@@ -18,7 +18,8 @@
 //! * quota reset: with `W - 1 = k x P + r`: `N x (k + 1)`, and `N - 1` more if `r > 0`,
 //!   because the request that opened the first window lies outside the span.
 
-use super::{Anchor, Edge, Rounding, Window, scale};
+use super::judge::{Rounding, scale};
+use super::{Anchor, Edge, Window};
 use crate::Nanos;
 
 /// The most that any half-open span of length `span` can admit.

@@ -1,0 +1,477 @@
+//! The cores beside naive models of themselves: big integers, lists of every event, waits
+//! found by trying one nanosecond after the other; and beside one another, where theory
+//! says that two algorithms are one.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use proptest::prelude::*;
+use ratekeeper_core::laws::{self, Event};
+use ratekeeper_core::{
+    Algorithm, Decision, Denials, Edge, Gcra, Nanos, Permits, Quota, Reserve, SubBuckets, Tat,
+    Time, Verdict, Window,
+};
+
+fn quota(permits: u32, nanos: u64) -> Quota {
+    Quota::new(Permits::new(permits), Nanos::from_nanos(nanos)).unwrap()
+}
+
+fn decision(verdict: Verdict, remaining: u64, reset_after: u64) -> Decision {
+    let remaining = Permits::saturating_from(remaining);
+    Decision {
+        verdict,
+        remaining,
+        reset_after: Nanos::from_nanos(reset_after),
+    }
+}
+
+/// The moments and costs of a life; steps back and refunds as they come.
+fn replay(
+    events: &[Event],
+    start: u64,
+    mut spend: impl FnMut(Time, Permits),
+    mut refund: impl FnMut(Time, Permits),
+) {
+    let mut now = Time::from_nanos(start);
+    for event in events {
+        match *event {
+            Event::Wait(span) => now = now + span,
+            Event::StepBack(span) => now = now - span,
+            Event::Spend(cost) => spend(now, cost),
+            Event::Refund(cost) => refund(now, cost),
+        }
+    }
+}
+
+/// GCRA in integers that cannot overflow, in units of 1/64 ns.
+#[derive(Clone, Debug)]
+struct BigGcra {
+    interval: i128,
+    burst: i128,
+    queue: i128,
+    counted: bool,
+    tat: i128,
+}
+
+impl BigGcra {
+    const END: i128 = 1 << 64;
+    const SLACK: i128 = 10_000_000_000 * 64;
+
+    fn new(quota: Quota, queue: u32, counted: bool) -> Self {
+        let ticks = i128::from(quota.per().as_nanos()) * 64;
+        let permits = i128::from(quota.permits().get());
+        let interval = (ticks + permits - 1) / permits;
+        let burst = i128::from(quota.burst().get()) * interval;
+        Self {
+            interval,
+            burst,
+            queue: i128::from(queue) * interval,
+            counted,
+            tat: 0,
+        }
+    }
+
+    fn decide(&mut self, now: Time, cost: Permits) -> Decision {
+        let limit = self.burst + self.queue;
+        let now = (i128::from(now.as_nanos()) * 64).min(Self::END - 1);
+        let up = |ticks: i128| u64::try_from((ticks + 63) / 64).unwrap();
+        let deepest = if self.counted { 2 * limit } else { limit };
+        if self.tat - now > deepest + Self::SLACK {
+            self.tat = (now + deepest).min(Self::END - 1);
+        }
+        let price = i128::from(cost.get()) * self.interval;
+        let next = self.tat.max(now) + price;
+        let verdict = if next - now <= limit && next < Self::END {
+            if cost > Permits::ZERO {
+                self.tat = next;
+            }
+            match next - now - self.burst {
+                wait if wait > 0 => Verdict::AllowAfter(Nanos::from_nanos(up(wait))),
+                _ => Verdict::Allow,
+            }
+        } else if price > limit {
+            Verdict::DenyForever
+        } else {
+            let counted = next.min(now + 2 * limit).min(Self::END - 1);
+            if self.counted && counted > self.tat.max(now) {
+                self.tat = counted;
+            }
+            let next = self.tat.max(now) + price;
+            if next < Self::END {
+                Verdict::Deny {
+                    retry_after: Nanos::from_nanos(up(next - now - limit)),
+                }
+            } else {
+                Verdict::DenyForever
+            }
+        };
+        let debt = (self.tat - now).max(0);
+        let room = limit.min(Self::END - 1 - now) - debt;
+        let remaining = u64::try_from(room.max(0) / self.interval).unwrap();
+        decision(verdict, remaining, up(debt))
+    }
+
+    fn refund(&mut self, now: Time, cost: Permits) {
+        let now = (i128::from(now.as_nanos()) * 64).min(Self::END - 1);
+        if self.tat > now {
+            self.tat = now.max(self.tat - i128::from(cost.get()) * self.interval);
+        }
+    }
+}
+
+/// Windows as a list of all that was ever charged: (number of its bucket, permits).
+#[derive(Clone, Debug)]
+struct NaiveWindow {
+    permits: i128,
+    width: i128,
+    buckets: i128,
+    edge: Edge,
+    /// Of the grid; none for windows that open with a request.
+    phase: Option<i128>,
+    counted: bool,
+    charges: Vec<(i128, i128)>,
+}
+
+impl NaiveWindow {
+    fn new(quota: Quota, buckets: u32, edge: Edge, phase: Option<u64>, counted: bool) -> Self {
+        let (per, buckets) = (i128::from(quota.per().as_nanos()), i128::from(buckets));
+        Self {
+            permits: i128::from(quota.permits().get()),
+            width: (per + buckets - 1) / buckets,
+            buckets,
+            edge,
+            phase: phase.map(i128::from),
+            counted,
+            charges: Vec::new(),
+        }
+    }
+
+    /// The bucket that `now` counts in, with its first moment: never older than the newest.
+    fn bucket(&self, now: i128) -> (i128, i128) {
+        let newest = self.charges.iter().map(|charge| charge.0).max();
+        match self.phase {
+            Some(phase) => {
+                let here = (now - phase).div_euclid(self.width);
+                let bucket = newest.map_or(here, |newest| newest.max(here));
+                (bucket, phase + bucket * self.width)
+            }
+            // The number of a bucket that opens with a request is its first moment.
+            None => match newest {
+                Some(start) if now < start + self.width => (start, start),
+                _ => (now, now),
+            },
+        }
+    }
+
+    /// Charged `back` buckets ago.
+    fn count(&self, bucket: i128, back: i128) -> i128 {
+        let in_it = |charge: &&(i128, i128)| charge.0 == bucket - back;
+        self.charges
+            .iter()
+            .filter(in_it)
+            .map(|charge| charge.1)
+            .sum()
+    }
+
+    fn whole(&self, bucket: i128) -> i128 {
+        (0..self.buckets).map(|back| self.count(bucket, back)).sum()
+    }
+
+    /// What is used, in units of a permit for a nanosecond, and the bucket of `now`.
+    fn used(&self, now: i128) -> (i128, i128) {
+        let (bucket, start) = self.bucket(now);
+        let elapsed = (now - start).max(0);
+        let oldest = self.count(bucket, self.buckets);
+        let edge = match self.edge {
+            Edge::Drop => 0,
+            Edge::Full => oldest * self.width,
+            Edge::Weighted => oldest * (self.width - elapsed),
+        };
+        (self.whole(bucket) * self.width + edge, bucket)
+    }
+
+    fn fits(&self, now: i128, cost: i128) -> bool {
+        self.used(now).0 + cost * self.width <= self.permits * self.width
+    }
+
+    /// The first moment from `now` on at which `is_so`, trying every one.
+    fn first(now: i128, is_so: impl Fn(i128) -> bool) -> u64 {
+        u64::try_from((0..100_000).find(|&wait| is_so(now + wait)).unwrap()).unwrap()
+    }
+
+    fn decide(&mut self, now: Time, cost: Permits) -> Decision {
+        let (now, cost) = (i128::from(now.as_nanos()), i128::from(cost.get()));
+        let (bucket, _) = self.bucket(now);
+        let verdict = if self.fits(now, cost) {
+            if cost > 0 {
+                self.charges.push((bucket, cost));
+            }
+            Verdict::Allow
+        } else if cost > self.permits {
+            Verdict::DenyForever
+        } else {
+            let room = (2 * self.permits - self.whole(bucket)).max(0);
+            if self.counted && cost.min(room) > 0 {
+                self.charges.push((bucket, cost.min(room)));
+            }
+            let wait = Self::first(now, |then| self.fits(then, cost));
+            Verdict::Deny {
+                retry_after: Nanos::from_nanos(wait),
+            }
+        };
+        let room = self.permits * self.width - self.used(now).0;
+        let reset = Self::first(now, |then| self.used(then).0 == 0);
+        decision(
+            verdict,
+            u64::try_from(room.max(0) / self.width).unwrap(),
+            reset,
+        )
+    }
+
+    fn refund(&mut self, now: Time, cost: Permits) {
+        let (bucket, _) = self.bucket(i128::from(now.as_nanos()));
+        let sight = self.buckets + i128::from(self.edge != Edge::Drop);
+        let mut back = i128::from(cost.get());
+        self.charges.sort_unstable();
+        for charge in self
+            .charges
+            .iter_mut()
+            .rev()
+            .filter(|charge| bucket - charge.0 < sight)
+        {
+            let given = back.min(charge.1);
+            charge.1 -= given;
+            back -= given;
+        }
+        let newest = self.charges.iter().map(|charge| charge.0).max();
+        let empty = |charge: &(i128, i128)| charge.1 == 0;
+        // Of a state that is empty, not even the newest window is remembered.
+        let seen = |charge: &&(i128, i128)| newest.is_some_and(|newest| newest - charge.0 < sight);
+        if self.charges.iter().filter(seen).all(empty) {
+            self.charges.clear();
+        }
+    }
+}
+
+/// Both live the same life.
+fn beside<A: Algorithm + std::fmt::Debug>(
+    algorithm: &A,
+    mut naive: NaiveWindow,
+    start: u64,
+    events: &[Event],
+) {
+    let naive = std::cell::RefCell::new(&mut naive);
+    let state = std::cell::RefCell::new(A::State::default());
+    replay(
+        events,
+        start,
+        |now, cost| {
+            let before = state.borrow().clone();
+            let said = algorithm.decide(&mut state.borrow_mut(), now, cost);
+            let model = naive.borrow_mut().decide(now, cost);
+            assert_eq!(
+                said, model,
+                "{cost:?} at {now:?}\n{algorithm:?}\n{before:?}\n{naive:?}"
+            );
+        },
+        |now, cost| {
+            algorithm.refund(&mut state.borrow_mut(), now, cost);
+            naive.borrow_mut().refund(now, cost);
+        },
+    );
+}
+
+#[test]
+fn windows_decide_as_a_list_of_all_events_does() {
+    for seed in 0..400 {
+        let per = 1 + seed % 23;
+        let permits = 1 + u32::try_from(seed % 7).unwrap();
+        let (quota, phase) = (quota(permits, per), seed % per);
+        let events = laws::random_life(seed, 60, Nanos::from_nanos(2 * per), Permits::new(permits));
+        let start = 200; // before that a clock that steps back would reach its zero
+        for counted in [false, true] {
+            let denials = if counted {
+                Denials::Counted
+            } else {
+                Denials::Free
+            };
+            let model =
+                |buckets, edge, phase| NaiveWindow::new(quota, buckets, edge, phase, counted);
+            let nanos = Nanos::from_nanos(phase);
+            let fixed = Window::fixed(quota, nanos).unwrap().with_denials(denials);
+            beside(&fixed, model(1, Edge::Drop, Some(phase)), start, &events);
+            let two = Window::two_window(quota, nanos)
+                .unwrap()
+                .with_denials(denials);
+            beside(&two, model(1, Edge::Weighted, Some(phase)), start, &events);
+            let reset = Window::quota_reset(quota).unwrap().with_denials(denials);
+            beside(&reset, model(1, Edge::Drop, None), start, &events);
+            for buckets in [1, 2, 3, 5] {
+                for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
+                    if let Ok(window) = SubBuckets::sub_buckets(quota, buckets, edge, nanos) {
+                        let window = window.with_denials(denials);
+                        beside(&window, model(buckets, edge, Some(phase)), start, &events);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gcra_decides_as_big_integers_do() {
+    for seed in 0..600 {
+        let mut random = laws::Random::new(seed);
+        // Any size, from a nanosecond to weeks, and starts near the end of ticks too.
+        let per = 1 + (random.next() >> (10 + random.below(54)));
+        let permits = Permits::saturating_from(1 + (random.next() >> (32 + random.below(32))));
+        let queue = Permits::saturating_from(random.below(5));
+        let burst = Permits::saturating_from(1 + random.below(2 * u64::from(permits.get())));
+        let quota = quota(permits.get(), per).with_burst(burst).unwrap();
+        let Ok(gcra) = Gcra::new(quota, queue) else {
+            continue;
+        };
+        let start = [0, 1 << 40, (1 << 58) - per.min(1 << 57), u64::MAX - per];
+        let start = start[usize::try_from(random.below(4)).unwrap()];
+        let events = laws::random_life(seed, 300, Nanos::from_nanos(per), permits);
+        for counted in [false, true] {
+            let denials = if counted {
+                Denials::Counted
+            } else {
+                Denials::Free
+            };
+            let gcra = gcra.with_denials(denials);
+            let big = std::cell::RefCell::new(BigGcra::new(quota, queue.get(), counted));
+            let tat = std::cell::Cell::new(Tat::default());
+            replay(
+                &events,
+                start,
+                |now, cost| {
+                    let mut next = tat.get();
+                    let said = gcra.decide(&mut next, now, cost);
+                    let model = big.borrow_mut().decide(now, cost);
+                    assert_eq!(
+                        said, model,
+                        "{cost:?} at {now:?}\n{gcra:?}\n{tat:?}\n{big:?}"
+                    );
+                    tat.set(next);
+                },
+                |now, cost| {
+                    let mut next = tat.get();
+                    gcra.refund(&mut next, now, cost);
+                    big.borrow_mut().refund(now, cost);
+                    tat.set(next);
+                },
+            );
+        }
+    }
+}
+
+/// A life of waits and costs, without steps back.
+fn any_steps() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    proptest::collection::vec((0_u64..4_000, 0_u32..9), 1..100)
+}
+
+proptest! {
+    /// Tokens drip into a bucket, exactly: in fractions of `per`.
+    #[test]
+    fn a_token_bucket_is_gcra(steps in any_steps(), permits in 1_u32..9, burst in 1_u32..9) {
+        // Spans that divide: GCRA's interval is then exact.
+        let per = 840 * u64::from(permits);
+        let quota = quota(permits, per).with_burst(Permits::new(burst)).unwrap();
+        let gcra = Gcra::token_bucket(quota).unwrap();
+        let (permits, burst) = (u64::from(permits), u64::from(burst));
+        let (mut tat, mut tokens, mut now) = (Tat::default(), burst * per, 0);
+        for (wait, cost) in steps {
+            now += wait;
+            tokens = (tokens + wait * permits).min(burst * per);
+            let price = u64::from(cost) * per;
+            let verdict = if price <= tokens {
+                tokens -= price;
+                Verdict::Allow
+            } else if price > burst * per {
+                Verdict::DenyForever
+            } else {
+                let retry_after = Nanos::from_nanos((price - tokens).div_ceil(permits));
+                Verdict::Deny { retry_after }
+            };
+            let full = (burst * per - tokens).div_ceil(permits);
+            let said = gcra.decide(&mut tat, Time::from_nanos(now), Permits::new(cost));
+            prop_assert_eq!(said, decision(verdict, tokens / per, full));
+        }
+    }
+
+    /// A level rises with each request and leaks away; a queue is a level of 1 that waits.
+    #[test]
+    fn a_leaky_bucket_is_gcra(steps in any_steps(), permits in 1_u32..9, size in 1_u32..9) {
+        let per = 840 * u64::from(permits);
+        let quota = quota(permits, per).with_burst(Permits::new(size)).unwrap();
+        let meter = Gcra::leaky_meter(quota).unwrap();
+        let queue = Gcra::leaky_queue(quota, Permits::new(size - 1)).unwrap();
+        let (mut metered, mut queued) = Default::default();
+        let (mut level, mut now, interval) = (0, 0, 840);
+        for (wait, cost) in steps {
+            now += wait;
+            level = u64::saturating_sub(level, wait);
+            let height = level + u64::from(cost) * interval;
+            let allowed = height <= u64::from(size) * interval;
+            if allowed {
+                level = height;
+            }
+            let (time, cost) = (Time::from_nanos(now), Permits::new(cost));
+            let by_meter = meter.decide(&mut metered, time, cost);
+            let by_queue = queue.decide(&mut queued, time, cost);
+            prop_assert_eq!(by_meter.verdict.allows(), allowed);
+            prop_assert_eq!(by_meter.reset_after.as_nanos(), level);
+            prop_assert_eq!(by_queue.reset_after, by_meter.reset_after);
+            prop_assert_eq!(by_queue.remaining, by_meter.remaining);
+            if allowed {
+                let wait = level.saturating_sub(interval);
+                let expected = match wait {
+                    0 => Verdict::Allow,
+                    wait => Verdict::AllowAfter(Nanos::from_nanos(wait)),
+                };
+                prop_assert_eq!(by_queue.verdict, expected);
+            } else {
+                prop_assert_eq!(by_queue.verdict, by_meter.verdict);
+            }
+        }
+    }
+
+    /// Whoever may wait for ever gets the moment at which a token will be there.
+    #[test]
+    fn a_reservation_is_a_token_of_the_future(steps in any_steps(), burst in 1_u32..9) {
+        let quota = quota(1, 840).with_burst(Permits::new(burst)).unwrap();
+        let gcra = Gcra::token_bucket(quota).unwrap().with_patience(Nanos::from_secs(1));
+        let (mut tat, mut tokens, mut now) = (Tat::default(), i64::from(burst) * 840, 0);
+        for (wait, cost) in steps {
+            now += wait;
+            tokens = (tokens + i64::try_from(wait).unwrap()).min(i64::from(burst) * 840);
+            tokens -= i64::from(cost) * 840;
+            let time = Time::from_nanos(now);
+            let said = gcra.reserve(&mut tat, time, Permits::new(cost), Nanos::MAX);
+            let expected = match u64::try_from(-tokens) {
+                Ok(debt) if debt > 0 => Verdict::AllowAfter(Nanos::from_nanos(debt)),
+                _ => Verdict::Allow,
+            };
+            prop_assert_eq!(said.verdict, expected);
+        }
+    }
+
+    /// One sub-bucket is a window.
+    #[test]
+    fn one_sub_bucket_is_a_window(steps in any_steps(), permits in 1_u32..9, phase in 0_u64..840) {
+        let (quota, phase) = (quota(permits, 840), Nanos::from_nanos(phase));
+        let fixed = Window::fixed(quota, phase).unwrap();
+        let two_window = Window::two_window(quota, phase).unwrap();
+        let one = |edge| SubBuckets::sub_buckets(quota, 1, edge, phase).unwrap();
+        let (drop, weighted) = (one(Edge::Drop), one(Edge::Weighted));
+        let (mut a, mut b, mut c, mut d) = Default::default();
+        let mut now = 0;
+        for (wait, cost) in steps {
+            now += wait;
+            let (now, cost) = (Time::from_nanos(now), Permits::new(cost));
+            prop_assert_eq!(fixed.decide(&mut a, now, cost), drop.decide(&mut b, now, cost));
+            let whole = two_window.decide(&mut c, now, cost);
+            prop_assert_eq!(whole, weighted.decide(&mut d, now, cost));
+        }
+    }
+}

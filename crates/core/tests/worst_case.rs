@@ -1,0 +1,334 @@
+//! The exact worst case of every algorithm, by dynamic programming over all states that can
+//! be reached, against the table of the guide and against `bound`.
+//!
+//! ```text
+//!   reach: fresh --any costs, 2P + w ticks--> every state there can be at tick t
+//!   sweep: most[s] = most admitted since t that ends in state s, tick by tick to t + 4P
+//!          worst(W) = max over t in one window, s, of most[s] after W ticks
+//! ```
+//!
+//! A tick is 1 ns. A change of a worst case or of a bound fails here.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::sync::Arc;
+
+use ratekeeper_core::{
+    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Nanos, Permits, Quota, SubBuckets,
+    Time, Window,
+};
+
+/// Each state, with the most that was admitted on a way to it.
+type Most<S> = HashMap<S, u64, BuildHasherDefault<DefaultHasher>>;
+
+/// The most admitted in any half-open span of 1, 2, .. `spans` ticks.
+///
+/// Every behaviour of the algorithm repeats after `period` ticks.
+fn worst<A>(algorithm: &A, period: u64, spans: u64) -> Vec<u64>
+where
+    A: Algorithm + Debug,
+    A::State: Hash + Eq,
+{
+    let capacity = u64::from(algorithm.capacity().get());
+    // One tick: every cost that is allowed, from every state.
+    let tick = |states: &Most<A::State>, now: u64| {
+        let mut after: Most<A::State> = HashMap::default();
+        for (state, &most) in states {
+            for cost in 0..=capacity {
+                let mut next = state.clone();
+                let permits = Permits::saturating_from(cost);
+                let decision = algorithm.decide(&mut next, Time::from_nanos(now), permits);
+                let admitted = if decision.verdict.allows() { cost } else { 0 };
+                let best = after.entry(next).or_default();
+                *best = (*best).max(most + admitted);
+            }
+        }
+        after
+    };
+    let mut worst = vec![0; usize::try_from(spans).unwrap()];
+    let mut reached = Most::default();
+    reached.insert(A::State::default(), 0);
+    // From the second period on, every state occurs that ever will: none remembers more.
+    let settled = 2 * period;
+    for start in 0..settled + period {
+        if start >= settled {
+            let mut states: Most<A::State> =
+                reached.keys().map(|state| (state.clone(), 0)).collect();
+            for (now, worst) in (start..).zip(&mut worst) {
+                states = tick(&states, now);
+                *worst = (*worst).max(*states.values().max().unwrap());
+            }
+        }
+        reached = tick(&reached, start);
+        for most in reached.values_mut() {
+            *most = 0;
+        }
+    }
+    worst
+}
+
+/// How `bound` stands to the worst case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bound {
+    /// Equal in every span.
+    Exact,
+    /// Equal in spans up to one period, and never below.
+    ExactWithinPeriod,
+    /// Never below.
+    Holds,
+}
+
+fn check<A>(algorithm: &A, period: u64, spans: u64, bound: Bound) -> Vec<u64>
+where
+    A: Algorithm + Debug,
+    A::State: Hash + Eq,
+{
+    let worst = worst(algorithm, period, spans);
+    for (span, &most) in (1..).zip(&worst) {
+        let told = algorithm.bound(Nanos::from_nanos(span));
+        assert!(
+            most <= told,
+            "{span} ticks: {most} admitted, bound {told}\n{algorithm:?}"
+        );
+        let exact = match bound {
+            Bound::Exact => true,
+            Bound::ExactWithinPeriod => span <= period,
+            Bound::Holds => false,
+        };
+        assert!(
+            !exact || most == told,
+            "{span} ticks: {most}, bound {told}\n{algorithm:?}"
+        );
+    }
+    assert_eq!(algorithm.bound(Nanos::ZERO), 0);
+    worst
+}
+
+fn quota(permits: u32, ticks: u64) -> Quota {
+    Quota::new(Permits::new(permits), Nanos::from_nanos(ticks)).unwrap()
+}
+
+fn bucket(permits: u32, ticks: u64, burst: u32) -> Gcra {
+    Gcra::token_bucket(
+        quota(permits, ticks)
+            .with_burst(Permits::new(burst))
+            .unwrap(),
+    )
+    .unwrap()
+}
+
+fn sub_buckets(permits: u32, ticks: u64, count: u32, edge: Edge) -> SubBuckets {
+    SubBuckets::sub_buckets(quota(permits, ticks), count, edge, Nanos::ZERO).unwrap()
+}
+
+/// The rows of the table for N = 6 and P = 12: in one tick, in P / 2, in P, in 4P.
+#[test]
+fn the_table_of_worst_cases_is_exact() {
+    let row = |worst: Vec<u64>| [worst[0], worst[5], worst[11], worst[47]];
+    let (n, p, zero) = (6, 12, Nanos::ZERO);
+    let fixed = Window::fixed(quota(n, p), zero).unwrap();
+    let quota_reset = Window::quota_reset(quota(n, p)).unwrap();
+    let two_window = Window::two_window(quota(n, p), zero).unwrap();
+    for (name, row, expected) in [
+        (
+            "gcra b=n",
+            row(check(&bucket(n, p, n), 12, 48, Bound::Exact)),
+            [6, 8, 11, 29],
+        ),
+        (
+            "gcra b=1",
+            row(check(&bucket(n, p, 1), 12, 48, Bound::Exact)),
+            [1, 3, 6, 24],
+        ),
+        (
+            "fixed",
+            row(check(&fixed, 12, 48, Bound::Exact)),
+            [6, 12, 12, 30],
+        ),
+        (
+            "quota reset",
+            row(check(&quota_reset, 12, 48, Bound::Exact)),
+            [6, 11, 11, 29],
+        ),
+        (
+            "two-window",
+            row(check(&two_window, 12, 48, Bound::Exact)),
+            [6, 8, 11, 26],
+        ),
+        (
+            "m=2 drop",
+            table_sub_buckets(2, Edge::Drop, Bound::Exact),
+            [6, 6, 12, 30],
+        ),
+        (
+            "m=3 drop",
+            table_sub_buckets(3, Edge::Drop, Bound::Exact),
+            [6, 6, 12, 30],
+        ),
+        (
+            "m=2 weighted",
+            table_sub_buckets(2, Edge::Weighted, Bound::ExactWithinPeriod),
+            [6, 6, 10, 25],
+        ),
+        (
+            "m=3 weighted",
+            table_sub_buckets(3, Edge::Weighted, Bound::ExactWithinPeriod),
+            [6, 6, 9, 25],
+        ),
+        (
+            "m=2 full",
+            table_sub_buckets(2, Edge::Full, Bound::Exact),
+            [6, 6, 6, 18],
+        ),
+        (
+            "m=3 full",
+            table_sub_buckets(3, Edge::Full, Bound::Exact),
+            [6, 6, 6, 24],
+        ),
+    ] {
+        assert_eq!(row, expected, "{name}");
+    }
+}
+
+fn table_sub_buckets(count: u32, edge: Edge, bound: Bound) -> [u64; 4] {
+    let worst = check(&sub_buckets(6, 12, count, edge), 12, 48, bound);
+    [worst[0], worst[5], worst[11], worst[47]]
+}
+
+#[test]
+fn bounds_hold_for_all_small_parameters() {
+    for n in 3..=6 {
+        for p in [6, 7, 9, 12] {
+            let zero = Nanos::ZERO;
+            let fixed = Window::fixed(quota(n, p), zero).unwrap();
+            let two_window = Window::two_window(quota(n, p), zero).unwrap();
+            let quota_reset = Window::quota_reset(quota(n, p)).unwrap();
+            check(&fixed, p, 4 * p, Bound::Exact);
+            check(&two_window, p, 4 * p, Bound::Exact);
+            check(&quota_reset, p, 4 * p, Bound::Exact);
+            // An interval of 2.3 ticks is met by a request every 3 unless there is a burst.
+            let whole = p.is_multiple_of(u64::from(n));
+            let paced = if whole { Bound::Exact } else { Bound::Holds };
+            check(&bucket(n, p, 1), p, 4 * p, paced);
+            check(&bucket(n, p, n), p, 4 * p, Bound::Exact);
+            for (count, edge, bound) in [
+                (2, Edge::Drop, Bound::Exact),
+                (2, Edge::Full, Bound::Exact),
+                (2, Edge::Weighted, Bound::ExactWithinPeriod),
+                (3, Edge::Full, Bound::Exact),
+            ] {
+                // Buckets of ceil(P / m): a period of the grid is m of them.
+                let period = p.div_ceil(u64::from(count)) * u64::from(count);
+                check(&sub_buckets(n, p, count, edge), period, 4 * p, bound);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_permit_cannot_be_shared() {
+    for p in [1, 2, 6, 7] {
+        check(
+            &Window::two_window(quota(1, p), Nanos::ZERO).unwrap(),
+            p,
+            4 * p,
+            Bound::Exact,
+        );
+        check(
+            &Window::quota_reset(quota(1, p)).unwrap(),
+            p,
+            4 * p,
+            Bound::Exact,
+        );
+        check(&bucket(1, p, 1), p, 4 * p, Bound::Exact);
+    }
+    check(&sub_buckets(1, 6, 2, Edge::Weighted), 6, 24, Bound::Exact);
+}
+
+#[test]
+fn counting_denials_admits_no_more() {
+    let denials = Denials::Counted;
+    let (n, p) = (3, 6);
+    check(
+        &bucket(n, p, n).with_denials(denials),
+        p,
+        4 * p,
+        Bound::Holds,
+    );
+    let fixed = Window::fixed(quota(n, p), Nanos::ZERO).unwrap();
+    check(&fixed.with_denials(denials), p, 4 * p, Bound::Holds);
+    let two_window = Window::two_window(quota(n, p), Nanos::ZERO).unwrap();
+    check(&two_window.with_denials(denials), p, 4 * p, Bound::Holds);
+    let quota_reset = Window::quota_reset(quota(n, p)).unwrap();
+    check(&quota_reset.with_denials(denials), p, 4 * p, Bound::Holds);
+    for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
+        check(
+            &sub_buckets(n, p, 2, edge).with_denials(denials),
+            p,
+            4 * p,
+            Bound::Holds,
+        );
+    }
+}
+
+#[test]
+fn a_queue_admits_what_it_holds_besides() {
+    let queue = Gcra::leaky_queue(quota(6, 12), Permits::new(2)).unwrap();
+    let worst = check(&queue, 12, 48, Bound::Exact);
+    assert_eq!([worst[0], worst[11], worst[47]], [3, 8, 26]);
+}
+
+#[test]
+fn full_sub_buckets_keep_the_promise_in_any_span() {
+    for (n, p, count) in [
+        (6, 12, 1),
+        (6, 12, 2),
+        (6, 12, 3),
+        (5, 7, 2),
+        (4, 9, 2),
+        (3, 7, 3),
+    ] {
+        let window = sub_buckets(n, p, count, Edge::Full);
+        let period = p.div_ceil(u64::from(count)) * u64::from(count);
+        let worst = check(&window, period, p, Bound::Exact);
+        assert!(
+            worst.iter().all(|&most| most == u64::from(n)),
+            "{window:?}: {worst:?}"
+        );
+    }
+}
+
+/// Windows of 5, 3 and 4 ticks, over and over.
+#[derive(Debug)]
+struct Uneven;
+
+impl Calendar for Uneven {
+    fn window_at(&self, now: Time) -> CalendarWindow {
+        let whole = now.as_nanos() / 12 * 12;
+        let (start, end) = match now.as_nanos() % 12 {
+            0..5 => (0, 5),
+            5..8 => (5, 8),
+            _ => (8, 12),
+        };
+        let at = |ticks| Time::from_nanos(whole + ticks);
+        CalendarWindow {
+            start: at(start),
+            end: at(end),
+        }
+    }
+    fn name(&self) -> &'static str {
+        "uneven"
+    }
+    fn shortest(&self) -> Nanos {
+        Nanos::from_nanos(3)
+    }
+}
+
+#[test]
+fn calendars_are_bounded_by_their_shortest_window() {
+    let window = Window::calendar(Permits::new(6), Arc::new(Uneven)).unwrap();
+    let worst = check(&window, 12, 48, Bound::Holds);
+    assert_eq!([worst[0], worst[1], worst[4]], [6, 12, 18]);
+}
