@@ -37,28 +37,43 @@ fn fields(
     place: &str,
     out: &mut Findings<'_>,
 ) {
+    let mut helps = Vec::new();
     for (name, node) in there {
         match table.field(name.get_ref()) {
             Some(field) => {
-                let here = Here {
-                    place,
-                    field: field.name,
-                    example: field.example,
-                };
-                value(node, &field.shape, here, out);
+                let (field, shape, example) = (field.name, &field.shape, field.example);
+                value(
+                    node,
+                    shape,
+                    Here {
+                        place,
+                        field,
+                        example,
+                    },
+                    out,
+                );
             }
-            None => unknown(name.get_ref(), name.span(), table, place, out),
+            None => helps.push(unknown((name, node), table, place, out)),
         }
     }
     if !out.is_whole() {
         return; // what is missing may stand where the text could not be read
     }
+    // What a help has told to write is not reported as missing as well.
+    let told = |name: &str| {
+        helps
+            .iter()
+            .any(|help| help.contains(&format!("{name} = ")))
+    };
     for field in table.fields {
-        if field.need == Need::Required && !there.contains_key(field.name) {
+        let needed = field.need == Need::Required && !there.contains_key(field.name);
+        if needed && !told(field.name) {
             missing(field, at.clone(), place, out);
         }
     }
-    exactly_one(there, at, table.one_of, place, out);
+    if !table.one_of.iter().any(|name| told(name)) {
+        exactly_one(there, at, table.one_of, place, out);
+    }
 }
 
 /// Of the fields `names`, exactly one must be written.
@@ -122,6 +137,13 @@ fn value(node: &Node<'_>, shape: &'static Shape, here: Here<'_>, out: &mut Findi
         (Shape::NamedTables { of, most }, DeValue::Table(names)) => {
             named_tables(node, names, of, *most, here, out);
         }
+        (Shape::PlannedTable { instead }, DeValue::Table(_)) => {
+            let Here { place, field, .. } = here;
+            let message = format!("a table as `{field}` of {place} is not built yet");
+            let label = "part of the language, but not of this version";
+            out.error(codes::NOT_BUILT, node.span(), message, label)
+                .help(*instead);
+        }
         (Shape::Either(shapes), _) => match shapes.iter().find(|shape| suits(shape, node)) {
             Some(shape) => value(node, shape, here, out),
             None => wrong_type(node, shape, here, out),
@@ -158,7 +180,10 @@ fn suits(shape: &Shape, node: &Node<'_>) -> bool {
         (shape, node.get_ref()),
         (Shape::Text { .. } | Shape::Word(_), DeValue::String(_))
             | (Shape::Whole { .. }, DeValue::Integer(_))
-            | (Shape::Table(_), DeValue::Table(_))
+            | (
+                Shape::Table(_) | Shape::PlannedTable { .. },
+                DeValue::Table(_)
+            )
     )
 }
 

@@ -82,3 +82,39 @@ pub fn explain(code: &str) -> Option<&'static str> {
         |(known, page): &(&str, &'static str)| known.eq_ignore_ascii_case(code).then_some(*page);
     PAGES.iter().find_map(page)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Context, Diagnostic, parse};
+
+    fn findings(text: &str) -> Vec<Diagnostic> {
+        match parse(text, Context::default()) {
+            Ok(loaded) => loaded.warnings,
+            Err(errors) => errors,
+        }
+    }
+
+    /// The files on a page.
+    fn files(page: &str) -> Vec<&str> {
+        let blocks = page.split("```toml\n").skip(1);
+        blocks
+            .map(|block| block.split("```").next().unwrap_or_default())
+            .collect()
+    }
+
+    #[test]
+    fn pages_show_the_finding_and_the_way_out() {
+        for (code, page) in PAGES {
+            assert!(page.starts_with(&format!("# {code}: ")), "{code}");
+            assert!(page.is_ascii(), "{code}");
+            let files = files(page);
+            let (right, wrong) = files.split_last().unwrap();
+            for text in wrong {
+                let found: Vec<_> = findings(text).iter().map(|found| found.code).collect();
+                assert_eq!(found, [*code], "{text}");
+            }
+            assert_eq!(findings(right), [], "{code}: {right}");
+        }
+    }
+}

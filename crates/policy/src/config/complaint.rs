@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use toml::de::DeValue;
+use toml::Spanned;
+use toml::de::{DeString, DeValue};
 
-use super::check::{Node, whole};
+use super::check::Node;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::near::nearest;
@@ -31,53 +32,64 @@ pub(super) fn missing(field: &Field, at: Range<usize>, place: &str, out: &mut Fi
         format!("{place} has no `{name}`"),
         format!("`{name}` is missing"),
     )
-    .help(format!("add {name} = {}", field.example));
+    .help(match name {
+        "version" => "begin the file with the line: version = 1".to_owned(),
+        _ => format!("add {name} = {}", field.example),
+    });
 }
 
-/// A field that is not in the table: not built yet, misspelt, or unheard of.
+/// A field that is not in the table: not built yet, misspelt, or unheard of. Answers the
+/// help that was given.
 pub(super) fn unknown(
-    name: &str,
-    at: Range<usize>,
+    (name, node): (&Spanned<DeString<'_>>, &Node<'_>),
     table: &'static Table,
     place: &str,
     out: &mut Findings<'_>,
-) {
+) -> String {
+    let (name, at) = (&**name.get_ref(), name.span());
     if let Some((name, today)) = hint(table.planned, name) {
         let message = format!("`{name}` in {place} is not built yet");
-        out.error(
-            codes::NOT_BUILT,
-            at,
-            message,
-            "part of the language, but not of this version",
-        )
-        .help(*today);
-        return;
+        let label = "part of the language, but not of this version";
+        out.error(codes::NOT_BUILT, at, message, label).help(*today);
+        return (*today).to_owned();
     }
     let known = || table.fields.iter().map(|field| field.name);
     let mut listed: Vec<_> = known().take(LISTED).collect();
     if known().count() > LISTED {
         listed.push("...");
     }
-    let finding = out.error(
-        codes::UNKNOWN_FIELD,
-        at,
-        format!("unknown field `{}` in {place}", shown(name)),
-        format!(
-            "not a field of {} (known: {})",
-            table.what,
-            listed.join(", ")
-        ),
-    );
-    let mistaken = || table.mistaken.iter().map(|(name, _)| *name);
-    let planned = || table.planned.iter().map(|(name, _)| *name);
-    match nearest(name, known().chain(mistaken()).chain(planned())) {
-        Some(near) => match (table.field(near), hint(table.mistaken, near)) {
-            (Some(field), _) => finding.help(format!("did you mean `{near}`? {near} = {}", field.example)),
-            (None, Some((_, instead))) => finding.help(*instead),
-            (None, None) => finding.help(format!("did you mean `{near}`? It is part of the language, but not built yet")),
-        },
-        None => finding.help("remove it; fields that are not known are refused, so that no limit is silently without effect"),
+    let mistaken = table.mistaken.iter().map(|(name, _)| *name);
+    let planned = table.planned.iter().map(|(name, _)| *name);
+    let near = nearest(name, known().chain(mistaken).chain(planned));
+    let help = match near.map(|near| (near, table.field(near), hint(table.mistaken, near))) {
+        Some((near, Some(field), _)) => {
+            let value = out
+                .source(node.span())
+                .filter(|_| !at.contains(&node.span().start));
+            let value = value.filter(|value| !value.starts_with('['));
+            format!(
+                "did you mean `{near}`? {near} = {}",
+                value.unwrap_or(field.example)
+            )
+        }
+        Some((_, None, Some((_, instead)))) => (*instead).to_owned(),
+        Some((near, None, None)) => {
+            format!("did you mean `{near}`? It is part of the language, but not built yet")
+        }
+        None => {
+            "remove it: what is not known is refused, so that nothing is silently without effect"
+                .into()
+        }
     };
+    let message = format!("unknown field `{}` in {place}", shown(name));
+    let label = format!(
+        "not a field of {} (known: {})",
+        table.what,
+        listed.join(", ")
+    );
+    out.error(codes::UNKNOWN_FIELD, at, message, label)
+        .help(&*help);
+    help
 }
 
 fn hint(hints: &'static [Hint], name: &str) -> Option<&'static Hint> {
@@ -137,32 +149,35 @@ pub(super) fn out_of_range(
         field,
         example,
     } = here;
-    let code = if field == "version" {
-        codes::VERSION
-    } else {
-        codes::OUT_OF_RANGE
-    };
-    let (label, help) = if least == most {
-        (
-            format!("must be {least}"),
-            format!("write {field} = {least}"),
+    if field == "version" {
+        let version = written(node).unwrap_or_default();
+        let message = format!("version {version} of the language is not known");
+        out.error(
+            codes::VERSION,
+            node.span(),
+            message,
+            "this ratekeeper reads version 1",
         )
-    } else {
-        let number = whole(node).map_or(example.to_owned(), |number| {
-            number.clamp(least, most).to_string()
-        });
-        (
-            format!("must be {least} to {most}"),
-            format!("write for example {field} = {number}"),
-        )
-    };
-    out.error(
-        code,
-        node.span(),
-        format!("`{field}` of {place} is out of range"),
-        label,
-    )
-    .help(help);
+        .help("write version = 1, or use a newer ratekeeper");
+        return;
+    }
+    let message = format!("`{field}` of {place} is out of range");
+    let label = format!("must be {} to {}", grouped(least), grouped(most));
+    out.error(codes::OUT_OF_RANGE, node.span(), message, label)
+        .help(format!("write for example {field} = {example}"));
+}
+
+/// `4,294,967,295`
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 pub(super) fn too_many(
@@ -172,17 +187,24 @@ pub(super) fn too_many(
     here: Here<'_>,
     out: &mut Findings<'_>,
 ) {
-    if number > most {
-        let Here { place, field, .. } = here;
-        let message = format!("`{field}` of {place} holds {number} values");
-        out.error(
-            codes::TOO_MANY,
-            node.span(),
-            message,
-            format!("at most {most} are allowed"),
-        )
-        .help("leave some out: one pattern with `*` can stand for many values");
+    if number <= most {
+        return;
     }
+    let Here { place, field, .. } = here;
+    let message = format!(
+        "`{field}` of {place} holds {} values",
+        grouped(number as u64)
+    );
+    let label = format!("at most {} are allowed", grouped(most as u64));
+    let help = match field {
+        "key" => "leave out the parts that follow from others",
+        "limit" | "exempt" | "response" => {
+            "one limit with a pattern, or with a key, can stand for many"
+        }
+        _ => "leave some out: one pattern with `*` can stand for many values",
+    };
+    out.error(codes::TOO_MANY, node.span(), message, label)
+        .help(help);
 }
 
 /// A value of the wrong type; the help writes it in the right one where it can.

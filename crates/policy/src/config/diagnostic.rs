@@ -110,6 +110,25 @@ impl<'t> Findings<'t> {
         self.errors
     }
 
+    /// The text of a value, if it is short and stands on one line.
+    pub(super) fn source(&self, at: Range<usize>) -> Option<&'t str> {
+        let source = self.text.get(at)?;
+        (!source.is_empty() && source.len() <= MAX_QUOTED && !source.contains(char::is_control))
+            .then_some(source)
+    }
+
+    /// Where `part` stands within `at`; all of `at` if it is not written like that.
+    pub(super) fn within(&self, at: &Range<usize>, part: &str) -> Range<usize> {
+        let found = self
+            .text
+            .get(at.clone())
+            .and_then(|source| source.find(part));
+        found.map_or_else(
+            || at.clone(),
+            |found| at.start + found..at.start + found + part.len(),
+        )
+    }
+
     /// All findings in the order of the text.
     pub(super) fn finish(mut self) -> Vec<Diagnostic> {
         let unreadable = std::mem::take(&mut self.unreadable);

@@ -1,6 +1,6 @@
 //! Lints: policies that run, and may not be what was meant.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ratekeeper_core::{Nanos, Permits};
@@ -53,26 +53,35 @@ pub(super) fn lints(drafts: &[Draft], responses: &Responses, out: &mut Findings<
         )
         .help("add a limit: [[limit]] with name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\"");
     }
+    off(drafts, out);
     for draft in drafts {
-        off(draft, out);
         missing_key(draft, out);
     }
     never_refuses(drafts, out);
     responses.unused(out);
 }
 
-fn off(draft: &Draft, out: &mut Findings<'_>) {
-    let Some(at) = draft
-        .places
-        .mode
-        .clone()
-        .filter(|_| draft.rule.mode == RuleMode::Off)
-    else {
-        return;
-    };
-    let message = format!("limit `{}` is off", draft.rule.limit.name);
-    out.warning(codes::OFF, at, message, "neither decides nor counts")
-        .help("write mode = \"shadow\" to count without refusing, or remove the limit");
+/// Limits that are off: one finding for each place that says so.
+fn off(drafts: &[Draft], out: &mut Findings<'_>) {
+    let mut places: BTreeMap<usize, Vec<&Draft>> = BTreeMap::new();
+    for draft in drafts
+        .iter()
+        .filter(|draft| draft.rule.mode == RuleMode::Off)
+    {
+        let at = draft.places.mode.as_ref().map_or(0, |at| at.start);
+        places.entry(at).or_default().push(draft);
+    }
+    for there in places.values() {
+        let at = there[0].places.mode.clone().unwrap_or_default();
+        let message = match &there[..] {
+            [one] => format!("limit `{}` is off", one.rule.limit.name),
+            many => format!("{} limits are off", many.len()),
+        };
+        out.warning(codes::OFF, at, message, "neither decides nor counts")
+            .help(
+                "write mode = \"shadow\" to count without refusing, or remove what is not needed",
+            );
+    }
 }
 
 /// A key that a stranger can leave out, and nothing said about it.
@@ -130,10 +139,22 @@ fn never_refuses(drafts: &[Draft], out: &mut Findings<'_>) {
 fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
     let (loose_name, strict_name) = (&loose.rule.limit.name, &strict.rule.limit.name);
     let message = format!("limit `{loose_name}` can never be the one that refuses");
-    let label = format!(
-        "higher than `{strict_name}` ({}) ever allows",
-        strict.rule.text
-    );
+    let (label, help) = if loose.rule.limit.algorithm == strict.rule.limit.algorithm {
+        let label = format!("the same as `{strict_name}`, for the same requests");
+        (
+            label,
+            format!("remove `{loose_name}`, or give it another `key` or `match`"),
+        )
+    } else {
+        let label = format!(
+            "higher than `{strict_name}` ({}) ever allows",
+            strict.rule.text
+        );
+        (
+            label,
+            format!("write a lower number, or remove `{loose_name}`"),
+        )
+    };
     out.warning(
         codes::NEVER_REFUSES,
         loose.places.quantity.clone(),
@@ -141,7 +162,7 @@ fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
         label,
     )
     .related(strict.places.quantity.clone())
-    .help(format!("lower `{loose_name}`, or remove it"));
+    .help(help);
 }
 
 /// Whether `strict` refuses whatever `loose` would refuse. Careful: says no in doubt.

@@ -1,78 +1,132 @@
 //! Numbers: what is said about a number in a period that cannot be read or kept, and the
 //! one that was probably meant.
 
-use ratekeeper_core::Error;
+use ratekeeper_core::{Error, Nanos, Quota};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::At;
 
-/// How a `limit` is written.
-pub(super) const GRAMMAR: &str =
-    "write a number and a duration, as in \"100/1m\", or a word of the calendar, as in \"100/day\"";
-
-/// Reports why core refuses a number.
-pub(super) fn refuse(error: Error, text: &At<&str>, grammar: &str, out: &mut Findings<'_>) {
-    let value = shown(text.value);
-    let (code, help) = match error {
-        Error::Quota | Error::Span => {
-            let help = match quota_like(text.value) {
-                Some(meant) => format!("write \"{meant}\""),
-                None => grammar.to_owned(),
-            };
-            (codes::QUOTA, help)
-        }
-        Error::NoPermits => (
-            codes::NOT_COUNTABLE,
-            "write at least 1; to refuse everything, let the application or the proxy do it".into(),
-        ),
-        Error::NoSpan => (codes::NOT_COUNTABLE, "write for example \"100/1m\"".into()),
-        Error::TooFast => (
-            codes::NOT_COUNTABLE,
-            "write a lower number; a limit this fast is never reached".into(),
-        ),
-        Error::TooLong | Error::SpanTooLong | Error::WindowTooLong => (
-            codes::NOT_COUNTABLE,
-            "write a shorter period, or a smaller bucket that refills faster".into(),
-        ),
-        Error::TooManyPermits => (
-            codes::NOT_COUNTABLE,
-            "count in larger units: 4,294,967,295 is the most".into(),
-        ),
-        Error::SubBuckets => (
-            codes::NOT_COUNTABLE,
-            "write fewer sub-buckets, or a longer period".into(),
-        ),
-        _ => (codes::NOT_COUNTABLE, grammar.to_owned()),
-    };
-    let message = match code {
-        codes::QUOTA => format!("\"{value}\" is no number in a period"),
-        _ => format!("\"{value}\" cannot be kept"),
-    };
-    out.error(code, text.at.clone(), message, label(error))
-        .help(help);
+/// What kind of number is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Written {
+    /// `limit = "100/1m"`, or a word of the calendar.
+    Limit,
+    /// `refill = "10/1s"`
+    Refill,
+    /// `spacing = "200ms"`
+    Spacing,
 }
 
-/// Why, in a few words; core says it for those who have no file to point at.
-fn label(error: Error) -> String {
-    match error {
-        Error::Quota | Error::Span => "not NUMBER/PERIOD".into(),
-        other => other.to_string(),
+impl Written {
+    /// What is wrong with a text that is not of this kind.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Limit => "not NUMBER/PERIOD",
+            Self::Refill => "not NUMBER/DURATION",
+            Self::Spacing => "not a duration",
+        }
+    }
+
+    /// The grammar, with an example.
+    fn grammar(self) -> &'static str {
+        match self {
+            Self::Limit => {
+                "write a number and a duration, as in limit = \"100/1m\", or a word of the calendar, as in \"100/day\""
+            }
+            Self::Refill => {
+                "write a number and a duration (ns, us, ms, s, m, h, d, w), as in refill = \"10/1s\""
+            }
+            Self::Spacing => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in spacing = \"200ms\""
+            }
+        }
+    }
+
+    /// The value that was probably meant, if there is one that can be read.
+    fn meant(self, text: &str) -> Option<String> {
+        let rolling = |quota: String| {
+            let (number, word) = quota.split_once('/')?;
+            Some(format!("{number}/{}", rolling(word).unwrap_or(word)))
+        };
+        match self {
+            Self::Limit => quota_like(text).map(|quota| format!("limit = \"{quota}\"")),
+            Self::Refill => quota_like(text)
+                .and_then(rolling)
+                .map(|quota| format!("refill = \"{quota}\"")),
+            Self::Spacing => {
+                let span = match text.trim().parse::<u32>() {
+                    Ok(number) => format!("{number}ms"),
+                    Err(_) => span_like(text)?,
+                };
+                let span = super::numbers::rolling(&span).unwrap_or(&span);
+                span.parse::<Nanos>()
+                    .is_ok()
+                    .then(|| format!("spacing = \"{span}\""))
+            }
+        }
     }
 }
 
-/// The quota that was probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`.
+/// The duration that is about as long as a word of the calendar.
+pub(super) fn rolling(word: &str) -> Option<&'static str> {
+    match word {
+        "hour" => Some("1h"),
+        "day" => Some("24h"),
+        "week" => Some("7d"),
+        "month" => Some("30d"),
+        "year" => Some("365d"),
+        _ => None,
+    }
+}
+
+/// Reports why core refuses a number.
+pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut Findings<'_>) {
+    let value = shown(text.value);
+    if matches!(error, Error::Quota | Error::Span) {
+        let (code, kind) = match written {
+            Written::Spacing => (codes::SPAN, "no duration"),
+            Written::Limit | Written::Refill => (codes::QUOTA, "no number in a period"),
+        };
+        let meant = written
+            .meant(text.value)
+            .map(|meant| format!("write {meant}"));
+        out.error(
+            code,
+            text.at.clone(),
+            format!("\"{value}\" is {kind}"),
+            written.label(),
+        )
+        .help(meant.unwrap_or_else(|| written.grammar().to_owned()));
+        return;
+    }
+    let help = match error {
+        Error::NoPermits => "write at least 1; what nobody may do is better refused by the proxy",
+        Error::TooFast => "write a lower number: this one is faster than any request can come",
+        Error::TooLong | Error::SpanTooLong | Error::WindowTooLong => {
+            "write a shorter period, or a smaller bucket that refills faster"
+        }
+        Error::TooManyPermits => "count in larger units: 4,294,967,295 is the most",
+        Error::SubBuckets => "write fewer sub-buckets, or a longer period",
+        _ => written.grammar(),
+    };
+    let message = format!("\"{value}\" cannot be kept");
+    out.error(
+        codes::NOT_COUNTABLE,
+        text.at.clone(),
+        message,
+        error.to_string(),
+    )
+    .help(help);
+}
+
+/// The quota that was probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`.
 fn quota_like(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();
-    let digits: String = text
-        .chars()
-        .filter(|c| *c != '_' && *c != ',')
-        .take_while(char::is_ascii_digit)
-        .collect();
-    let number: u32 = digits.parse().ok().filter(|number| *number > 0)?;
-    let rest = text
-        .trim_start_matches(|c: char| c.is_ascii_digit() || c == '_' || c == ',')
-        .trim_start();
+    let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | ',' | '.');
+    let rest = text.trim_start_matches(number);
+    let digits = text[..text.len() - rest.len()].replace(['_', ','], "");
+    let rest = rest.trim_start();
     let rest = ["requests", "reqs", "req", "r"]
         .iter()
         .find_map(|word| {
@@ -84,11 +138,40 @@ fn quota_like(text: &str) -> Option<String> {
     let rest = ["/", "per ", "every ", "in ", "a ", "an "]
         .iter()
         .find_map(|word| rest.strip_prefix(word))?;
-    Some(format!("{number}/{}", span_like(rest)?))
+    let span = span_like(rest)?;
+    let quota = match digits.split_once('.') {
+        None => format!("{digits}/{span}"),
+        Some((whole, part)) => fraction_like(whole, part, &span)?,
+    };
+    let (number, period) = quota.split_once('/')?;
+    let period = rolling(period).unwrap_or(period);
+    // What is proposed must be right.
+    format!("{number}/{period}")
+        .parse::<Quota>()
+        .is_ok()
+        .then_some(quota)
+}
+
+/// Half a request a second is one in two seconds.
+fn fraction_like(whole: &str, part: &str, span: &str) -> Option<String> {
+    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let number: u64 = format!("{whole}{part}")
+        .parse()
+        .ok()
+        .filter(|number| *number > 0)?;
+    let unit = span.trim_start_matches(|c: char| c.is_ascii_digit());
+    let length: u64 = span[..span.len() - unit.len()].parse().ok()?;
+    let length = length.checked_mul(scale)?;
+    let common = common_divisor(number, length);
+    Some(format!("{}/{}{unit}", number / common, length / common))
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 /// The span that was probably meant: `minute`, `10 seconds`, `1 m`.
-pub(super) fn span_like(text: &str) -> Option<String> {
+fn span_like(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);

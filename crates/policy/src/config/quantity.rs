@@ -16,7 +16,7 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{GRAMMAR, refuse, span_like};
+use super::numbers::{Written, refuse, rolling};
 use super::read::{self, At};
 use super::settings::Zone;
 use crate::calendar::{Word, calendar};
@@ -29,31 +29,26 @@ const WORDS: [Calendar; 5] = [
         name: "hour",
         word: Word::Hour,
         nominal: Some(3_600),
-        rolling: "1h",
     },
     Calendar {
         name: "day",
         word: Word::Day,
         nominal: Some(86_400),
-        rolling: "24h",
     },
     Calendar {
         name: "week",
         word: Word::Week,
         nominal: Some(7 * 86_400),
-        rolling: "7d",
     },
     Calendar {
         name: "month",
         word: Word::Month,
         nominal: None,
-        rolling: "30d",
     },
     Calendar {
         name: "year",
         word: Word::Year,
         nominal: None,
-        rolling: "365d",
     },
 ];
 
@@ -64,8 +59,6 @@ struct Calendar {
     word: Word,
     /// Its length in seconds, clock changes aside; months and years have none.
     nominal: Option<u64>,
-    /// The duration that is about as long.
-    rolling: &'static str,
 }
 
 /// What a limit allows.
@@ -199,7 +192,7 @@ fn limit(
     {
         return by_word(text, number, word, named, around, out);
     }
-    let quota = quota(text, GRAMMAR, out)?;
+    let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
     let phase = around.origin.phase(quota.per());
     let denials = around.denials;
     let windows =
@@ -224,7 +217,7 @@ fn limit(
         },
         windows => Kind::Windows(windows),
     };
-    let algorithm: AnyAlgorithm = built(algorithm, text, out)?;
+    let algorithm: AnyAlgorithm = built(algorithm, text, Written::Limit, out)?;
     Some(Quantity {
         algorithm,
         quota: quota.permits(),
@@ -244,10 +237,9 @@ fn by_word(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let Calendar { name, rolling, .. } = word;
-    let permits = permits(number)
-        .map_err(|error| refuse(error, text, GRAMMAR, out))
-        .ok()?;
+    let name = word.name;
+    let rolling = rolling(name).unwrap_or_default();
+    let permits = built(permits(number), text, Written::Limit, out)?;
     if let Some(named) = named.filter(|named| named.value != Algorithm::Fixed) {
         let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
         let label = "calendar periods are counted by \"fixed\"";
@@ -269,7 +261,7 @@ fn by_word(
         }
     };
     let window = Window::calendar(permits, calendar(word.word, zone, around.origin));
-    let window = built(window, text, out)?.with_denials(around.denials);
+    let window = built(window, text, Written::Limit, out)?.with_denials(around.denials);
     Some(Quantity {
         algorithm: window.into(),
         quota: permits,
@@ -288,11 +280,11 @@ fn bucket(
 ) -> Option<Quantity> {
     let size = read::number(table.value, "size", u64::from(u32::MAX));
     let refill = read::text(table.value, "refill")?;
-    let example = "write a number and a duration, as in refill = \"10/1s\"";
-    let quota = quota(&refill, example, out)?;
+    let quota = built(refill.value.parse::<Quota>(), &refill, Written::Refill, out)?;
     let size = Permits::saturating_from(size?.value);
-    let quota = built(quota.with_burst(size), &refill, out)?;
-    let gcra = built(Gcra::token_bucket(quota), &refill, out)?.with_denials(around.denials);
+    let quota = built(quota.with_burst(size), &refill, Written::Refill, out)?;
+    let gcra = built(Gcra::token_bucket(quota), &refill, Written::Refill, out)?
+        .with_denials(around.denials);
     Some(Quantity {
         algorithm: gcra.into(),
         quota: size,
@@ -308,20 +300,8 @@ fn bucket(
 
 /// `spacing = "200ms"`
 fn spacing(text: &At<&str>, around: Surroundings<'_>, out: &mut Findings<'_>) -> Option<Quantity> {
-    let gap = match text.value.parse::<Nanos>() {
-        Ok(gap) => gap,
-        Err(error) => {
-            let message = format!("\"{}\" is no time between requests", shown(text.value));
-            let help = match span_like(text.value) {
-                Some(span) => format!("write spacing = \"{span}\""),
-                None => "write a whole number and ns, us, ms, s, m, h, d or w, as in spacing = \"200ms\"".into(),
-            };
-            out.error(codes::SPAN, text.at.clone(), message, error.to_string())
-                .help(help);
-            return None;
-        }
-    };
-    let gcra = built(Gcra::spacing(gap), text, out)?.with_denials(around.denials);
+    let gap = built(text.value.parse::<Nanos>(), text, Written::Spacing, out)?;
+    let gcra = built(Gcra::spacing(gap), text, Written::Spacing, out)?.with_denials(around.denials);
     Some(Quantity {
         algorithm: gcra.into(),
         quota: Permits::ONE,
@@ -333,14 +313,6 @@ fn spacing(text: &At<&str>, around: Surroundings<'_>, out: &mut Findings<'_>) ->
             per: gap,
         },
     })
-}
-
-/// Reads `100/1m`.
-fn quota(text: &At<&str>, grammar: &str, out: &mut Findings<'_>) -> Option<Quota> {
-    text.value
-        .parse()
-        .map_err(|error| refuse(error, text, grammar, out))
-        .ok()
 }
 
 fn permits(number: &str) -> Result<Permits, Error> {
@@ -355,8 +327,13 @@ fn permits(number: &str) -> Result<Permits, Error> {
 }
 
 /// What core has built, or a finding at the value that it refused.
-fn built<T>(result: Result<T, Error>, text: &At<&str>, out: &mut Findings<'_>) -> Option<T> {
+fn built<T>(
+    result: Result<T, Error>,
+    text: &At<&str>,
+    written: Written,
+    out: &mut Findings<'_>,
+) -> Option<T> {
     result
-        .map_err(|error| refuse(error, text, GRAMMAR, out))
+        .map_err(|error| refuse(error, text, written, out))
         .ok()
 }

@@ -174,13 +174,10 @@ fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
             None => "write {retry_after} or {limit}, or leave it out".into(),
         };
         let message = format!("unknown placeholder {{{}}}", shown(word));
-        out.error(
-            codes::RESPONSE_TEXT,
-            text.at.clone(),
-            message,
-            "{retry_after} and {limit} are filled in",
-        )
-        .help(help);
+        let at = out.within(&text.at, &format!("{{{word}}}"));
+        let label = "{retry_after} and {limit} are filled in";
+        out.error(codes::RESPONSE_TEXT, at, message, label)
+            .help(help);
     }
 }
 

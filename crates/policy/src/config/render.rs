@@ -81,7 +81,8 @@ fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> Str
     let shift = |at: std::ops::Range<usize>| at.start - from..at.end - from;
 
     let lines_before = text[..from].matches('\n').count();
-    let mut snippet = Snippet::source(&text[from..to])
+    let lines = text[from..to].replace('\r', " "); // the renderer would draw it
+    let mut snippet = Snippet::source(&lines)
         .path(file)
         .line_start(lines_before + 1)
         .annotation(
@@ -101,7 +102,9 @@ fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> Str
     }
     let docs = format!("ratekeeper help {}", finding.code);
     report = report.element(Level::NOTE.with_name("docs").message(docs));
-    renderer.render(&[report])
+    let page = renderer.render(&[report]);
+    let lines: Vec<_> = page.lines().map(str::trim_end).collect();
+    lines.join("\n")
 }
 
 /// A position of the text, whatever a caller's finding says.

@@ -2,7 +2,6 @@
 //! when a part of the key is missing.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use toml::de::DeTable;
 
@@ -43,6 +42,41 @@ const PLANNED_PARTS: &[Hint] = &[
         "let the application send it as an attribute: key = [\"attr:plan\"]",
     ),
 ];
+/// Key parts that people try.
+const MISTAKEN_PARTS: &[Hint] = &[
+    (
+        "user",
+        "write where it is found: \"attr:user_id\" or \"header:x-user-id\"",
+    ),
+    (
+        "user_id",
+        "write where it is found: \"attr:user_id\" or \"header:x-user-id\"",
+    ),
+    (
+        "session",
+        "write where it is found, as in \"cookie:session\"",
+    ),
+    (
+        "token",
+        "write \"api_key\", or where it is found, as in \"header:x-token\"",
+    ),
+    ("client_ip", "write \"ip\""),
+    ("remote_addr", "write \"ip\""),
+    ("address", "write \"ip\""),
+    ("global", "write \"all\""),
+    ("server", "write \"all\""),
+    ("everybody", "write \"all\""),
+    ("*", "write \"all\""),
+    (
+        "url",
+        "write \"path\", or \"route\" for the pattern that matched",
+    ),
+    (
+        "uri",
+        "write \"path\", or \"route\" for the pattern that matched",
+    ),
+];
+
 /// A matcher, and the same in a form that can be compared: fields and values sorted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
@@ -100,7 +134,10 @@ impl Requests {
         for text in values {
             match Pattern::parse(&field, text.value) {
                 Ok(pattern) => patterns.push(pattern),
-                Err(error) => value_error(codes::MATCH_VALUE, text.at.clone(), error, out),
+                Err(error) => {
+                    let label = format!("not a value of `{name}`");
+                    value_error(codes::MATCH_VALUE, text, label, error, out);
+                }
             }
             if !seen.insert(text.value.to_owned()) {
                 let message = format!("`{name}` names \"{}\" twice", shown(text.value));
@@ -136,9 +173,15 @@ fn field_name(group: &str, text: &At<&str>, out: &mut Findings<'_>) -> Option<St
     None
 }
 
-fn value_error(code: &'static str, at: Range<usize>, error: ValueError, out: &mut Findings<'_>) {
+fn value_error(
+    code: &'static str,
+    text: &At<&str>,
+    label: String,
+    error: ValueError,
+    out: &mut Findings<'_>,
+) {
     let ValueError { reason, help } = error;
-    out.error(code, at, reason, "cannot be read").help(help);
+    out.error(code, text.at.clone(), reason, label).help(help);
 }
 
 /// `key`; none if it is missing or a part of it is refused.
@@ -194,9 +237,24 @@ fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
         .help(*today);
         return None;
     }
-    KeyPart::parse(text.value)
-        .map_err(|error| value_error(codes::KEY_PART, text.at.clone(), error, out))
-        .ok()
+    let mut error = match KeyPart::parse(text.value) {
+        Ok(part) => return Some(part),
+        Err(error) => error,
+    };
+    if let Some((_, instead)) = MISTAKEN_PARTS
+        .iter()
+        .find(|(tried, _)| *tried == text.value)
+    {
+        (*instead).clone_into(&mut error.help);
+    }
+    value_error(
+        codes::KEY_PART,
+        text,
+        "not a part of a key".into(),
+        error,
+        out,
+    );
+    None
 }
 
 /// `missing_key`; none if it is not written or cannot be read.
@@ -209,7 +267,7 @@ pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option
         _ => {}
     }
     if let Some(part) = text.value.strip_prefix("use:") {
-        let at = text.at.end.saturating_sub(part.len() + 1)..text.at.end.saturating_sub(1);
+        let at = out.within(&text.at, part);
         return key_part(&At::new(part, at), out).map(MissingKey::Use);
     }
     let word = text.value;

@@ -94,9 +94,13 @@ fn shape(of: &Shape) -> Map<String, Value> {
             ("maxProperties", json!(most)),
         ]),
         Shape::Either(shapes) => {
-            let each: Vec<_> = shapes.iter().map(|of| Value::Object(shape(of))).collect();
+            let built = shapes
+                .iter()
+                .filter(|of| !matches!(of, Shape::PlannedTable { .. }));
+            let each: Vec<_> = built.map(|of| Value::Object(shape(of))).collect();
             object([("anyOf", json!(each))])
         }
+        Shape::PlannedTable { .. } => object([("not", json!({}))]),
         Shape::Only {
             value: Inert::Off, ..
         } => object([("const", json!("off"))]),

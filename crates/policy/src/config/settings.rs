@@ -11,12 +11,31 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::near::nearest;
 use super::read::{self, At};
+use super::shape::Hint;
 use crate::{ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
 
 /// Characters of a header name.
 const MAX_HEADER: usize = 100;
 /// The smallest memory budget: below it a store could not hold its own shards.
 const LEAST_BUDGET: u64 = 1 << 20;
+
+/// Proxies that people try.
+const MISTAKEN_PROXIES: &[Hint] = &[
+    (
+        "private",
+        "write the blocks: \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fd00::/8\"",
+    ),
+    ("loopback", "write \"127.0.0.1\", \"::1\""),
+    ("localhost", "write \"127.0.0.1\", \"::1\""),
+    (
+        "*",
+        "list your proxies: a client behind any other address could choose its own",
+    ),
+    (
+        "all",
+        "list your proxies: a client behind any other address could choose its own",
+    ),
+];
 
 /// The time zone of calendar words.
 #[derive(Clone, Debug)]
@@ -99,6 +118,10 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
     let network = match network(text.value) {
         Ok(network) => network,
         Err(ValueError { reason, help }) => {
+            let hint = MISTAKEN_PROXIES
+                .iter()
+                .find(|(tried, _)| *tried == text.value);
+            let help = hint.map_or(help, |(_, instead)| (*instead).to_owned());
             out.error(
                 codes::PROXY,
                 text.at.clone(),

@@ -84,6 +84,8 @@ pub(super) enum Shape {
     Named { most: usize },
     /// A table.
     Table(&'static Table),
+    /// A table that is of the language, but not built.
+    PlannedTable { instead: &'static str },
     /// `[[limit]]`.
     Tables { of: &'static Table, most: usize },
     /// `[response.NAME]`.
@@ -127,11 +129,14 @@ impl Shape {
             Self::List { .. } => "a list of strings".into(),
             Self::Texts { .. } => "a string or a list of strings".into(),
             Self::Named { .. } => "a table of names and their values".into(),
-            Self::Table(_) => "a table".into(),
+            Self::Table(_) | Self::PlannedTable { .. } => "a table".into(),
             Self::Tables { .. } => "a list of tables".into(),
             Self::NamedTables { .. } => "a table of named tables".into(),
             Self::Either(shapes) => {
-                let each: Vec<_> = shapes.iter().map(Self::expected).collect();
+                let built = shapes
+                    .iter()
+                    .filter(|shape| !matches!(shape, Self::PlannedTable { .. }));
+                let each: Vec<_> = built.map(Self::expected).collect();
                 each.join(", or ")
             }
             Self::Only { value, .. } => format!("`{}`", value.toml()),

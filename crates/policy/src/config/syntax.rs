@@ -18,6 +18,7 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
         return None;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
+    let mut last_line = None;
     for error in &errors {
         let at = error.span().unwrap_or(text.len()..text.len());
         if error.message().contains("duplicate key") {
@@ -25,14 +26,13 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
             continue;
         }
         out.unreadable(at.start);
-        let line = line_of(text, at.start);
-        out.error(
-            codes::SYNTAX,
-            at,
-            sentence(error.message()),
-            "TOML cannot be read here",
-        )
-        .help(help(line));
+        let (start, line) = line_of(text, at.start);
+        if last_line.replace(start) == Some(start) {
+            continue; // what follows on the same line mostly follows from the first
+        }
+        let Advice { message, help } = advice(error.message(), line);
+        out.error(codes::SYNTAX, at, message, "TOML cannot be read here")
+            .help(help);
     }
     if errors.is_empty() && document.get_ref().is_empty() {
         out.error(
@@ -50,7 +50,7 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
 fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
     let name = text.get(at.clone()).unwrap_or_default();
     let message = format!("`{}` is set twice", shown(name));
-    let line = line_of(text, at.start);
+    let (_, line) = line_of(text, at.start);
     let help = if line.trim_start().starts_with('[') {
         format!(
             "put both into one table; lists of tables have two brackets: [[{}]]",
@@ -63,6 +63,74 @@ fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
         .help(help);
 }
 
+/// What is said about a line that cannot be read.
+struct Advice {
+    message: String,
+    help: String,
+}
+
+/// Judges an error by the line it is on and by the parser's words.
+fn advice(message: &str, line: &str) -> Advice {
+    let line = line.trim();
+    let (name, value) = line
+        .split_once('=')
+        .map_or((line, ""), |(name, value)| (name.trim(), value.trim()));
+    let said = |help: &str| Advice {
+        message: sentence(message),
+        help: help.to_owned(),
+    };
+    let typographic = |c: char| {
+        matches!(
+            c,
+            '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{2018}' | '\u{2019}'
+        )
+    };
+    if line.contains(typographic) {
+        return said("use straight quotes: \"...\"");
+    }
+    if message.contains("unclosed array,") || message.contains("missing comma between array") {
+        return said("close the list with `]`, and put a comma between its values: [\"a\", \"b\"]");
+    }
+    if message.contains("unclosed inline table") {
+        return said("close the table with `}`");
+    }
+    if line.starts_with('[') {
+        return said("close the brackets: [[limit]] begins a limit, [defaults] a table");
+    }
+    if !line.contains('=') {
+        let help = match line.split_once(':') {
+            Some((name, value)) => {
+                let value = quoted(value.trim());
+                format!(
+                    "write `=` instead of `:`, as in {} = {value}",
+                    shown(name.trim())
+                )
+            }
+            None => "write a name, `=` and a value, as in limit = \"100/1m\"".to_owned(),
+        };
+        return said(&help);
+    }
+    if value.is_empty() {
+        let message = format!("`{}` has no value", shown(name));
+        let help = format!("write a value after `=`, as in {} = \"...\"", shown(name));
+        return Advice { message, help };
+    }
+    let bare = |c: char| c.is_ascii_alphanumeric() || "/-.:_*".contains(c);
+    if value.chars().all(bare) {
+        let message = "a text must stand in quotes".to_owned();
+        let help = format!("write {} = {}", shown(name), quoted(value));
+        return Advice { message, help };
+    }
+    if value.matches('"').count() % 2 == 1 {
+        let message = "a text without its closing quote".to_owned();
+        let help = "close the quotes: every text begins and ends with `\"`".to_owned();
+        return Advice { message, help };
+    }
+    said(
+        "the file is TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }",
+    )
+}
+
 /// A message of the TOML parser as one lower-case sentence.
 fn sentence(message: &str) -> String {
     let mut characters = message.trim_end_matches('.').chars();
@@ -72,66 +140,16 @@ fn sentence(message: &str) -> String {
     first.unwrap_or_default() + characters.as_str()
 }
 
-/// What to write, judged by the line.
-fn help(line: &str) -> String {
-    let line = line.trim();
-    let (name, value) = line
-        .split_once('=')
-        .map_or((line, ""), |(name, value)| (name.trim(), value.trim()));
-    let typographic = |c: char| {
-        matches!(
-            c,
-            '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{2018}' | '\u{2019}'
-        )
-    };
-    if line.contains(typographic) {
-        return "use straight quotes: \"...\"".into();
-    }
-    if line.starts_with('[') && !line.ends_with(']') {
-        return "close the bracket: [[limit]] begins a limit, [defaults] a table".into();
-    }
-    if !line.contains('=') {
-        return match line.split_once(':') {
-            Some((name, value)) => format!(
-                "write `=` instead of `:`, as in {} = {}",
-                shown(name.trim()),
-                quoted(value.trim())
-            ),
-            None => "write a name, `=` and a value, as in limit = \"100/1m\"".into(),
-        };
-    }
-    let bare = |c: char| c.is_ascii_alphanumeric() || "/-.:_*".contains(c);
-    if !value.is_empty() && value.chars().all(bare) {
-        return format!(
-            "put the value in quotes: {} = {}",
-            shown(name),
-            quoted(value)
-        );
-    }
-    if value.is_empty() {
-        return format!("write a value after `=`, as in {} = \"...\"", shown(name));
-    }
-    if value.matches('"').count() % 2 == 1 {
-        return "close the quotes: every string begins and ends with `\"`".into();
-    }
-    if value.starts_with('[') && !value.contains(']') {
-        return "close the list with `]`".into();
-    }
-    if value.starts_with('{') && !value.contains('}') {
-        return "close the table with `}`".into();
-    }
-    "the file is TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }".into()
-}
-
 fn quoted(value: &str) -> String {
     format!("\"{}\"", shown(value.trim_matches('"')))
 }
 
-fn line_of(text: &str, at: usize) -> &str {
+/// The line that holds a position, and where it begins.
+fn line_of(text: &str, at: usize) -> (usize, &str) {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
     }
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    text[start..].lines().next().unwrap_or_default()
+    (start, text[start..].lines().next().unwrap_or_default())
 }

@@ -124,6 +124,9 @@ pub(super) static LIMIT: Table = Table {
                     most: u32::MAX as u64,
                 },
                 pattern(ATTRIBUTE),
+                Shape::PlannedTable {
+                    instead: "charge the whole cost at the request: cost = \"attr:max_tokens\"",
+                },
             ]),
             "5",
             "What a request costs: a number, or the attribute that holds it.",

@@ -1,0 +1,76 @@
+//! Broken policies: what a reader is shown, whole, for each file of `broken/`.
+//!
+//! `INSTA_UPDATE=always cargo test -p ratekeeper-policy --test broken` writes the pages
+//! again; read what has changed before it is committed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use ratekeeper_policy::config::{Colour, Context, Diagnostic, explain, parse, render};
+
+/// Codes that no small file can show.
+const NOT_SHOWN: [&str; 3] = [
+    "RK0100", // a file above its size
+    "RK0113", // more findings than are shown
+    "RK0150", // found by the server
+];
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// Everything that is said about a text.
+fn findings(text: &str) -> Vec<Diagnostic> {
+    match parse(text, Context::default()) {
+        Ok(loaded) => loaded.warnings,
+        Err(errors) => errors,
+    }
+}
+
+#[test]
+fn pages_are_as_reviewed() {
+    let files = files();
+    assert!(files.len() >= 70, "{}", files.len());
+    let mut settings = insta::Settings::clone_current();
+    settings.set_omit_expression(true);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.bind(|| {
+        for file in files {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(&file).unwrap();
+            let findings = findings(&text);
+            assert!(!findings.is_empty(), "{name} is not broken");
+            let page = render("ratekeeper.toml", &text, &findings, Colour::Never);
+            insta::assert_snapshot!(name, page);
+        }
+    });
+}
+
+#[test]
+fn every_code_is_explained_and_shown() {
+    let mut shown = BTreeSet::new();
+    for file in files() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for finding in findings(&text) {
+            assert!(explain(finding.code).is_some(), "{}", finding.code);
+            assert!(
+                finding.help.is_some(),
+                "{}: {}",
+                file.display(),
+                finding.message
+            );
+            shown.insert(finding.code);
+        }
+    }
+    let known = (0..1000).map(|number| format!("RK0{number:03}"));
+    for code in known.filter(|code| explain(code).is_some()) {
+        let expected = !NOT_SHOWN.contains(&&*code);
+        assert_eq!(shown.contains(&*code), expected, "{code}");
+    }
+}
