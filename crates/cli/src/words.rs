@@ -21,25 +21,24 @@ pub(crate) fn span(span: Nanos) -> String {
         return "0 s".into();
     };
     let (unit, size) = UNITS[largest];
-    if size <= 1_000_000_000 {
-        return decimal(nanos, largest);
+    let step = if size > 1_000_000_000 {
+        UNITS[largest + 1].1
+    } else {
+        (size / 100).max(1)
+    };
+    let rounded = nanos.div_ceil(step).saturating_mul(step); // up: who waits that long has waited enough
+    if largest > 0 && rounded >= UNITS[largest - 1].1 {
+        return self::span(Nanos::from_nanos(rounded)); // 59 min 60 s is 1 h
     }
-    let (minor_unit, minor_size) = UNITS[largest + 1];
-    let minors = nanos.div_ceil(minor_size); // up: who waits that long has waited enough
-    let per_major = size / minor_size;
-    match (minors / per_major, minors % per_major) {
-        (major, 0) => format!("{major} {unit}"),
-        (major, minor) => format!("{major} {unit} {minor} {minor_unit}"),
+    let (major, rest) = (rounded / size, rounded % size);
+    match rest / step {
+        0 => format!("{major} {unit}"),
+        minor if size > 1_000_000_000 => format!("{major} {unit} {minor} {}", UNITS[largest + 1].0),
+        hundredths => {
+            let text = format!("{major}.{hundredths:02}");
+            format!("{} {unit}", text.trim_end_matches('0'))
+        }
     }
-}
-
-/// `nanos` in the unit at `index`, rounded up to hundredths, without useless zeros.
-fn decimal(nanos: u64, index: usize) -> String {
-    let (unit, size) = UNITS[index];
-    let hundredths = (u128::from(nanos) * 100).div_ceil(u128::from(size));
-    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    format!("{text} {unit}")
 }
 
 /// A count with its thousands apart: `10,000`.
@@ -109,8 +108,10 @@ mod tests {
             (59_000_000_000, "59 s"),
             (60_000_000_000, "1 min"),
             (89_000_000_001, "1 min 30 s"),
-            (3_599_000_000_001, "60 min"),
-            (999_999_999, "1000 ms"),
+            (3_599_000_000_001, "1 h"),
+            (59_999_999_999, "1 min"),
+            (u64::MAX, "213503 d 23 h"),
+            (999_999_999, "1 s"),
             (39_240_000_000_000, "10 h 54 min"),
             (86_400_000_000_000, "1 d"),
             (90_000_000_000_000, "1 d 1 h"),

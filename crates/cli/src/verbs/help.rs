@@ -1,6 +1,6 @@
 //! `help`: explains a code, or a verb.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
 
 use crate::{Cli, Exit, Failure, Output, words};
@@ -22,21 +22,28 @@ Exit codes: 0 explained; 2 nothing by that name.";
 
 impl Help {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let mut command = Cli::command();
-        command.build();
         let Some(topic) = self.topic else {
-            output.line(command.render_long_help().ansi().to_string().trim_end())?;
-            return Ok(Exit::Done);
+            return page(&["ratekeeper", "--help"], output);
         };
         if is_code(&topic) {
             return explain_code(&topic, output);
         }
-        match command.find_subcommand_mut(&topic) {
-            Some(verb) => output.line(verb.render_long_help().ansi().to_string().trim_end())?,
-            None => return Err(unknown(&topic, &command)),
+        let command = Cli::command();
+        if command.find_subcommand(&topic).is_none() {
+            return Err(unknown(&topic, &command));
         }
-        Ok(Exit::Done)
+        page(&["ratekeeper", &topic, "--help"], output)
     }
+}
+
+/// What `--help` prints: clap answers it as an error that is none.
+fn page(arguments: &[&str], output: &mut Output) -> Result<Exit, Failure> {
+    let page = Cli::try_parse_from(arguments).err();
+    let page = page
+        .map(|help| help.render().ansi().to_string())
+        .unwrap_or_default();
+    output.line(page.trim_end())?;
+    Ok(Exit::Done)
 }
 
 /// Codes begin with `RK` and a digit, or `RK-W`.

@@ -1,0 +1,145 @@
+//! Answers: which limits of a policy a request must pass, and why not the others.
+//!
+//! ```text
+//!   every limit, in the policy's order
+//!      off? --no--> match? --yes--> exempt? --no--> key? --yes--> applies: key, cost
+//!       |yes          |no             |yes           |no
+//!       +-------------+---------------+--------------+--> why it does not, or refuses
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Zoned;
+use ratekeeper_core::{Algorithm, AnyAlgorithm, Decision, Permits, Time};
+use ratekeeper_policy::{
+    Charges, Entry, Exemption, Facts, Field, Matcher, Pattern, Policy, Rule, RuleMode,
+};
+
+use crate::limits;
+use crate::request::Request;
+
+/// What a limit says to a request.
+pub(crate) enum Answer {
+    Applies {
+        key: Vec<String>,
+        cost: Permits,
+        /// Something stands in for a missing key part.
+        fallback: bool,
+        /// End of the window that the request falls into, if windows are asked for.
+        window_ends: Option<Zoned>,
+    },
+    /// A key part is missing, and the policy refuses such requests.
+    Refuses(String),
+    /// Why it does not apply.
+    Not(String),
+}
+
+/// What each limit of the policy says to the request, in the policy's order.
+pub(crate) fn answers(policy: &Policy, request: &Request, at: Option<&Zoned>) -> Vec<Answer> {
+    let mut charges = Charges::default();
+    request.with_facts(|facts| {
+        policy.charges(facts, &mut charges);
+        let answer = |(index, rule): (u32, &Rule)| {
+            if let Some(entry) = charges.entries.iter().find(|entry| entry.rule == index) {
+                return applies(rule, &charges, entry, at);
+            }
+            if charges.missing.contains(&index) {
+                return Answer::Refuses(format!("{} is missing", keys_in_words(rule)));
+            }
+            Answer::Not(reason(rule, request, facts))
+        };
+        (0..).zip(policy.rules.iter()).map(answer).collect()
+    })
+}
+
+fn applies(rule: &Rule, charges: &Charges, entry: &Entry, at: Option<&Zoned>) -> Answer {
+    let key = charges.key(entry);
+    Answer::Applies {
+        key: rule.describe_key(key).collect(),
+        cost: entry.cost,
+        fallback: entry.fallback,
+        window_ends: at.and_then(|at| window_end(&rule.limit.algorithm, at)),
+    }
+}
+
+/// When the window ends that a first request at `at` falls into; none without windows.
+///
+/// The policy was read for a clock whose zero is `at`.
+fn window_end(algorithm: &AnyAlgorithm, at: &Zoned) -> Option<Zoned> {
+    let first = if let AnyAlgorithm::Window(window) = algorithm {
+        first_decision(window)
+    } else if let AnyAlgorithm::SubBuckets(window) = algorithm {
+        first_decision(window)
+    } else {
+        return None;
+    };
+    let left = algorithm.effective_window(&first)?;
+    at.checked_add(Duration::from(left)).ok()
+}
+
+fn first_decision<A: Algorithm>(algorithm: &A) -> Decision {
+    algorithm.look(&A::State::default(), Time::ZERO, Permits::ONE)
+}
+
+/// Why a limit does not apply to a request.
+fn reason(rule: &Rule, request: &Request, facts: &Facts<'_>) -> String {
+    if rule.mode == RuleMode::Off {
+        return "mode = \"off\"".into();
+    }
+    if let Some(field) = rule.matcher.mismatch(facts) {
+        return mismatch(&rule.matcher, field, request);
+    }
+    let exempt = |exemption: &&Arc<Exemption>| exemption.matcher.matches(facts);
+    match rule.exemptions.iter().find(exempt) {
+        Some(exemption) => format!("exempt: {}", exemption.reason),
+        None => format!("{} is missing (missing_key)", keys_in_words(rule)),
+    }
+}
+
+/// `path is /login, not /signup`
+fn mismatch(matcher: &Matcher, field: &Field, request: &Request) -> String {
+    let patterns = matcher.fields.iter().find(|(found, _)| found == field);
+    let wanted: Vec<String> = patterns
+        .into_iter()
+        .flat_map(|(_, patterns)| patterns)
+        .map(Pattern::to_string)
+        .collect();
+    let values = |list: &[(String, String)], name: &str| {
+        let named = list
+            .iter()
+            .filter(|(found, _)| found.eq_ignore_ascii_case(name));
+        named
+            .map(|(_, value)| value.clone())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let found = match field {
+        Field::Method => request.method.clone(),
+        Field::Host => request.host.clone(),
+        Field::Path => request.path.clone(),
+        Field::Ip => request.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        Field::Header(name) => values(&request.headers, name),
+        Field::Attribute(name) => values(&request.attributes, name),
+        Field::Query(_) => request.query.clone(),
+        Field::Cookie(_) => values(&request.headers, "cookie"),
+    };
+    let place = match field {
+        Field::Query(_) => format!("{field}: the query"),
+        Field::Cookie(_) => format!("{field}: the cookie field"),
+        field => field.to_string(),
+    };
+    let wanted = wanted.join(" or ");
+    if found.is_empty() {
+        format!("{place} is not given, and must match {wanted}")
+    } else {
+        format!("{place} is {found}, and must match {wanted}")
+    }
+}
+
+pub(crate) fn keys_in_words(rule: &Rule) -> String {
+    match rule.key.as_slice() {
+        [one] => format!("key part {one}"),
+        _ => format!("a key part of {}", limits::key(rule)),
+    }
+}

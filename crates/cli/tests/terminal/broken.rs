@@ -1,0 +1,74 @@
+//! Broken calls: each says what is wrong, with a way out, and exits with 2.
+
+use crate::desk::Desk;
+
+#[test]
+fn a_misspelt_call_is_shown_the_near_spelling() {
+    let desk = Desk::new();
+    insta::assert_snapshot!(desk.terminal(&[
+        &["valdiate", "a.toml"],
+        &["try", "--limt", "per-ip"],
+        &["validate"],
+        &["validate", "--format", "srif", "a.toml"],
+        &["try", "-n", "0"],
+        &["try", "-n", "1000001"],
+        &["try", "--rate", "fast"],
+        &["try", "--pattern", "burst"],
+        &["check"],
+        &["check", "per-ip", "ip"],
+        &["check", "per-ip", "ip=somewhere"],
+        &["check", "per-ip", "heder:x=1"],
+        &["check", "per-ip", "--cost", "-1"],
+        &["check", "per-ip", "--server", "https://127.0.0.1"],
+        &["check", "per-ip", "--server", "http://[", "ip=192.0.2.1"],
+    ]));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_the_reason() {
+    let desk = Desk::new()
+        .with("ratekeepr.toml", "version = 1")
+        .with("latin1.toml", b"# one\n# caf\xe9\n");
+    std::fs::create_dir(desk.path().join("policies")).expect("a directory");
+    insta::assert_snapshot!(desk.terminal(&[
+        &["validate", "ratekeeper.toml"],
+        &["validate", "policies/none.toml"],
+        &["validate", "."],
+        &["validate", "policies"],
+        &["validate", "latin1.toml"],
+        // Its first page is never mapped: reading it fails for every user, root too.
+        &["validate", "/proc/self/mem"],
+        &["validate", "/dev/zero"],
+        &["explain", "none.toml"],
+        &["try", "none.toml"],
+        &["run", "none.toml"],
+    ]));
+}
+
+#[test]
+fn without_a_policy_the_way_to_one_is_shown() {
+    insta::assert_snapshot!(Desk::new().terminal(&[&["run"], &["try"], &["explain"]]));
+}
+
+#[test]
+fn nobody_at_home_is_said_so() {
+    // A port that was free a moment ago: nothing listens there.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port();
+    let server = format!("http://127.0.0.1:{port}");
+    let shown = Desk::new().terminal(&[
+        &["check", "per-ip", "ip=192.0.2.1", "--server", &server],
+        &[
+            "peek",
+            "per-ip",
+            "ip=192.0.2.1",
+            "--server",
+            &server,
+            "--json",
+        ],
+        &["try", "--limit", "per-ip", "--server", &server],
+    ]);
+    insta::assert_snapshot!(shown.replace(&port.to_string(), "PORT"));
+}

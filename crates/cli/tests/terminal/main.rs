@@ -1,0 +1,11 @@
+//! The command as a user sees it: every verb is run as a process, and the whole terminal
+//! (stdout, stderr, exit code) is compared with a snapshot.
+
+mod broken;
+mod desk;
+mod explain;
+mod help;
+mod init;
+mod service;
+mod trial;
+mod validate;

@@ -1,0 +1,324 @@
+//! `run`, and the verbs that ask a running service: a real process on a free port.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+
+use crate::desk::{Desk, POLICY};
+
+/// A service of the desk's policy.
+struct Service {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
+    http: String,
+}
+
+impl Service {
+    fn start(desk: &Desk, options: &[&str]) -> Self {
+        let doors = [
+            "run",
+            "--listen",
+            "http=127.0.0.1:0",
+            "--listen",
+            "admin=127.0.0.1:0",
+        ];
+        let mut child = desk
+            .command(&[&doors[..], options].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the service starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut service = Self {
+            child,
+            stdout,
+            stderr,
+            http: String::new(),
+        };
+        let first = service.line();
+        if first.is_empty() {
+            let (_, log) = service.end();
+            panic!("the service did not start: {log}");
+        }
+        let port = first
+            .trim_end_matches("\"}")
+            .rsplit(':')
+            .next()
+            .unwrap_or_default();
+        service.http = format!("127.0.0.1:{port}");
+        service
+    }
+
+    /// The next line on stdout.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("the service talks");
+        line.trim_end().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .args(["-s", name, &id])
+            .status()
+            .expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// Reads the log until a line says `text`.
+    fn logged(&mut self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            let read = self.stderr.read_line(&mut line).expect("the service talks");
+            assert_ne!(read, 0, "the service ended without saying `{text}`");
+        }
+    }
+
+    /// Ends it, and shows the rest of its log.
+    fn end(mut self) -> (ExitStatus, String) {
+        self.signal("TERM");
+        let mut log = String::new();
+        self.stderr
+            .read_to_string(&mut log)
+            .expect("the service talks");
+        (self.child.wait().expect("it ends"), log)
+    }
+
+    /// The status and the body of `POST path`.
+    fn post(&self, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.http).expect("the door is open");
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}"
+        );
+        stream
+            .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+            .expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+
+    /// Ports are volatile.
+    fn steady(&self, text: &str) -> String {
+        let port = self.http.rsplit(':').next().unwrap_or_default();
+        text.replace(&format!(":{port}"), ":PORT")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Strict enough that no test is fast or slow enough to see a refill.
+const HOURLY: &str = r#"version = 1
+
+[[limit]]
+name   = "per-ip"
+key    = ["ip"]
+bucket = { size = 3, refill = "1/1h" }
+
+[[limit]]
+name   = "login"
+match  = { path = "/login" }
+key    = ["ip"]
+bucket = { size = 1, refill = "1/1h" }
+mode   = "shadow"
+"#;
+
+#[test]
+fn it_says_where_it_listens_serves_reloads_and_stops() {
+    let desk = Desk::new().with("ratekeeper.toml", HOURLY);
+    let mut service = Service::start(&desk, &[]);
+    assert!(service.line().starts_with("listening admin 127.0.0.1:"));
+    service.logged(&format!(
+        "try: curl -i http://{}/v1/check",
+        service.http.clone()
+    ));
+    let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
+    for _ in 0..3 {
+        assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 200 "));
+    }
+    assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 429 "));
+
+    // One more an hour at once: the three that were used stay used.
+    let more = HOURLY.replace("size = 3", "size = 4");
+    std::fs::write(desk.path().join("ratekeeper.toml"), more).expect("written");
+    service.signal("HUP");
+    service.logged("policy reloaded: version 1 -> 2");
+    assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 200 "));
+    assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 429 "));
+
+    std::fs::write(desk.path().join("ratekeeper.toml"), "version = 1\nbroken").expect("written");
+    service.signal("HUP");
+    service.logged("still running version 2");
+    assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 429 "));
+
+    let http = service.http.clone();
+    let (status, log) = service.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(TcpStream::connect(http).is_err(), "the door is closed");
+}
+
+#[test]
+fn shadow_refuses_nobody_after_a_reload_too() {
+    let desk = Desk::new().with("ratekeeper.toml", HOURLY);
+    let mut service = Service::start(&desk, &["--shadow"]);
+    let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
+    let allowed = |service: &Service| {
+        (0..5).all(|_| service.post("/v1/check", body).starts_with("HTTP/1.1 200 "))
+    };
+    assert!(allowed(&service));
+    std::fs::write(
+        desk.path().join("ratekeeper.toml"),
+        HOURLY.replace("size = 3", "size = 2"),
+    )
+    .expect("written");
+    service.signal("HUP");
+    service.logged("policy reloaded");
+    assert!(allowed(&service));
+    assert!(
+        service
+            .post("/v1/check", body)
+            .contains(r#""verdict":"deny""#)
+    );
+}
+
+#[test]
+fn addresses_are_json_for_programs() {
+    let desk = Desk::new().with("ratekeeper.toml", HOURLY);
+    let mut service = Service::start(&desk, &["--json", "--log-format", "json"]);
+    let admin: serde_json::Value = serde_json::from_str(&service.line()).expect("JSON");
+    assert_eq!(admin["event"], "listening");
+    assert_eq!(admin["door"], "admin");
+    assert!(
+        admin["address"]
+            .as_str()
+            .is_some_and(|at| at.starts_with("127.0.0.1:"))
+    );
+    let (status, log) = service.end();
+    assert_eq!(status.code(), Some(0));
+    for line in log.lines() {
+        let event: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        assert!(event["event"].is_string(), "{line}");
+    }
+}
+
+/// The question, put to that service.
+fn ask<'a>(arguments: &[&'a str], server: &'a str) -> Vec<&'a str> {
+    [arguments, &["--server", server]].concat()
+}
+
+#[test]
+fn check_and_peek_ask_it() {
+    let desk = Desk::new().with("ratekeeper.toml", HOURLY);
+    let service = Service::start(&desk, &[]);
+    let server = format!("http://{}", service.http);
+    let runs = [
+        ask(&["peek", "per-ip", "ip=192.0.2.1"], &server),
+        ask(&["check", "per-ip", "ip=192.0.2.1", "--cost", "3"], &server),
+        ask(&["check", "per-ip", "ip=192.0.2.2", "--cost", "4"], &server),
+        ask(&["check", "login", "ip=192.0.2.2"], &server),
+        ask(&["check", "login", "ip=192.0.2.2", "path=/login"], &server),
+        ask(&["check", "per-pi", "ip=192.0.2.1"], &server),
+        ask(&["peek", "per-ip", "ip=192.0.2.3", "--json"], &server),
+    ];
+    let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
+    insta::assert_snapshot!(service.steady(&desk.terminal(&runs)));
+
+    // Whatever is left of the hour is volatile.
+    let denied = desk.run(&ask(&["check", "per-ip", "ip=192.0.2.1"], &server));
+    let shown = String::from_utf8_lossy(&denied.stdout);
+    assert_eq!(denied.status.code(), Some(1));
+    assert!(
+        shown.starts_with("denied\n  per-ip  0 of 3 left, try again in "),
+        "{shown}"
+    );
+}
+
+#[test]
+fn try_sends_to_it() {
+    let desk = Desk::new().with("ratekeeper.toml", HOURLY);
+    let service = Service::start(&desk, &[]);
+    let arguments = [
+        "try",
+        "--limit",
+        "per-ip",
+        "-n",
+        "5",
+        "--server",
+        &service.http,
+    ];
+    let output = desk.run(&arguments);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        shown.starts_with("  per-ip   ###..   3 allowed, 2 refused, next in "),
+        "{shown}"
+    );
+    let elsewhere = [
+        "--part",
+        "ip=192.0.2.9",
+        "--part",
+        "path=/login",
+        "--limit",
+        "login",
+    ];
+    let arguments = [
+        &["try", "-n", "2", "--server", &service.http][..],
+        &elsewhere,
+    ]
+    .concat();
+    let shown = String::from_utf8_lossy(&desk.run(&arguments).stdout).into_owned();
+    assert!(
+        shown.contains("1 allowed, 1 would be refused (shadow)"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn it_does_not_start_with_what_is_wrong() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let at_taken = format!("http=127.0.0.1:{port}");
+    let desk = Desk::new()
+        .with("good.toml", POLICY)
+        .with("broken.toml", "version = 1\n[[limit]]\n");
+    let shown = desk.terminal(&[
+        &["run", "broken.toml"],
+        &["run", "good.toml", "--listen", "http"],
+        &["run", "good.toml", "--listen", "htpp=127.0.0.1:0"],
+        &[
+            "run",
+            "good.toml",
+            "--listen",
+            "http=off",
+            "--listen",
+            "admin=off",
+        ],
+        &[
+            "run",
+            "good.toml",
+            "--listen",
+            "admin=off",
+            "--listen",
+            &at_taken,
+        ],
+        &[
+            "run",
+            "good.toml",
+            "--listen",
+            "http=off",
+            "--listen",
+            "admin=0.0.0.0:0",
+        ],
+        &["run", "good.toml", "--memory", "64MB"],
+        &["run", "-"],
+    ]);
+    insta::assert_snapshot!(shown.replace(&port, "PORT"));
+}

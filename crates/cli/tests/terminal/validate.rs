@@ -1,0 +1,111 @@
+//! `validate`: findings for people, for scripts and for CI.
+
+use crate::desk::{Desk, POLICY};
+
+const BROKEN: &str = r#"version = 1
+
+[[limit]]
+name  = "partner-api"
+key   = ["api_key"]
+brust = 40
+limit = "20/1s"
+
+[[limit]]
+name  = "per-day"
+key   = ["ip"]
+limit = "5/day"
+"#;
+
+/// A limit that no other limit lets anybody reach.
+const WARNED: &str = r#"version = 1
+
+[[limit]]
+name  = "minute"
+key   = ["ip"]
+limit = "10/1m"
+
+[[limit]]
+name  = "day"
+key   = ["ip"]
+limit = "20000/1d"
+"#;
+
+fn desk() -> Desk {
+    Desk::new()
+        .with("good.toml", POLICY)
+        .with("broken.toml", BROKEN)
+        .with("warned.toml", WARNED)
+}
+
+#[test]
+fn people_read_findings_with_line_and_caret() {
+    insta::assert_snapshot!(desk().terminal(&[
+        &["validate", "good.toml"],
+        &["validate", "broken.toml"],
+        &["check-config", "good.toml", "warned.toml"],
+        &["validate", "--deny-warnings", "warned.toml"],
+        &["validate", "good.toml", "missing.toml"],
+    ]));
+}
+
+#[test]
+fn programs_read_findings_too() {
+    insta::assert_snapshot!(desk().terminal(&[
+        &["validate", "--json", "good.toml", "broken.toml"],
+        &[
+            "validate",
+            "--format",
+            "github",
+            "broken.toml",
+            "warned.toml"
+        ],
+        &["validate", "--format", "sarif", "broken.toml"],
+        &["validate", "--format", "sarif", "good.toml"],
+        &["validate", "--json", "--format", "json", "good.toml"],
+    ]));
+}
+
+#[test]
+fn a_policy_comes_from_standard_input() {
+    use std::io::Write;
+    let desk = Desk::new();
+    let mut child = desk
+        .command(&["validate", "-"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(BROKEN.as_bytes()).expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("<stdin>:6:1"));
+}
+
+#[test]
+fn the_schema_is_json() {
+    let output = Desk::new().run(&["validate", "--schema"]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(schema["properties"]["limit"].is_object(), "{schema:#}");
+}
+
+#[test]
+fn every_code_shown_is_explained() {
+    let desk = desk();
+    let output = desk.run(&["validate", "--json", "broken.toml", "warned.toml"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let policies = document["policies"].as_array().expect("policies");
+    let findings = policies
+        .iter()
+        .flat_map(|one| one["findings"].as_array().expect("findings"));
+    let codes: Vec<&str> = findings
+        .map(|one| one["code"].as_str().expect("a code"))
+        .collect();
+    assert!(codes.len() >= 3, "{codes:?}");
+    for code in codes {
+        let page = desk.run(&["help", &code.to_lowercase()]);
+        assert_eq!(page.status.code(), Some(0), "{code}");
+    }
+}
