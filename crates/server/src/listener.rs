@@ -6,6 +6,14 @@
 //!      +-- no slot: wait, the kernel queues |-- silent too long: close
 //!                                           +-- stopping: finish what is in flight
 //! ```
+//!
+//! Stopping breaks no request. A connection that is kept open may be shut only when no
+//! request is on its way, and that only its client knows. So the door stays open a moment
+//! longer, and every answer on the way out says `Connection: close`:
+//!
+//! ```text
+//!   stop ---- LINGER: accept and answer, each answer the last ----> close what is idle
+//! ```
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -13,15 +21,16 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::doors::Reply;
@@ -34,6 +43,8 @@ pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
 pub(crate) const MAX_HEADERS: usize = 100;
 /// Requests in flight on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
+/// How long a door stays open after the stop.
+const LINGER: Duration = Duration::from_millis(500);
 /// How long to wait when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -62,8 +73,8 @@ pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, Start
     })
 }
 
-/// Accepts until told to stop. `slots` bounds the connections; `place` says which runtime
-/// serves the next one.
+/// Accepts until told to stop, and a moment longer. `slots` bounds the connections; `place`
+/// says which runtime serves the next one.
 pub(crate) async fn accept<'a, H: Handle>(
     listener: TcpListener,
     handler: Arc<H>,
@@ -71,29 +82,9 @@ pub(crate) async fn accept<'a, H: Handle>(
     place: impl Fn() -> &'a tokio::runtime::Handle,
     stop: watch::Receiver<bool>,
 ) {
-    let mut stopped = stop.clone();
-    let mut stopped = pin!(stopped.wait_for(|stop| *stop));
-    loop {
-        let next = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, listener.accept().await)
-        };
-        let (slot, accepted) = tokio::select! {
-            biased;
-            _ = &mut stopped => return,
-            next = next => next,
-        };
-        let Ok(slot) = slot else {
-            return; // the semaphore is closed: nothing may be accepted any more
-        };
-        let connection = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
-        let (stream, peer) = match connection {
-            Ok(connection) => connection,
-            Err(error) => {
-                tracing::warn!(event = "accept.failed", %error);
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
+    let start = |stream: TcpStream, peer, slot: OwnedSemaphorePermit| {
+        let Ok(stream) = stream.into_std() else {
+            return; // only a runtime that is gone refuses
         };
         let (handler, stop) = (Arc::clone(&handler), stop.clone());
         place().spawn(async move {
@@ -102,6 +93,46 @@ pub(crate) async fn accept<'a, H: Handle>(
             }
             drop(slot);
         });
+    };
+    let mut stopped = stop.clone();
+    let mut closing = pin!(async {
+        let _ = stopped.wait_for(|stop| *stop).await; // an error: who could tell is gone
+        sleep(LINGER).await;
+    });
+    loop {
+        let next = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, listener.accept().await)
+        };
+        let (slot, accepted) = tokio::select! {
+            biased;
+            () = &mut closing => break,
+            next = next => next,
+        };
+        let Ok(slot) = slot else {
+            return; // the semaphore is closed: nothing may be accepted any more
+        };
+        match accepted {
+            Ok((stream, peer)) => start(stream, peer, slot),
+            Err(error) => {
+                tracing::warn!(event = "accept.failed", %error);
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    // Closing resets the connections that still queue in the kernel: take them first.
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    while let (Ok(slot), Ok((stream, peer))) =
+        (Arc::clone(&slots).try_acquire_owned(), listener.accept())
+    {
+        let stream = stream
+            .set_nonblocking(true)
+            .and_then(|()| TcpStream::from_std(stream));
+        if let Ok(stream) = stream {
+            start(stream, peer, slot);
+        }
     }
 }
 
@@ -111,6 +142,8 @@ struct Connection<H> {
     handler: Arc<H>,
     peer: SocketAddr,
     pulse: Arc<Pulse>,
+    /// The service stops: the next answer is the last.
+    last: AtomicBool,
 }
 
 /// One request in flight; dropping it ends it, also when its client went away.
@@ -135,23 +168,36 @@ async fn serve<H: Handle>(
         handler,
         peer,
         pulse: Arc::clone(&pulse),
+        last: AtomicBool::new(false),
     });
     let stream = TokioIo::new(Watched {
         stream,
         pulse: Arc::clone(&pulse),
     });
-    let service = service_fn(move |request| {
+    let service = service_fn(|request| {
         shared.pulse.begin();
         let flight = InFlight(Arc::clone(&shared));
         async move {
             let InFlight(shared) = &flight;
-            let response = shared.handler.handle(shared.peer, request).await;
+            // HTTP/2 has a frame for it, and no such field.
+            let one_by_one = request.version() < Version::HTTP_2;
+            let mut response = shared.handler.handle(shared.peer, request).await;
+            if one_by_one && shared.last.load(Ordering::Relaxed) {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
             Ok::<_, Infallible>(response)
         }
     });
     let builder = bounded();
     let mut connection = pin!(builder.serve_connection(stream, service));
-    let mut stopped = pin!(stop.wait_for(|stop| *stop));
+    let mut closing = pin!(async {
+        let _ = stop.wait_for(|stop| *stop).await; // an error: who could tell is gone
+        shared.last.store(true, Ordering::Relaxed);
+        if !pulse.is_h2() {
+            sleep(LINGER).await;
+        }
+    });
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
@@ -162,7 +208,7 @@ async fn serve<H: Handle>(
             biased;
             // Errors are the client's: it left, or sent what is no HTTP and was told so.
             _ = connection.as_mut() => return,
-            _ = &mut stopped, if !stopping => {
+            () = &mut closing, if !stopping => {
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
             }

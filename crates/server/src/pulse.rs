@@ -62,6 +62,11 @@ impl Pulse {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Whether the client speaks HTTP/2.
+    pub(crate) fn is_h2(&self) -> bool {
+        self.h2.load(Ordering::Relaxed)
+    }
+
     /// Whether the connection has been silent too long; called every [`TICK`].
     pub(crate) fn expired(&self, ticks: &mut Ticks) -> bool {
         let moved = self.moved.swap(false, Ordering::Relaxed);
@@ -69,7 +74,7 @@ impl Pulse {
         let asked = begun != ticks.begun;
         ticks.begun = begun;
         let idle = self.in_flight.load(Ordering::Relaxed) == 0;
-        let h2 = self.h2.load(Ordering::Relaxed);
+        let h2 = self.is_h2();
         // A head is awaited from the first byte, or from the opening of the connection.
         let awaits_head = begun == 0 || (idle && !h2 && self.unclaimed.load(Ordering::Relaxed));
         ticks.head = if awaits_head && !asked {
