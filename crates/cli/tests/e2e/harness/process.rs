@@ -1,0 +1,124 @@
+//! A program under test: its output in files, ended when the test ends, its output shown
+//! when the test fails.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::{clock, say};
+
+/// How long a program may take to end after it was asked to.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// As much of a log as is worth reading after a failure, in bytes.
+const SHOWN_LOG: usize = 8 * 1024;
+
+pub(crate) struct Process {
+    name: &'static str,
+    child: Child,
+    out: PathBuf,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; standard output goes to `out`, standard error to `log`.
+    pub(crate) fn start(
+        name: &'static str,
+        command: &mut Command,
+        out: PathBuf,
+        log: PathBuf,
+    ) -> Self {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).expect("the test's directory is writable"))
+            .stderr(File::create(&log).expect("the test's directory is writable"))
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        Self {
+            name,
+            child,
+            out,
+            log,
+        }
+    }
+
+    /// What it has written to standard output so far.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
+    /// What it has written to standard error so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be waited for")
+    }
+
+    /// Sends a signal by its name without `SIG`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("sh")
+            .args([
+                "-c",
+                r#"kill -s "$0" "$1""#,
+                signal,
+                &self.child.id().to_string(),
+            ])
+            .status()
+            .expect("a shell is there");
+        assert!(
+            sent.success(),
+            "{} does not take SIG{signal}: it has ended",
+            self.name
+        );
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(&mut self) -> Result<ExitStatus, String> {
+        clock::poll(&format!("end of {}", self.name), END_WITHIN, || {
+            self.ended()
+        })
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.child.kill().expect("a child can be killed");
+        self.child.wait().expect("a child can be waited for");
+    }
+
+    fn show(&self) {
+        for (stream, text) in [
+            ("standard output", self.output()),
+            ("standard error", self.log()),
+        ] {
+            let start = text.len().saturating_sub(SHOWN_LOG);
+            let start = (start..=text.len())
+                .find(|at| text.is_char_boundary(*at))
+                .unwrap_or(0);
+            say(&format!(
+                "---- {}, {stream} ----\n{}",
+                self.name,
+                &text[start..]
+            ));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.show();
+        }
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // Asked first: nginx takes its workers with it only then.
+            self.signal("TERM");
+            if self.end().is_err() {
+                self.crash();
+            }
+        }
+    }
+}

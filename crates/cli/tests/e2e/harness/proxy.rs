@@ -1,0 +1,271 @@
+//! A real nginx, Caddy or HAProxy, with the very text users are given: the snippet, its
+//! addresses replaced, around it only what keeps the program in the foreground, in the
+//! test's directory and off the privileged ports.
+
+use std::collections::HashSet;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use std::{env, fs};
+
+use super::process::Process;
+use super::{clock, say};
+
+pub(crate) const NGINX: &str = include_str!("../../../src/snippets/nginx.conf");
+pub(crate) const CADDY: &str = include_str!("../../../src/snippets/Caddyfile");
+pub(crate) const HAPROXY: &str = include_str!("../../../src/snippets/haproxy.cfg");
+pub(crate) const HAPROXY_LUA: &str = include_str!("../../../src/snippets/haproxy.lua");
+
+const START_WITHIN: Duration = Duration::from_secs(20);
+
+/// A free port can be taken by another before the proxy binds it; then another is tried.
+const PORTS_TRIED: u32 = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nginx,
+    Caddy,
+    Haproxy,
+}
+
+/// What the proxy does with requests while ratekeeper cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenDown {
+    /// The snippet as it is written.
+    Refuse,
+    /// The snippet with its other choice taken.
+    LetPass,
+}
+
+pub(crate) struct Proxy {
+    pub(crate) process: Process,
+    address: SocketAddr,
+}
+
+/// Where the parts around the proxy are.
+pub(crate) struct Around<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) service: SocketAddr,
+    pub(crate) upstream: SocketAddr,
+    pub(crate) when_down: WhenDown,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Caddy => "caddy",
+            Self::Haproxy => "haproxy",
+        }
+    }
+
+    /// The program, or nothing and one line that says so. In CI it has to be there.
+    pub(crate) fn program(self) -> Option<PathBuf> {
+        let name = self.name();
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path)
+            .chain(["/usr/sbin".into(), "/usr/local/sbin".into()]) // where Debian puts daemons
+            .map(|dir| dir.join(name))
+            .find(|program| program.is_file());
+        if found.is_none() {
+            assert!(
+                env::var_os("CI").is_none_or(|ci| ci != "true"),
+                "{name} is not installed"
+            );
+            say(&format!("skipped: {name} is not installed"));
+        }
+        found
+    }
+}
+
+impl Proxy {
+    pub(crate) fn start(kind: Kind, program: &Path, around: &Around<'_>) -> Self {
+        for _ in 0..PORTS_TRIED {
+            let address = free_address();
+            let mut command = Command::new(program);
+            match kind {
+                Kind::Nginx => nginx(&mut command, address, around),
+                Kind::Caddy => caddy(&mut command, address, around),
+                Kind::Haproxy => haproxy(&mut command, address, around),
+            }
+            let mut process = Process::start(
+                kind.name(),
+                command.current_dir(around.dir),
+                around.dir.join("proxy.out"),
+                around.dir.join("proxy.log"),
+            );
+            let answers = clock::poll("listening proxy", START_WITHIN, || {
+                if process.ended().is_some() {
+                    return Some(false);
+                }
+                TcpStream::connect(address).is_ok().then_some(true)
+            });
+            if answers.unwrap_or_else(|error| panic!("{error}")) && process.ended().is_none() {
+                return Self { process, address };
+            }
+            assert!(
+                process
+                    .log()
+                    .to_lowercase()
+                    .contains("address already in use")
+                    || process.log().contains("cannot bind socket"),
+                "{} ended at its start:\n{}",
+                kind.name(),
+                process.log(),
+            );
+        }
+        panic!("no free port for {} in {PORTS_TRIED} tries", kind.name());
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A loopback address nobody listens on, handed out once in this process.
+fn free_address() -> SocketAddr {
+    static GIVEN: Mutex<Option<HashSet<SocketAddr>>> = Mutex::new(None);
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let given = given.get_or_insert_default();
+    loop {
+        let address = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("loopback has a free port");
+        if given.insert(address) {
+            return address;
+        }
+    }
+}
+
+/// Puts addresses in the places of a snippet's own. Each must be there: a snippet that
+/// changes shape fails here, not in what follows from it.
+fn fill(snippet: &str, places: &[(&str, String)]) -> String {
+    let mut text = snippet.to_owned();
+    for (place, value) in places {
+        assert!(
+            text.contains(place),
+            "the snippet has no `{place}`:\n{snippet}"
+        );
+        text = text.replace(place, value);
+    }
+    text
+}
+
+/// Takes the choice a snippet offers as code behind a comment sign (`#code`, not `# text`).
+fn uncomment(snippet: &str) -> String {
+    let lines = snippet.lines().map(|line| {
+        let body = line.trim_start();
+        let indent = &line[..line.len() - body.len()];
+        match body.strip_prefix('#') {
+            Some(code) if !code.is_empty() && !code.starts_with(' ') => {
+                format!("{indent}{code}\n")
+            }
+            _ => format!("{line}\n"),
+        }
+    });
+    let text: String = lines.collect();
+    assert_ne!(
+        text, snippet,
+        "the snippet offers no choice behind a comment sign"
+    );
+    text
+}
+
+fn nginx(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
+    let Around {
+        dir,
+        service,
+        upstream,
+        when_down,
+    } = around;
+    let snippet = match when_down {
+        WhenDown::Refuse => NGINX.to_owned(),
+        WhenDown::LetPass => uncomment(NGINX),
+    };
+    let site = fill(
+        &snippet,
+        &[
+            ("127.0.0.1:8080", service.to_string()),
+            ("127.0.0.1:3000", upstream.to_string()),
+            ("listen 80;", format!("listen {address};")),
+        ],
+    );
+    let main = "daemon off; pid nginx.pid; error_log stderr notice; worker_processes 2;\n\
+        events {}\n\
+        http {\n  access_log off;\n  client_body_temp_path client; proxy_temp_path proxy;\n  \
+        fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n  \
+        include ratekeeper.conf;\n}\n";
+    write(dir, "ratekeeper.conf", &site);
+    let main = write(dir, "nginx.conf", main);
+    command
+        .arg("-p")
+        .arg(dir)
+        .arg("-c")
+        .arg(main)
+        .args(["-e", "stderr"]);
+}
+
+fn caddy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
+    let Around {
+        dir,
+        service,
+        upstream,
+        when_down,
+    } = around;
+    let snippet = match when_down {
+        WhenDown::Refuse => CADDY.to_owned(),
+        WhenDown::LetPass => uncomment(CADDY),
+    };
+    let site = fill(
+        &snippet,
+        &[
+            ("127.0.0.1:8080", service.to_string()),
+            ("127.0.0.1:3000", upstream.to_string()),
+            (":80 {", format!("http://:{} {{", address.port())),
+        ],
+    );
+    write(dir, "ratekeeper.caddy", &site);
+    let main =
+        "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n}\nimport ratekeeper.caddy\n";
+    let main = write(dir, "Caddyfile", main);
+    command
+        .args(["run", "--adapter", "caddyfile", "--config"])
+        .arg(main);
+    for home in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+        command.env(home, dir);
+    }
+}
+
+fn haproxy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
+    let Around {
+        dir,
+        service,
+        upstream,
+        when_down,
+    } = around;
+    let mut lua_places = vec![("127.0.0.1:8080", service.to_string())];
+    if *when_down == WhenDown::LetPass {
+        lua_places.push(("when_down = \"deny\"", "when_down = \"allow\"".to_owned()));
+    }
+    let lua = write(dir, "ratekeeper.lua", &fill(HAPROXY_LUA, &lua_places));
+    let site = fill(
+        HAPROXY,
+        &[
+            ("127.0.0.1:3000", upstream.to_string()),
+            ("bind :80", format!("bind {address}")),
+            ("/etc/haproxy/ratekeeper.lua", lua.display().to_string()),
+        ],
+    );
+    let site = write(dir, "ratekeeper.cfg", &site);
+    // Without it a second HAProxy could share the port instead of failing.
+    let main = write(dir, "haproxy.cfg", "global\n    noreuseport\n");
+    command.arg("-db").arg("-f").arg(main).arg("-f").arg(site);
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, text).expect("the test's directory is writable");
+    path
+}

@@ -1,0 +1,90 @@
+//! `ratekeeper run` as users start it, on free loopback ports.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::clock;
+use super::process::Process;
+use super::visitor::Visitor;
+
+const START_WITHIN: Duration = Duration::from_secs(20);
+
+pub(crate) struct Service {
+    pub(crate) process: Process,
+    http: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Service {
+    /// Starts on any free port.
+    pub(crate) fn start(dir: &Path, policy: &Path) -> Self {
+        Self::start_at(dir, policy, SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Starts with the HTTP door at `http`.
+    pub(crate) fn start_at(dir: &Path, policy: &Path, http: SocketAddr) -> Self {
+        let mut process = Process::start(
+            "ratekeeper",
+            Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
+                .arg("run")
+                .arg(policy)
+                .args(["--listen", &format!("http={http}")])
+                .args(["--listen", "admin=127.0.0.1:0", "--json"])
+                .current_dir(dir),
+            dir.join("ratekeeper.out"),
+            dir.join("ratekeeper.log"),
+        );
+        let doors = clock::poll("two listening doors of ratekeeper", START_WITHIN, || {
+            assert!(process.ended().is_none(), "ratekeeper ended at its start");
+            let output = process.output();
+            Some((door(&output, "http")?, door(&output, "admin")?))
+        });
+        let (http, admin) = doors.unwrap_or_else(|error| panic!("{error}"));
+        Self {
+            process,
+            http,
+            admin,
+        }
+    }
+
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// The value of the metric with exactly this name and these labels.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let text = Visitor::at(1).get(self.admin, "/metrics").body;
+        text.lines()
+            .find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no metric {series} in:\n{text}"))
+    }
+}
+
+/// The address in the line that says `door` is listening.
+fn door(output: &str, door: &str) -> Option<SocketAddr> {
+    output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find(|event| event["event"] == "listening" && event["door"] == door)?["address"]
+        .as_str()?
+        .parse()
+        .ok()
+}
+
+/// Writes a policy file: the trust the proxies need, then `limits`.
+pub(crate) fn write_policy(dir: &Path, limits: &str) -> PathBuf {
+    let path = dir.join("policy.toml");
+    std::fs::write(&path, policy(limits)).expect("the test's directory is writable");
+    path
+}
+
+/// The text of a policy that trusts the proxies (127.0.0.1) and nobody else.
+pub(crate) fn policy(limits: &str) -> String {
+    format!("version = 1\n\n[client_ip]\ntrusted_proxies = [\"127.0.0.1/32\"]\n\n{limits}\n")
+}

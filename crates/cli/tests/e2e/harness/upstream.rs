@@ -1,0 +1,123 @@
+//! The application behind the proxy: answers 200, tells the request it got, and counts.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+#[derive(Default)]
+struct Shared {
+    counts: Mutex<HashMap<String, usize>>,
+    closing: AtomicBool,
+}
+
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Upstream {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
+        let shared = Arc::new(Shared::default());
+        let acceptor = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || accept(&listener, &shared))
+        };
+        Self {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Requests that have reached the application, whatever they asked for.
+    pub(crate) fn total(&self) -> usize {
+        self.counts(|counts| counts.values().sum())
+    }
+
+    /// Requests for `what`, spelled `GET /path` without the query.
+    pub(crate) fn count(&self, what: &str) -> usize {
+        self.counts(|counts| counts.get(what).copied().unwrap_or(0))
+    }
+
+    fn counts<T>(&self, read: impl FnOnce(&HashMap<String, usize>) -> T) -> T {
+        read(
+            &self
+                .shared
+                .counts
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(self.address); // wakes the acceptor
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        if shared.closing.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let shared = Arc::clone(shared);
+        // A proxy that goes away in the middle is its own business.
+        thread::spawn(move || answer(stream, &shared).unwrap_or_default());
+    }
+}
+
+/// One request a connection; the body of the answer is the head of the request.
+fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut head = String::new();
+    let mut body_length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if line == "\r\n" {
+            break;
+        }
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        if name.eq_ignore_ascii_case("content-length") {
+            body_length = value.trim().parse().unwrap_or(0);
+        }
+        head.push_str(&line);
+    }
+    io::copy(&mut reader.take(body_length), &mut io::sink())?;
+
+    let mut words = head.split_whitespace();
+    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let path = target.split('?').next().unwrap_or("");
+    *shared
+        .counts
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .entry(format!("{method} {path}"))
+        .or_default() += 1;
+
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{head}",
+        head.len(),
+    )
+}

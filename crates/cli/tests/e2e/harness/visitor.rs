@@ -1,0 +1,157 @@
+//! Someone out there: a plain HTTP/1.1 client with an address of its own (all of
+//! 127.0.0.0/8 is this machine) and headers it sends each time.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+/// How long any one step of an exchange may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Clone)]
+pub(crate) struct Visitor {
+    address: Ipv4Addr,
+    headers: Vec<(String, String)>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Visitor {
+    /// A visitor at 127.0.0.`last`; 1 is where the proxies are.
+    pub(crate) fn at(last: u8) -> Self {
+        Self {
+            address: Ipv4Addr::new(127, 0, 0, last),
+            headers: Vec::new(),
+        }
+    }
+
+    /// The same visitor, sending one more header.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn get(&self, to: SocketAddr, target: &str) -> Answer {
+        self.ask(to, "GET", target)
+            .unwrap_or_else(|error| panic!("GET {target}: {error}"))
+    }
+
+    pub(crate) fn post(&self, to: SocketAddr, target: &str) -> Answer {
+        self.ask(to, "POST", target)
+            .unwrap_or_else(|error| panic!("POST {target}: {error}"))
+    }
+
+    pub(crate) fn post_json(&self, to: SocketAddr, target: &str, body: &str) -> Answer {
+        self.exchange(to, &self.request("POST", target, body))
+            .unwrap_or_else(|error| panic!("POST {target}: {error}"))
+    }
+
+    /// One request on its own connection.
+    ///
+    /// # Errors
+    /// Whatever keeps a complete answer from coming: refused, reset, cut short, too slow.
+    pub(crate) fn ask(&self, to: SocketAddr, method: &str, target: &str) -> io::Result<Answer> {
+        let body = if method == "POST" { "a=b" } else { "" };
+        self.exchange(to, &self.request(method, target, body))
+    }
+
+    fn exchange(&self, to: SocketAddr, request: &str) -> io::Result<Answer> {
+        let mut stream = self.connect(to)?;
+        stream.write_all(request.as_bytes())?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes)?;
+        parse(&bytes).ok_or_else(|| {
+            let got = String::from_utf8_lossy(&bytes).into_owned();
+            io::Error::new(io::ErrorKind::UnexpectedEof, format!("cut short: {got:?}"))
+        })
+    }
+
+    pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((self.address, 0)).into())?;
+        socket.connect_timeout(&to.into(), PATIENCE)?;
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    fn request(&self, method: &str, target: &str, body: &str) -> String {
+        let mut text = format!("{method} {target} HTTP/1.1\r\nHost: app.example\r\n");
+        for (name, value) in &self.headers {
+            text.extend([name, ": ", value, "\r\n"]);
+        }
+        let length = body.len();
+        text + &format!("Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+    }
+}
+
+impl Answer {
+    /// The value of a header, if it came exactly once.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self
+            .headers
+            .iter()
+            .filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The stated wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.header("retry-after")?
+            .parse()
+            .ok()
+            .map(Duration::from_secs)
+    }
+}
+
+/// A complete answer, or nothing.
+fn parse(bytes: &[u8]) -> Option<Answer> {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, rest) = text.split_once("\r\n\r\n")?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect();
+    let mut answer = Answer {
+        status,
+        headers,
+        body: String::new(),
+    };
+    answer.body = if answer.header("transfer-encoding").is_some() {
+        unchunk(rest)?
+    } else {
+        let length = answer
+            .header("content-length")
+            .and_then(|length| length.parse().ok());
+        if length.is_some_and(|length: usize| length != rest.len()) {
+            return None;
+        }
+        rest.to_owned()
+    };
+    Some(answer)
+}
+
+fn unchunk(mut rest: &str) -> Option<String> {
+    let mut body = String::new();
+    loop {
+        let (size, after) = rest.split_once("\r\n")?;
+        let size = usize::from_str_radix(size.trim(), 16).ok()?;
+        if size == 0 {
+            return Some(body);
+        }
+        body.push_str(after.get(..size)?);
+        rest = after.get(size..)?.strip_prefix("\r\n")?;
+    }
+}

@@ -1,0 +1,202 @@
+//! ratekeeper goes away: what visitors see, and how they are let pass instead; it is told
+//! to stop: what it has begun, it finishes.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::proxy::{Kind, WhenDown};
+use crate::harness::service::{Service, write_policy};
+use crate::harness::visitor::Visitor;
+use crate::harness::{Stage, clock};
+
+/// A stop takes its time: what is in flight is finished.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+const ONE_PER_ADDRESS: &str = r#"
+    [[limit]]
+    name   = "per-address"
+    key    = ["ip"]
+    bucket = { size = 1, refill = "1/1h" }
+"#;
+
+/// The table of the guide: what a visitor sees while ratekeeper is down.
+#[test]
+fn a_service_that_is_down_is_answered_as_stated() {
+    for (kind, refused) in [(Kind::Nginx, 500), (Kind::Caddy, 502), (Kind::Haproxy, 503)] {
+        for (when_down, status) in [(WhenDown::Refuse, refused), (WhenDown::LetPass, 200)] {
+            let stage = Stage::open_with(kind, when_down, |dir| write_policy(dir, ONE_PER_ADDRESS));
+            let Some(mut stage) = stage else { continue };
+            let visitor = Visitor::at(2);
+            let case = format!("{kind:?}, {when_down:?}");
+
+            assert_eq!(visitor.get(stage.address(), "/").status, 200, "{case}");
+            assert_eq!(visitor.get(stage.address(), "/").status, 429, "{case}");
+            stage.service.process.crash();
+            for _ in 0..3 {
+                assert_eq!(
+                    visitor.post(stage.address(), "/down").status,
+                    status,
+                    "{case}"
+                );
+            }
+            assert_eq!(
+                stage.upstream.count("POST /down"),
+                if status == 200 { 3 } else { 0 }
+            );
+
+            // The same door opens again: the proxy finds it without being told.
+            let policy = stage.dir().join("policy.toml");
+            stage.service = Service::start_at(stage.dir(), &policy, stage.service.http());
+            assert_eq!(visitor.get(stage.address(), "/").status, 200, "{case}");
+            assert_eq!(visitor.get(stage.address(), "/").status, 429, "{case}");
+        }
+    }
+}
+
+/// Visitors keep asking while ratekeeper is told to stop. None waits in vain, and nothing
+/// that it had taken up is dropped: nginx, the one who asks, sees refused connections at
+/// the end, never a broken one.
+#[test]
+fn a_graceful_stop_breaks_no_request() {
+    let limits = r#"
+        [[limit]]
+        name   = "wide"
+        key    = ["ip"]
+        bucket = { size = 1_000_000, refill = "1000/1s" }
+    "#;
+    let open = |dir: &std::path::Path| write_policy(dir, limits);
+    let Some(mut stage) = Stage::open_with(Kind::Nginx, WhenDown::LetPass, open) else {
+        return;
+    };
+    let stop = AtomicBool::new(false);
+    let address = stage.address();
+    let ask = || {
+        let mut answers = 0;
+        while !stop.load(Ordering::Relaxed) {
+            assert_eq!(Visitor::at(2).get(address, "/").status, 200);
+            answers += 1;
+        }
+        answers
+    };
+    let (ended, answers) = thread::scope(|scope| {
+        let visitors: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        while stage.upstream.total() < 200 {
+            thread::yield_now();
+        }
+        stage.service.process.signal("TERM");
+        let ended = stage.service.process.end();
+        let seen = stage.upstream.total();
+        while stage.upstream.total() < seen + 50 {
+            thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        let answers: usize = visitors
+            .into_iter()
+            .map(|visitor| visitor.join().unwrap_or(0))
+            .sum();
+        (ended, answers)
+    });
+    let ended = ended.expect("ratekeeper ends when told to");
+    assert!(ended.success(), "{ended}");
+    assert!(answers >= 250, "{answers} whole answers");
+    assert_eq!(stage.upstream.total(), answers);
+    for broken in [
+        "reset by peer",
+        "prematurely closed",
+        "timed out",
+        "Broken pipe",
+    ] {
+        let log = stage.proxy.process.log();
+        let line = log.lines().find(|line| line.contains(broken));
+        assert_eq!(line, None, "nginx saw a broken answer");
+    }
+}
+
+/// A client that keeps its connection cannot know that the service is about to stop: what
+/// it asks then is answered, and the answer says that it was the last.
+#[test]
+fn a_kept_connection_is_answered_once_more() {
+    let dir = tempfile::TempDir::new().expect("the system has a temporary directory");
+    let service = Service::start(dir.path(), &write_policy(dir.path(), ONE_PER_ADDRESS));
+    let connect = || {
+        Visitor::at(2)
+            .connect(service.http())
+            .expect("the door is open")
+    };
+    let ask = |mut stream: &TcpStream| {
+        stream.write_all(b"GET /v1/auth HTTP/1.1\r\nHost: app.example\r\n\r\n")
+    };
+    let [fresh, mut used] = [connect(), connect()];
+    ask(&used).expect("a first question");
+    let mut first = [0; 12];
+    used.read_exact(&mut first).expect("a first answer");
+    assert_eq!(&first, b"HTTP/1.1 200");
+
+    service.process.signal("TERM");
+    let stopping = clock::poll("service that is not ready", END_WITHIN, || {
+        (Visitor::at(1).get(service.admin(), "/readyz").status == 503).then_some(())
+    });
+    stopping.unwrap_or_else(|error| panic!("{error}"));
+    for mut stream in [fresh, used] {
+        ask(&stream).expect("a question after the stop");
+        let mut answer = String::new();
+        stream
+            .read_to_string(&mut answer)
+            .expect("a whole answer, then the end");
+        assert!(answer.contains("HTTP/1.1 429 "), "{answer}");
+        assert!(
+            answer.to_lowercase().contains("connection: close"),
+            "{answer}"
+        );
+    }
+}
+
+/// The half of a request that was on its way is waited for, and answered.
+#[test]
+fn a_request_half_sent_is_answered_after_the_stop() {
+    let dir = tempfile::TempDir::new().expect("the system has a temporary directory");
+    let mut service = Service::start(dir.path(), &write_policy(dir.path(), ONE_PER_ADDRESS));
+    let mut stream = Visitor::at(2)
+        .connect(service.http())
+        .expect("the door is open");
+    let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
+    let head = format!(
+        "POST /v1/check HTTP/1.1\r\nHost: ratekeeper\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let (first, second) = body.split_at(10);
+    stream
+        .write_all(format!("{head}{first}").as_bytes())
+        .expect("half a request");
+
+    // Nothing tells from outside that the first half was read; a second connection that is
+    // answered after it shows that the service is past accepting it.
+    assert_eq!(Visitor::at(1).get(service.admin(), "/healthz").status, 200);
+    assert_eq!(
+        Visitor::at(2)
+            .post(service.http(), "/v1/nothing-here")
+            .status,
+        404
+    );
+    service.process.signal("TERM");
+    let refused = clock::poll("closed door", END_WITHIN, || {
+        Visitor::at(2)
+            .connect(service.http())
+            .is_err()
+            .then_some(())
+    });
+    refused.unwrap_or_else(|error| panic!("{error}"));
+
+    stream.write_all(second.as_bytes()).expect("the other half");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .expect("a whole answer, then the end");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains(r#""allowed":true"#), "{answer}");
+    let ended = service.process.end().expect("ratekeeper ends when told to");
+    assert!(ended.success(), "{ended}");
+}
