@@ -2,6 +2,7 @@
 
 use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
+use ratekeeper_server::PROBLEMS;
 
 use crate::{Cli, Exit, Failure, Output, words};
 
@@ -56,11 +57,20 @@ fn is_code(topic: &str) -> bool {
 
 fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
     let code = code.to_ascii_uppercase();
-    let text = config::explain(&code).ok_or_else(|| {
-        Failure::new(format!("there is no code `{code}`"))
-            .hint("a code stands in brackets after `error` or `warning`, as in error[RK0103]")
-    })?;
-    output.line(text.trim_end())?;
+    if let Some(page) = config::explain(&code) {
+        output.line(page.trim_end())?;
+    } else if let Some(problem) = PROBLEMS.iter().find(|problem| problem.code == code) {
+        let (status, title) = (problem.status, problem.title);
+        output.line(format!("{code}: {title} (HTTP {status})"))?;
+        output.line(
+            "\nThe service refuses a call with this problem document; its `detail` shows the",
+        )?;
+        output.line("value it refuses, and what would fit.")?;
+    } else {
+        let failure = Failure::new(format!("there is no code `{code}`"));
+        let hint = "a code stands in brackets after `error` or `warning`, as in error[RK0103]";
+        return Err(failure.hint(hint));
+    }
     Ok(Exit::Done)
 }
 

@@ -107,7 +107,7 @@ impl Init {
         output.talk(format!("wrote {file}"));
         for (name, text) in &snippets {
             if snippets.len() > 1 {
-                output.talk(format!("--- {name} ---"));
+                output.line(format!("==> {name} <=="))?;
             }
             output.line(text.trim_end())?;
         }

@@ -35,7 +35,8 @@ fn help_explains_verbs_and_refuses_the_unknown() {
     insta::assert_snapshot!(desk.terminal(&[
         &["help", "chekc"],
         &["help", "zebra"],
-        &["help", "RK9999"]
+        &["help", "RK9999"],
+        &["help", "rk0504"]
     ]));
 }
 

@@ -40,9 +40,27 @@ fn what_is_there_is_kept() {
 
 #[test]
 fn a_proxy_gets_its_configuration_with_the_addresses_in_place() {
-    for proxy in ["nginx", "caddy", "haproxy", "traefik", "envoy"] {
-        let desk = Desk::new();
-        let arguments = [
+    let rows: [(&str, &[&str]); 5] = [
+        ("nginx", &[include_str!("../../src/snippets/nginx.conf")]),
+        ("caddy", &[include_str!("../../src/snippets/Caddyfile")]),
+        (
+            "haproxy",
+            &[
+                concat!(
+                    "==> haproxy.cfg <==\n",
+                    include_str!("../../src/snippets/haproxy.cfg")
+                ),
+                concat!(
+                    "==> ratekeeper.lua <==\n",
+                    include_str!("../../src/snippets/haproxy.lua")
+                ),
+            ],
+        ),
+        ("traefik", &[include_str!("../../src/snippets/traefik.yml")]),
+        ("envoy", &[include_str!("../../src/snippets/envoy.yaml")]),
+    ];
+    for (proxy, files) in rows {
+        let output = Desk::new().run(&[
             "init",
             "--for",
             proxy,
@@ -50,7 +68,28 @@ fn a_proxy_gets_its_configuration_with_the_addresses_in_place() {
             "http://10.0.0.8:3001",
             "--service",
             "10.0.0.7:8088",
-        ];
-        insta::assert_snapshot!(format!("init_for_{proxy}"), desk.terminal(&[&arguments]));
+        ]);
+        let expected = files
+            .concat()
+            .replace("127.0.0.1:8080", "10.0.0.7:8088")
+            .replace("127.0.0.1:3000", "10.0.0.8:3001")
+            .replace("127.0.0.1, port_value: 8080", "10.0.0.7, port_value: 8088")
+            .replace("127.0.0.1, port_value: 3000", "10.0.0.8, port_value: 3001");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{proxy}");
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(talk.starts_with("wrote ratekeeper.toml\n"), "{talk}");
     }
+}
+
+#[test]
+fn a_policy_for_a_proxy_trusts_the_one_on_this_machine() {
+    let desk = Desk::new();
+    let trusted = |file: &str| {
+        let text = std::fs::read_to_string(desk.path().join(file)).expect("it is there");
+        text.lines().any(|line| line.starts_with("trusted_proxies"))
+    };
+    desk.run(&["init", "alone.toml"]);
+    desk.run(&["init", "behind.toml", "--for", "caddy"]);
+    assert!(!trusted("alone.toml"));
+    assert!(trusted("behind.toml"));
 }

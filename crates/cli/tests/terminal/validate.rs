@@ -107,5 +107,9 @@ fn every_code_shown_is_explained() {
     for code in codes {
         let page = desk.run(&["help", &code.to_lowercase()]);
         assert_eq!(page.status.code(), Some(0), "{code}");
+        assert!(
+            page.stdout.len() > code.len() + 40,
+            "{code} has a page of its own"
+        );
     }
 }
