@@ -60,10 +60,6 @@ pub trait Algorithm {
     /// Decides whether `cost` may be spent at `now`, and charges it if so.
     fn decide(&self, state: &mut Self::State, now: Time, cost: Permits) -> Decision;
 
-    /// Gives back `cost` that was charged and not used; never makes the state better than
-    /// fresh. What can no longer be given back (its window is over) is dropped.
-    fn refund(&self, state: &mut Self::State, now: Time, cost: Permits);
-
     /// From this moment on the state acts as `Default`: it may be forgotten.
     fn expires_at(&self, state: &Self::State) -> Time;
 
@@ -85,6 +81,16 @@ pub trait Algorithm {
     fn heap_bytes(&self) -> usize {
         0
     }
+}
+
+/// Algorithms that can take back a charge.
+///
+/// Not all can: a hybrid forgets what a charge did to its mode, and a post-paid charge is
+/// paid by whoever came next.
+pub trait Refund: Algorithm {
+    /// Gives back `cost` that was charged and not used; never makes the state better than
+    /// fresh. What can no longer be given back (its window is over) is dropped.
+    fn refund(&self, state: &mut Self::State, now: Time, cost: Permits);
 }
 
 /// Algorithms that can promise a later moment: shaping and waiting.

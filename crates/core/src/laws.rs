@@ -19,14 +19,14 @@
 
 mod life;
 
-pub use life::{Event, Random, bounded, live, random_life};
+pub use life::{Event, Random, bounded, live, live_charges, random_life};
 
 use alloc::collections::VecDeque;
 use core::fmt::Debug;
 use core::hash::Hash;
 use std::collections::HashSet;
 
-use crate::algorithm::{Algorithm, Denials};
+use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::{self, Reach, later};
 use crate::{Decision, Permits, Time, Verdict};
 
@@ -44,7 +44,6 @@ pub fn state_holds<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
     oracles::reset_after(algorithm, state, now, reach);
     oracles::expires_at(algorithm, state, now, reach);
     additive(algorithm, state, now, reach);
-    refund_is_never_generous(algorithm, state, now, reach);
 }
 
 /// Decides, and holds the decision and what it did to `state` against laws and oracles.
@@ -151,7 +150,7 @@ pub fn additive<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time
 ///
 /// # Panics
 /// If it does not.
-pub fn refund_is_never_generous<A: Algorithm + Debug>(
+pub fn refund_is_never_generous<A: Refund + Debug>(
     algorithm: &A,
     state: &A::State,
     now: Time,
@@ -205,6 +204,37 @@ pub fn refund_is_never_generous<A: Algorithm + Debug>(
     }
 }
 
+/// What becomes of a refund, and the law for it.
+trait Refunds<A: Algorithm> {
+    fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach);
+    /// The state after the refund, if the algorithm can do that.
+    fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State>;
+}
+
+struct TakesBack;
+
+impl<A: Refund + Debug> Refunds<A> for TakesBack {
+    fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+        let mut settled = state.clone();
+        let _ = algorithm.decide(&mut settled, now, Permits::ZERO);
+        refund_is_never_generous(algorithm, &settled, now, reach);
+    }
+    fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State> {
+        let mut state = state.clone();
+        algorithm.refund(&mut state, now, cost);
+        Some(state)
+    }
+}
+
+struct KeepsAll;
+
+impl<A: Algorithm> Refunds<A> for KeepsAll {
+    fn is_lawful(_: &A, _: &A::State, _: Time, _: Reach) {}
+    fn refund(_: &A, _: &A::State, _: Time, _: Permits) -> Option<A::State> {
+        None
+    }
+}
+
 /// What the stricter of two states allows, both allow: at `now`, which is not before the
 /// last use of either, and later.
 ///
@@ -242,8 +272,29 @@ pub fn stricter_is_stricter<A: Algorithm + Debug>(
 /// If a law is broken, or if there are more than a million states.
 pub fn explore<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
 where
+    A: Refund + Debug,
+    A::State: Hash + Eq,
+{
+    explore_with::<A, TakesBack>(algorithm, denials, horizon, reach)
+}
+
+/// As [`explore`], for an algorithm that cannot take back a charge.
+///
+/// # Panics
+/// As [`explore`].
+pub fn explore_charges<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
+where
     A: Algorithm + Debug,
     A::State: Hash + Eq,
+{
+    explore_with::<A, KeepsAll>(algorithm, denials, horizon, reach)
+}
+
+fn explore_with<A, R>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
+where
+    A: Algorithm + Debug,
+    A::State: Hash + Eq,
+    R: Refunds<A>,
 {
     const MOST: usize = 1_000_000;
     let costs = reach.costs(algorithm.capacity(), &[]);
@@ -252,12 +303,12 @@ where
     while let Some(state) = queue.pop_front() {
         for now in (0..=horizon).map(Time::from_nanos) {
             state_holds(algorithm, &state, now, reach);
+            R::is_lawful(algorithm, &state, now, reach);
             for &cost in &costs {
                 let mut decided = state.clone();
                 let _ = decide(algorithm, denials, &mut decided, now, cost, reach);
-                let mut refunded = state.clone();
-                algorithm.refund(&mut refunded, now, cost);
-                for next in [decided, refunded] {
+                let refunded = R::refund(algorithm, &state, now, cost);
+                for next in refunded.into_iter().chain([decided]) {
                     if !seen.contains(&next) {
                         seen.insert(next.clone());
                         queue.push_back(next);

@@ -36,7 +36,7 @@ pub mod oracles;
 mod quota;
 mod time;
 
-pub use algorithm::{Algorithm, Denials, Reserve, Word};
+pub use algorithm::{Algorithm, Denials, Refund, Reserve, Word};
 pub use algorithms::gcra::{Gcra, Tat};
 pub use algorithms::window::{
     Anchor, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,

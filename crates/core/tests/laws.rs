@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use ratekeeper_core::laws::{self, Event, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Nanos, Permits, Quota, Reserve,
-    SubBuckets, Tat, Time, Window,
+    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Nanos, Permits, Quota, Refund,
+    Reserve, SubBuckets, Tat, Time, Window,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -56,7 +56,7 @@ impl Calendar for Uneven {
 
 fn explore<A>(algorithm: &A, denials: Denials, horizon: u64, span: u64)
 where
-    A: Algorithm + Debug,
+    A: Refund + Debug,
     A::State: Hash + Eq,
 {
     let states = laws::explore(algorithm, denials, horizon, Reach::Every { span });

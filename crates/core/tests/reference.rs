@@ -6,8 +6,8 @@
 use proptest::prelude::*;
 use ratekeeper_core::laws::{self, Event};
 use ratekeeper_core::{
-    Algorithm, Decision, Denials, Edge, Gcra, Nanos, Permits, Quota, Reserve, SubBuckets, Tat,
-    Time, Verdict, Window,
+    Algorithm, Decision, Denials, Edge, Gcra, Nanos, Permits, Quota, Refund, Reserve, SubBuckets,
+    Tat, Time, Verdict, Window,
 };
 
 fn quota(permits: u32, nanos: u64) -> Quota {
@@ -252,7 +252,7 @@ impl NaiveWindow {
 }
 
 /// Both live the same life.
-fn beside<A: Algorithm + std::fmt::Debug>(
+fn beside<A: Refund + std::fmt::Debug>(
     algorithm: &A,
     mut naive: NaiveWindow,
     start: u64,

@@ -24,7 +24,7 @@ use std::{fmt, marker::PhantomData};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
-use ratekeeper_core::{Algorithm, Decision, Permits, Time, Word};
+use ratekeeper_core::{Algorithm, Decision, Permits, Refund, Time, Word};
 
 /// The state of one limit and one key, shared by threads; see the [module](self).
 ///
@@ -75,7 +75,10 @@ impl<A: Algorithm<State: Word>> Cell<A> {
     }
 
     /// Gives back a cost that was charged and not used.
-    pub fn refund(&self, algorithm: &A, now: Time, cost: Permits) {
+    pub fn refund(&self, algorithm: &A, now: Time, cost: Permits)
+    where
+        A: Refund,
+    {
         self.update(|state| algorithm.refund(state, now, cost));
     }
 

@@ -41,7 +41,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::algorithm::{Algorithm, Denials, Reserve, Word};
+use crate::algorithm::{Algorithm, Denials, Refund, Reserve, Word};
 use crate::quota::{HORIZON_TICKS, TICKS_PER_NANO_LOG2};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
 
@@ -299,11 +299,6 @@ impl Algorithm for Gcra {
         self.charge(tat, now, cost, self.queue)
     }
 
-    fn refund(&self, tat: &mut Tat, now: Time, cost: Permits) {
-        let back = self.interval.get().saturating_mul(u64::from(cost.get()));
-        *tat = Tat(tat.0.saturating_sub(back).max(tat.0.min(ticks(now))));
-    }
-
     fn expires_at(&self, tat: &Tat) -> Time {
         Time::from_nanos(tat.0.div_ceil(1 << TICKS_PER_NANO_LOG2)) // up: not a tick too early
     }
@@ -324,6 +319,13 @@ impl Algorithm for Gcra {
         let refilled = u128::from(last) << TICKS_PER_NANO_LOG2;
         let permits = (u128::from(self.full()) + refilled) / u128::from(self.interval.get());
         u64::try_from(permits).unwrap_or(u64::MAX)
+    }
+}
+
+impl Refund for Gcra {
+    fn refund(&self, tat: &mut Tat, now: Time, cost: Permits) {
+        let back = self.interval.get().saturating_mul(u64::from(cost.get()));
+        *tat = Tat(tat.0.saturating_sub(back).max(tat.0.min(ticks(now))));
     }
 }
 

@@ -57,7 +57,7 @@ use core::marker::PhantomData;
 pub use anchor::{Anchor, Calendar, CalendarWindow};
 pub use counters::Counters;
 
-use crate::algorithm::{Algorithm, Denials};
+use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time};
 use anchor::Sight;
 use counters::Seen;
@@ -296,24 +296,6 @@ impl<C: Counters> Algorithm for Window<C> {
         judged.decision
     }
 
-    /// Takes from the newest counter first: a charge and its refund at once undo each other.
-    fn refund(&self, state: &mut WindowState<C>, now: Time, cost: Permits) {
-        if state.counts.as_slice().is_empty() {
-            return;
-        }
-        let shift = usize::try_from(self.sight(state, now).shift).unwrap_or(usize::MAX);
-        let slots = state.counts.slots(self.whole() + 1);
-        let mut back = cost.get();
-        for count in slots.iter_mut().take(self.in_sight().saturating_sub(shift)) {
-            let given = back.min(*count);
-            *count -= given;
-            back -= given;
-        }
-        if slots.iter().take(self.in_sight()).all(|&count| count == 0) {
-            *state = WindowState::default();
-        }
-    }
-
     fn expires_at(&self, state: &WindowState<C>) -> Time {
         let seen = Seen {
             counts: state.counts.as_slice(),
@@ -364,6 +346,26 @@ impl<C: Counters> Algorithm for Window<C> {
 
     fn heap_bytes(&self) -> usize {
         C::heap_bytes(self.whole() + 1)
+    }
+}
+
+impl<C: Counters> Refund for Window<C> {
+    /// Takes from the newest counter first: a charge and its refund at once undo each other.
+    fn refund(&self, state: &mut WindowState<C>, now: Time, cost: Permits) {
+        if state.counts.as_slice().is_empty() {
+            return;
+        }
+        let shift = usize::try_from(self.sight(state, now).shift).unwrap_or(usize::MAX);
+        let slots = state.counts.slots(self.whole() + 1);
+        let mut back = cost.get();
+        for count in slots.iter_mut().take(self.in_sight().saturating_sub(shift)) {
+            let given = back.min(*count);
+            *count -= given;
+            back -= given;
+        }
+        if slots.iter().take(self.in_sight()).all(|&count| count == 0) {
+            *state = WindowState::default();
+        }
     }
 }
 

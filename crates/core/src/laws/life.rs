@@ -9,8 +9,8 @@
 use core::fmt::Debug;
 use std::vec::Vec;
 
-use super::{decide, state_holds};
-use crate::algorithm::{Algorithm, Denials};
+use super::{KeepsAll, Refunds, TakesBack, decide, state_holds};
+use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::Reach;
 use crate::{Nanos, Permits, Time};
 
@@ -32,7 +32,31 @@ pub enum Event {
 ///
 /// # Panics
 /// If a law is broken.
-pub fn live<A: Algorithm + Debug>(
+pub fn live<A: Refund + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    start: Time,
+    events: &[Event],
+    reach: Reach,
+) {
+    live_with::<A, TakesBack>(algorithm, denials, start, events, reach);
+}
+
+/// As [`live`], for an algorithm that cannot take back a charge: refunds are left out.
+///
+/// # Panics
+/// As [`live`].
+pub fn live_charges<A: Algorithm + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    start: Time,
+    events: &[Event],
+    reach: Reach,
+) {
+    live_with::<A, KeepsAll>(algorithm, denials, start, events, reach);
+}
+
+fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
     algorithm: &A,
     denials: Denials,
     start: Time,
@@ -47,7 +71,10 @@ pub fn live<A: Algorithm + Debug>(
             Event::Wait(span) => now = now + span,
             Event::StepBack(span) => now = now - span,
             Event::Refund(cost) => {
-                algorithm.refund(&mut state, now, cost);
+                let Some(refunded) = R::refund(algorithm, &state, now, cost) else {
+                    continue;
+                };
+                state = refunded;
                 // A permit given back may be spent again, and a state given back whole
                 // forgets how late it was: count afresh.
                 admitted.clear();
@@ -62,6 +89,7 @@ pub fn live<A: Algorithm + Debug>(
             }
         }
         state_holds(algorithm, &state, now, reach);
+        R::is_lawful(algorithm, &state, now, reach);
     }
     bounded(algorithm, &admitted);
 }

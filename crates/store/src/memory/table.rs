@@ -20,7 +20,7 @@
 //! last forgotten.
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Algorithm, Decision, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Algorithm, Decision, Nanos, Permits, Refund, Time, Verdict};
 
 use super::index::{Index, MOST_ENTRIES};
 use super::key::{StoredKey, block};
@@ -140,16 +140,6 @@ impl<A: Algorithm> Table<A> {
             self.algorithm.look(&start.state, start.now, ask.cost),
             start.lag,
         )
-    }
-
-    /// Gives back; what is not here any more is not given back.
-    pub(super) fn refund(&mut self, ask: &Ask<'_>) {
-        if let Some(entry) = self
-            .find(ask.key, ask.hash)
-            .and_then(|at| self.entries.get_mut(at))
-        {
-            self.algorithm.refund(&mut entry.state, ask.now, ask.cost);
-        }
     }
 
     /// Forgets a key; says whether it was in debt.
@@ -366,6 +356,18 @@ impl<A: Algorithm> Table<A> {
             && Index::bytes_of(slots) <= room
         {
             self.index.resize(slots);
+        }
+    }
+}
+
+impl<A: Refund> Table<A> {
+    /// Gives back; what is not here any more is not given back.
+    pub(super) fn refund(&mut self, ask: &Ask<'_>) {
+        if let Some(entry) = self
+            .find(ask.key, ask.hash)
+            .and_then(|at| self.entries.get_mut(at))
+        {
+            self.algorithm.refund(&mut entry.state, ask.now, ask.cost);
         }
     }
 }
