@@ -26,6 +26,8 @@ pub enum Error {
     SubBuckets,
     /// A window whose counts would stay in sight for more than 2^62 ns (146 years).
     WindowTooLong,
+    /// A bucket that takes more than 146 years to fill.
+    RefillTooLong,
 }
 
 impl fmt::Display for Error {
@@ -41,6 +43,7 @@ impl fmt::Display for Error {
             Self::TooLong => "the time to refill the whole burst passes the horizon of 1.1 years",
             Self::SubBuckets => "sub-buckets must number 1 to 60, each at least 1 ns long",
             Self::WindowTooLong => "window is longer than 73 years",
+            Self::RefillTooLong => "the time to refill the empty bucket passes 146 years",
         })
     }
 }

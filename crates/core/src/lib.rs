@@ -38,6 +38,7 @@ mod time;
 
 pub use algorithm::{Algorithm, Denials, Refund, Reserve, Word};
 pub use algorithms::gcra::{Gcra, Tat};
+pub use algorithms::interval::{Interval, Missing};
 pub use algorithms::window::{
     Anchor, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
 };

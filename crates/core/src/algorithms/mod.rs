@@ -40,4 +40,5 @@
 //! weighted edge in between.
 
 pub mod gcra;
+pub mod interval;
 pub mod window;

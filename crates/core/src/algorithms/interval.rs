@@ -1,0 +1,446 @@
+//! Interval bucket: so many permits at most, so many back at every stroke of a clock.
+//!
+//! A token bucket whose refills come whole: `R` permits at the end of each interval `F`,
+//! nothing between; what does not fit in `M` is lost. One failed login is forgiven each
+//! hour, up to ten; fifty dollars of purchases come back each day, up to two hundred.
+//!
+//! ```text
+//!   permits
+//!   M = 4 |****                                   M = 4, R = 2
+//!         |   *
+//!       2 |   *      ******    *******
+//!         |   *      *    *    *     *
+//!       0 |   ********    ******     *****
+//!         +---+------+----+----+---------+-----> time
+//!          take 4  stroke |  stroke    stroke
+//!                    |<- F -->|<-- F --->|
+//!                       take 2     take 2
+//! ```
+//!
+//! `missing = max(0, missing - R x strokes passed)`; allow iff `missing + cost <= M`; then
+//! `missing += cost`. Where the strokes fall is the anchor:
+//!
+//! ```text
+//!   constructor   strokes at                     most in a span w
+//!   on_grid       phase + k x F                  M + R x ceil((w - 1) / F)
+//!   from_first    the take from full + k x F     1 less, unless F divides w - 1
+//! ```
+//!
+//! * State: 16 bytes: what is missing, and when the next stroke comes. Error: none; the
+//!   time since the last stroke is never rounded away.
+//! * Worst case as above: `M + R` within 2 ns around a stroke. Long run: exactly `R` per `F`.
+//! * Choose it when the contract speaks of whole refills; `R = M` hands a quota out anew
+//!   each `F`. Else choose [GCRA](super::gcra), which is `R = 1` without the steps.
+//! * A clock that steps back finds the strokes that have been: it is denied longer by the
+//!   step, and never gains.
+//! * Laws: keeps all of them. From the first take, a smaller history may admit less: the
+//!   take that is left out may be the one that set the strokes off.
+//! * Source: "Distributed API Rate Limiter" (founding document 4), max amount, refill time,
+//!   refill amount; V. Bukhtoyarov, Bucket4j (2015), "intervally".
+
+use crate::algorithm::{Algorithm, Refund};
+use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+
+/// The longest refill of the whole bucket, 146 years: no sum of spans overflows.
+const MAX_REFILL: u64 = 1 << 62;
+
+/// Where the strokes fall.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Strokes {
+    /// At this phase after the clock's zero, and every interval from there.
+    Grid(u64),
+    /// Every interval from the take that found the bucket full.
+    FirstTake,
+}
+
+/// A bucket refilled in whole steps; see the [module](self) for figure and formula.
+///
+/// ```
+/// use ratekeeper_core::{Algorithm, Interval, Nanos, Permits, Time, Verdict};
+///
+/// let (ten, hour) = (Permits::new(10), Nanos::from_secs(3_600));
+/// let logins = Interval::from_first(ten, Permits::ONE, hour).unwrap();
+/// let mut failed = Default::default();
+/// assert_eq!(logins.decide(&mut failed, Time::ZERO, ten).verdict, Verdict::Allow);
+/// let denied = logins.decide(&mut failed, Time::ZERO, Permits::ONE);
+/// assert_eq!(denied.verdict, Verdict::Deny { retry_after: hour });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Interval {
+    /// M: at least 1.
+    most: u32,
+    /// R: 1 to M.
+    refill: u32,
+    /// F: at least 1 ns.
+    every: u64,
+    strokes: Strokes,
+}
+
+/// What is missing from the bucket of one key. Nothing: full.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Missing {
+    permits: u32,
+    /// The stroke that gives the next refill; means nothing while nothing is missing.
+    next: Time,
+}
+
+impl Interval {
+    /// Refills at `phase` after the clock's zero and every `every` from there, used or not.
+    ///
+    /// # Errors
+    /// [`Error::NoPermits`] and [`Error::NoSpan`] for zeros; [`Error::RefillTooLong`] if
+    /// filling the empty bucket takes more than 146 years.
+    pub fn on_grid(
+        most: Permits,
+        refill: Permits,
+        every: Nanos,
+        phase: Nanos,
+    ) -> Result<Self, Error> {
+        let phase = phase.as_nanos().checked_rem(every.as_nanos());
+        Self::new(most, refill, every, Strokes::Grid(phase.unwrap_or(0)))
+    }
+
+    /// Refills every `every` from the first take that finds the bucket full.
+    ///
+    /// # Errors
+    /// As [`Interval::on_grid`].
+    pub fn from_first(most: Permits, refill: Permits, every: Nanos) -> Result<Self, Error> {
+        Self::new(most, refill, every, Strokes::FirstTake)
+    }
+
+    fn new(most: Permits, refill: Permits, every: Nanos, strokes: Strokes) -> Result<Self, Error> {
+        let (most, refill) = (most.get(), refill.min(most).get());
+        if refill == 0 {
+            return Err(Error::NoPermits);
+        }
+        let every = every.as_nanos();
+        if every == 0 {
+            return Err(Error::NoSpan);
+        }
+        match every.checked_mul(u64::from(most.div_ceil(refill))) {
+            Some(whole) if whole <= MAX_REFILL => {}
+            _ => return Err(Error::RefillTooLong),
+        }
+        Ok(Self {
+            most,
+            refill,
+            every,
+            strokes,
+        })
+    }
+
+    /// The state as `now` finds it: refilled by the strokes that have passed.
+    #[inline]
+    fn refilled(&self, missing: &Missing, now: Time) -> Missing {
+        let permits = missing.permits.min(self.most); // the limit may have shrunk
+        if permits > 0 && now < missing.next {
+            return Missing {
+                permits,
+                next: missing.next,
+            };
+        }
+        // Down: a stroke counts when it has been.
+        let further = now.since(missing.next).as_nanos() / self.every;
+        match self.left_after(permits, further.saturating_add(1)) {
+            0 => Missing {
+                permits: 0,
+                next: self.stroke_after(now),
+            },
+            permits => Missing {
+                permits,
+                next: missing.next + self.strokes(further + 1),
+            },
+        }
+    }
+
+    /// What of `missing` is left after `strokes`.
+    fn left_after(&self, missing: u32, strokes: u64) -> u32 {
+        let refilled = u64::from(self.refill).saturating_mul(strokes);
+        missing.saturating_sub(u32::try_from(refilled).unwrap_or(u32::MAX))
+    }
+
+    /// The time of `count` intervals.
+    fn strokes(&self, count: u64) -> Nanos {
+        Nanos::from_nanos(self.every.saturating_mul(count))
+    }
+
+    /// The first stroke after `now`, if the bucket is full.
+    fn stroke_after(&self, now: Time) -> Time {
+        let now = now.as_nanos();
+        let wait = match self.strokes {
+            Strokes::FirstTake => self.every,
+            Strokes::Grid(phase) if now < phase => phase - now,
+            Strokes::Grid(phase) => self.every - (now - phase) % self.every,
+        };
+        Time::from_nanos(now) + Nanos::from_nanos(wait)
+    }
+
+    /// The stroke that gives the last of `permits` back.
+    fn stroke_of(&self, permits: u32, next: Time) -> Time {
+        // Up: a part of a refill comes with a whole one.
+        match permits.div_ceil(self.refill) {
+            0 => Time::ZERO,
+            strokes => next + self.strokes(u64::from(strokes - 1)),
+        }
+    }
+}
+
+impl Algorithm for Interval {
+    type State = Missing;
+
+    fn capacity(&self) -> Permits {
+        Permits::new(self.most)
+    }
+
+    #[inline]
+    fn decide(&self, missing: &mut Missing, now: Time, cost: Permits) -> Decision {
+        let mut seen = self.refilled(missing, now);
+        let room = self.most - seen.permits;
+        let verdict = if cost.get() <= room {
+            if cost > Permits::ZERO {
+                seen.permits += cost.get();
+                *missing = seen;
+            }
+            Verdict::Allow
+        } else if cost.get() > self.most {
+            Verdict::DenyForever
+        } else {
+            Verdict::Deny {
+                retry_after: self.stroke_of(cost.get() - room, seen.next).since(now),
+            }
+        };
+        Decision {
+            verdict,
+            remaining: Permits::new(self.most - seen.permits),
+            reset_after: self.stroke_of(seen.permits, seen.next).since(now),
+        }
+    }
+
+    fn expires_at(&self, missing: &Missing) -> Time {
+        self.stroke_of(missing.permits.min(self.most), missing.next)
+    }
+
+    /// Brings both to the later stroke and keeps what lacks more: from the refill before
+    /// that stroke on, what it allows either would have allowed.
+    fn stricter(&self, missing: &mut Missing, other: &Missing) {
+        if other.permits == 0 {
+            return;
+        }
+        if missing.permits == 0 {
+            *missing = *other;
+            return;
+        }
+        let next = missing.next.max(other.next);
+        let at_next = |state: &Missing| {
+            // Down: a stroke that falls between two of the other is still to come.
+            let strokes = next.since(state.next).as_nanos() / self.every;
+            self.left_after(state.permits, strokes)
+        };
+        *missing = Missing {
+            permits: at_next(missing).max(at_next(other)),
+            next,
+        };
+    }
+
+    /// What is missing means the same while the strokes are the same.
+    fn keeps_state_of(&self, old: &Self) -> bool {
+        self.every == old.every && self.strokes == old.strokes
+    }
+
+    fn bound(&self, window: Nanos) -> u64 {
+        let Some(after_first) = window.as_nanos().checked_sub(1) else {
+            return 0;
+        };
+        let refills = after_first.div_ceil(self.every); // up: the span may begin at a stroke's eve
+        let most = u64::from(self.refill)
+            .saturating_mul(refills)
+            .saturating_add(u64::from(self.most));
+        match self.strokes {
+            // The take that set the strokes off lies outside the span.
+            Strokes::FirstTake if !after_first.is_multiple_of(self.every) => most - 1,
+            _ => most,
+        }
+    }
+}
+
+impl Refund for Interval {
+    fn refund(&self, missing: &mut Missing, now: Time, cost: Permits) {
+        let mut seen = self.refilled(missing, now);
+        seen.permits = seen.permits.saturating_sub(cost.get());
+        *missing = match seen.permits {
+            0 => Missing::default(),
+            _ => seen,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(count: u32) -> Permits {
+        Permits::new(count)
+    }
+
+    fn millis(millis: u64) -> Time {
+        Time::ZERO + Nanos::from_millis(millis)
+    }
+
+    fn on_grid(most: u32, refill: u32, phase: u64) -> Interval {
+        let (every, phase) = (Nanos::SECOND, Nanos::from_millis(phase));
+        Interval::on_grid(permits(most), permits(refill), every, phase).unwrap()
+    }
+
+    fn from_first(most: u32, refill: u32) -> Interval {
+        Interval::from_first(permits(most), permits(refill), Nanos::SECOND).unwrap()
+    }
+
+    /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
+    type Row = (u64, u32, Option<u64>, u32);
+
+    fn check(limit: Interval, rows: &[Row]) {
+        let mut state = Missing::default();
+        for &(now, cost, wait, remaining) in rows {
+            let decision = limit.decide(&mut state, millis(now), permits(cost));
+            let wait = wait.map(Nanos::from_millis);
+            assert_eq!(decision.verdict.retry_after(), wait, "{cost} at {now} ms");
+            assert_eq!(decision.verdict.allows(), wait.is_none());
+            assert_eq!(decision.remaining.get(), remaining, "{cost} at {now} ms");
+        }
+    }
+
+    #[test]
+    fn refills_come_whole_at_the_stroke() {
+        check(
+            on_grid(4, 2, 0),
+            &[
+                (300, 4, None, 0),
+                (300, 1, Some(700), 0),
+                (999, 3, Some(1_001), 0), // two strokes away
+                (1_000, 2, None, 0),
+                (1_999, 2, Some(1), 0),
+                (2_500, 2, None, 0),
+                (9_999, 0, None, 4), // what does not fit is lost
+            ],
+        );
+    }
+
+    #[test]
+    fn the_grid_keeps_its_phase_and_the_first_take_sets_its_own() {
+        let rows = |stroke| [(5_400, 2, None, 0), (5_400, 1, Some(stroke), 0)];
+        check(on_grid(2, 1, 250), &rows(850));
+        check(on_grid(2, 1, 7_250), &rows(850));
+        check(from_first(2, 1), &rows(1_000));
+        check(
+            from_first(2, 1),
+            &[
+                (100, 1, None, 1),
+                (1_000, 1, None, 0), // not full: the stroke stays at 1,100
+                (1_099, 1, Some(1), 0),
+                (1_100, 1, None, 0),
+                (3_100, 1, None, 1), // full again: strokes from here
+                (3_200, 1, None, 0),
+                (3_200, 1, Some(900), 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_remainder_of_time_is_never_lost() {
+        // A caller every 990 ms: refills that restart at each call would give half.
+        let limit = on_grid(1, 1, 0);
+        let mut state = Missing::default();
+        let admitted = (0..=1_000)
+            .filter(|call| {
+                let decision = limit.decide(&mut state, millis(call * 990), Permits::ONE);
+                decision.verdict.allows()
+            })
+            .count();
+        assert_eq!(admitted, 991, "one a second in 990 s, and the first");
+    }
+
+    #[test]
+    fn the_last_permit_can_be_spent() {
+        let mut state = Missing::default();
+        let limit = from_first(4, 1);
+        for left in (0..4).rev() {
+            let decision = limit.decide(&mut state, Time::ZERO, Permits::ONE);
+            assert_eq!(decision.remaining, permits(left));
+        }
+    }
+
+    #[test]
+    fn a_refund_undoes_a_charge_and_no_more() {
+        let limit = from_first(3, 1);
+        let mut state = Missing::default();
+        let _ = limit.decide(&mut state, millis(100), permits(2));
+        limit.refund(&mut state, millis(100), Permits::ONE);
+        let looked = limit.look(&state, millis(100), Permits::ZERO);
+        assert_eq!(looked.remaining, permits(2));
+        limit.refund(&mut state, millis(200), Permits::MAX);
+        assert_eq!(state, Missing::default());
+    }
+
+    #[test]
+    fn the_stricter_state_allows_what_both_allow() {
+        for limit in [on_grid(5, 2, 0), from_first(5, 2)] {
+            let histories: &[&[(u64, u32)]] = &[
+                &[],
+                &[(100, 5)],
+                &[(100, 1), (900, 3)],
+                &[(1_700, 4)],
+                &[(500, 5), (2_300, 2)],
+            ];
+            let states = histories.iter().map(|history| {
+                let mut state = Missing::default();
+                for &(at, cost) in *history {
+                    let _ = limit.decide(&mut state, millis(at), permits(cost));
+                }
+                state
+            });
+            let states: std::vec::Vec<_> = states.collect();
+            for (a, b) in states
+                .iter()
+                .flat_map(|a| states.iter().map(move |b| (a, b)))
+            {
+                let mut merged = *a;
+                limit.stricter(&mut merged, b);
+                for now in (2_300..8_000).step_by(100) {
+                    let left = |state| limit.look(state, millis(now), Permits::ZERO).remaining;
+                    assert!(
+                        left(&merged) <= left(a).min(left(b)),
+                        "{a:?} {b:?} at {now}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_count_the_strokes_in_a_span() {
+        let nanos = |millis: u64, more: u64| Nanos::from_nanos(millis * 1_000_000 + more);
+        for (limit, window, most) in [
+            (on_grid(6, 6, 0), nanos(0, 0), 0),
+            (on_grid(6, 6, 0), nanos(0, 1), 6),
+            (on_grid(6, 6, 0), nanos(0, 2), 12),
+            (on_grid(6, 6, 0), nanos(1_000, 0), 12),
+            (on_grid(6, 6, 0), nanos(4_000, 0), 30),
+            (on_grid(6, 1, 0), nanos(6_000, 0), 12),
+            (from_first(6, 6), nanos(1_000, 0), 11),
+            (from_first(6, 6), nanos(1_000, 1), 12),
+            (from_first(6, 6), nanos(4_000, 0), 29),
+        ] {
+            assert_eq!(limit.bound(window), most, "{limit:?} in {window}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_make_no_sense_are_refused() {
+        let new = |most, refill, every| Interval::from_first(permits(most), permits(refill), every);
+        assert_eq!(new(0, 1, Nanos::SECOND), Err(Error::NoPermits));
+        assert_eq!(new(1, 0, Nanos::SECOND), Err(Error::NoPermits));
+        assert_eq!(new(1, 1, Nanos::ZERO), Err(Error::NoSpan));
+        assert_eq!(new(2, 1, Nanos::MAX), Err(Error::RefillTooLong));
+        assert_eq!(new(2, 9, Nanos::SECOND), new(2, 2, Nanos::SECOND));
+    }
+}
