@@ -28,6 +28,8 @@ pub enum Error {
     WindowTooLong,
     /// A bucket that takes more than 146 years to fill.
     RefillTooLong,
+    /// A sliding log of more than 10,000 permits.
+    LogTooLarge,
 }
 
 impl fmt::Display for Error {
@@ -44,6 +46,7 @@ impl fmt::Display for Error {
             Self::SubBuckets => "sub-buckets must number 1 to 60, each at least 1 ns long",
             Self::WindowTooLong => "window is longer than 73 years",
             Self::RefillTooLong => "the time to refill the empty bucket passes 146 years",
+            Self::LogTooLarge => "a sliding log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
         })
     }
 }

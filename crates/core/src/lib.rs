@@ -39,6 +39,7 @@ mod time;
 pub use algorithm::{Algorithm, Denials, Refund, Reserve, Word};
 pub use algorithms::gcra::{Gcra, Tat};
 pub use algorithms::interval::{Interval, Missing};
+pub use algorithms::log::{Log, Logged};
 pub use algorithms::window::{
     Anchor, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
 };

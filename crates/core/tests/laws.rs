@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use ratekeeper_core::laws::{self, Event, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Nanos, Permits, Quota, Refund,
-    Reserve, SubBuckets, Tat, Time, Window,
+    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Interval, Log, Nanos, Permits, Quota,
+    Refund, Reserve, SubBuckets, Tat, Time, Window,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -52,6 +52,15 @@ impl Calendar for Uneven {
     fn shortest(&self) -> Nanos {
         nanos(self.lengths.iter().min().unwrap() * self.unit)
     }
+}
+
+/// Interval buckets of a third of the quota each third of its span, on a grid first.
+fn intervals(quota: Quota) -> Vec<Interval> {
+    let (most, third) = (quota.permits(), nanos(quota.per().as_nanos().div_ceil(3)));
+    let refill = Permits::new(most.get().div_ceil(3));
+    let on_grid = Interval::on_grid(most, refill, third, nanos(1));
+    let from_first = Interval::from_first(most, refill, third);
+    [on_grid, from_first].into_iter().flatten().collect()
 }
 
 fn explore<A>(algorithm: &A, denials: Denials, horizon: u64, span: u64)
@@ -126,6 +135,28 @@ fn sub_buckets_keep_the_laws_everywhere() {
 }
 
 #[test]
+fn intervals_keep_the_laws_everywhere() {
+    for (most, refill, every, phase) in [(1, 1, 1, 0), (3, 1, 2, 1), (3, 2, 3, 2), (4, 4, 5, 0)] {
+        let (most, refill) = (Permits::new(most), Permits::new(refill));
+        let on_grid = Interval::on_grid(most, refill, nanos(every), nanos(phase)).unwrap();
+        let from_first = Interval::from_first(most, refill, nanos(every)).unwrap();
+        for interval in [on_grid, from_first] {
+            explore(&interval, Denials::Free, 3 * every, 8 * every + 8);
+        }
+    }
+}
+
+#[test]
+fn logs_keep_the_laws_everywhere() {
+    for denials in DENIALS {
+        for (permits, per) in [(1, 1), (1, 4), (2, 3), (3, 4)] {
+            let log = Log::sliding(quota(permits, per)).unwrap();
+            explore(&log.with_denials(denials), denials, per + 1, 3 * per + 3);
+        }
+    }
+}
+
+#[test]
 fn the_stricter_of_two_states_is_as_strict_as_both() {
     let calendar = Arc::new(Uneven {
         lengths: &[3, 5, 4],
@@ -138,6 +169,10 @@ fn the_stricter_of_two_states_is_as_strict_as_both() {
         stricter(&Window::fixed(quota, nanos(1)).unwrap(), seed);
         stricter(&Window::two_window(quota, nanos(1)).unwrap(), seed);
         stricter(&Window::quota_reset(quota).unwrap(), seed);
+        for interval in intervals(quota) {
+            stricter(&interval, seed);
+        }
+        stricter(&Log::sliding(quota).unwrap(), seed);
         stricter(
             &Window::calendar(Permits::new(3), calendar.clone()).unwrap(),
             seed,
@@ -183,6 +218,8 @@ fn less_history_never_denies_more() {
         less_history(&Gcra::leaky_queue(quota, Permits::new(3)).unwrap(), seed);
         less_history(&Window::fixed(quota, nanos(1)).unwrap(), seed);
         less_history(&Window::two_window(quota, nanos(1)).unwrap(), seed);
+        less_history(&intervals(quota)[0], seed);
+        less_history(&Log::sliding(quota).unwrap(), seed);
         less_history(
             &Window::calendar(Permits::new(3), calendar.clone()).unwrap(),
             seed,
@@ -279,6 +316,20 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Eve
         Window::two_window(quota, phase),
         Window::quota_reset(quota),
     ];
+    if quota.permits().get() <= 1_000
+        && let Ok(log) = Log::sliding(quota)
+    {
+        laws::live(
+            &log.with_denials(denials),
+            denials,
+            start,
+            events,
+            Reach::Edges,
+        );
+    }
+    for interval in intervals(quota) {
+        laws::live(&interval, Denials::Free, start, events, Reach::Edges);
+    }
     for window in windows.into_iter().flatten() {
         laws::live(
             &window.with_denials(denials),

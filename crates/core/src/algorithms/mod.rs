@@ -41,4 +41,5 @@
 
 pub mod gcra;
 pub mod interval;
+pub mod log;
 pub mod window;
