@@ -8,15 +8,15 @@ use ratekeeper_policy::config::{self, Context, Diagnostic, Severity};
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, WARN, paint};
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::{Exit, Failure, Output, words};
 
 /// Check policies: every error and warning, with line, caret and a concrete edit
 #[derive(Args)]
 #[command(visible_alias = "check-config", after_help = HELP)]
 pub(crate) struct Validate {
-    /// Policy files; `-` reads standard input
-    #[arg(value_name = "POLICY", required_unless_present = "schema")]
+    /// Policy files; `-` reads standard input [default: ./ratekeeper.toml]
+    #[arg(value_name = "POLICY")]
     policies: Vec<PathBuf>,
     /// How findings are written
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -34,7 +34,7 @@ pub(crate) struct Validate {
 
 const HELP: &str = "\
 Examples:
-  ratekeeper validate ratekeeper.toml
+  ratekeeper validate
   ratekeeper validate --deny-warnings --format github policies/*.toml
   ratekeeper validate --format sarif ratekeeper.toml > findings.sarif
   ratekeeper validate --schema > ratekeeper.schema.json
@@ -71,7 +71,11 @@ impl Validate {
         let format = if self.json { Format::Json } else { self.format };
         let mut unread = false;
         let mut checked = Vec::new();
-        for path in &self.policies {
+        let policies = match self.policies.as_slice() {
+            [] => vec![source::path_or_default(None)?],
+            named => named.to_vec(),
+        };
+        for path in &policies {
             match Source::read(path) {
                 Ok(source) => checked.push(check(source)),
                 Err(failure) => {

@@ -8,7 +8,6 @@ fn a_misspelt_call_is_shown_the_near_spelling() {
     insta::assert_snapshot!(desk.terminal(&[
         &["valdiate", "a.toml"],
         &["try", "--limt", "per-ip"],
-        &["validate"],
         &["validate", "--format", "srif", "a.toml"],
         &["try", "-n", "0"],
         &["try", "-n", "1000001"],
@@ -47,7 +46,12 @@ fn a_file_that_cannot_be_read_is_named_with_the_reason() {
 
 #[test]
 fn without_a_policy_the_way_to_one_is_shown() {
-    insta::assert_snapshot!(Desk::new().terminal(&[&["run"], &["try"], &["explain"]]));
+    insta::assert_snapshot!(Desk::new().terminal(&[
+        &["run"],
+        &["validate"],
+        &["try"],
+        &["explain"]
+    ]));
 }
 
 #[test]

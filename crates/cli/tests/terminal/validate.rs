@@ -66,6 +66,14 @@ fn programs_read_findings_too() {
 }
 
 #[test]
+fn without_a_name_the_default_file_is_meant() {
+    let desk = Desk::new().with("ratekeeper.toml", BROKEN);
+    let output = desk.run(&["validate"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("ratekeeper.toml: 2 errors"));
+}
+
+#[test]
 fn a_policy_comes_from_standard_input() {
     use std::io::Write;
     let desk = Desk::new();
