@@ -15,7 +15,7 @@ use ratekeeper_policy::Rule;
 use serde_json::{Value, json};
 
 use crate::Trigger;
-use crate::doors::answer::mode;
+use crate::doors::answer::{key_parts, mode};
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{
     NO_SUCH_KEY, NO_SUCH_LIMIT, NO_TOKEN, Problem, RELOAD_REFUSED, UNKNOWN_PATH, WRONG_QUERY,
@@ -230,7 +230,7 @@ fn key<C: Clock>(shared: &Shared<C>, name: &str, query: &str) -> Result<Response
     let now = shared.keeper.clock().now();
     let found = shared.keeper.store().key(&rule.limit, key, now);
     let decision = found.ok_or_else(|| {
-        let parts: Vec<String> = rule.key.iter().map(ToString::to_string).collect();
+        let parts: Vec<String> = key_parts(rule).map(ToString::to_string).collect();
         let parts = if parts.is_empty() {
             "none".into()
         } else {
@@ -243,7 +243,7 @@ fn key<C: Clock>(shared: &Shared<C>, name: &str, query: &str) -> Result<Response
 }
 
 fn state(rule: &Rule, key: Key<'_>, decision: Decision) -> Value {
-    let mut names = rule.key.iter();
+    let mut names = key_parts(rule);
     let part = |value| match names.next() {
         Some(name) => format!("{name}={value}"),
         None => String::from(value),

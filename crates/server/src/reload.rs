@@ -25,8 +25,9 @@ pub(crate) struct LastSeen(Mutex<Seen>);
 
 #[derive(Debug)]
 struct Seen {
-    text: Option<String>,
-    applied: bool,
+    /// As it was read; none if it could not be.
+    last: Option<String>,
+    in_force: String,
     started_with: Settings,
     /// Limits that enforce only watch.
     shadow: bool,
@@ -86,8 +87,8 @@ pub(crate) fn load_first(
         .map(|warning| render(path, &text, warning))
         .collect();
     let seen = Seen {
-        text: Some(text),
-        applied: true,
+        last: Some(text.clone()),
+        in_force: text,
         started_with: loaded.policy.settings.clone(),
         shadow: config.shadow,
     };
@@ -107,43 +108,52 @@ impl<C: Clock> Shared<C> {
         let seen = &self.last_seen.0;
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.keeper.policy().version;
-        let read = read(&self.path);
-        let same = match &read {
-            Ok(text) => seen.text.as_deref() == Some(text),
-            Err(_) => seen.text.is_none(),
+        let text = match read(&self.path) {
+            Ok(text) => text,
+            Err(reason) => {
+                let again = seen.last.take().is_none();
+                if again && trigger == Trigger::File {
+                    return Ok(Reloaded::Unchanged { version });
+                }
+                let path = self.path.display();
+                let report = format!("cannot read the policy `{path}`: {reason}");
+                return Err(self.reject(trigger, version, report, Vec::new()));
+            }
         };
-        if same && (seen.applied || trigger == Trigger::File) {
+        let again = seen.last.as_ref() == Some(&text);
+        seen.last = Some(text.clone());
+        if text == seen.in_force || (again && trigger == Trigger::File) {
             return Ok(Reloaded::Unchanged { version });
         }
-        let judged = match &read {
-            Ok(text) => self.judge(text),
-            Err(reason) => Err((
-                format!("cannot read the policy `{}`: {reason}", self.path.display()),
-                Vec::new(),
-            )),
-        };
-        seen.text = read.ok();
-        seen.applied = judged.is_ok();
-        match judged {
+        match self.judge(&text) {
             Ok(mut loaded) => {
                 if seen.shadow {
                     loaded.policy.rules.shadow();
                 }
+                seen.in_force = text;
                 Ok(self.install(trigger, version, loaded, &seen))
             }
-            Err((report, findings)) => {
-                self.metrics.reload_rejected();
-                self.sink.emit(&Event::ReloadRejected {
-                    trigger,
-                    version,
-                    report: report.clone(),
-                });
-                Err(Rejected {
-                    report,
-                    findings,
-                    version,
-                })
-            }
+            Err((report, findings)) => Err(self.reject(trigger, version, report, findings)),
+        }
+    }
+
+    fn reject(
+        &self,
+        trigger: Trigger,
+        version: u32,
+        report: String,
+        findings: Vec<Diagnostic>,
+    ) -> Rejected {
+        self.metrics.reload_rejected();
+        self.sink.emit(&Event::ReloadRejected {
+            trigger,
+            version,
+            report: report.clone(),
+        });
+        Rejected {
+            report,
+            findings,
+            version,
         }
     }
 

@@ -1,10 +1,11 @@
 //! Answer: what the limits said, as JSON. Written by hand: it is most of what is sent.
 
-use std::io::Write;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
 
 use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::Verdict;
-use ratekeeper_policy::RuleMode;
+use ratekeeper_policy::{KeyPart, Rule, RuleMode};
 
 /// Room for an answer of two limits.
 const USUAL_BYTES: usize = 512;
@@ -87,20 +88,34 @@ fn push_reset_and_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
 /// The values of the key, each with the part it belongs to: `["ip=192.0.2.1"]`.
 fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     json.push(b'[');
-    let mut parts = outcome.rule.key.iter();
+    let mut parts = key_parts(outcome.rule);
     for (index, value) in outcome.key.parts().enumerate() {
         if index > 0 {
             json.push(b',');
         }
         json.push(b'"');
         if let Some(part) = parts.next() {
-            push_escaped(json, &part.to_string());
-            json.push(b'=');
+            let _ = write!(Escaping(json), "{part}="); // a vector takes everything
         }
         push_escaped(json, &String::from_utf8_lossy(value));
         json.push(b'"');
     }
     json.push(b']');
+}
+
+/// The parts of a limit's key that put a value into it.
+pub(crate) fn key_parts(rule: &Rule) -> impl Iterator<Item = &KeyPart> {
+    rule.key.iter().filter(|part| **part != KeyPart::All)
+}
+
+/// Text that ends up in a JSON string.
+struct Escaping<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        push_escaped(self.0, text);
+        Ok(())
+    }
 }
 
 /// `[..]`: the limits of an answer after balances were changed; `extra` adds what was done.

@@ -244,7 +244,7 @@ impl<'b, F: Default> Object<'b, F> {
 
 impl<'a, F: Fields<'a>> fmt::Display for Object<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object for {}", F::PLACE)
+        write!(f, "an object as {}", F::PLACE)
     }
 }
 

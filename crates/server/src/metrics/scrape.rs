@@ -69,7 +69,7 @@ fn seconds(nanos: u64) -> f64 {
 impl Durations {
     fn snapshot(&self) -> DurationsSnapshot {
         let edges = BUCKETS.iter().map(|&nanos| seconds(nanos));
-        let edges = edges.chain([f64::MAX]);
+        let edges = edges.chain([f64::INFINITY]);
         let counts = self.buckets.iter().map(Counter::count);
         let buckets: Vec<_> = edges.zip(counts).collect();
         DurationsSnapshot {
@@ -186,10 +186,10 @@ impl Snapshot {
                 put(&mut family, &labels, count)?;
             }
         }
-        let mut family = gauge(encoder, "memory_bytes", "Bytes the store uses")?;
-        put_gauge(&mut family, &[], self.usage.bytes as u64)?;
-        let mut family = gauge(encoder, "memory_budget_bytes", "Bytes the store may use")?;
-        put_gauge(&mut family, &[], self.usage.budget_bytes as u64)
+        let memory = gauge(encoder, "memory_bytes", "Bytes the store uses")?;
+        level(self.usage.bytes as u64).encode(memory)?;
+        let budget = gauge(encoder, "memory_budget_bytes", "Bytes the store may use")?;
+        level(self.usage.budget_bytes as u64).encode(budget)
     }
 
     fn config(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -200,8 +200,8 @@ impl Snapshot {
             put_gauge(&mut family, &labels, 1)?;
             let name = "config_last_success_timestamp_seconds";
             let help = "When the policy in force was loaded";
-            let mut family = gauge(encoder, name, help)?;
-            put_gauge(&mut family, &[], config.applied_at_seconds)?;
+            let since = gauge(encoder, name, help)?;
+            level(config.applied_at_seconds).encode(since)?;
         }
         let mut family = counter(encoder, "config_reload", "Policies read after the start")?;
         for (result, count) in ["applied", "rejected"].iter().zip(&self.reloads) {
@@ -242,6 +242,9 @@ fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> f
 }
 
 fn put_gauge(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], value: u64) -> fmt::Result {
-    let value = i64::try_from(value).unwrap_or(i64::MAX);
-    ConstGauge::new(value).encode(family.encode_family(&labels)?)
+    level(value).encode(family.encode_family(&labels)?)
+}
+
+fn level(value: u64) -> ConstGauge<i64> {
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -1,0 +1,231 @@
+//! The admin door: whole answers, and who may ask.
+
+use ratekeeper_core::Nanos;
+use ratekeeper_server::{Config, Event, Service, StartError};
+
+use super::Fixture;
+use super::client::Talk;
+
+const POLICY: &str = r#"
+version = 1
+
+[[limit]]
+name   = "login"
+match  = { path = "/login" }
+key    = ["ip", "method"]
+bucket = { size = 5, refill = "1/1m" }
+
+[[limit]]
+name   = "rehearsed"
+match  = { path = "/login" }
+key    = ["attr:user_id"]
+bucket = { size = 1, refill = "1/1h" }
+mode   = "shadow"
+"#;
+
+const LOGIN: &str = r#"{"request":{"method":"POST","path":"/login","ip":"192.0.2.1"}}"#;
+
+#[test]
+fn metrics_stand_at_zero_from_the_start() {
+    let fixture = Fixture::new(POLICY);
+    insta::with_settings!({filters => FILTERS.to_vec()}, {
+        insta::assert_snapshot!(fixture.admin().get("/metrics").body);
+    });
+}
+
+/// What differs from one machine or build to the next.
+const FILTERS: [(&str, &str); 3] = [
+    (r#"sha="[0-9a-f]{64}""#, r#"sha="[sha]""#),
+    (
+        r"ratekeeper_memory_bytes \d+",
+        "ratekeeper_memory_bytes [bytes]",
+    ),
+    (r#""(sha|bytes)":("[0-9a-f]{64}"|\d+)"#, r#""$1":"[$1]""#),
+];
+
+#[test]
+fn metrics_count_what_happened() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    for _ in 0..6 {
+        http.post("/v1/check", LOGIN);
+    }
+    http.post("/v1/check", "{");
+    http.post(
+        "/v1/check",
+        r#"{"request":{"path":"/login","ip":"192.0.2.2"},"cost":9}"#,
+    );
+    http.post("/v1/peek", LOGIN);
+    let metrics = fixture.admin().get("/metrics").body;
+    let counted: Vec<&str> = metrics
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.ends_with(" 0"))
+        .filter(|line| !line.contains("_bucket") && !line.contains("_info"))
+        .filter(|line| !line.contains("_bytes"))
+        .collect();
+    insta::assert_snapshot!(counted.join("\n"));
+}
+
+#[test]
+fn health_policy_limits_and_keys() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    for ip in ["192.0.2.1", "192.0.2.1", "192.0.2.2"] {
+        http.post("/v1/check", &LOGIN.replace("192.0.2.1", ip));
+    }
+    let mut admin = fixture.admin();
+    let mut talk = Talk::default();
+    for target in [
+        "/healthz",
+        "/readyz",
+        "/v1/policy",
+        "/v1/limits",
+        "/v1/keys?limit=login",
+        "/v1/keys?limit=login&top=1",
+        "/v1/keys/login?key=192.0.2.1&key=POST",
+        "/v1/keys/login?key=192.0.2.1&key=%50OST",
+    ] {
+        talk.ask(&mut admin, &format!("GET {target}"), "");
+    }
+    talk.ask(&mut admin, "POST /v1/reset", LOGIN);
+    talk.ask(&mut admin, "POST /v1/refund", &LOGIN.replace("2.1", "2.2"));
+    talk.ask(&mut admin, "POST /v1/reload", "");
+    insta::with_settings!({filters => FILTERS.to_vec()}, {
+        insta::assert_snapshot!(talk.text());
+    });
+}
+
+#[test]
+fn mistakes() {
+    let fixture = Fixture::new(POLICY);
+    let mut admin = fixture.admin();
+    let mut talk = Talk::default();
+    for head in [
+        "GET /",
+        "GET /v1/check",
+        "POST /metrics",
+        "GET /v1/reload",
+        "DELETE /v1/keys/login?key=192.0.2.1",
+        "GET /v1/keys",
+        "GET /v1/keys?limit=logn",
+        "GET /v1/keys?limit=login&top=0",
+        "GET /v1/keys?limit=login&top=9999999999999999999999",
+        "GET /v1/keys?limit=%ff",
+        "GET /v1/keys?limits=login",
+        "GET /v1/keys/nothing?key=a",
+        "GET /v1/keys/login?key=192.0.2.77&key=POST",
+        "GET /v1/keys/login",
+    ] {
+        talk.ask(&mut admin, head, "");
+    }
+    talk.say("the http door");
+    let mut http = fixture.http();
+    for head in [
+        "GET /",
+        "GET /metrics",
+        "GET /v1/check",
+        "PUT /v1/check/batch",
+        "GET /v1/reset",
+        "POST /v1/authentic",
+    ] {
+        talk.ask(&mut http, head, "");
+    }
+    talk.ask(&mut http, "POST /v1/check?status=429", "{}");
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn a_token_guards_everything_but_health() {
+    let fixture = Fixture::with(POLICY, |mut config| {
+        config.admin_token = Some("open-sesame".into());
+        config
+    });
+    let mut admin = fixture.admin();
+    let mut talk = Talk::default();
+    talk.ask(&mut admin, "GET /v1/policy", "");
+    insta::assert_snapshot!(talk.text());
+    for target in ["/healthz", "/readyz"] {
+        assert_eq!(admin.get(target).status, 200, "{target}");
+    }
+    for target in ["/metrics", "/v1/limits", "/v1/keys?limit=login", "/nothing"] {
+        assert_eq!(admin.get(target).status, 401, "{target}");
+    }
+    for (presented, status) in [
+        ("Bearer open-sesame", 200),
+        ("bearer open-sesame", 200),
+        ("Bearer open-sesam", 401),
+        ("Bearer open-sesame ", 200), // HTTP ignores white space at the end
+        ("Basic open-sesame", 401),
+        ("open-sesame", 401),
+    ] {
+        let head = format!("GET /metrics\nauthorization: {presented}");
+        assert_eq!(admin.ask(&head, b"").status, status, "{presented}");
+    }
+    let mut http = fixture.http();
+    let forwarded = "POST /v1/reset\nx-forwarded-for: 192.0.2.1\nauthorization: Bearer open-sesame";
+    assert_eq!(http.ask(forwarded, LOGIN.as_bytes()).status, 200);
+}
+
+#[test]
+fn keys_come_and_go_with_time() {
+    let fixture = Fixture::new(POLICY);
+    fixture.http().post("/v1/check", LOGIN);
+    let mut admin = fixture.admin();
+    let target = "/v1/keys/login?key=192.0.2.1&key=POST";
+    assert_eq!(admin.get(target).json()["remaining"], 4);
+    fixture.clock.advance(Nanos::from_secs(60));
+    assert_eq!(admin.get(target).status, 404, "a full balance is no news");
+}
+
+fn start_error(policy: &str, listen: &[&str]) -> StartError {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ratekeeper.toml");
+    std::fs::write(&path, policy).unwrap();
+    let mut config = Config::new(&path);
+    for text in listen {
+        config = config.listen(text).unwrap();
+    }
+    Service::start(&config).expect_err("it must not start")
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    let error = start_error(POLICY, &[&format!("http={taken}"), "admin=off"]);
+    assert!(
+        matches!(error, StartError::InUse { address, .. } if address == taken),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(
+        text.starts_with(&format!("http address {taken} is in use")),
+        "{text}"
+    );
+
+    let error = start_error(POLICY, &["http=off", "admin=0.0.0.0:0"]);
+    assert!(matches!(error, StartError::AdminExposed(_)), "{error}");
+    let error = start_error(POLICY, &["http=off", "admin=off"]);
+    assert!(matches!(error, StartError::NoDoor), "{error}");
+    let error = start_error("version = 1\nbrust = 3\n", &[]);
+    assert!(
+        matches!(&error, StartError::Policy { findings, .. } if !findings.is_empty()),
+        "{error}"
+    );
+    for empty in ["", "\n \n"] {
+        let error = start_error(empty, &[]);
+        assert!(error.to_string().ends_with("it is empty"), "{error}");
+    }
+    let error = Service::start(&Config::new("/nonexistent/ratekeeper.toml"));
+    assert!(matches!(error, Err(StartError::Unreadable { .. })));
+}
+
+#[test]
+fn doors_open_to_the_network_are_pointed_out() {
+    let fixture = Fixture::with(POLICY, |config| config.listen("http=0.0.0.0:0").unwrap());
+    let notice = fixture.await_event(|event| match event {
+        Event::Notice(text) => Some(text),
+        _ => None,
+    });
+    assert!(notice.contains("open to the network"), "{notice}");
+}

@@ -1,0 +1,177 @@
+//! `/v1/auth`: the questions of proxies.
+
+use super::Fixture;
+use super::client::Talk;
+
+/// Every proxy on this machine is trusted.
+const POLICY: &str = r#"
+version = 1
+
+[client_ip]
+trusted_proxies = ["127.0.0.0/8"]
+
+[[limit]]
+name   = "login"
+match  = { method = "POST", path = "/login" }
+key    = ["ip"]
+bucket = { size = 1, refill = "1/1m" }
+
+[[limit]]
+name   = "shop"
+match  = { host = "shop.example" }
+key    = ["ip"]
+bucket = { size = 1, refill = "1/1m" }
+
+[[limit]]
+name   = "rehearsed"
+match  = { path = "/shadow" }
+key    = ["all"]
+bucket = { size = 1, refill = "1/1h" }
+mode   = "shadow"
+
+[[limit]]
+name   = "second-rehearsal"
+match  = { path = "/shadow" }
+key    = ["all"]
+bucket = { size = 1, refill = "1/1h" }
+mode   = "shadow"
+"#;
+
+#[test]
+fn nginx() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let question = "GET /v1/auth?deny=403&body=none
+        x-original-method: POST
+        x-original-uri: /login?next=/
+        x-forwarded-for: 192.0.2.1";
+    talk.ask(&mut http, question, "");
+    talk.ask(&mut http, question, "");
+    talk.say("the visitor's own claims do not help: the rightmost address counts");
+    let spoofed = question.replace("192.0.2.1", "198.51.100.1, 192.0.2.1");
+    talk.ask(&mut http, &spoofed, "");
+    talk.say("somebody else");
+    talk.ask(&mut http, &question.replace("192.0.2.1", "192.0.2.2"), "");
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn caddy_and_traefik() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let question = "GET /v1/auth
+        x-forwarded-method: POST
+        x-forwarded-uri: /login
+        x-forwarded-host: shop.example
+        x-forwarded-for: 192.0.2.1";
+    talk.ask(&mut http, question, "");
+    talk.ask(&mut http, question, "");
+    talk.say("HEAD is a question like any other, without a body");
+    talk.ask(&mut http, &question.replace("GET", "HEAD"), "");
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn envoy() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let question = "POST /v1/auth/login?deny=403
+        host: shop.example
+        x-forwarded-for: 192.0.2.1";
+    talk.ask(&mut http, question, "");
+    talk.ask(&mut http, question, "");
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn a_question_with_a_body_is_answered_unread() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"] {
+        let answer = http.ask(&format!("{method} /v1/auth/free"), b"ignored");
+        assert_eq!(answer.status, 200, "{method}");
+        assert_eq!(answer.body, "");
+    }
+}
+
+#[test]
+fn shadow_denials_are_told() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    talk.ask(&mut http, "GET /v1/auth/shadow", "");
+    talk.ask(&mut http, "GET /v1/auth/shadow", "");
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn what_cannot_be_understood() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    talk.ask(&mut http, "GET /v1/auth?denny=403", "");
+    talk.ask(&mut http, "GET /v1/auth?deny=200", "");
+    talk.ask(
+        &mut http,
+        "GET /v1/auth\nx-original-uri: /free\nx-forwarded-uri: /login",
+        "",
+    );
+    talk.ask(
+        &mut http,
+        "GET /v1/auth\nx-original-uri: /free\nx-original-uri: /login",
+        "",
+    );
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn an_untrusted_peer_speaks_for_itself() {
+    let policy = r#"
+        version = 1
+        [[limit]]
+        name   = "each"
+        key    = ["ip", "path"]
+        bucket = { size = 1, refill = "1/1h" }
+    "#;
+    let fixture = Fixture::new(policy);
+    let mut http = fixture.http();
+    let question = "GET /v1/auth\nx-original-uri: /a\nx-forwarded-for: 192.0.2.1";
+    assert_eq!(http.ask(question, b"").status, 200);
+    let other = question
+        .replace(": /a", ": /b")
+        .replace("192.0.2.1", "192.0.2.2");
+    assert_eq!(
+        http.ask(&other, b"").status,
+        429,
+        "the claims changed, the caller did not"
+    );
+    let notice = fixture.await_event(|event| {
+        let text = event.to_string();
+        text.contains("RK-W101").then_some(text)
+    });
+    assert!(notice.contains("127.0.0.1"), "{notice}");
+}
+
+#[test]
+fn shaping_tells_the_delay() {
+    // The policy language has no shaping yet; a policy that asks for it must be refused.
+    let policy = r#"
+        version = 1
+        [[limit]]
+        name   = "paced"
+        key    = ["all"]
+        bucket = { size = 1, refill = "1/1s" }
+        queue  = { max = 2, max_wait = "2s", order = "fifo" }
+    "#;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ratekeeper.toml");
+    std::fs::write(&path, policy).unwrap();
+    let config = ratekeeper_server::Config::new(&path);
+    assert!(matches!(
+        ratekeeper_server::Service::start(&config),
+        Err(ratekeeper_server::StartError::Policy { .. })
+    ));
+}

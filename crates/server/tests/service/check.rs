@@ -1,0 +1,216 @@
+//! `/v1/check`, batch, peek, reset, refund: whole answers.
+
+use std::thread;
+
+use ratekeeper_core::Nanos;
+use ratekeeper_server::Door;
+
+use super::Fixture;
+use super::client::{Client, Talk};
+
+const POLICY: &str = r#"
+version = 1
+
+[[limit]]
+name   = "login"
+match  = { method = "POST", path = "/login" }
+key    = ["ip"]
+bucket = { size = 2, refill = "1/1m" }
+
+[[limit]]
+name  = "per-user"
+match = { path = "/api/**" }
+key   = ["attr:user_id"]
+limit = "100/1h"
+algorithm = "fixed"
+
+[[limit]]
+name   = "rehearsed"
+match  = { path = "/shadow" }
+key    = ["all"]
+bucket = { size = 1, refill = "1/1h" }
+mode   = "shadow"
+"#;
+
+const LOGIN: &str = r#"{"request":{"method":"POST","path":"/login","ip":"192.0.2.1"}}"#;
+
+#[test]
+fn burst_then_pace() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    for _ in 0..3 {
+        talk.ask(&mut http, "POST /v1/check", LOGIN);
+    }
+    talk.say("another address has its own bucket");
+    talk.ask(&mut http, "POST /v1/check", &LOGIN.replace("2.1", "2.2"));
+    talk.say("59.999999999 s later, and 1 ns more");
+    fixture.clock.advance(Nanos::from_nanos(59_999_999_999));
+    talk.ask(&mut http, "POST /v1/check?status=200", LOGIN);
+    fixture.clock.advance(Nanos::from_nanos(1));
+    talk.ask(&mut http, "POST /v1/check", LOGIN);
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn what_matches_nothing_is_allowed() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    talk.ask(&mut http, "POST /v1/check", "{}");
+    talk.ask(&mut http, "POST /v1/check", r#"{"request":{"path":"/"}}"#);
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn verdicts() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    talk.say("more than the limit ever holds");
+    talk.ask(
+        &mut http,
+        "POST /v1/check",
+        r#"{"request":{"path":"/api/x"},"attributes":{"user_id":"u1"},"cost":101}"#,
+    );
+    talk.say("in shadow mode the second is allowed all the same");
+    let shadow = r#"{"request":{"path":"/shadow"}}"#;
+    talk.ask(&mut http, "POST /v1/check", shadow);
+    talk.ask(&mut http, "POST /v1/check", shadow);
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn requests_are_read_as_their_application_sees_them() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    talk.say("numbers and booleans are their text; null is absent");
+    talk.ask(
+        &mut http,
+        "POST /v1/check",
+        r#"{"request":{"path":"/api/x?a=b"},"attributes":{"user_id":42,"beta":true,"plan":null},"cost":null}"#,
+    );
+    talk.say("escapes come back");
+    talk.ask(
+        &mut http,
+        "POST /v1/check",
+        r#"{"request":{"path":"/api/x"},"attributes":{"user_id":"a\"\\\u0007b"}}"#,
+    );
+    talk.say("a missing part of the key: the address stands in");
+    talk.ask(
+        &mut http,
+        "POST /v1/check",
+        r#"{"request":{"path":"/api/x","ip":"::ffff:192.0.2.9"}}"#,
+    );
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn peek_charges_nothing() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    for _ in 0..2 {
+        talk.ask(&mut http, "POST /v1/peek", LOGIN);
+    }
+    talk.ask(
+        &mut http,
+        "POST /v1/peek",
+        &LOGIN.replace("}}", r#"},"cost":3}"#),
+    );
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn reset_and_refund_say_what_they_did() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    for _ in 0..2 {
+        assert_eq!(http.post("/v1/check", LOGIN).status, 200);
+    }
+    let mut talk = Talk::default();
+    talk.ask(&mut http, "POST /v1/refund", LOGIN);
+    talk.ask(&mut http, "POST /v1/reset", LOGIN);
+    talk.ask(&mut http, "POST /v1/peek", LOGIN);
+    talk.say("not for whoever comes through a proxy, nor for a page in a browser");
+    talk.ask(
+        &mut http,
+        "POST /v1/reset\nx-forwarded-for: 192.0.2.7",
+        LOGIN,
+    );
+    talk.ask(
+        &mut http,
+        "POST /v1/refund\norigin: http://elsewhere.example",
+        LOGIN,
+    );
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn a_batch_is_decided_one_by_one() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let three = format!(r#"{{"checks":[{LOGIN},{LOGIN},{LOGIN}]}}"#);
+    talk.ask(&mut http, "POST /v1/check/batch", &three);
+    talk.ask(&mut http, "POST /v1/check/batch", r#"{"checks":[]}"#);
+    talk.say("one that cannot be read stops all: nothing is charged");
+    let other = LOGIN.replace("2.1", "2.3");
+    let broken = format!(r#"{{"checks":[{other},{{"limits":["logon"]}}]}}"#);
+    talk.ask(&mut http, "POST /v1/check/batch", &broken);
+    talk.ask(&mut http, "POST /v1/peek", &other);
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn a_batch_has_a_bound() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let batch = |count: usize| format!(r#"{{"checks":[{}]}}"#, vec!["{}"; count].join(","));
+    let answer = http.post("/v1/check/batch", &batch(1000));
+    assert_eq!(answer.json()["results"].as_array().unwrap().len(), 1000);
+    let answer = http.post("/v1/check/batch", &batch(1001));
+    assert_eq!(answer.status, 400);
+    assert!(
+        answer.body.contains("at most 1000 checks"),
+        "{}",
+        answer.body
+    );
+}
+
+#[test]
+fn limits_narrows_a_check() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let named = |names: &str| LOGIN.replace("}}", &format!(r#"}},"limits":{names}}}"#));
+    talk.ask(&mut http, "POST /v1/check", &named(r#"["login"]"#));
+    talk.ask(&mut http, "POST /v1/check", &named(r#"["per-user"]"#));
+    talk.ask(&mut http, "POST /v1/check", &named(r#"["log-in"]"#));
+    talk.ask(&mut http, "POST /v1/check", &named("[]"));
+    insta::assert_snapshot!(talk.text());
+}
+
+#[test]
+fn forty_at_once_against_ten_admit_ten() {
+    let policy = r#"
+        version = 1
+        [[limit]]
+        name   = "ten"
+        key    = ["all"]
+        bucket = { size = 10, refill = "1/1h" }
+    "#;
+    let fixture = Fixture::new(policy);
+    let address = fixture.service.address(Door::Http).unwrap();
+    let ask = || Client::new(address).post("/v1/check", "{}").status;
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..40).map(|_| scope.spawn(ask)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let count = |status| statuses.iter().filter(|&&found| found == status).count();
+    assert_eq!((count(200), count(429)), (10, 30));
+}

@@ -1,0 +1,99 @@
+//! The service as its callers meet it: over TCP, whole answers, in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod admin;
+mod auth;
+mod bounds;
+mod check;
+mod client;
+mod malformed;
+mod reload;
+mod stop;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use ratekeeper::ManualClock;
+use ratekeeper_core::Origin;
+use ratekeeper_server::{Config, Door, Event, Service};
+use tempfile::TempDir;
+
+use client::Client;
+
+/// How long something that must happen may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// 2026-01-01 00:00 UTC.
+const NEW_YEAR: u64 = 1_767_225_600_000_000_000;
+
+/// A service of its own for one test.
+struct Fixture {
+    service: Service,
+    clock: Arc<ManualClock>,
+    events: Receiver<Event>,
+    directory: TempDir,
+}
+
+impl Fixture {
+    fn new(policy: &str) -> Self {
+        Self::with(policy, |config| config)
+    }
+
+    fn with(policy: &str, change: impl FnOnce(Config) -> Config) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ratekeeper.toml");
+        std::fs::write(&path, policy).unwrap();
+        Self::at(directory, &path, change)
+    }
+
+    /// The service of the policy at `path`, which lies somewhere in `directory`.
+    fn at(directory: TempDir, path: &Path, change: impl FnOnce(Config) -> Config) -> Self {
+        let clock = Arc::new(ManualClock::at(Origin::from_unix_nanos(NEW_YEAR)));
+        let (sink, events) = channel();
+        let mut config = Config::new(path);
+        config.watch = false;
+        let config = config
+            .listen("http=127.0.0.1:0")
+            .unwrap()
+            .listen("admin=127.0.0.1:0")
+            .unwrap()
+            .on_event(move |event| {
+                let _ = sink.send(event.clone()); // the test may be over
+            });
+        let service = Service::start_with(&change(config), Arc::clone(&clock)).unwrap();
+        Self {
+            service,
+            clock,
+            events,
+            directory,
+        }
+    }
+
+    fn http(&self) -> Client {
+        Client::new(self.service.address(Door::Http).unwrap())
+    }
+
+    fn admin(&self) -> Client {
+        Client::new(self.service.address(Door::Admin).unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The next event that `wanted` picks.
+    fn await_event<T>(&self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+        loop {
+            let event = self
+                .events
+                .recv_timeout(PATIENCE)
+                .expect("no such event came");
+            if let Some(found) = wanted(event) {
+                return found;
+            }
+        }
+    }
+}

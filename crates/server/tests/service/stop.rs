@@ -1,0 +1,62 @@
+//! Stop: nobody new is let in, nobody inside is thrown out.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use ratekeeper_server::{Door, Event};
+
+use super::Fixture;
+
+const POLICY: &str = r#"
+version = 1
+[[limit]]
+name   = "all"
+key    = ["all"]
+bucket = { size = 1000, refill = "1/1h" }
+"#;
+
+#[test]
+fn requests_in_flight_are_finished() {
+    let fixture = Fixture::new(POLICY);
+    let address = fixture.service.address(Door::Http).unwrap();
+    let (mut busy, mut idle) = (fixture.http(), fixture.http());
+    assert_eq!(idle.post("/v1/check", "{}").status, 200);
+    // Half a request: the head is taken, the body still to come.
+    assert_eq!(busy.post("/v1/check", "{}").status, 200);
+    busy.send(
+        "POST /v1/check\ncontent-length: 2\nexpect: 100-continue",
+        b"",
+    );
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut busy.stream, &mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 100 Continue\r\n", "it is in flight now");
+    std::io::BufRead::read_line(&mut busy.stream, &mut line).unwrap();
+
+    let mut admin = fixture.admin();
+    assert_eq!(admin.get("/readyz").status, 200);
+    fixture.service.stop();
+    fixture.await_event(|event| matches!(event, Event::Stopping).then_some(()));
+    assert!(idle.is_closed(), "idle connections are let go");
+    assert_eq!(
+        admin.get("/readyz").status,
+        503,
+        "not ready while it drains"
+    );
+    assert!(TcpStream::connect(address).is_err(), "nobody new");
+
+    busy.stream.get_mut().write_all(b"{}").unwrap();
+    let answer = busy.answer(false);
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(busy.is_closed());
+    fixture.await_event(|event| matches!(event, Event::Stopped).then_some(()));
+    fixture.service.wait();
+}
+
+#[test]
+fn a_stopped_service_leaves_its_addresses() {
+    let fixture = Fixture::new(POLICY);
+    let address = fixture.service.address(Door::Http).unwrap();
+    fixture.service.shutdown();
+    assert!(TcpStream::connect(address).is_err());
+}
