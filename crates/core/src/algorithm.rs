@@ -97,6 +97,8 @@ pub trait Refund: Algorithm {
 pub trait Reserve: Algorithm {
     /// As [`Algorithm::decide`], but willing to wait up to `max_wait`: the answer is
     /// `AllowAfter(wait)` with the cost charged already, or a denial.
+    ///
+    /// Waits no longer than the limit promises at all, whatever `max_wait` says.
     fn reserve(
         &self,
         state: &mut Self::State,
