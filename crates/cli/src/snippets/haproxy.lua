@@ -1,9 +1,9 @@
--- Asks ratekeeper about each request: `http-request lua.ratekeeper` in the frontend.
+-- Asks ratekeeper about each request: `http-request lua.ratekeeper` in the frontend. A
+-- refusal is answered here; a request that passes goes on with txn.ratekeeper_answered set.
 -- Save as /etc/haproxy/ratekeeper.lua.
 
 local ratekeeper = "http://127.0.0.1:8080/v1/auth"
 local timeout_ms = 250 -- HAProxy asks up to four times: one second in all
-local when_down = "deny" -- "allow" lets requests pass when ratekeeper cannot be asked
 
 -- Not forwarded: they belong to one connection or body, or a visitor may not say them.
 local dropped = {
@@ -33,12 +33,11 @@ local function question(txn)
     return headers
 end
 
-local function refuse(txn, status, answer)
-    local reply = txn:reply({ status = status })
+local function refuse(txn, answer)
+    local reply = txn:reply({ status = answer.status })
     for _, name in ipairs({ "retry-after", "ratelimit", "ratelimit-policy", "content-type" }) do
-        local values = answer.headers and answer.headers[name]
-        if values then
-            reply:add_header(name, values[0])
+        if answer.headers[name] then
+            reply:add_header(name, answer.headers[name][0])
         end
     end
     reply:set_body(answer.body or "")
@@ -50,13 +49,14 @@ core.register_action("ratekeeper", { "http-req" }, function(txn)
         url = ratekeeper, headers = question(txn), timeout = timeout_ms,
     })
     local headers = answer and answer.headers or {}
-    if not headers["date"] then -- HAProxy's own words for "down" or "too slow" have no date
-        if when_down == "deny" then
-            refuse(txn, 503, {})
-        end
-    elseif answer.status ~= 200 then
-        refuse(txn, answer.status, answer)
-    elseif headers["ratelimit"] then
+    if not headers["date"] then
+        return -- HAProxy's own words for "down" or "too slow", which have no date
+    end
+    if answer.status ~= 200 then
+        refuse(txn, answer)
+    end
+    txn:set_var("txn.ratekeeper_answered", true)
+    if headers["ratelimit"] then
         txn:set_var("txn.ratekeeper_limit", headers["ratelimit"][0])
         txn:set_var("txn.ratekeeper_policy", headers["ratelimit-policy"][0])
     end

@@ -84,7 +84,7 @@ impl Process {
         })
     }
 
-    /// Ends it at once, as a crash would.
+    /// Ends it at once, as a crash would, if it has not ended.
     pub(crate) fn crash(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
@@ -114,11 +114,12 @@ impl Drop for Process {
             self.show();
         }
         if matches!(self.child.try_wait(), Ok(None)) {
-            // Asked first: nginx takes its workers with it only then.
-            self.signal("TERM");
-            if self.end().is_err() {
-                self.crash();
+            // Only nginx has children, and takes them with it when it is asked.
+            if self.name == "nginx" {
+                self.signal("TERM");
+                let _ = self.end(); // or else it is killed
             }
+            self.crash();
         }
     }
 }

@@ -18,6 +18,10 @@ pub(crate) const CADDY: &str = include_str!("../../../src/snippets/Caddyfile");
 pub(crate) const HAPROXY: &str = include_str!("../../../src/snippets/haproxy.cfg");
 pub(crate) const HAPROXY_LUA: &str = include_str!("../../../src/snippets/haproxy.lua");
 
+/// The line to remove for [`WhenDown::LetPass`].
+const HAPROXY_REFUSES: &str =
+    "http-request deny deny_status 503 unless { var(txn.ratekeeper_answered) -m found }";
+
 const START_WITHIN: Duration = Duration::from_secs(20);
 
 /// A free port can be taken by another before the proxy binds it; then another is tried.
@@ -245,20 +249,18 @@ fn haproxy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
         upstream,
         when_down,
     } = around;
-    let mut lua_places = vec![("127.0.0.1:8080", service.to_string())];
-    if *when_down == WhenDown::LetPass {
-        lua_places.push(("when_down = \"deny\"", "when_down = \"allow\"".to_owned()));
-    }
+    let lua_places = [("127.0.0.1:8080", service.to_string())];
     let lua = write(dir, "ratekeeper.lua", &fill(HAPROXY_LUA, &lua_places));
-    let site = fill(
-        HAPROXY,
-        &[
-            ("127.0.0.1:3000", upstream.to_string()),
-            ("bind :80", format!("bind {address}")),
-            ("/etc/haproxy/ratekeeper.lua", lua.display().to_string()),
-        ],
-    );
-    let site = write(dir, "ratekeeper.cfg", &site);
+    let mut places = vec![
+        ("127.0.0.1:8080", service.to_string()),
+        ("127.0.0.1:3000", upstream.to_string()),
+        ("bind :80", format!("bind {address}")),
+        ("/etc/haproxy/ratekeeper.lua", lua.display().to_string()),
+    ];
+    if *when_down == WhenDown::LetPass {
+        places.push((HAPROXY_REFUSES, String::new()));
+    }
+    let site = write(dir, "ratekeeper.cfg", &fill(HAPROXY, &places));
     // Without it a second HAProxy could share the port instead of failing.
     let main = write(dir, "haproxy.cfg", "global\n    noreuseport\n");
     command.arg("-db").arg("-f").arg(main).arg("-f").arg(site);
