@@ -130,3 +130,253 @@ fn object<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value> {
         .into_iter()
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::super::shape::{Field, Hint};
+    use super::*;
+    use crate::config::{Context, parse};
+
+    /// Fields whose example is what holds without them: another value, which must matter.
+    const OTHER_VALUES: [(&str, &str); 7] = [
+        ("headers", "\"both\""),
+        ("header", "\"x-real-ip\""),
+        ("ipv6_prefix", "48"),
+        ("status", "430"),
+        ("missing_key", "\"skip\""),
+        ("body", "\"none\""),
+        ("type", "\"text/html\""),
+    ];
+
+    /// Fields whose effect shows only with others: the zone of calendar words (RK0211), the
+    /// settings of sub-buckets (below), and `start`, which has one value so far.
+    const ELSEWHERE: [&str; 4] = ["timezone", "count", "edge", "start"];
+
+    /// Limits of every policy that is tried: one says nothing, one names a response.
+    const READY: &str = "[{ name = \"plain\", key = [\"header:a\"], limit = \"9/1m\" }, \
+         { name = \"named\", key = [\"ip\"], limit = \"9/1m\", response = \"slow-down\" }]";
+
+    /// What a policy is, lines and text aside, or the codes of its errors.
+    fn read(text: &str) -> Result<String, Vec<&'static str>> {
+        let loaded = parse(text, Context::default());
+        let mut policy = loaded
+            .map_err(|errors| errors.iter().map(|error| error.code).collect::<Vec<_>>())?
+            .policy;
+        policy.sha = "".into();
+        let whole = format!("{policy:?}");
+        let parts = whole
+            .split("line: ")
+            .map(|part| part.trim_start_matches(char::is_numeric));
+        Ok(parts.collect())
+    }
+
+    fn as_json(text: &str) -> Value {
+        toml::from_str(text).unwrap()
+    }
+
+    /// A table of the language within a whole policy.
+    struct Place<'a> {
+        table: &'static Table,
+        /// Puts a table, written inline, where it belongs.
+        wrap: &'a dyn Fn(&str) -> String,
+    }
+
+    /// What a table holds at least, beside `field`: name and value.
+    fn least(table: &'static Table, field: Option<&str>) -> Vec<(&'static str, &'static str)> {
+        let chosen = table
+            .one_of
+            .first()
+            .filter(|_| field.is_none_or(|f| !table.one_of.contains(&f)));
+        let needed = |of: &&Field| of.need == Need::Required || Some(&of.name) == chosen;
+        let others = table
+            .fields
+            .iter()
+            .filter(needed)
+            .filter(|of| Some(of.name) != field);
+        others.map(|of| (of.name, of.example)).collect()
+    }
+
+    fn inline(fields: &[(&str, &str)]) -> String {
+        let each: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
+        format!("{{ {} }}", each.join(", "))
+    }
+
+    /// Visits every table of the language, in a policy that is right.
+    fn walk(place: &Place<'_>, visit: &mut dyn FnMut(&Place<'_>)) {
+        visit(place);
+        for field in place.table.fields {
+            let put = |value: &str| {
+                let mut fields = least(place.table, Some(field.name));
+                fields.push((field.name, value));
+                (place.wrap)(&inline(&fields))
+            };
+            let mut below = |table: &'static Table, put: &dyn Fn(&str) -> String| {
+                walk(&Place { table, wrap: put }, visit);
+            };
+            match &field.shape {
+                Shape::Table(table) => below(table, &put),
+                Shape::Tables { of, .. } => below(of, &|inner| put(&format!("[{inner}]"))),
+                Shape::NamedTables { of, .. } => {
+                    below(of, &|inner| put(&format!("{{ slow-down = {inner} }}")));
+                }
+                Shape::Either(shapes) => {
+                    for shape in *shapes {
+                        if let Shape::Table(table) = shape {
+                            below(table, &put);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The whole language, visited.
+    fn everywhere(mut visit: impl FnMut(&Place<'_>)) {
+        let wrap = |root: &str| {
+            // The root is no inline table; a response and limits stand ready to be named.
+            let table: toml::Table = toml::from_str(&format!("root = {root}")).unwrap();
+            let root = table["root"].as_table().unwrap();
+            let mut text = String::new();
+            for (name, value) in root {
+                writeln!(text, "{name} = {value}").unwrap();
+            }
+            for (name, value) in [
+                ("response", "{ slow-down = { status = 431 } }"),
+                ("limit", READY),
+            ] {
+                if !root.contains_key(name) {
+                    writeln!(text, "{name} = {value}").unwrap();
+                }
+            }
+            text
+        };
+        walk(
+            &Place {
+                table: &POLICY,
+                wrap: &wrap,
+            },
+            &mut visit,
+        );
+    }
+
+    #[test]
+    fn every_field_is_in_the_parser_and_in_the_schema() {
+        let validator = jsonschema::validator_for(&schema()).unwrap();
+        let mut tables = 0;
+        everywhere(|Place { table, wrap }| {
+            tables += 1;
+            for field in table.fields {
+                let without = least(table, Some(field.name));
+                let with = |value| [&without[..], &[(field.name, value)]].concat();
+                let text = wrap(&inline(&with(field.example)));
+                assert!(read(&text).is_ok(), "{:?}\n{text}", read(&text));
+                assert!(validator.is_valid(&as_json(&text)), "{text}");
+                if field.need == Need::Required {
+                    let text = wrap(&inline(&without));
+                    assert!(read(&text).unwrap_err().contains(&"RK0105"), "{text}");
+                    assert!(!validator.is_valid(&as_json(&text)), "{text}");
+                }
+            }
+        });
+        assert!(tables >= 12, "{tables}");
+    }
+
+    #[test]
+    fn every_optional_field_has_an_effect() {
+        everywhere(|Place { table, wrap }| {
+            let optional = table
+                .fields
+                .iter()
+                .filter(|field| field.need == Need::Optional);
+            for field in optional {
+                let inert = matches!(field.shape, Shape::Only { .. });
+                if inert || ELSEWHERE.contains(&field.name) || table.one_of.contains(&field.name) {
+                    continue;
+                }
+                let other = OTHER_VALUES.iter().find(|(name, _)| *name == field.name);
+                let value = other.map_or(field.example, |(_, value)| value);
+                let without = least(table, Some(field.name));
+                let with = [&without[..], &[(field.name, value)]].concat();
+                let (without, with) = (wrap(&inline(&without)), wrap(&inline(&with)));
+                assert_ne!(
+                    read(&without),
+                    read(&with),
+                    "{} is ignored\n{with}",
+                    field.name
+                );
+            }
+        });
+        let algorithm = |text: &str| {
+            let limit =
+                format!("name = \"a\", key = [\"ip\"], limit = \"9/1m\", algorithm = {text}");
+            read(&format!("version = 1\nlimit = [{{ {limit} }}]")).unwrap()
+        };
+        let plain = algorithm("{ name = \"sub-buckets\" }");
+        assert_ne!(plain, algorithm("{ name = \"sub-buckets\", count = 7 }"));
+        assert_ne!(
+            plain,
+            algorithm("{ name = \"sub-buckets\", edge = \"drop\" }")
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_or_planned_is_refused_by_both() {
+        let validator = jsonschema::validator_for(&schema()).unwrap();
+        everywhere(|Place { table, wrap }| {
+            let refused = |name: &str, code| {
+                let fields = [&least(table, None)[..], &[(name, "1")]].concat();
+                let text = wrap(&inline(&fields));
+                assert_eq!(read(&text), Err(vec![code]), "{text}");
+                assert!(!validator.is_valid(&as_json(&text)), "{text}");
+            };
+            refused("zzzzzzzzzz", "RK0103");
+            let each =
+                |hints: &[Hint], code| hints.iter().for_each(|(name, _)| refused(name, code));
+            each(table.planned, "RK0104");
+            each(table.mistaken, "RK0103");
+        });
+    }
+
+    #[test]
+    fn words_are_those_of_the_parser() {
+        let validator = jsonschema::validator_for(&schema()).unwrap();
+        everywhere(|Place { table, wrap }| {
+            for field in table.fields {
+                let shapes = match &field.shape {
+                    Shape::Either(shapes) => shapes,
+                    shape => std::slice::from_ref(shape),
+                };
+                for shape in shapes {
+                    let Shape::Word(words) = shape else { continue };
+                    let text = |word: &str| {
+                        let value = format!("\"{word}\"");
+                        let fields = [
+                            &least(table, Some(field.name))[..],
+                            &[(field.name, &*value)],
+                        ]
+                        .concat();
+                        wrap(&inline(&fields))
+                    };
+                    for word in words.known {
+                        let text = text(word);
+                        assert!(read(&text).is_ok(), "{text}");
+                        assert!(validator.is_valid(&as_json(&text)), "{text}");
+                    }
+                    let planned = words.planned.iter().map(|(word, _)| (*word, "RK0104"));
+                    let mistaken = words.mistaken.iter().map(|(word, _)| (*word, "RK0106"));
+                    for (word, code) in planned.chain(mistaken) {
+                        let text = text(word);
+                        assert_eq!(read(&text), Err(vec![code]), "{text}");
+                        assert!(!validator.is_valid(&as_json(&text)), "{text}");
+                    }
+                }
+            }
+        });
+    }
+}

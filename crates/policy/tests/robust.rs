@@ -1,0 +1,154 @@
+//! Whatever the text: a policy or findings that can be shown, within bounds.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use proptest::prelude::*;
+use ratekeeper_policy::config::{Colour, Context, Diagnostic, Severity, parse, render};
+
+/// Parses, checks what must hold for every text, and answers the findings.
+fn check(text: &str) -> Vec<Diagnostic> {
+    let (findings, refused) = match parse(text, Context::default()) {
+        Ok(loaded) => (loaded.warnings, false),
+        Err(errors) => (errors, true),
+    };
+    let errors = findings
+        .iter()
+        .filter(|found| found.severity == Severity::Error)
+        .count();
+    assert_eq!(errors > 0, refused, "{text}");
+    for found in &findings {
+        assert!(text.get(found.start..found.end).is_some(), "{found:?}");
+        let before = &text[..found.start];
+        assert_eq!(found.line, before.matches('\n').count() + 1, "{found:?}");
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        assert_eq!(found.column, line.chars().count() + 1, "{found:?}");
+        assert!(!text[found.start..found.end].contains('\n'), "{found:?}");
+    }
+    assert!(
+        findings.is_sorted_by_key(|found| found.start),
+        "in the order of the text"
+    );
+    let page = render("ratekeeper.toml", text, &findings, Colour::Never);
+    assert_eq!(page.is_empty(), findings.is_empty());
+    assert!(
+        !page.contains('\u{1b}'),
+        "no escape of the file reaches a terminal"
+    );
+    findings
+}
+
+/// Lines of policies, so that arbitrary files get past the first error.
+fn lines() -> impl Strategy<Value = String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/policy");
+    let mut lines: Vec<String> = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    lines.sort();
+    let line = prop_oneof![
+        8 => prop::sample::select(lines),
+        1 => "\\PC{0,20}",
+        1 => "[a-z_]{1,8} = [\"\\[{]?[a-z0-9/:*!]{0,8}[\"\\]}]?",
+    ];
+    prop::collection::vec(line, 0..30).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_policy_or_findings(text in "\\PC{0,200}|(.|\\n){0,100}") {
+        check(&text);
+    }
+
+    #[test]
+    fn any_lines_of_policies_are_a_policy_or_findings(text in lines()) {
+        check(&text);
+    }
+
+    #[test]
+    fn any_value_of_a_limit_is_read_or_refused(
+        name in prop::sample::select(vec!["limit", "spacing", "key", "cost", "missing_key", "algorithm", "match", "bucket"]),
+        value in "\"[ -~]{0,12}\"|[0-9]{1,12}|\"[0-9]{1,11}/[0-9]{1,20}(ns|s|d|w)\"|\\{ [a-z.]{1,6} = \"[ -!#-~]{0,6}\" \\}",
+    ) {
+        check(&format!("version = 1\n[[limit]]\nname = \"a\"\n{name} = {value}\n"));
+        check(&format!("version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\n{name} = {value}\n"));
+    }
+}
+
+#[test]
+fn corpus_of_the_fuzzer_holds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/policy");
+    let mut files = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        check(&String::from_utf8_lossy(&bytes));
+        files += 1;
+    }
+    assert!(files >= 10, "{files}");
+}
+
+/// A policy of `count` limits; `line` is added to each.
+fn limits(count: usize, line: &str) -> String {
+    let mut text = String::from("version = 1\n");
+    for index in 0..count {
+        writeln!(
+            text,
+            "[[limit]]\nname=\"l{index}\"\nkey=[\"ip\"]\nlimit=\"{}/1m\"\n{line}",
+            index + 1
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn everything_has_a_bound() {
+    let ten_thousand = limits(10_000, "mode=\"shadow\"");
+    assert!(ten_thousand.len() < 1 << 20);
+    assert_eq!(
+        check(&ten_thousand).len(),
+        0,
+        "shadows do not make each other needless"
+    );
+
+    let more = limits(10_001, "");
+    assert_eq!(check(&more)[0].code, "RK0107");
+
+    let large = format!("version = 1\n#{}", "x".repeat(1 << 20));
+    assert_eq!(check(&large)[0].code, "RK0100");
+
+    let wrong = limits(1_000, "brust=1");
+    let findings = check(&wrong);
+    assert_eq!(findings.len(), 201);
+    let last = findings.last().unwrap();
+    assert_eq!(
+        (last.code, last.message.as_str()),
+        ("RK0113", "800 more findings are not shown")
+    );
+
+    let odd = limits(1_000, "cost=3");
+    let warned = check(&odd);
+    assert!(
+        warned.iter().all(|found| found.severity == Severity::Error),
+        "first ones cannot pass"
+    );
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    for (open, close) in [("[", "]"), ("{ a = ", " }")] {
+        let text = format!("version = {}1{}", open.repeat(5_000), close.repeat(5_000));
+        assert!(!check(&text).is_empty());
+    }
+    let dotted = format!("{} = 1", vec!["a"; 5_000].join("."));
+    assert!(!check(&dotted).is_empty());
+}
+
+#[test]
+fn a_byte_order_mark_is_no_error() {
+    let text = "\u{feff}version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\n";
+    assert_eq!(check(text), []);
+}

@@ -1,0 +1,51 @@
+//! The JSON Schema agrees with the parser on every policy file of the repository.
+
+use std::path::Path;
+
+use ratekeeper_policy::config::{Context, parse, schema};
+use serde_json::Value;
+
+/// Findings about the shape of a file: what the schema must see as well.
+const OF_SHAPE: [&str; 10] = [
+    "RK0102", "RK0103", "RK0105", "RK0106", "RK0107", "RK0110", "RK0111", "RK0112", "RK0203",
+    "RK0204",
+];
+
+#[test]
+fn schema_and_parser_agree() {
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut right, mut wrong) = (0, 0);
+    for folder in [
+        "tests/broken",
+        "../../examples/policies",
+        "../../fuzz/corpus/policy",
+    ] {
+        for file in std::fs::read_dir(root.join(folder)).unwrap() {
+            let file = file.unwrap().path();
+            let text = std::fs::read_to_string(&file).unwrap();
+            let Ok(json) = toml::from_str::<Value>(&text) else {
+                continue;
+            };
+            match parse(&text, Context::default()) {
+                Ok(_) => {
+                    let error = validator.validate(&json).err();
+                    assert!(error.is_none(), "{}: {error:?}", file.display());
+                    right += 1;
+                }
+                Err(errors) => {
+                    if errors.iter().any(|error| OF_SHAPE.contains(&error.code)) {
+                        assert!(!validator.is_valid(&json), "{}", file.display());
+                        wrong += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(right >= 10 && wrong >= 40, "{right} {wrong}");
+}
+
+#[test]
+fn schema_is_one_itself() {
+    assert!(jsonschema::meta::is_valid(&schema()));
+}
