@@ -1,0 +1,25 @@
+//! Every example runs and says what its comment promises.
+
+use std::process::Command;
+
+fn check(program: &str, expected: &str) {
+    let output = Command::new(program).output().unwrap();
+    assert!(output.status.success(), "{program}: {output:?}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        expected,
+        "{program}"
+    );
+}
+
+#[test]
+fn examples_do_what_they_say() {
+    check(
+        env!("CARGO_BIN_EXE_one_limit"),
+        "4 threads asked 200 times: 100 admitted\n",
+    );
+    check(
+        env!("CARGO_BIN_EXE_policy_in_process"),
+        "ann: allowed\nann: allowed\nann: allowed\nann: refused by per-user\nbob: allowed\n",
+    );
+}
