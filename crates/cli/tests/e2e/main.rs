@@ -9,4 +9,5 @@ mod founding;
 mod guide;
 mod harness;
 mod outage;
+mod readme;
 mod reload;

@@ -1,6 +1,7 @@
 //! A program under test: its output in files, ended when the test ends, its output shown
 //! when the test fails.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,6 +15,23 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// As much of a log as is worth reading after a failure, in bytes.
 const SHOWN_LOG: usize = 8 * 1024;
+
+/// An installed program, or nothing and one line that says so. In CI it has to be there.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()]) // where Debian puts daemons
+        .map(|dir| dir.join(name))
+        .find(|program| program.is_file());
+    if found.is_none() {
+        assert!(
+            env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "{name} is not installed"
+        );
+        say(&format!("skipped: {name} is not installed"));
+    }
+    found
+}
 
 pub(crate) struct Process {
     name: &'static str,

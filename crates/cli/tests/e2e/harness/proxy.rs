@@ -3,15 +3,15 @@
 //! test's directory and off the privileged ports.
 
 use std::collections::HashSet;
+use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use std::{env, fs};
 
-use super::process::Process;
-use super::{clock, say};
+use super::clock;
+use super::process::{self, Process};
 
 pub(crate) const NGINX: &str = include_str!("../../../src/snippets/nginx.conf");
 pub(crate) const CADDY: &str = include_str!("../../../src/snippets/Caddyfile");
@@ -67,20 +67,7 @@ impl Kind {
 
     /// The program, or nothing and one line that says so. In CI it has to be there.
     pub(crate) fn program(self) -> Option<PathBuf> {
-        let name = self.name();
-        let path = env::var_os("PATH").unwrap_or_default();
-        let found = env::split_paths(&path)
-            .chain(["/usr/sbin".into(), "/usr/local/sbin".into()]) // where Debian puts daemons
-            .map(|dir| dir.join(name))
-            .find(|program| program.is_file());
-        if found.is_none() {
-            assert!(
-                env::var_os("CI").is_none_or(|ci| ci != "true"),
-                "{name} is not installed"
-            );
-            say(&format!("skipped: {name} is not installed"));
-        }
-        found
+        process::find(self.name())
     }
 }
 
