@@ -9,6 +9,7 @@ mod facts;
 mod http;
 pub(crate) mod problem;
 mod request;
+mod values;
 
 use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
