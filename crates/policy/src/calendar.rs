@@ -16,7 +16,7 @@
 //! An hour begins whenever the clocks show a full hour: the hour that is repeated counts
 //! twice, and a change by half an hour makes one longer or shorter hour.
 //!
-//! * A look-up takes some tens of nanoseconds and shares nothing; see [`crate::zone`] for
+//! * A look-up takes some tens of nanoseconds and shares nothing; see module `zone` for
 //!   the table behind it, and for its end in 2200.
 //! * Windows tile time: one ends where the next begins. The last one ends at, and holds,
 //!   [`Time::MAX`].
