@@ -1,6 +1,8 @@
-//! Where the state of limits lives, and what makes a decision atomic. Skeleton.
+//! Where the state of limits lives, and what makes a decision atomic.
 
 mod cell;
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 mod memory;
 mod store;
 

@@ -30,8 +30,9 @@
 //! 3. If nobody can be pushed out (a budget of a few kilobytes), the request is denied with
 //!    `retry_after` 1 s.
 //!
-//! So a full store never admits more than an endless one, never stops enforcing, and never
-//! grows. It may deny newcomers that an endless store would have allowed: a flood of
+//! So a full store never admits more than an endless one (a quota-reset window, which opens
+//! with a key's first request, keeps its bound but may open at another moment), never stops
+//! enforcing, and never grows. It may deny newcomers that an endless store would have allowed: a flood of
 //! spent-up keys raises the floor. `reset` does not lower the floor. How many keys were
 //! pushed out, and how many had merely expired, is counted for each limit ([`usage`](
 //! MemoryStore::usage)).

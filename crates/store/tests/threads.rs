@@ -1,6 +1,9 @@
 //! Real threads on one store: whatever the schedule, exactly the bound is admitted.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread;
 
 use ratekeeper_core::{
@@ -69,14 +72,20 @@ fn one_key_admits_exactly_the_bound() {
                 MemoryStore::new(MemoryConfig::default()),
                 limit(0, algorithm.clone()),
             );
-            let admitted = AtomicU32::new(0);
+            let left = Mutex::new(Vec::new());
             on_threads(|_| {
                 for _ in 0..50 {
                     let decisions = store.decide_now(&[charge(&limit, b"key", cost)], NOW);
-                    admitted.fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+                    if decisions.admitted {
+                        left.lock().unwrap().push(decisions.each[0].remaining.get());
+                    }
                 }
             });
-            assert_eq!(admitted.into_inner(), 1000 / cost, "{limit:?}");
+            // The answers are those of the same requests one after the other.
+            let mut left = left.into_inner().unwrap();
+            left.sort_unstable_by(|a, b| b.cmp(a));
+            let expected: Vec<u32> = (1..=1000 / cost).map(|done| 1000 - done * cost).collect();
+            assert_eq!(left, expected, "{limit:?}");
             assert_eq!(used(&store, &limit, b"key"), 1000 / cost * cost);
         }
     }
@@ -148,4 +157,118 @@ fn several_limits_admit_exactly_the_tightest_and_charge_the_others_as_much() {
         );
     }
     assert_eq!(used(&store, &total, b""), sum);
+}
+
+/// Half of the threads flood a store that holds a few hundred keys, one sweeps; the others
+/// ask for one key, in time that stands still.
+#[test]
+fn pushing_out_and_sweeping_never_admit_more() {
+    for algorithm in [gcra("100/1h"), window("100/1h"), sub_buckets("100/1h")] {
+        let config = MemoryConfig {
+            budget_bytes: 64 << 10,
+        };
+        let (store, limit) = (MemoryStore::new(config), limit(0, algorithm));
+        let admitted = AtomicU32::new(0);
+        on_threads(|thread| match thread {
+            0 => (0..2000).for_each(|_| store.sweep(NOW)),
+            flooder if flooder % 2 == 0 => {
+                for number in 0..2000_u32 {
+                    let key = (u64::from(flooder) << 32) + u64::from(number);
+                    let _ = store.decide_now(&[charge(&limit, &key.to_le_bytes(), 60)], NOW);
+                }
+            }
+            _ => {
+                for _ in 0..200 {
+                    let decisions = store.decide_now(&[charge(&limit, b"key", 1)], NOW);
+                    admitted.fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+                }
+            }
+        });
+        let usage = store.usage();
+        assert!(
+            usage.limits[0].evicted.budget > 0,
+            "the flood reached the budget"
+        );
+        assert!(usage.bytes <= usage.budget_bytes);
+        assert!(admitted.into_inner() <= 100);
+    }
+}
+
+/// What is charged and not yet given back never passes the bound, and nothing is lost.
+#[test]
+fn refunds_race_with_charges() {
+    for algorithm in [gcra("10/1h"), window("10/1h")] {
+        let (store, limit) = (
+            MemoryStore::new(MemoryConfig::default()),
+            limit(0, algorithm),
+        );
+        let other = Limit {
+            id: LimitId::new(1),
+            ..limit.clone()
+        };
+        let held = AtomicI64::new(0);
+        on_threads(|_| {
+            for _ in 0..200 {
+                let charges = [charge(&limit, b"key", 1), charge(&other, b"other", 1)];
+                if store.decide_now(&charges, NOW).admitted {
+                    assert!(held.fetch_add(1, Ordering::Relaxed) < 10);
+                    held.fetch_sub(1, Ordering::Relaxed);
+                    store.refund_now(&charges, NOW);
+                }
+            }
+        });
+        assert_eq!(used(&store, &limit, b"key"), 0);
+        assert_eq!(used(&store, &other, b"other"), 0);
+    }
+}
+
+/// Every reset grants one more burst at most.
+#[test]
+fn resets_race_with_charges() {
+    const RESETS: u32 = 20;
+    let (store, limit) = (
+        MemoryStore::new(MemoryConfig::default()),
+        limit(0, gcra("10/1h")),
+    );
+    let admitted = AtomicU32::new(0);
+    on_threads(|thread| {
+        for turn in 0..200 {
+            if thread == 0 && turn % 10 == 0 {
+                store.reset_now(&[charge(&limit, b"key", 1)], NOW);
+            }
+            let decisions = store.decide_now(&[charge(&limit, b"key", 1)], NOW);
+            admitted.fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+        }
+    });
+    let admitted = admitted.into_inner();
+    assert!((10..=10 * (RESETS + 1)).contains(&admitted), "{admitted}");
+}
+
+/// A reload every few requests, each to another algorithm; older policies still in flight.
+#[test]
+fn reloads_race_with_charges() {
+    const KEYS: u32 = 50;
+    let algorithms = [gcra("40/1h"), window("40/1h"), sub_buckets("40/1h")];
+    let versions: Vec<Limit> = (0_u32..12)
+        .map(|version| Limit {
+            version,
+            ..limit(0, algorithms[version as usize % 3].clone())
+        })
+        .collect();
+    let store = MemoryStore::new(MemoryConfig::default());
+    let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
+    on_threads(|thread| {
+        for turn in 0..KEYS * 4 {
+            let key = (turn + thread * 7) % KEYS;
+            let version = (turn / 16).saturating_sub(thread % 3) as usize;
+            let limit = &versions[version.min(versions.len() - 1)];
+            let decisions = store.decide_now(&[charge(limit, &key.to_le_bytes(), 1)], NOW);
+            admitted[key as usize].fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);
+        }
+    });
+    assert!(
+        admitted
+            .iter()
+            .all(|count| count.load(Ordering::Relaxed) == 40)
+    );
 }

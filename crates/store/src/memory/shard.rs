@@ -118,9 +118,18 @@ impl Shard {
         if !self.prepare(limit, ask.now) {
             return no_room();
         }
-        match self.try_decide(id, ask) {
-            Some(decision) => decision,
-            None => self.decide_when_full(id, ask),
+        let room = self.room();
+        let outcome = match self.slot(id) {
+            Some(slot) => with_table!(&mut slot.table, table => table.decide(ask, room)),
+            None => Outcome::NoRoom,
+        };
+        match outcome {
+            Outcome::Decided(decision) => decision,
+            Outcome::Resized(decision) => {
+                self.account(id);
+                decision
+            }
+            Outcome::NoRoom => self.decide_when_full(id, ask),
         }
     }
 
@@ -230,7 +239,6 @@ impl Shard {
     }
 
     /// `None` if the key is new and there is no room for it.
-    #[inline]
     fn try_decide(&mut self, id: usize, ask: &Ask<'_>) -> Option<Decision> {
         let room = self.room();
         let slot = self.slot(id)?;

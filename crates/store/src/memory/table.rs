@@ -112,6 +112,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
+    #[inline(never)]
     fn decide_new(&mut self, ask: &Ask<'_>, room: usize) -> Outcome {
         let mut start = self.start(ask.now);
         let decision = self.algorithm.decide(&mut start.state, start.now, ask.cost);

@@ -1,0 +1,215 @@
+//! Many keys: the memory store and governor's keyed limiter, uniform and Zipf, time and bytes.
+
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
+use foldhash::fast::RandomState as Foldhash;
+use governor::clock::FakeRelativeClock;
+use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use ratekeeper_core::{Charge, Key, Limit, LimitId, Mode, Permits, Time};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+
+use crate::direct::{ALLOWS, at, gcra, governor_allows};
+use crate::machine::resident_bytes;
+use crate::measure::{Contender, measure};
+use crate::{Effort, report};
+
+/// Length of the strings, as the store sees them: a part of 23 bytes and its length.
+const STRING: usize = 24;
+/// Bytes of a number as the store sees it: eight and their length.
+const NUMBER: usize = 9;
+/// Length of a prepared sequence of keys.
+const SEQUENCE: usize = 1 << 20;
+
+pub(crate) fn run(effort: Effort) {
+    for (spread, sequence) in [
+        ("uniform", uniform(effort.keys)),
+        ("Zipf(1.0)", zipf(effort.keys)),
+    ] {
+        numbers(effort, spread, &sequence);
+        strings(effort, spread, &sequence);
+    }
+}
+
+/// The sequence as seen by decision `number`.
+fn pick(sequence: &[u32], number: u64) -> usize {
+    let at = usize::try_from(number).unwrap_or(0) % SEQUENCE;
+    sequence[at] as usize
+}
+
+fn limit() -> Limit {
+    Limit {
+        name: "bench".into(),
+        id: LimitId::new(0),
+        version: 1,
+        algorithm: gcra(ALLOWS).into(),
+    }
+}
+
+fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
+    let charge = Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Permits::ONE,
+        mode: Mode::Enforce,
+    };
+    store.decide_now(&[charge], now).admitted
+}
+
+/// A number as a key part: its length, then its bytes.
+fn part(number: u64) -> [u8; NUMBER] {
+    let mut key = [8; NUMBER];
+    key[1..].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+/// What the store holds once every key has been charged; prints what it takes.
+fn filled(
+    keys: usize,
+    key_bytes: usize,
+    key: impl Fn(usize, &mut dyn FnMut(&[u8])),
+) -> MemoryStore {
+    let limit = limit();
+    let before = resident_bytes();
+    let store = MemoryStore::new(MemoryConfig {
+        budget_bytes: 1 << 30,
+    });
+    // At one instant, so that no key expires before the last is in.
+    let now = Time::ZERO;
+    for number in 0..keys {
+        key(number, &mut |key| {
+            decide(&store, &limit, key, now);
+        });
+    }
+    let resident = resident_bytes().saturating_sub(before);
+    print_bytes(
+        "ratekeeper memory store",
+        keys,
+        key_bytes,
+        resident,
+        store.usage().bytes,
+    );
+    store
+}
+
+fn print_bytes(name: &str, keys: usize, key_bytes: usize, resident: usize, counted: usize) {
+    let each = |bytes: usize| bytes as f64 / keys as f64;
+    let beside = each(resident) - key_bytes as f64;
+    report::line(&format!(
+        "{name:<46} {:>6.1} B/key resident, {:>6.1} counted; beside the {key_bytes} B key: {beside:.1}",
+        each(resident),
+        each(counted),
+    ));
+}
+
+fn numbers(effort: Effort, spread: &str, sequence: &[u32]) {
+    report::line("");
+    let count = effort.keys as usize;
+    let number = |index: usize| (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let limit = limit();
+    let store = filled(count, NUMBER, |index, show| show(&part(number(index))));
+
+    let clock = FakeRelativeClock::default();
+    let before = resident_bytes();
+    let plain = RateLimiter::dashmap_with_clock(governor_allows(), clock.clone());
+    for index in 0..count {
+        let _ = plain.check_key(&number(index));
+    }
+    let resident = resident_bytes().saturating_sub(before);
+    print_bytes("governor keyed", count, size_of::<u64>(), resident, 0);
+    let folded =
+        RateLimiter::dashmap_with_clock_and_hasher(governor_allows(), clock, Foldhash::default());
+    let timed: DefaultKeyedRateLimiter<u64> = RateLimiter::keyed(governor_allows());
+    for index in 0..count {
+        let _ = folded.check_key(&number(index));
+        let _ = timed.check_key(&number(index));
+    }
+    let quanta = quanta::Clock::new();
+    let start = quanta.raw();
+    let by_quanta = || Time::from_nanos(quanta.delta_as_nanos(start, quanta.raw()));
+    let key = |n| number(pick(sequence, n));
+    let mut contenders = [
+        Contender::new("ratekeeper", |n| {
+            decide(&store, &limit, &part(key(n)), at(n))
+        }),
+        Contender::new("governor", |n| plain.check_key(&key(n))),
+        Contender::new("governor, foldhash", |n| folded.check_key(&key(n))),
+        Contender::new("ratekeeper, quanta clock", |n| {
+            decide(&store, &limit, &part(key(n)), by_quanta())
+        }),
+        Contender::new("governor, quanta clock", |n| timed.check_key(&key(n))),
+        Contender::pair("2 threads: ratekeeper", |n| {
+            decide(&store, &limit, &part(key(n)), at(n))
+        }),
+        Contender::pair("2 threads: governor", |n| plain.check_key(&key(n))),
+    ];
+    let rows = measure(effort.rounds, &mut contenders);
+    report::table(&format!("{count} numbers, {spread}"), "governor", &rows);
+}
+
+fn strings(effort: Effort, spread: &str, sequence: &[u32]) {
+    report::line("");
+    let count = effort.keys as usize;
+    let name = |index: usize| format!("\u{17}user-{index:0>width$}", width = STRING - 6);
+    let keys: Vec<String> = (0..count).map(name).collect();
+    let limit = limit();
+    let store = filled(count, STRING, |index, show| show(keys[index].as_bytes()));
+
+    let clock = FakeRelativeClock::default();
+    let before = resident_bytes();
+    let plain = RateLimiter::dashmap_with_clock(governor_allows(), clock.clone());
+    for key in &keys {
+        let _ = plain.check_key(key);
+    }
+    let resident = resident_bytes().saturating_sub(before);
+    print_bytes("governor keyed", count, STRING, resident, 0);
+    let folded =
+        RateLimiter::dashmap_with_clock_and_hasher(governor_allows(), clock, Foldhash::default());
+    for key in &keys {
+        let _ = folded.check_key(key);
+    }
+    let key = |n| &keys[pick(sequence, n)];
+    let mut contenders = [
+        Contender::new("ratekeeper", |n| {
+            decide(&store, &limit, key(n).as_bytes(), at(n))
+        }),
+        Contender::new("governor", |n| plain.check_key(key(n))),
+        Contender::new("governor, foldhash", |n| folded.check_key(key(n))),
+    ];
+    let rows = measure(effort.rounds, &mut contenders);
+    report::table(&format!("{count} strings, {spread}"), "governor", &rows);
+}
+
+/// A fixed sequence of numbers that look random (xorshift).
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+fn uniform(keys: u32) -> Vec<u32> {
+    let mut random = random(0x5EED);
+    let pick = |_| u32::try_from(random() % u64::from(keys)).unwrap_or(0);
+    (0..SEQUENCE).map(pick).collect()
+}
+
+/// Key of rank `r` with a chance in proportion to `1 / r`; ranks are scattered over the keys.
+fn zipf(keys: u32) -> Vec<u32> {
+    let mut sum = 0.0;
+    let cumulative: Vec<f64> = (1..=keys)
+        .map(|rank| {
+            sum += 1.0 / f64::from(rank);
+            sum
+        })
+        .collect();
+    let mut random = random(0xCAFE);
+    let pick = |_| {
+        let at = (random() >> 11) as f64 / (1_u64 << 53) as f64 * sum;
+        let rank = cumulative.partition_point(|&below| below < at) as u64;
+        u32::try_from(rank.wrapping_mul(2_654_435_761) % u64::from(keys)).unwrap_or(0)
+    };
+    (0..SEQUENCE).map(pick).collect()
+}

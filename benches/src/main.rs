@@ -1,0 +1,49 @@
+//! The machine's floor, ratekeeper and a peer, measured side by side in one run.
+//!
+//! ```text
+//!   round 1:  floor  clock  cell  governor ...      every contender in turn, so that a noisy
+//!   round 2:  floor  clock  cell  governor ...      neighbour of this machine hurts all alike
+//!   ...
+//!   per contender: least and median over the rounds, of wall and of CPU time
+//! ```
+//!
+//! `cargo run --release -p ratekeeper-benches [-- --quick]`
+//!
+//! The fair comparison with governor is at the same price of time: ratekeeper is told the
+//! time by its caller, so governor is given a clock that costs one load. Rows with a real
+//! clock (quanta, which governor uses by default) stand beside it.
+
+mod direct;
+mod keyed;
+mod machine;
+mod measure;
+mod report;
+
+use mimalloc::MiMalloc;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    rounds: usize,
+    keys: u32,
+}
+
+fn main() {
+    let effort = if std::env::args().any(|arg| arg == "--quick") {
+        Effort {
+            rounds: 15,
+            keys: 100_000,
+        }
+    } else {
+        Effort {
+            rounds: 60,
+            keys: 1_000_000,
+        }
+    };
+    report::line(&machine::describe());
+    direct::run(effort);
+    keyed::run(effort);
+}

@@ -1,0 +1,371 @@
+//! A full store: it never admits more than an endless one, never grows, never fails.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::HashMap;
+
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Permits, SubBuckets, Time,
+    Verdict, Window,
+};
+use ratekeeper_store::{MemoryConfig, MemoryStore, Usage};
+
+/// Holds about 4,000 keys.
+const SMALL: usize = 256 << 10;
+
+fn store(budget_bytes: usize) -> MemoryStore {
+    MemoryStore::new(MemoryConfig { budget_bytes })
+}
+
+fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        algorithm: algorithm.into(),
+    }
+}
+
+fn bucket(quota: &str) -> Gcra {
+    Gcra::token_bucket(quota.parse().unwrap()).unwrap()
+}
+
+fn algorithms(quota: &str) -> [AnyAlgorithm; 5] {
+    let quota = quota.parse().unwrap();
+    let sub = |edge| SubBuckets::sub_buckets(quota, 6, edge, Nanos::ZERO).unwrap();
+    [
+        Gcra::token_bucket(quota).unwrap().into(),
+        Window::fixed(quota, Nanos::ZERO).unwrap().into(),
+        Window::quota_reset(quota).unwrap().into(),
+        sub(Edge::Drop).into(),
+        sub(Edge::Full).into(),
+    ]
+}
+
+fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
+    Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Permits::new(cost),
+        mode: Mode::Enforce,
+    }
+}
+
+fn admits(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
+    store.decide_now(&[charge(limit, key, 1)], now).admitted
+}
+
+fn seconds(count: u64) -> Time {
+    Time::ZERO + Nanos::from_secs(count)
+}
+
+fn within_budget(usage: &Usage) {
+    assert!(usage.bytes <= usage.budget_bytes, "{usage:?}");
+}
+
+/// Numbers that look random (xorshift), the same on every run.
+fn random() -> impl FnMut(u64) -> u64 {
+    let mut state = 0x5EED_u64;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    }
+}
+
+/// A flood: a hundred times more keys than fit, half of the requests from 500 keys that ask
+/// far too often; 200 s in all.
+fn flood(mut request: impl FnMut(Vec<u8>, Time)) {
+    let mut random = random();
+    for number in 0..400_000_u64 {
+        let key = if random(2) == 0 {
+            random(500).to_le_bytes().to_vec()
+        } else {
+            let width = 8 + 30 * usize::from(random(4) == 0);
+            format!("{:0>width$}", random(400_000)).into_bytes()
+        };
+        request(key, Time::from_nanos(number * 500_000));
+    }
+}
+
+/// After every request no key has been admitted more often than by a store that forgets
+/// nothing.
+#[test]
+fn a_flood_admits_no_key_more_than_an_endless_store() {
+    for algorithm in algorithms("5/60s") {
+        if opens_with_a_request(&algorithm) {
+            continue;
+        }
+        let limit = limit(0, algorithm);
+        let (bounded, endless) = (store(SMALL), store(1 << 30));
+        let mut counts: HashMap<Vec<u8>, (u32, u32)> = HashMap::new();
+        let mut denied_for_room = 0;
+        flood(|key, now| {
+            let (here, there) = (
+                admits(&bounded, &limit, &key, now),
+                admits(&endless, &limit, &key, now),
+            );
+            let count = counts.entry(key).or_default();
+            count.0 += u32::from(here);
+            count.1 += u32::from(there);
+            assert!(count.0 <= count.1, "{limit:?} at {now:?}");
+            denied_for_room += u32::from(there && !here);
+            if now.as_nanos().is_multiple_of(500_000_000) {
+                within_budget(&bounded.usage());
+            }
+        });
+        let usage = bounded.usage();
+        within_budget(&usage);
+        assert!(usage.limits[0].evicted.budget > 0, "{usage:?}");
+        assert!(
+            denied_for_room > 0,
+            "a full store is stricter, never kinder"
+        );
+        assert_eq!(endless.usage().limits[0].evicted.budget, 0);
+    }
+}
+
+/// A window that opens with the first request of a key: a newcomer may inherit one that was
+/// opened by another, and ends earlier than its own would. The promise of the limit, so
+/// many in any span, holds all the same; as it does for every other algorithm.
+#[test]
+fn a_flood_admits_no_key_more_than_the_bound() {
+    const SPAN: Nanos = Nanos::from_secs(60);
+    for algorithm in algorithms("5/60s") {
+        let limit = limit(0, algorithm);
+        let bound = usize::try_from(limit.algorithm.bound(SPAN)).unwrap();
+        let bounded = store(SMALL);
+        let mut admitted: HashMap<Vec<u8>, Vec<Time>> = HashMap::new();
+        flood(|key, now| {
+            if admits(&bounded, &limit, &key, now) {
+                let times = admitted.entry(key).or_default();
+                times.push(now);
+                let first = times.len().checked_sub(bound + 1);
+                let span = first.map(|first| now.since(times[first]));
+                assert!(span.is_none_or(|span| span >= SPAN), "{limit:?} at {now:?}");
+            }
+        });
+    }
+}
+
+fn opens_with_a_request(algorithm: &AnyAlgorithm) -> bool {
+    let opening = Window::quota_reset("5/60s".parse().unwrap()).unwrap();
+    *algorithm == AnyAlgorithm::from(opening)
+}
+
+/// Ten million keys are not needed to see that the bound holds: a hundred times what fits.
+#[test]
+fn a_flood_uses_most_of_the_budget_and_no_more() {
+    let (store, limit) = (store(SMALL), limit(0, bucket("1/1h")));
+    for number in 0..400_000_u32 {
+        let _ = admits(&store, &limit, &number.to_le_bytes(), Time::ZERO);
+    }
+    let usage = store.usage();
+    within_budget(&usage);
+    assert!(usage.bytes > usage.budget_bytes / 2, "{usage:?}");
+}
+
+#[test]
+fn keys_that_were_pushed_out_come_back_in_debt() {
+    let (store, limit) = (store(SMALL), limit(0, bucket("3/3h")));
+    let ask = |key: &[u8], cost| store.decide_now(&[charge(&limit, key, cost)], Time::ZERO);
+    let abusers: Vec<[u8; 2]> = (0..200_u16).map(u16::to_le_bytes).collect();
+    for abuser in &abusers {
+        assert!(ask(abuser, 2).admitted);
+    }
+    for number in 0..50_000_u32 {
+        let _ = ask(&number.to_le_bytes(), 1);
+    }
+    let gone = |abuser: &&[u8; 2]| {
+        let key = Key::from_bytes(&abuser[..]);
+        store.key(&limit, key, Time::ZERO).is_none()
+    };
+    assert!(abusers.iter().filter(gone).count() > 0);
+    for abuser in &abusers {
+        assert!(!ask(abuser, 2).admitted);
+    }
+}
+
+/// The flood of one limit pushes out its own keys, not those of a limit that takes little.
+#[test]
+fn a_flood_leaves_other_limits_alone() {
+    let store = store(SMALL);
+    let (flooded, quiet) = (limit(0, bucket("1/1h")), limit(1, bucket("10/1h")));
+    for name in 0..20_u8 {
+        assert!(admits(&store, &quiet, &[name], Time::ZERO));
+    }
+    for number in 0..50_000_u32 {
+        let _ = admits(&store, &flooded, &number.to_le_bytes(), Time::ZERO);
+    }
+    for name in 20..200_u8 {
+        assert!(admits(&store, &quiet, &[name], Time::ZERO), "newcomers too");
+    }
+    let usage = store.usage();
+    within_budget(&usage);
+    assert_eq!(usage.limits[1].keys, 200);
+    assert_eq!(usage.limits[1].evicted.budget, 0);
+    assert!(usage.limits[0].evicted.budget > 0);
+}
+
+/// All or none also when the second of two new keys finds no room: every request is admitted
+/// with both its charges, or with none.
+#[test]
+fn requests_stay_whole_when_room_runs_out() {
+    let store = store(SMALL);
+    let (first, second) = (limit(0, bucket("4/1h")), limit(1, bucket("4/1h")));
+    let mut random = random();
+    let mut admitted: HashMap<[u8; 8], u32> = HashMap::new();
+    for _ in 0..100_000 {
+        let (key, other) = (random(20_000).to_le_bytes(), random(20_000).to_le_bytes());
+        let charges = [charge(&first, &key, 1), charge(&second, &other, 1)];
+        let decisions = store.decide_now(&charges, Time::ZERO);
+        let allowed = decisions.each.iter().all(|each| each.verdict.allows());
+        assert_eq!(decisions.admitted, allowed);
+        *admitted.entry(key).or_default() += u32::from(decisions.admitted);
+    }
+    within_budget(&store.usage());
+    assert!(admitted.values().all(|&count| count <= 4));
+}
+
+#[test]
+fn a_store_with_no_room_at_all_denies_and_says_for_how_long() {
+    let limit = limit(0, bucket("5/1s"));
+    let retry_after = Nanos::SECOND;
+    for budget in [0, 100, 300] {
+        let store = store(budget);
+        let decisions = store.decide_now(&[charge(&limit, b"key", 1)], Time::ZERO);
+        assert!(!decisions.admitted);
+        assert_eq!(decisions.each[0].verdict, Verdict::Deny { retry_after });
+        let both = [charge(&limit, b"a", 1), charge(&limit, b"b", 1)];
+        assert!(!store.decide_now(&both, Time::ZERO).admitted);
+    }
+    for budget in (0..20_000).step_by(97) {
+        let store = store(budget);
+        for number in 0..1_000_u32 {
+            let _ = admits(&store, &limit, &number.to_le_bytes(), Time::ZERO);
+        }
+        let usage = store.usage();
+        let fixed = MemoryStore::new(MemoryConfig { budget_bytes: 0 })
+            .usage()
+            .bytes;
+        assert!(usage.bytes <= budget.max(fixed), "{budget}: {usage:?}");
+    }
+}
+
+/// A limit id far out of range does not make the store grow.
+#[test]
+fn ids_are_bounded_by_the_budget() {
+    let store = store(SMALL);
+    let limit = limit(u32::MAX, bucket("5/1s"));
+    assert!(!admits(&store, &limit, b"key", Time::ZERO));
+    within_budget(&store.usage());
+}
+
+/// Conversion to states that take more room than there is: what does not fit raises the floor.
+#[test]
+fn conversion_keeps_the_budget_and_every_debt() {
+    let quota = "4/1h";
+    for from in algorithms(quota) {
+        for to in algorithms(quota) {
+            let (before, after) = (limit(0, from.clone()), limit(0, to));
+            let after = Limit {
+                version: 2,
+                ..after
+            };
+            let store = store(SMALL);
+            let keys: Vec<[u8; 4]> = (0..5_000_u32).map(u32::to_le_bytes).collect();
+            let mut admitted: HashMap<[u8; 4], u32> = HashMap::new();
+            for limit in [&before, &after] {
+                for key in keys.iter().chain(&keys) {
+                    *admitted.entry(*key).or_default() +=
+                        u32::from(admits(&store, limit, key, seconds(10)));
+                }
+                within_budget(&store.usage());
+            }
+            assert!(
+                admitted.values().all(|&count| count <= 4),
+                "{before:?} {after:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_expires_is_forgotten_and_memory_given_back() {
+    for algorithm in algorithms("2/60s") {
+        let (store, limit) = (store(8 << 20), limit(0, algorithm));
+        let empty = store.usage().bytes;
+        for number in 0..10_000_u32 {
+            assert!(admits(&store, &limit, &number.to_le_bytes(), Time::ZERO));
+        }
+        assert_eq!(store.usage().limits[0].keys, 10_000);
+        for _ in 0..100 {
+            store.sweep(seconds(1));
+        }
+        assert_eq!(store.usage().limits[0].keys, 10_000, "all in debt still");
+        for _ in 0..100 {
+            store.sweep(seconds(200));
+        }
+        let usage = store.usage();
+        assert_eq!(usage.limits[0].keys, 0);
+        assert_eq!(usage.limits[0].evicted.idle, 10_000);
+        assert!(usage.bytes < empty + 64 * 1024, "{usage:?}");
+    }
+}
+
+/// Inserts alone keep a store of short-lived keys small, without any sweep.
+#[test]
+fn inserts_forget_what_has_expired() {
+    let (store, limit) = (store(64 << 20), limit(0, bucket("1/1s")));
+    for number in 0..100_000_u64 {
+        let now = Time::from_nanos(number * 1_000_000); // a thousand keys a second
+        assert!(admits(&store, &limit, &number.to_le_bytes(), now));
+    }
+    assert!(store.usage().limits[0].keys < 5_000, "{:?}", store.usage());
+}
+
+/// What was forgotten as expired stays so when the clock steps back: no second burst.
+#[test]
+fn a_clock_set_back_brings_no_second_burst() {
+    let (store, limit) = (store(SMALL), limit(0, bucket("2/2s")));
+    assert!(admits(&store, &limit, b"key", seconds(10)));
+    assert!(admits(&store, &limit, b"key", seconds(10)));
+    (0..64).for_each(|_| store.sweep(seconds(20)));
+    assert_eq!(store.usage().limits[0].keys, 0, "forgotten");
+    // A newcomer is judged at 20 s, the latest moment at which something was forgotten.
+    assert!(admits(&store, &limit, b"key", seconds(10)));
+    assert!(!admits(&store, &limit, b"key", seconds(10)));
+    assert!(admits(&store, &limit, b"key", seconds(20)));
+    assert!(!admits(&store, &limit, b"key", seconds(20)));
+    assert!(admits(&store, &limit, b"key", seconds(21)));
+}
+
+#[test]
+fn listing_shows_the_keys_with_the_least_left() {
+    let (store, limit) = (store(SMALL), limit(0, bucket("100/100s")));
+    for number in 0..200_u32 {
+        let key = number.to_le_bytes();
+        let charges = [charge(&limit, &key, number % 100)];
+        let _ = store.decide_now(&charges, Time::ZERO);
+    }
+    let listed = store.keys(&limit, 4, Time::ZERO);
+    let shown: Vec<(Vec<u8>, u32)> = listed
+        .into_iter()
+        .map(|entry| (entry.key, entry.decision.remaining.get()))
+        .collect();
+    let key = |number: u32| number.to_le_bytes().to_vec();
+    assert_eq!(
+        shown,
+        [(key(99), 1), (key(199), 1), (key(98), 2), (key(198), 2)]
+    );
+    assert!(store.keys(&limit, 0, Time::ZERO).is_empty());
+    assert_eq!(
+        store.keys(&limit, 1_000, Time::ZERO).len(),
+        198,
+        "those that owe"
+    );
+    assert!(store.keys(&limit, 1_000, seconds(100)).is_empty());
+    let left = store.key(&limit, Key::from_bytes(&key(42)), Time::ZERO);
+    assert_eq!(left.unwrap().remaining.get(), 58);
+}
