@@ -26,7 +26,7 @@ use std::{fmt, marker::PhantomData};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use ratekeeper_core::{Algorithm, Decision, Permits, Refund, Time, Word};
 
-/// The state of one limit and one key, shared by threads; see the [module](self).
+/// The state of one limit and one key, shared by threads.
 ///
 /// The algorithm is the caller's: a change of its numbers needs no change here.
 ///

@@ -130,7 +130,7 @@ pub struct EvictionCounts {
     pub budget: u64,
 }
 
-/// The memory store; see the [module](self).
+/// The memory store.
 ///
 /// ```
 /// use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Permits, Time};
