@@ -36,7 +36,7 @@ fn steps() -> Vec<Step> {
                         shown: String::new(),
                     });
                 }
-                (None, Some(step)) => step.shown += &format!("{line}\n"),
+                (None, Some(step)) => step.shown += &[line, "\n"].concat(),
                 (None, None) => panic!("a console block begins with output: {line}"),
             }
         }
@@ -133,7 +133,7 @@ fn steady(text: &str) -> String {
                 format!("{line}{mark}N{rest}")
             });
         }
-        steady += &format!("{line}\n");
+        steady += &(line + "\n");
     }
     steady.trim_end().to_owned()
 }
