@@ -137,6 +137,96 @@ fn everything_has_a_bound() {
     );
 }
 
+/// Texts of one mebibyte, each bent on one part of the parser.
+fn heavy() -> Vec<(&'static str, String)> {
+    let fill = |line: &dyn Fn(usize) -> String| {
+        let mut text = String::from("version = 1\n");
+        for index in 0.. {
+            let line = line(index);
+            if text.len() + line.len() > 1 << 20 {
+                break;
+            }
+            text.push_str(&line);
+        }
+        text
+    };
+    let half = limits(7_000, "");
+    let rest = (1 << 20) - half.len() - 100;
+    let globs = |glob: &str| {
+        let list = format!("\"{glob}\",").repeat(100);
+        let table = format!("[[exempt]]\nmatch={{ip=\"::1\"}}\nlimits=[{list}]\n");
+        format!("{half}{}", table.repeat(rest / table.len()))
+    };
+    vec![
+        ("unknown fields", fill(&|index| format!("f{index}=1\n"))),
+        (
+            "one long name",
+            format!("version = 1\n{} = 1", "a".repeat(1_000_000)),
+        ),
+        (
+            "one long word",
+            format!("version = 1\nheaders = \"{}\"", "a".repeat(1_000_000)),
+        ),
+        (
+            "one long zone",
+            format!("version = 1\ntimezone = \"{}\"", "a".repeat(1_000_000)),
+        ),
+        (
+            "errors on one line",
+            format!("version = [{}", "a ".repeat(500_000)),
+        ),
+        ("an error on each line", fill(&|_| "x = a/b\n".into())),
+        (
+            "one name for all",
+            fill(&|_| "[[limit]]\nname=\"a\"\nkey=[\"ip\"]\nlimit=\"5/1m\"\n".into()),
+        ),
+        ("unknown globs", globs("q*x")),
+        ("matching globs", globs("*l*")),
+        ("unknown names", globs("xyz")),
+        (
+            "values",
+            format!(
+                "{half}{}",
+                format!(
+                    "[[exempt]]\nlimits=[\"*\"]\nmatch={{path=[{}]}}\n",
+                    "\"/a\",".repeat(600)
+                )
+                .repeat(90)
+            ),
+        ),
+        (
+            "proxies",
+            format!(
+                "version = 1\n[client_ip]\ntrusted_proxies = [{}]",
+                "\"10.0.0.0/8\",".repeat(70_000)
+            ),
+        ),
+        (
+            "braces",
+            format!(
+                "version = 1\n[response.a]\ndetail = \"{}\"",
+                "{a}".repeat(300_000)
+            ),
+        ),
+        (
+            "carets",
+            format!("version = 1 {} x = 1", " ".repeat(1_000_000)),
+        ),
+        (
+            "lints",
+            limits(9_000, "mode=\"off\"").replace("\"ip\"", "\"header:a\""),
+        ),
+    ]
+}
+
+#[test]
+fn heavy_texts_are_read_without_effort() {
+    for (name, text) in heavy() {
+        assert!(text.len() <= 1 << 20, "{name}: {}", text.len());
+        assert!(check(&text).len() <= 201, "{name}");
+    }
+}
+
 #[test]
 fn deep_nesting_is_refused() {
     for (open, close) in [("[", "]"), ("{ a = ", " }")] {

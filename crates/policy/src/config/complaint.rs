@@ -8,7 +8,6 @@ use toml::de::{DeString, DeValue};
 use super::check::Node;
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::near::nearest;
 use super::shape::{Field, Hint, Shape, Table, Words, quoted};
 
 /// Known fields that a label lists before it trails off.
@@ -60,7 +59,7 @@ pub(super) fn unknown(
     }
     let mistaken = table.mistaken.iter().map(|(name, _)| *name);
     let planned = table.planned.iter().map(|(name, _)| *name);
-    let near = nearest(name, known().chain(mistaken).chain(planned));
+    let near = out.nearest(name, known().chain(mistaken).chain(planned));
     let help = match near.map(|near| (near, table.field(near), hint(table.mistaken, near))) {
         Some((near, Some(field), _)) => {
             let value = out
@@ -114,27 +113,22 @@ pub(super) fn word(
             .help(*instead);
         return;
     }
-    let finding = out.error(
-        codes::UNKNOWN_WORD,
-        at,
-        format!("unknown word \"{}\" for `{field}` of {place}", shown(text)),
-        format!("not one of {}", quoted(words.known)),
-    );
     let mistaken = words.mistaken.iter().map(|(word, _)| *word);
     let planned = words.planned.iter().map(|(word, _)| *word);
-    match nearest(
+    let near = out.nearest(
         text,
         words.known.iter().copied().chain(mistaken).chain(planned),
-    ) {
-        Some(near) => match (hint(words.mistaken, near), hint(words.planned, near)) {
-            (Some((_, instead)), _) | (_, Some((_, instead))) => finding.help(*instead),
-            (None, None) => finding.help(format!("did you mean {field} = \"{near}\"?")),
-        },
-        None => finding.help(format!(
-            "write for example {field} = \"{}\"",
-            words.known[0]
-        )),
+    );
+    let help = match near.map(|near| (near, hint(words.mistaken, near), hint(words.planned, near)))
+    {
+        Some((_, Some((_, instead)), _) | (_, None, Some((_, instead)))) => (*instead).to_owned(),
+        Some((near, None, None)) => format!("did you mean {field} = \"{near}\"?"),
+        None => format!("write for example {field} = \"{}\"", words.known[0]),
     };
+    let message = format!("unknown word \"{}\" for `{field}` of {place}", shown(text));
+    let label = format!("not one of {}", quoted(words.known));
+    out.error(codes::UNKNOWN_WORD, at, message, label)
+        .help(help);
 }
 
 pub(super) fn out_of_range(

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::codes;
+use super::near::nearest;
 
 /// Findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;
@@ -108,6 +109,24 @@ impl<'t> Findings<'t> {
     /// Whether any error was found.
     pub(super) const fn has_errors(&self) -> bool {
         self.errors
+    }
+
+    /// The known word that was probably meant; none once nobody would see it.
+    pub(super) fn nearest<'k>(
+        &self,
+        word: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> Option<&'k str> {
+        if self.is_full() {
+            None
+        } else {
+            nearest(word, known)
+        }
+    }
+
+    /// Whether further findings are only counted.
+    pub(super) const fn is_full(&self) -> bool {
+        self.found.len() >= MAX_FINDINGS
     }
 
     /// The text of a value, if it is short and stands on one line.

@@ -8,9 +8,8 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_TABLES;
+use super::fields::MAX_EXEMPTIONS;
 use super::limit::Draft;
-use super::near::nearest;
 use super::read::{self, At};
 use super::requests::requests;
 use crate::Exemption;
@@ -22,7 +21,7 @@ pub(super) fn exempt(
     drafts: &mut [Draft],
     out: &mut Findings<'_>,
 ) {
-    for (_, table) in read::tables(root, "exempt", MAX_TABLES) {
+    for (_, table) in read::tables(root, "exempt", MAX_EXEMPTIONS) {
         let requests = requests(table.value, out);
         let reason = read::text(table.value, "reason").map(|reason| reason.value.to_owned());
         let exemption = Arc::new(Exemption {
@@ -58,8 +57,13 @@ fn known(glob: &At<&str>, names: &HashMap<&str, Range<usize>>, out: &mut Finding
         return;
     }
     let mut sorted: Vec<_> = names.keys().copied().collect();
-    sorted.sort_unstable();
-    let help = match (nearest(glob.value, sorted.iter().copied()), sorted.first()) {
+    if !out.is_full() {
+        sorted.sort_unstable(); // the same help for the same file
+    }
+    let help = match (
+        out.nearest(glob.value, sorted.iter().copied()),
+        sorted.first(),
+    ) {
         (Some(near), _) => format!("did you mean \"{near}\"?"),
         (None, Some(first)) => {
             format!("write the name of a limit, such as \"{first}\", or \"*\" for all of them")

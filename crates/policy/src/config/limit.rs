@@ -162,18 +162,16 @@ fn limit_name<'a>(
 ) -> Option<&'a str> {
     let text = read::text(table, "name")?;
     if let Some(first) = names.get(text.value) {
-        let message = format!("two limits are called `{}`", shown(text.value));
-        out.error(
-            codes::DUPLICATE_NAME,
-            text.at,
-            message,
-            "counters are kept by name: it must be unique",
-        )
-        .related(first.clone())
-        .help(format!(
-            "write for example name = \"{}\"",
+        let other = if out.is_full() {
+            String::new()
+        } else {
             another_name(text.value, names)
-        ));
+        };
+        let message = format!("two limits are called `{}`", shown(text.value));
+        let label = "counters are kept by name: it must be unique";
+        out.error(codes::DUPLICATE_NAME, text.at, message, label)
+            .related(first.clone())
+            .help(format!("write for example name = \"{other}\""));
         return None;
     }
     names.insert(text.value, text.at.clone());

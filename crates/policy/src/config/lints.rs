@@ -269,3 +269,175 @@ fn shortest(word: Word) -> Nanos {
         Word::Year => 365 * DAY - HOUR,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
+
+    use super::*;
+    use crate::config::{Context, parse};
+
+    /// Two limits for the same requests, and those of them that are said never to refuse.
+    fn needless(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
+        let limit = |name: &str, lines: &str| {
+            format!("[[limit]]\nname = \"{name}\"\nkey = [\"ip\"]\n{lines}\n")
+        };
+        let head = "version = 1\ntimezone = \"UTC\"\n";
+        let text = format!("{head}{}{}", limit("a", first), limit("b", second));
+        let loaded = parse(&text, Context::default()).unwrap();
+        let found = loaded
+            .warnings
+            .iter()
+            .filter(|found| found.code == codes::NEVER_REFUSES);
+        let message = |found: &crate::config::Diagnostic| found.message.clone();
+        let algorithms = loaded
+            .policy
+            .rules
+            .iter()
+            .map(|rule| rule.limit.algorithm.clone());
+        (algorithms.collect(), found.map(message).collect())
+    }
+
+    #[test]
+    fn the_looser_one_is_found() {
+        let day = "limit = \"20000/day\"";
+        for (first, second, name) in [
+            ("limit = \"10/1m\"", day, Some("`b`")),
+            (day, "limit = \"10/1m\"", Some("`a`")),
+            ("limit = \"15/1m\"", day, None),
+            ("limit = \"10/1m\"", "limit = \"11/1m\"", Some("`b`")),
+            ("limit = \"10/1m\"", "limit = \"10/1m\"", Some("`b`")),
+            ("limit = \"10/1m\"", "limit = \"11/2m\"", None),
+            (
+                "limit = \"10/1m\"",
+                "limit = \"11/1m\"\nalgorithm = \"fixed\"",
+                None,
+            ),
+            (
+                "limit = \"10/1m\"",
+                "limit = \"50/1m\"\nalgorithm = \"fixed\"",
+                Some("`b`"),
+            ),
+            (
+                "limit = \"10/1m\"\nmode = \"shadow\"",
+                "limit = \"11/1m\"",
+                None,
+            ),
+            ("limit = \"10/1m\"", "limit = \"11/1m\"\ncost = 2", None),
+            (
+                "limit = \"10/1m\"",
+                "limit = \"11/1m\"\nmatch = { path = \"/a\" }",
+                None,
+            ),
+            (
+                "limit = \"10/1m\"\ncount_denied = true",
+                "limit = \"11/1m\"",
+                None,
+            ),
+            ("spacing = \"1s\"", "limit = \"120/1m\"", Some("`b`")),
+            ("spacing = \"1s\"", "limit = \"50/1m\"", None),
+            (
+                "bucket = { size = 5, refill = \"1/1s\" }",
+                "bucket = { size = 6, refill = \"2/1s\" }",
+                Some("`b`"),
+            ),
+            (
+                "bucket = { size = 5, refill = \"2/1s\" }",
+                "bucket = { size = 6, refill = \"1/1s\" }",
+                None,
+            ),
+        ] {
+            let (_, found) = needless(first, second);
+            assert_eq!(
+                found.len(),
+                usize::from(name.is_some()),
+                "{first} {second} {found:?}"
+            );
+            assert!(
+                found.iter().all(|found| found.contains(name.unwrap())),
+                "{found:?}"
+            );
+        }
+    }
+
+    /// One key of a limit: looks (`false`) or charges (`true`), and says whether it allows.
+    type Key = Box<dyn FnMut(Time, bool) -> bool>;
+
+    fn key(algorithm: &AnyAlgorithm) -> Key {
+        macro_rules! key {
+            ($algorithm:expr) => {{
+                let algorithm = $algorithm.clone();
+                let mut state = Default::default();
+                Box::new(move |now, charge| {
+                    let decision = if charge {
+                        algorithm.decide(&mut state, now, Permits::ONE)
+                    } else {
+                        algorithm.look(&state, now, Permits::ONE)
+                    };
+                    decision.verdict.allows()
+                })
+            }};
+        }
+        match algorithm {
+            AnyAlgorithm::Gcra(gcra) => key!(gcra),
+            AnyAlgorithm::Window(window) => key!(window),
+            AnyAlgorithm::SubBuckets(window) => key!(window),
+        }
+    }
+
+    fn quantity() -> impl Strategy<Value = String> {
+        let algorithm = prop::sample::select(vec![
+            "\"sliding\"",
+            "\"fixed\"",
+            "\"quota-reset\"",
+            "\"gcra\"",
+            "{ name = \"sub-buckets\", count = 3, edge = \"full\" }",
+            "{ name = \"sub-buckets\", count = 4, edge = \"weighted\" }",
+            "{ name = \"sub-buckets\", count = 5, edge = \"drop\" }",
+        ]);
+        let number = prop_oneof![1..8_u32, 1..200_u32];
+        let period = prop_oneof![1..8_u32, 1..200_u32];
+        prop_oneof![
+            4 => (number.clone(), period.clone(), algorithm)
+                .prop_map(|(n, p, with)| format!("limit = \"{n}/{p}s\"\nalgorithm = {with}")),
+            1 => (1..400_u32).prop_map(|n| format!("limit = \"{n}/hour\"")),
+            2 => (number.clone(), number, period)
+                .prop_map(|(s, n, p)| format!("bucket = {{ size = {s}, refill = \"{n}/{p}s\" }}")),
+            1 => (100..20_000_u32).prop_map(|p| format!("spacing = \"{p}ms\"")),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+        /// What is said never to refuse does not, whatever comes when.
+        #[test]
+        fn what_is_found_never_refuses(
+            first in quantity(),
+            second in quantity(),
+            gaps in prop::collection::vec(prop_oneof![
+                Just(0_u64), Just(1), 1..2_000_000_000_u64, 1..200_000_000_000_u64,
+            ], 100),
+            tries in 1..60_usize,
+        ) {
+            let (algorithms, found) = needless(&first, &second);
+            for message in found {
+                let loose = usize::from(message.contains("`b`"));
+                let mut keys: Vec<Key> = algorithms.iter().map(key).collect();
+                let mut now = Time::ZERO;
+                for gap in &gaps {
+                    now = now + Nanos::from_nanos(*gap);
+                    for _ in 0..tries {
+                        let strict = keys[1 - loose](now, false);
+                        prop_assert!(!strict || keys[loose](now, false), "{message}\n{first}\n{second}");
+                        if !strict {
+                            break;
+                        }
+                        keys.iter_mut().for_each(|key| { key(now, true); });
+                    }
+                }
+            }
+        }
+    }
+}

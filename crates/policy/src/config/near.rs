@@ -1,15 +1,29 @@
 //! Near spellings: which known word someone meant.
 
+/// Characters of a word that is compared: longer ones are no misspelt names.
+const MAX_WORD: usize = 64;
+/// Known words that are compared.
+const MAX_KNOWN: usize = 1_000;
+
 /// The known word nearest to `word`, if it is near enough to be meant.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    if word.len() > MAX_WORD {
+        return None;
+    }
     let word = word.to_lowercase().replace('_', "-");
-    let far = |known: &&str| strsim::damerau_levenshtein(&word, &known.replace('_', "-"));
-    let (distance, nearest) = known
-        .into_iter()
-        .map(|known| (far(&known), known))
-        .min_by_key(|(far, _)| *far)?;
+    let length = word.chars().count();
     // A third of the letters may be wrong: `brust` is `burst`, `x` is nothing.
-    (distance * 3 <= nearest.chars().count().max(word.chars().count())).then_some(nearest)
+    let enough = |known: &str| length.max(known.len()) / 3;
+    let far = |known: &&'k str| {
+        let close = known.len().abs_diff(length) <= enough(known);
+        let distance = || strsim::damerau_levenshtein(&word, &known.replace('_', "-"));
+        close.then(distance).filter(|far| *far <= enough(known))
+    };
+    let known = known.into_iter().take(MAX_KNOWN);
+    known
+        .filter_map(|known| Some((far(&known)?, known)))
+        .min_by_key(|(far, _)| *far)
+        .map(|(_, known)| known)
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_TABLES;
-use super::near::nearest;
+use super::fields::MAX_RESPONSES;
 use super::read::{self, At};
 use super::requests::name;
 use crate::{Body, Refusal};
@@ -40,7 +39,7 @@ pub(super) fn responses(root: &DeTable<'_>, out: &mut Findings<'_>) -> Responses
     let Some(tables) = read::table(root, "response") else {
         return Responses { named };
     };
-    for (key, node) in tables.value.iter().take(MAX_TABLES) {
+    for (key, node) in tables.value.iter().take(MAX_RESPONSES) {
         let Some(table) = node.get_ref().as_table() else {
             continue;
         };
@@ -71,7 +70,7 @@ impl Responses {
         if !out.is_whole() {
             return None; // it may stand where the text could not be read
         }
-        let help = match nearest(text.value, self.named.keys().map(String::as_str)) {
+        let help = match out.nearest(text.value, self.named.keys().map(String::as_str)) {
             Some(near) => format!("did you mean response = \"{near}\"?"),
             None => format!(
                 "add [response.{}], with status = 429 for example",
@@ -169,7 +168,7 @@ fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
         if !is_word || PLACEHOLDERS.contains(&word) {
             continue; // braces of other texts, such as JSON, are left alone
         }
-        let help = match nearest(word, PLACEHOLDERS) {
+        let help = match out.nearest(word, PLACEHOLDERS) {
             Some(near) => format!("did you mean {{{near}}}?"),
             None => "write {retry_after} or {limit}, or leave it out".into(),
         };

@@ -8,7 +8,6 @@ use toml::de::DeTable;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_NAME, MAX_NAMES};
-use super::near::nearest;
 use super::read::{self, At};
 use super::settings::header_name;
 use super::shape::Hint;
@@ -271,7 +270,7 @@ pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option
         return key_part(&At::new(part, at), out).map(MissingKey::Use);
     }
     let word = text.value;
-    let help = match nearest(word, ["skip", "deny", "shared"]) {
+    let help = match out.nearest(word, ["skip", "deny", "shared"]) {
         Some(near) => format!("did you mean missing_key = \"{near}\"?"),
         None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
         None => "write for example missing_key = \"use:ip\"".into(),

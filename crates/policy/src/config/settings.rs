@@ -9,7 +9,6 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::near::nearest;
 use super::read::{self, At};
 use super::shape::Hint;
 use crate::{ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
@@ -63,7 +62,7 @@ pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> Zone {
         return Zone::Set(zone);
     }
     let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
-    let help = match nearest(name.value, names.iter().map(String::as_str)) {
+    let help = match out.nearest(name.value, names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean timezone = \"{near}\"?"),
         None => {
             "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"".into()

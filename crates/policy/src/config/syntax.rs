@@ -18,18 +18,19 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
         return None;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut last_line = None;
+    let mut told = 0..0; // the line that was last told about
     for error in &errors {
         let at = error.span().unwrap_or(text.len()..text.len());
         if error.message().contains("duplicate key") {
             twice(text, at, out);
             continue;
         }
-        out.unreadable(at.start);
-        let (start, line) = line_of(text, at.start);
-        if last_line.replace(start) == Some(start) {
+        if told.contains(&at.start) {
             continue; // what follows on the same line mostly follows from the first
         }
+        out.unreadable(at.start);
+        let (start, line) = line_of(text, at.start);
+        told = start..(start + line.len()).max(at.start + 1);
         let Advice { message, help } = advice(error.message(), line);
         out.error(codes::SYNTAX, at, message, "TOML cannot be read here")
             .help(help);

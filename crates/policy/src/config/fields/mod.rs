@@ -26,8 +26,12 @@ use self::response::RESPONSE;
 
 /// Limits of one policy.
 pub(in crate::config) const MAX_LIMITS: usize = 10_000;
-/// Exemptions, and responses, of one policy.
-pub(in crate::config) const MAX_TABLES: usize = 1_000;
+/// Exemptions of one policy: each is looked at for every request and limit it names.
+pub(in crate::config) const MAX_EXEMPTIONS: usize = 100;
+/// Names and patterns in `limits` of one exemption.
+pub(in crate::config) const MAX_EXEMPT_LIMITS: usize = 100;
+/// Responses of one policy.
+pub(in crate::config) const MAX_RESPONSES: usize = 1_000;
 /// Values of a list.
 pub(in crate::config) const MAX_VALUES: usize = 1_000;
 /// Parts of a key.
@@ -146,7 +150,7 @@ pub(in crate::config) static POLICY: Table = Table {
             "exempt",
             Shape::Tables {
                 of: &EXEMPT,
-                most: MAX_TABLES,
+                most: MAX_EXEMPTIONS,
             },
             "[{ limits = [\"*\"], match = { path = \"/health\" } }]",
             "Requests that some limits do not count.",
@@ -155,7 +159,7 @@ pub(in crate::config) static POLICY: Table = Table {
             "response",
             Shape::NamedTables {
                 of: &RESPONSE,
-                most: MAX_TABLES,
+                most: MAX_RESPONSES,
             },
             "{ slow-down = { status = 429 } }",
             "How refusals look, by name.",

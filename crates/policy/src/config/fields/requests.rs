@@ -1,6 +1,6 @@
 //! Which requests: `match`, and `[[exempt]]`.
 
-use super::{MAX_NAMES, MAX_VALUES, optional, required};
+use super::{MAX_EXEMPT_LIMITS, MAX_NAMES, MAX_VALUES, optional, required};
 use crate::config::shape::{Shape, Table};
 
 pub(super) static MATCH: Table = Table {
@@ -83,7 +83,9 @@ pub(super) static EXEMPT: Table = Table {
     fields: &[
         required(
             "limits",
-            Shape::List { most: MAX_VALUES },
+            Shape::List {
+                most: MAX_EXEMPT_LIMITS,
+            },
             "[\"*\"]",
             "Names of limits, with * for any characters.",
         ),
