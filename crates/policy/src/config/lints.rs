@@ -434,7 +434,9 @@ mod tests {
                         if !strict {
                             break;
                         }
-                        keys.iter_mut().for_each(|key| { key(now, true); });
+                        for key in &mut keys {
+                            key(now, true);
+                        }
                     }
                 }
             }

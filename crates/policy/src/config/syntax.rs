@@ -30,7 +30,7 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
         }
         out.unreadable(at.start);
         let (start, line) = line_of(text, at.start);
-        told = start..(start + line.len()).max(at.start + 1);
+        told = start..start + line.len() + 1; // with its end
         let Advice { message, help } = advice(error.message(), line);
         out.error(codes::SYNTAX, at, message, "TOML cannot be read here")
             .help(help);
