@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod answers;
-mod arrivals;
 mod client;
 mod exit;
 mod limits;

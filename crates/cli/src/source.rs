@@ -16,6 +16,10 @@ pub(crate) const DEFAULT_FILE: &str = "ratekeeper.toml";
 /// The largest policy that is read: thousands of limits, and a bound on a mistake.
 const MAX_BYTES: u64 = 4 << 20;
 
+/// Where virtual time begins: 2026-01-05, 00:00 UTC, a Monday. Fixed, so that the same call
+/// shows the same picture; windows of an hour, a day or a week begin with it.
+pub(crate) const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_000_000);
+
 /// The text of a policy file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Source {

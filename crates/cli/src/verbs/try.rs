@@ -11,13 +11,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::{Nanos, Origin, Permits};
+use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_lab::arrivals::{self, Rate};
 use ratekeeper_policy::{Rule, RuleMode};
 use serde_json::{Value, json};
 
-use crate::arrivals::{self, Pattern, Rate};
 use crate::client::Client;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::request::Request;
@@ -81,9 +81,26 @@ Exit codes: 0 tried, whatever was refused; 2 usage, an error in the policy, or n
 /// The most checks of one call; a store in memory decides them in about a second.
 const MAX_CHECKS: i64 = 1_000_000;
 
-/// Where virtual time begins: 2026-01-05, 00:00 UTC, a Monday. Fixed, so that the same call
-/// shows the same bar; windows of an hour, a day or a week begin with it.
-const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_000_000);
+/// How checks come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Pattern {
+    /// Evenly
+    Steady,
+    /// N at once at the beginning of every SPAN
+    Burst,
+    /// Independently of each other, at random
+    Poisson,
+}
+
+impl From<Pattern> for arrivals::Pattern {
+    fn from(pattern: Pattern) -> Self {
+        match pattern {
+            Pattern::Steady => Self::Steady,
+            Pattern::Burst => Self::Burst,
+            Pattern::Poisson => Self::Poisson,
+        }
+    }
+}
 
 /// A limit that was tried, in words.
 struct Tried {
@@ -113,7 +130,7 @@ impl Try {
         match self.rate {
             Some(rate) => {
                 let pattern = self.pattern.unwrap_or(Pattern::Steady);
-                arrivals::moments(self.number, rate, pattern, self.seed)
+                arrivals::moments(self.number, rate, pattern.into(), self.seed)
             }
             None => vec![Nanos::ZERO; self.number as usize],
         }
@@ -121,7 +138,7 @@ impl Try {
 
     fn simulate(&self, moments: &[Nanos], output: &mut Output) -> Result<Vec<Tried>, Failure> {
         let path = source::path_or_default(self.policy.clone())?;
-        let policy = Source::read(&path)?.policy(BEGINNING, output)?;
+        let policy = Source::read(&path)?.policy(source::BEGINNING, output)?;
         let rules: Vec<&Rule> = match &self.limit {
             Some(name) => vec![limits::named(&policy, name)?],
             None => policy

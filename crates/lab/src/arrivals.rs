@@ -6,25 +6,27 @@
 //!          poisson  |  |    ||    |   |       | |       independent of each other
 //! ```
 
+use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use ratekeeper_core::{Nanos, Quota};
 
+use crate::random::SplitMix;
+
 /// How checks come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Pattern {
-    /// Evenly
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Evenly.
     Steady,
-    /// N at once at the beginning of every SPAN
+    /// N at once at the beginning of every span.
     Burst,
-    /// Independently of each other, at random
+    /// Independently of each other, at random.
     Poisson,
 }
 
 /// So many checks a span: `50/s`, `100/1m`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Rate {
+pub struct Rate {
     checks: u32,
     per: Nanos,
 }
@@ -32,6 +34,8 @@ pub(crate) struct Rate {
 impl FromStr for Rate {
     type Err = String;
 
+    /// # Errors
+    /// A sentence for the user.
     fn from_str(text: &str) -> Result<Self, String> {
         let unit_only = text
             .split_once('/')
@@ -48,25 +52,68 @@ impl FromStr for Rate {
     }
 }
 
-/// The moments of `number` checks, counted from the first.
-pub(crate) fn moments(number: u32, rate: Rate, pattern: Pattern, seed: u64) -> Vec<Nanos> {
-    let checks = u64::from(rate.checks);
-    let per = u128::from(rate.per.as_nanos());
-    let share = |index: u64, of: u128| {
-        let nanos = per * u128::from(index) / of;
+impl Rate {
+    /// `checks` every `per`; none if either is zero.
+    pub fn new(checks: u32, per: Nanos) -> Option<Self> {
+        (checks > 0 && per > Nanos::ZERO).then_some(Self { checks, per })
+    }
+
+    /// The moment of check number `index`, counted from 0, if all come evenly.
+    pub fn moment(self, index: u64) -> Nanos {
+        let nanos = u128::from(self.per.as_nanos()) * u128::from(index) / u128::from(self.checks);
         Nanos::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-    };
+    }
+
+    /// How many checks come within `span`, if all come evenly: the first at once, and none
+    /// at the end of it.
+    pub fn within(self, span: Nanos) -> u64 {
+        let exact = u128::from(span.as_nanos()) * u128::from(self.checks);
+        let checks = exact.div_ceil(u128::from(self.per.as_nanos())); // up: the first comes at once
+        u64::try_from(checks).unwrap_or(u64::MAX)
+    }
+
+    /// Checks a second, for people.
+    pub fn per_second(self) -> f64 {
+        f64::from(self.checks) / self.per.as_secs_f64()
+    }
+
+    /// How many checks each span has.
+    pub const fn checks(self) -> u32 {
+        self.checks
+    }
+
+    /// The span.
+    pub const fn per(self) -> Nanos {
+        self.per
+    }
+}
+
+/// Writes `10/s`, `100/1m`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.per == Nanos::SECOND {
+            return write!(f, "{}/s", self.checks);
+        }
+        write!(f, "{}/{}", self.checks, self.per)
+    }
+}
+
+/// The moments of `number` checks, counted from the first.
+pub fn moments(number: u32, rate: Rate, pattern: Pattern, seed: u64) -> Vec<Nanos> {
+    let checks = u64::from(rate.checks);
     let indexes = 0..u64::from(number);
     match pattern {
-        Pattern::Steady => indexes.map(|index| share(index, checks.into())).collect(),
-        Pattern::Burst => indexes.map(|index| share(index / checks, 1)).collect(),
-        Pattern::Poisson => poisson(number, share(1, checks.into()), seed),
+        Pattern::Steady => indexes.map(|index| rate.moment(index)).collect(),
+        Pattern::Burst => indexes
+            .map(|index| rate.moment(index / checks * checks))
+            .collect(),
+        Pattern::Poisson => poisson(number, rate.moment(1), seed),
     }
 }
 
 /// Gaps with an exponential distribution, their mean `mean`; the first check comes at once.
 fn poisson(number: u32, mean: Nanos, seed: u64) -> Vec<Nanos> {
-    let mut random = SplitMix(seed);
+    let mut random = SplitMix::new(seed);
     let mut now = Nanos::ZERO;
     let mut moments = Vec::with_capacity(number as usize);
     for _ in 0..number {
@@ -84,25 +131,6 @@ fn poisson(number: u32, mean: Nanos, seed: u64) -> Vec<Nanos> {
 )]
 fn exponential(mean: Nanos, unit: f64) -> Nanos {
     Nanos::from_nanos((-unit.ln() * mean.as_nanos() as f64) as u64)
-}
-
-/// `SplitMix64` (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number
-/// generators", 2014): eight bytes of state, the same numbers on every machine.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Above 0, at most 1: its logarithm is finite.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float exactly")]
-    fn open_unit(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]
@@ -135,6 +163,19 @@ mod tests {
         let last = run(7)[9_999].as_secs_f64();
         assert!((96.0..104.0).contains(&last), "{last}");
         assert!(run(7).is_sorted());
+    }
+
+    #[test]
+    fn a_span_holds_what_comes_before_its_end() {
+        let rate: Rate = "4/s".parse().expect("a rate");
+        let rows = [(0, 0), (1, 1), (250, 1), (251, 2), (1_000, 4), (1_001, 5)];
+        for (millis, checks) in rows {
+            assert_eq!(
+                rate.within(Nanos::from_millis(millis)),
+                checks,
+                "{millis} ms"
+            );
+        }
     }
 
     #[test]

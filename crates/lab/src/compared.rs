@@ -1,0 +1,88 @@
+//! Compared: every algorithm at the same quota, side by side.
+//!
+//! ```text
+//!   100/1m --> token bucket, leaky queue, spacing, fixed window, ... each 100 a minute
+//! ```
+
+use ratekeeper_core::{
+    AnyAlgorithm, Denials, Edge, Error, Gcra, Nanos, Origin, Permits, Quota, SubBuckets, Window,
+};
+
+/// One way to keep a quota.
+#[derive(Clone, Copy, Debug)]
+pub struct Compared {
+    /// What it is called here.
+    pub name: &'static str,
+    build: fn(Quota, Origin) -> Result<AnyAlgorithm, Error>,
+}
+
+impl Compared {
+    /// The limit, at this quota.
+    ///
+    /// # Errors
+    /// Numbers that this algorithm cannot count.
+    pub fn build(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
+        (self.build)(quota, origin)
+    }
+}
+
+/// Sub-buckets of a window.
+const SUB_BUCKETS: u32 = 6;
+
+/// All of them. A burst is the whole quota where there is one, a queue a fifth of it.
+pub const ALL: &[Compared] = &[
+    Compared {
+        name: "token bucket",
+        build: |quota, _| Ok(Gcra::token_bucket(quota)?.into()),
+    },
+    Compared {
+        name: "leaky queue",
+        build: |quota, _| Ok(Gcra::leaky_queue(quota, fifth(quota))?.into()),
+    },
+    Compared {
+        name: "spacing",
+        build: |quota, _| Ok(Gcra::spacing(quota.time_for(Permits::ONE))?.into()),
+    },
+    Compared {
+        name: "bucket, refusals count",
+        build: |quota, _| {
+            Ok(Gcra::token_bucket(quota)?
+                .with_denials(Denials::Counted)
+                .into())
+        },
+    },
+    Compared {
+        name: "fixed window",
+        build: |quota, origin| Ok(Window::fixed(quota, origin.phase(quota.per()))?.into()),
+    },
+    Compared {
+        name: "quota reset",
+        build: |quota, _| Ok(Window::quota_reset(quota)?.into()),
+    },
+    Compared {
+        name: "two-window counter",
+        build: |quota, origin| Ok(Window::two_window(quota, origin.phase(quota.per()))?.into()),
+    },
+    Compared {
+        name: "sub-buckets, full",
+        build: |quota, origin| sub_buckets(quota, origin, Edge::Full),
+    },
+    Compared {
+        name: "sub-buckets, weighted",
+        build: |quota, origin| sub_buckets(quota, origin, Edge::Weighted),
+    },
+    Compared {
+        name: "sub-buckets, drop",
+        build: |quota, origin| sub_buckets(quota, origin, Edge::Drop),
+    },
+];
+
+fn fifth(quota: Quota) -> Permits {
+    Permits::new((quota.permits().get() / 5).max(1)) // down: any length would do
+}
+
+fn sub_buckets(quota: Quota, origin: Origin, edge: Edge) -> Result<AnyAlgorithm, Error> {
+    let width = quota.per().as_nanos().div_ceil(u64::from(SUB_BUCKETS)); // up, as the core does
+    let phase = origin.phase(Nanos::from_nanos(width));
+    Ok(SubBuckets::sub_buckets(quota, SUB_BUCKETS, edge, phase)?.into())
+}

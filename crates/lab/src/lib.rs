@@ -1,0 +1,33 @@
+//! Workloads played against limits, in virtual time or in real time.
+//!
+//! ```text
+//!   Workload ---> play ---> Report ---> rows, plot, svg
+//!   (arrivals,      |
+//!    clients)    Bench: one limit, many keys
+//!                   |
+//!                 Pace: virtual | real
+//! ```
+//!
+//! Everything is a function of the workload, its seed and the limit: the same call gives the
+//! same report on every machine, unless real time is asked for.
+
+pub mod arrivals;
+
+mod bench;
+pub mod compared;
+
+mod pace;
+mod play;
+
+mod random;
+mod report;
+mod series;
+
+pub mod workload;
+
+pub use bench::{Bench, KeyId, MAX_KEYS};
+pub use pace::{Pace, RealTime, VirtualTime};
+pub use play::{DROUGHT, MAX_DECISIONS, play};
+pub use report::{Counts, Report, Row, Stop};
+pub use series::{Bin, Series};
+pub use workload::Workload;

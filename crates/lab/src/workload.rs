@@ -1,0 +1,330 @@
+//! Workload: who asks when, and what they do when they are refused.
+//!
+//! ```text
+//!   phases     |.|.|.|.. |||||| ######   each phase when the one before has been served
+//!   constant   | | | | | | | | | | | |
+//!   bursty     |||         |||           a span's worth at once
+//!   poisson    |  ||  |    | ||     |    independent of each other
+//!   on-off     | | | |         | | | |   evenly, with pauses
+//!   zipf       a aba cab a  a abd a      poisson, from many keys, few of them busy
+//!   retry      |x |x | x x|              evenly; who is refused comes again
+//! ```
+
+use ratekeeper_core::{Nanos, Permits};
+
+use crate::arrivals::{self, Pattern, Rate};
+use crate::bench::{KeyId, MAX_KEYS};
+use crate::random::{SplitMix, Zipf};
+
+/// Requests of one workload.
+pub const MAX_REQUESTS: u64 = 1_000_000;
+
+/// Requests and their clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Workload {
+    /// One after the other: a phase starts when the one before is over and its requests have
+    /// been served or have given up.
+    pub phases: Vec<Phase>,
+    /// What a client does that is refused.
+    pub refused: Refused,
+    /// What each request costs.
+    pub cost: Permits,
+    /// How the report divides the time.
+    pub rows: Rows,
+}
+
+/// Requests that come at planned moments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Phase {
+    /// In order of time.
+    pub arrivals: Vec<Arrival>,
+    /// How long it lasts at least.
+    pub span: Nanos,
+    /// How fast requests come, where that is one number.
+    pub rate: Option<Rate>,
+}
+
+/// One request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// Since the beginning of the phase.
+    pub at: Nanos,
+    /// Who asks.
+    pub key: KeyId,
+}
+
+/// What a client does that is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It goes away.
+    Leave,
+    /// It asks again every so often, until it is served.
+    Poll {
+        /// The pause between two attempts.
+        every: Nanos,
+    },
+    /// It tries again a few times.
+    Retry {
+        /// The pause before the next attempt.
+        pause: Pause,
+        /// Attempts in all, the first included.
+        attempts: u32,
+    },
+}
+
+/// How long a client that is refused waits before it tries again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pause {
+    /// As long as it was told: `retry_after`.
+    Told,
+    /// Always as long, whatever it was told.
+    Fixed(Nanos),
+}
+
+/// How a report divides the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// A row for each phase.
+    Phases,
+    /// So many rows of equal length, and one for what happens later.
+    Intervals {
+        /// The length of a row.
+        length: Nanos,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Requests a second and number of requests of the eight phases (founding document 0).
+const EIGHT: [(u32, u64); 8] = [
+    (1, 10),
+    (2, 20),
+    (5, 50),
+    (10, 100),
+    (20, 200),
+    (25, 250),
+    (50, 500),
+    (100, 1_000),
+];
+/// How often a refused request of the eight phases asks again.
+const POLL: Nanos = Nanos::from_millis(10);
+/// Rows of a report about one stretch of traffic.
+const INTERVALS: usize = 10;
+
+/// The traffic of a workload with a rate and an end.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Traffic {
+    /// How fast requests come.
+    pub rate: Rate,
+    /// For how long.
+    pub span: Nanos,
+    /// What is random in it comes again with its seed.
+    pub seed: u64,
+}
+
+/// A workload is larger than [`MAX_REQUESTS`] or [`MAX_KEYS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLarge {
+    /// What there would be.
+    pub wanted: u64,
+    /// What there may be.
+    pub most: u64,
+}
+
+impl Workload {
+    /// The eight phases of founding document 0: from 1 to 100 requests a second, ten seconds
+    /// each; a refused request asks again every 10 ms until it is served.
+    pub fn eight_phases() -> Self {
+        let phases = EIGHT.iter().filter_map(|&(per_second, requests)| {
+            let rate = Rate::new(per_second, Nanos::SECOND)?;
+            let arrivals = (0..requests).map(|index| one(rate.moment(index)));
+            Some(Phase {
+                arrivals: arrivals.collect(),
+                span: rate.moment(requests),
+                rate: Some(rate),
+            })
+        });
+        Self {
+            phases: phases.collect(),
+            refused: Refused::Poll { every: POLL },
+            cost: Permits::ONE,
+            rows: Rows::Phases,
+        }
+    }
+
+    /// Requests that come evenly, in bursts or at random.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn patterned(traffic: Traffic, pattern: Pattern) -> Result<Self, TooLarge> {
+        let mean = traffic.requests()?;
+        let number = match pattern {
+            Pattern::Steady | Pattern::Burst => mean,
+            // Eight standard deviations more: as good as certain to reach the end.
+            Pattern::Poisson => mean + 8 * (mean.isqrt() + 1),
+        };
+        let moments = arrivals::moments(number, traffic.rate, pattern, traffic.seed);
+        let arrivals = moments.into_iter().map(one);
+        Ok(Self::stretch(traffic, arrivals.collect()))
+    }
+
+    /// Requests that come evenly while `on` lasts, then none while `off` lasts, and again.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn on_off(traffic: Traffic, on: Nanos, off: Nanos) -> Result<Self, TooLarge> {
+        let number = traffic.requests()?;
+        let (on, cycle) = (on.as_nanos(), (on + off).as_nanos().max(1));
+        let moments = (0..u64::from(number)).map(|index| traffic.rate.moment(index));
+        let sent = moments.filter(|moment| moment.as_nanos() % cycle < on);
+        Ok(Self::stretch(traffic, sent.map(one).collect()))
+    }
+
+    /// Requests of `keys` clients at random, the client of rank `k` with a share of
+    /// `1 / k^exponent`.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn zipf(traffic: Traffic, keys: u32, exponent: f64) -> Result<Self, TooLarge> {
+        let most = MAX_KEYS as u64;
+        if u64::from(keys) > most {
+            let wanted = keys.into();
+            return Err(TooLarge { wanted, most });
+        }
+        let mut workload = Self::patterned(traffic, Pattern::Poisson)?;
+        let zipf = Zipf::new(keys, exponent);
+        let mut random = SplitMix::new(!traffic.seed); // moments and keys are independent
+        let arrivals = workload
+            .phases
+            .iter_mut()
+            .flat_map(|phase| &mut phase.arrivals);
+        for arrival in arrivals {
+            arrival.key = zipf.draw(&mut random);
+        }
+        Ok(workload)
+    }
+
+    /// Requests that come evenly from clients that try again when they are refused.
+    ///
+    /// # Errors
+    /// [`TooLarge`].
+    pub fn retrying(traffic: Traffic, pause: Pause, attempts: u32) -> Result<Self, TooLarge> {
+        let calm = Self::patterned(traffic, Pattern::Steady)?;
+        Ok(Self {
+            refused: Refused::Retry { pause, attempts },
+            ..calm
+        })
+    }
+
+    /// The same requests, each at another cost.
+    #[must_use]
+    pub fn with_cost(self, cost: Permits) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// How many requests there are.
+    pub fn requests(&self) -> usize {
+        self.phases.iter().map(|phase| phase.arrivals.len()).sum()
+    }
+
+    /// One stretch of traffic, reported in ten intervals.
+    fn stretch(traffic: Traffic, mut arrivals: Vec<Arrival>) -> Self {
+        arrivals.retain(|arrival| arrival.at < traffic.span); // random gaps may run over
+        let length = traffic.span.as_nanos().div_ceil(INTERVALS as u64); // up: ten cover it
+        Self {
+            phases: vec![Phase {
+                arrivals,
+                span: traffic.span,
+                rate: Some(traffic.rate),
+            }],
+            refused: Refused::Leave,
+            cost: Permits::ONE,
+            rows: Rows::Intervals {
+                length: Nanos::from_nanos(length),
+                count: INTERVALS,
+            },
+        }
+    }
+}
+
+impl Traffic {
+    fn requests(self) -> Result<u32, TooLarge> {
+        let wanted = self.rate.within(self.span);
+        let most = MAX_REQUESTS;
+        u32::try_from(wanted)
+            .ok()
+            .filter(|_| wanted <= most)
+            .ok_or(TooLarge { wanted, most })
+    }
+}
+
+/// A request of the first key.
+const fn one(at: Nanos) -> Arrival {
+    Arrival { at, key: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic(rate: &str, secs: u64) -> Traffic {
+        Traffic {
+            rate: rate.parse().unwrap(),
+            span: Nanos::from_secs(secs),
+            seed: 1,
+        }
+    }
+
+    fn millis(workload: &Workload) -> Vec<u64> {
+        let arrivals = workload.phases.iter().flat_map(|phase| &phase.arrivals);
+        arrivals
+            .map(|arrival| arrival.at.as_nanos() / 1_000_000)
+            .collect()
+    }
+
+    #[test]
+    fn eight_phases_of_ten_seconds_each() {
+        let workload = Workload::eight_phases();
+        assert_eq!(workload.requests(), 2_130);
+        for phase in &workload.phases {
+            assert_eq!(phase.span, Nanos::from_secs(10));
+        }
+        assert_eq!(millis(&workload)[9..12], [9_000, 0, 500]);
+    }
+
+    #[test]
+    fn a_workload_places_its_requests() {
+        let steady = Workload::patterned(traffic("2/s", 2), Pattern::Steady).unwrap();
+        assert_eq!(millis(&steady), [0, 500, 1_000, 1_500]);
+        let burst = Workload::patterned(traffic("2/s", 2), Pattern::Burst).unwrap();
+        assert_eq!(millis(&burst), [0, 0, 1_000, 1_000]);
+        let second = Nanos::SECOND;
+        let on_off = Workload::on_off(traffic("2/s", 4), second, second).unwrap();
+        assert_eq!(millis(&on_off), [0, 500, 2_000, 2_500]);
+    }
+
+    #[test]
+    fn random_requests_stay_within_their_span() {
+        let zipf = Workload::zipf(traffic("100/s", 10), 50, 1.0).unwrap();
+        assert!(millis(&zipf).iter().all(|at| *at < 10_000));
+        assert!(
+            (900..1_100).contains(&zipf.requests()),
+            "{}",
+            zipf.requests()
+        );
+        let keys = zipf.phases[0].arrivals.iter().map(|arrival| arrival.key);
+        assert!(keys.clone().all(|key| key < 50));
+        assert!(keys.clone().filter(|key| *key == 0).count() > 150);
+        assert_eq!(zipf, Workload::zipf(traffic("100/s", 10), 50, 1.0).unwrap());
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_with_its_size() {
+        let wanted = 2_000_000;
+        let error = Workload::patterned(traffic("1000000/s", 2), Pattern::Steady);
+        let most = MAX_REQUESTS;
+        assert_eq!(error.unwrap_err(), TooLarge { wanted, most });
+        let error = Workload::zipf(traffic("1/s", 1), 2_000_000, 1.0).unwrap_err();
+        assert_eq!(error.most, MAX_KEYS as u64);
+    }
+}

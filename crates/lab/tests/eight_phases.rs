@@ -1,0 +1,103 @@
+//! The eight phases of founding document 0 at 10 a second, against recorded facts: how long
+//! each phase took, and how often a request was refused.
+//!
+//! `data/eight_phases.jsonl` holds a line for each class of the document, as printed and
+//! corrected, run in virtual time.
+
+use ratekeeper_core::{AnyAlgorithm, Gcra, Nanos, Origin, Quota, Window};
+use ratekeeper_lab::{Bench, Report, VirtualTime, Workload, compared, play};
+use serde_json::Value;
+
+const FACTS: &str = include_str!("data/eight_phases.jsonl");
+
+fn quota() -> Quota {
+    "10/1s".parse().expect("a quota")
+}
+
+fn run(limit: AnyAlgorithm) -> Report {
+    let workload = Workload::eight_phases();
+    play(&mut Bench::new(limit), &workload, &mut VirtualTime)
+}
+
+/// `[duration_ms]` and `[refused]` of a class.
+fn facts(algorithm: &str, variant: &str) -> (Vec<u64>, Vec<u64>) {
+    let mut lines = FACTS
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let line: Value = lines
+        .find(|line: &Value| line["algorithm"] == algorithm && line["variant"] == variant)
+        .unwrap_or_else(|| panic!("no facts about {algorithm}, {variant}"));
+    let numbers = |field: &str| {
+        let list = line[field].as_array().expect("a list");
+        list.iter()
+            .map(|number| number.as_u64().expect("a whole number"))
+            .collect()
+    };
+    (numbers("duration_ms"), numbers("refused"))
+}
+
+fn measured(report: &Report) -> (Vec<u64>, Vec<u64>) {
+    let rows = &report.rows;
+    let durations = rows.iter().map(|row| row.span().as_nanos() / 1_000_000);
+    let refused = rows.iter().map(|row| row.counts.refused);
+    (durations.collect(), refused.collect())
+}
+
+#[test]
+fn each_class_takes_as_long_as_recorded() {
+    let rows: [(AnyAlgorithm, &str, &str); 4] = [
+        (
+            Gcra::token_bucket(quota()).unwrap().into(),
+            "TokenBucketLazyRefill",
+            "corrected",
+        ),
+        (
+            Gcra::spacing(Nanos::from_millis(100)).unwrap().into(),
+            "LeakyBucket",
+            "corrected",
+        ),
+        (
+            Window::fixed(quota(), Nanos::ZERO).unwrap().into(),
+            "FixedWindowCounter",
+            "corrected",
+        ),
+        (
+            Window::two_window(quota(), Nanos::ZERO).unwrap().into(),
+            "SlidingWindow",
+            "corrected_strict",
+        ),
+    ];
+    for (limit, algorithm, variant) in rows {
+        let report = run(limit);
+        assert_eq!(measured(&report), facts(algorithm, variant), "{algorithm}");
+        assert_eq!(report.total.admitted, 2_130);
+        assert_eq!(report.stop, None);
+    }
+}
+
+#[test]
+fn every_algorithm_finishes_within_its_bound_unless_refusals_count() {
+    for compared in compared::ALL {
+        let limit = compared.build(quota(), Origin::UNIX).unwrap();
+        let counts = Bench::new(limit.clone()).counts_refusals();
+        let report = run(limit.clone());
+        let name = compared.name;
+        for span in [1, 10, 100, 999, 1_000, 1_001, 2_500, 10_000] {
+            let span = Nanos::from_millis(span);
+            let most = report.most_within(span).expect("one key");
+            assert!(most <= limit.bound(span), "{name}: {most} in {span}");
+        }
+        if name.contains("refusals count") {
+            assert!(report.stop.is_some() && counts, "{name}");
+            continue;
+        }
+        assert_eq!(
+            (report.stop, report.total.admitted),
+            (None, 2_130),
+            "{name}"
+        );
+        // No slower than 8 a second in the long run, where that is what limits.
+        let last = report.rows.last().unwrap().span();
+        assert!(last <= Nanos::from_secs(125), "{name}: {last}");
+    }
+}
