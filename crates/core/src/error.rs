@@ -30,6 +30,8 @@ pub enum Error {
     RefillTooLong,
     /// A sliding log of more than 10,000 permits.
     LogTooLarge,
+    /// A counter that takes more than 4.5 years to fade to a third.
+    DecayTooLong,
 }
 
 impl fmt::Display for Error {
@@ -47,6 +49,7 @@ impl fmt::Display for Error {
             Self::WindowTooLong => "window is longer than 73 years",
             Self::RefillTooLong => "the time to refill the empty bucket passes 146 years",
             Self::LogTooLarge => "a sliding log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
+            Self::DecayTooLong => "the time in which the quota grants its burst passes 4.5 years",
         })
     }
 }

@@ -37,7 +37,9 @@ mod quota;
 mod time;
 
 pub use algorithm::{Algorithm, Denials, Refund, Reserve, Word};
+pub use algorithms::exponential::{Exponential, Level};
 pub use algorithms::gcra::{Gcra, Tat};
+pub use algorithms::hybrid::{Allowance, Hybrid};
 pub use algorithms::interval::{Interval, Missing};
 pub use algorithms::log::{Log, Logged};
 pub use algorithms::window::{

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use ratekeeper_core::laws::{self, Event, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Interval, Log, Nanos, Permits, Quota,
-    Refund, Reserve, SubBuckets, Tat, Time, Window,
+    Algorithm, Calendar, CalendarWindow, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log,
+    Nanos, Permits, Quota, Refund, Reserve, SubBuckets, Tat, Time, Window,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -157,6 +157,29 @@ fn logs_keep_the_laws_everywhere() {
 }
 
 #[test]
+fn hybrids_keep_the_laws_everywhere() {
+    for (permits, per) in [(1, 1), (1, 4), (2, 3), (3, 4), (3, 7), (4, 2)] {
+        let hybrid = Hybrid::quota_linear(quota(permits, per)).unwrap();
+        let reach = Reach::Every { span: 4 * per };
+        let states = laws::explore_charges(&hybrid, Denials::Free, 3 * per, reach);
+        assert!(states > 1, "hardly a state was reached: {hybrid:?}");
+    }
+}
+
+#[test]
+fn exponentials_keep_the_laws_everywhere() {
+    for denials in DENIALS {
+        for (permits, per) in [(1, 1), (1, 3), (2, 2), (3, 2)] {
+            let exponential = Exponential::new(quota(permits, per)).unwrap();
+            let reach = Reach::Every { span: 14 * per };
+            let exponential = exponential.with_denials(denials);
+            let states = laws::explore_charges(&exponential, denials, 4, reach);
+            assert!(states > 1, "hardly a state was reached: {exponential:?}");
+        }
+    }
+}
+
+#[test]
 fn the_stricter_of_two_states_is_as_strict_as_both() {
     let calendar = Arc::new(Uneven {
         lengths: &[3, 5, 4],
@@ -173,6 +196,8 @@ fn the_stricter_of_two_states_is_as_strict_as_both() {
             stricter(&interval, seed);
         }
         stricter(&Log::sliding(quota).unwrap(), seed);
+        stricter(&Hybrid::quota_linear(quota).unwrap(), seed);
+        stricter(&Exponential::new(quota).unwrap(), seed);
         stricter(
             &Window::calendar(Permits::new(3), calendar.clone()).unwrap(),
             seed,
@@ -220,6 +245,7 @@ fn less_history_never_denies_more() {
         less_history(&Window::two_window(quota, nanos(1)).unwrap(), seed);
         less_history(&intervals(quota)[0], seed);
         less_history(&Log::sliding(quota).unwrap(), seed);
+        less_history(&Exponential::new(quota).unwrap(), seed);
         less_history(
             &Window::calendar(Permits::new(3), calendar.clone()).unwrap(),
             seed,
@@ -326,6 +352,13 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Eve
             events,
             Reach::Edges,
         );
+    }
+    if let Ok(hybrid) = Hybrid::quota_linear(quota) {
+        laws::live_charges(&hybrid, Denials::Free, start, events, Reach::Edges);
+    }
+    if let Ok(exponential) = Exponential::new(quota) {
+        let exponential = exponential.with_denials(denials);
+        laws::live_charges(&exponential, denials, start, events, Reach::Edges);
     }
     for interval in intervals(quota) {
         laws::live(&interval, Denials::Free, start, events, Reach::Edges);

@@ -13,11 +13,12 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Nanos, Permits, Quota, SubBuckets,
-    Time, Window,
+    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Hybrid, Interval, Log, Nanos,
+    Permits, Quota, SubBuckets, Time, Window,
 };
 
 /// Each state, with the most that was admitted on a way to it.
@@ -27,6 +28,16 @@ type Most<S> = HashMap<S, u64, BuildHasherDefault<DefaultHasher>>;
 ///
 /// Every behaviour of the algorithm repeats after `period` ticks.
 fn worst<A>(algorithm: &A, period: u64, spans: u64) -> Vec<u64>
+where
+    A: Algorithm + Debug,
+    A::State: Hash + Eq,
+{
+    // From the second period on, every state occurs that ever will: none remembers more.
+    worst_from(algorithm, 2 * period..3 * period, spans)
+}
+
+/// As [`worst`], of spans that start at one of the `starts`.
+fn worst_from<A>(algorithm: &A, starts: Range<u64>, spans: u64) -> Vec<u64>
 where
     A: Algorithm + Debug,
     A::State: Hash + Eq,
@@ -50,10 +61,8 @@ where
     let mut worst = vec![0; usize::try_from(spans).unwrap()];
     let mut reached = Most::default();
     reached.insert(A::State::default(), 0);
-    // From the second period on, every state occurs that ever will: none remembers more.
-    let settled = 2 * period;
-    for start in 0..settled + period {
-        if start >= settled {
+    for start in 0..starts.end {
+        if start >= starts.start {
             let mut states: Most<A::State> =
                 reached.keys().map(|state| (state.clone(), 0)).collect();
             for (now, worst) in (start..).zip(&mut worst) {
@@ -86,7 +95,25 @@ where
     A::State: Hash + Eq,
 {
     let worst = worst(algorithm, period, spans);
-    for (span, &most) in (1..).zip(&worst) {
+    hold(algorithm, &worst, period, bound);
+    worst
+}
+
+/// As [`check`], for an algorithm that knows no phase: any one moment shows everything, once
+/// every state has been reached, which takes `remembers` ticks.
+fn check_anywhere<A>(algorithm: &A, remembers: u64, spans: u64, bound: Bound) -> Vec<u64>
+where
+    A: Algorithm + Debug,
+    A::State: Hash + Eq,
+{
+    let worst = worst_from(algorithm, remembers..remembers + 1, spans);
+    hold(algorithm, &worst, spans, bound);
+    worst
+}
+
+/// Holds `bound` against the worst case in 1, 2, .. ticks.
+fn hold<A: Algorithm + Debug>(algorithm: &A, worst: &[u64], period: u64, bound: Bound) {
+    for (span, &most) in (1..).zip(worst) {
         let told = algorithm.bound(Nanos::from_nanos(span));
         assert!(
             most <= told,
@@ -103,7 +130,6 @@ where
         );
     }
     assert_eq!(algorithm.bound(Nanos::ZERO), 0);
-    worst
 }
 
 fn quota(permits: u32, ticks: u64) -> Quota {
@@ -121,6 +147,15 @@ fn bucket(permits: u32, ticks: u64, burst: u32) -> Gcra {
 
 fn sub_buckets(permits: u32, ticks: u64, count: u32, edge: Edge) -> SubBuckets {
     SubBuckets::sub_buckets(quota(permits, ticks), count, edge, Nanos::ZERO).unwrap()
+}
+
+fn interval(most: u32, refill: u32, ticks: u64) -> Interval {
+    let (most, refill) = (Permits::new(most), Permits::new(refill));
+    Interval::on_grid(most, refill, Nanos::from_nanos(ticks), Nanos::ZERO).unwrap()
+}
+
+fn hybrid(permits: u32, ticks: u64) -> Hybrid {
+    Hybrid::quota_linear(quota(permits, ticks)).unwrap()
 }
 
 /// The rows of the table for N = 6 and P = 12: in one tick, in P / 2, in P, in 4P.
@@ -187,6 +222,31 @@ fn the_table_of_worst_cases_is_exact() {
             table_sub_buckets(3, Edge::Full, Bound::Exact),
             [6, 6, 6, 24],
         ),
+        (
+            "sliding log",
+            row(check_anywhere(
+                &Log::sliding(quota(n, p)).unwrap(),
+                12,
+                48,
+                Bound::Exact,
+            )),
+            [6, 6, 6, 24],
+        ),
+        (
+            "interval r=m",
+            row(check(&interval(n, n, p), 12, 48, Bound::Exact)),
+            [6, 12, 12, 30],
+        ),
+        (
+            "interval r=1",
+            row(check(&interval(n, 1, 2), 12, 48, Bound::Exact)),
+            [6, 9, 12, 30],
+        ),
+        (
+            "hybrid",
+            row(check_anywhere(&hybrid(n, p), 24, 48, Bound::Holds)),
+            [6, 10, 11, 29],
+        ),
     ] {
         assert_eq!(row, expected, "{name}");
     }
@@ -208,6 +268,17 @@ fn bounds_hold_for_all_small_parameters() {
             check(&fixed, p, 4 * p, Bound::Exact);
             check(&two_window, p, 4 * p, Bound::Exact);
             check(&quota_reset, p, 4 * p, Bound::Exact);
+            if u64::from(n) + p < 13 {
+                check_anywhere(&Log::sliding(quota(n, p)).unwrap(), p, 4 * p, Bound::Exact);
+            }
+            check_anywhere(&hybrid(n, p), 2 * p, 4 * p, Bound::Holds);
+            for refill in 1..=n {
+                check(&interval(n, refill, p), p, 4 * p, Bound::Exact);
+                let most = Permits::new(n);
+                let from_first =
+                    Interval::from_first(most, Permits::new(refill), Nanos::from_nanos(p));
+                check(&from_first.unwrap(), p, 4 * p, Bound::Holds);
+            }
             // An interval of 2.3 ticks is met by a request every 3 unless there is a burst.
             let whole = p.is_multiple_of(u64::from(n));
             let paced = if whole { Bound::Exact } else { Bound::Holds };
@@ -263,6 +334,8 @@ fn counting_denials_admits_no_more() {
     check(&two_window.with_denials(denials), p, 4 * p, Bound::Holds);
     let quota_reset = Window::quota_reset(quota(n, p)).unwrap();
     check(&quota_reset.with_denials(denials), p, 4 * p, Bound::Holds);
+    let log = Log::sliding(quota(n, p)).unwrap().with_denials(denials);
+    check_anywhere(&log, p, 4 * p, Bound::Holds);
     for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
         check(
             &sub_buckets(n, p, 2, edge).with_denials(denials),
@@ -270,6 +343,27 @@ fn counting_denials_admits_no_more() {
             4 * p,
             Bound::Holds,
         );
+    }
+}
+
+#[test]
+fn a_hybrid_is_no_more_generous_than_a_quota_reset() {
+    for n in 2..=6 {
+        for p in [6, 7, 12] {
+            let hybrid = worst_from(&hybrid(n, p), 2 * p..2 * p + 1, 4 * p);
+            let reset = worst(&Window::quota_reset(quota(n, p)).unwrap(), p, 4 * p);
+            assert!(
+                hybrid
+                    .iter()
+                    .zip(&reset)
+                    .all(|(hybrid, reset)| hybrid <= reset)
+            );
+            assert_eq!(
+                hybrid[1],
+                u64::from(2 * n - 2).max(n.into()),
+                "within 2 ticks"
+            );
+        }
     }
 }
 

@@ -39,7 +39,9 @@
 //! the last shrinks steadily; in windows both change when a window ends, and under a
 //! weighted edge in between.
 
+pub mod exponential;
 pub mod gcra;
+pub mod hybrid;
 pub mod interval;
 pub mod log;
 pub mod window;

@@ -1,0 +1,558 @@
+//! Exponential counter: what was spent fades away, faster the more of it there is.
+//!
+//! Each permit counts in full when it is spent and for less and less after; `tau` later a
+//! third of it is left. There is no window and no edge, and the count never needs a list.
+//!
+//! ```text
+//!   level
+//!     L |- - - - - -*- - - - - - - - - -        spent: the level jumps by the cost
+//!       |          *| '.                        between: level x e^(-t / tau)
+//!       |     *    *|    ' .         *
+//!       |    *| '.*         ' - .    *| '.
+//!       |   *         tau             *    ' - .
+//!     0 +---*-----|<------->|---------*-----------> time
+//! ```
+//!
+//! Allow iff `level + cost <= L`; then `level += cost`. The wait for a denied cost is
+//! `tau x ln(level / (L - cost))`; for a cost of all L, until less than 1/1024 permit is
+//! left, which is forgotten.
+//!
+//! * State: 16 bytes: the level in 2^-30 permits, and when it was so. One number would do in
+//!   theory (the moment when the level was 1), but then rounding would make `a` and `b` at
+//!   one instant differ from `a + b`.
+//! * Error: fading is rounded down, by at most 2^-30 permit and 2^-48 of the level a charge:
+//!   never early. Exact in time: the wait that is told is the least one, to the nanosecond.
+//! * Worst case: `L + (w - 1) x L / tau` in any span `w`, never more than the
+//!   [token bucket](super::gcra) of burst L and rate `L / tau`, since a full level fades at
+//!   that rate and a lower one slower. Long run: `L - 1/2` per `tau` if served one by one.
+//! * Choose it to slow a heavy user the more, the heavier: mail, log-ins, invitations. Else
+//!   choose GCRA, which is cheaper and easier to explain.
+//! * A clock that steps back finds the level it had reached: it is denied longer by the
+//!   step, and never gains.
+//! * Laws: keeps all of them, but for two. [`Denials::Counted`] gives up "denial is free" by
+//!   request. A refund undoes a charge to 2^-30 permit only, since what is left before it
+//!   must be rounded: up, so that it gives that much less.
+//! * `2^x` and `log2 x` are polynomials here, of `+ - x /` only: each is rounded the same way
+//!   on every machine, and can be written down again in another language to the bit.
+//! * Source: T. Finch, "Exponential rate limiting" (2024); P. Hazel, Exim, `ratelimit`
+//!   (2005); founding design: the wait in closed form.
+
+use crate::algorithm::{Algorithm, Denials, Refund};
+use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+
+/// Levels are kept to 2^-30 permits.
+const UNITS_LOG2: u32 = 30;
+/// Below 2^-10 permits a level is forgotten.
+const FORGOTTEN_LOG2: u32 = UNITS_LOG2 - 10;
+/// The longest time constant, 4.5 years: 32 of them fit half the range of spans.
+const MAX_TAU: u64 = 1 << 57;
+/// Share of a level that is kept back when it fades: above the error of `half_power`.
+const MARGIN: f64 = f64::EPSILON * 16.0;
+
+/// An exponentially fading counter; see the [module](self) for figure and formula.
+///
+/// ```
+/// use ratekeeper_core::{Algorithm, Exponential, Nanos, Permits, Time};
+///
+/// let limit = Exponential::new("10/1s".parse().unwrap()).unwrap();
+/// let mut level = Default::default();
+/// assert!(limit.decide(&mut level, Time::ZERO, Permits::new(10)).verdict.allows());
+/// let denied = limit.decide(&mut level, Time::ZERO, Permits::new(5));
+/// let half = denied.verdict.retry_after().unwrap();
+/// assert_eq!(half.as_millis_ceil(), 694, "ln 2 seconds");
+/// assert!(limit.decide(&mut level, Time::ZERO + half, Permits::new(5)).verdict.allows());
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Exponential {
+    /// L: at least 1.
+    permits: u32,
+    /// In nanoseconds, at least 1.
+    tau: u64,
+    /// Half-lives in a nanosecond.
+    pace: f64,
+    denials: Denials,
+}
+
+/// What one key has spent, as far as it has not faded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Level {
+    /// In 2^-30 permits. None: never seen.
+    units: u64,
+    /// When it was so.
+    at: Time,
+}
+
+impl Exponential {
+    /// A counter that may reach `quota.burst()` and fades at the quota's rate when full.
+    ///
+    /// # Errors
+    /// [`Error::DecayTooLong`] if the quota grants its burst in more than 4.5 years.
+    pub fn new(quota: Quota) -> Result<Self, Error> {
+        let tau = quota.time_for(quota.burst()).as_nanos(); // up: slower
+        if tau > MAX_TAU {
+            return Err(Error::DecayTooLong);
+        }
+        Ok(Self {
+            permits: quota.burst().get(),
+            tau,
+            pace: core::f64::consts::LOG2_E / float(tau),
+            denials: Denials::Free,
+        })
+    }
+
+    /// The same limit with another price of denials.
+    #[must_use]
+    pub fn with_denials(self, denials: Denials) -> Self {
+        Self { denials, ..self }
+    }
+
+    /// L in units.
+    fn limit(&self) -> u64 {
+        u64::from(self.permits) << UNITS_LOG2
+    }
+
+    /// What is left of `level` at `now`, in units: never less than in truth, except that
+    /// little is forgotten.
+    #[inline]
+    fn left(&self, level: &Level, now: Time) -> u64 {
+        let units = level.units;
+        let span = now.since(level.at).as_nanos();
+        if units == 0 || span == 0 {
+            return units;
+        }
+        let gone = 1.0 - half_power(float(span) * self.pace) - MARGIN;
+        let left = units - floor(float(units) * gone.max(0.0)).min(units);
+        // Far above the line the logarithm need not be asked.
+        let low = left <= (1 << FORGOTTEN_LOG2) + (1 << (FORGOTTEN_LOG2 - 2));
+        if low && now >= self.expires_at(level) {
+            return 0;
+        }
+        left
+    }
+
+    /// The span in which a level fades by so many half-lives, up.
+    fn span_of(&self, half_lives: f64) -> u64 {
+        floor(half_lives / self.pace).saturating_add(1)
+    }
+
+    /// The first moment at which no more than `target` is left of `level`.
+    fn faded_to(&self, level: &Level, target: u64) -> Time {
+        if target == 0 {
+            return self.expires_at(level);
+        }
+        let is_low = |span| self.left(level, level.at + Nanos::from_nanos(span)) <= target;
+        let guess = self.span_of(log2(float(level.units) / float(target)));
+        level.at + Nanos::from_nanos(least(guess, is_low))
+    }
+
+    fn decision(&self, verdict: Verdict, level: &Level, left: u64, now: Time) -> Decision {
+        Decision {
+            verdict,
+            // Down: what is left is whole permits only.
+            remaining: Permits::saturating_from(self.limit().saturating_sub(left) >> UNITS_LOG2),
+            reset_after: self.expires_at(level).since(now),
+        }
+    }
+}
+
+impl Algorithm for Exponential {
+    type State = Level;
+
+    fn capacity(&self) -> Permits {
+        Permits::new(self.permits)
+    }
+
+    #[inline]
+    fn decide(&self, level: &mut Level, now: Time, cost: Permits) -> Decision {
+        let left = self.left(level, now);
+        let price = u64::from(cost.get()) << UNITS_LOG2;
+        let fits = left.saturating_add(price) <= self.limit();
+        let capable = cost.get() <= self.permits;
+        let charged = match self.denials {
+            _ if fits => left + price,
+            Denials::Counted if capable => left.max((left + price).min(2 * self.limit())),
+            _ => left,
+        };
+        if charged != left {
+            *level = Level {
+                units: charged,
+                at: level.at.max(now),
+            };
+        }
+        let verdict = if fits {
+            Verdict::Allow
+        } else if capable {
+            Verdict::Deny {
+                retry_after: self.faded_to(level, self.limit() - price).since(now),
+            }
+        } else {
+            Verdict::DenyForever
+        };
+        self.decision(verdict, level, charged, now)
+    }
+
+    /// When less than 2^-10 permit is left, and a half-life has passed.
+    fn expires_at(&self, level: &Level) -> Time {
+        if level.units == 0 {
+            return Time::ZERO;
+        }
+        let above = log2(float(level.units)) - f64::from(FORGOTTEN_LOG2);
+        level.at + Nanos::from_nanos(self.span_of(above.max(1.0)))
+    }
+
+    /// The higher of the two levels at the later of the two moments.
+    fn stricter(&self, level: &mut Level, other: &Level) {
+        let at = level.at.max(other.at);
+        let faded = |level: &Level| match self.left(level, at) {
+            left if left == 0 || level.at == at => left,
+            // Up: fading in two steps may round less up than in one.
+            left => left + (level.units >> 47) + 2,
+        };
+        let units = faded(level).max(faded(other));
+        *level = match units {
+            0 => Level::default(),
+            units => Level { units, at },
+        };
+    }
+
+    /// Levels mean the same while they fade the same.
+    fn keeps_state_of(&self, old: &Self) -> bool {
+        self.tau == old.tau
+    }
+
+    fn bound(&self, window: Nanos) -> u64 {
+        let Some(after_first) = window.as_nanos().checked_sub(1) else {
+            return 0;
+        };
+        let limit = u128::from(self.permits);
+        let faded = u128::from(after_first) * limit / u128::from(self.tau);
+        u64::try_from(limit + faded).unwrap_or(u64::MAX)
+    }
+}
+
+impl Refund for Exponential {
+    /// Takes the cost from what is left of the level.
+    fn refund(&self, level: &mut Level, now: Time, cost: Permits) {
+        let left = self.left(level, now);
+        let back = u64::from(cost.get()) << UNITS_LOG2;
+        *level = match left.saturating_sub(back) {
+            0 => Level::default(),
+            _ if back == 0 => *level,
+            units => Level {
+                units,
+                at: level.at.max(now),
+            },
+        };
+    }
+}
+
+/// The least number for which `is_so` holds; once it does it does for all larger ones.
+/// Quick if `guess` is close.
+fn least(guess: u64, is_so: impl Fn(u64) -> bool) -> u64 {
+    // Between `below`, where it does not hold, and `above`, where it does.
+    let (mut below, mut above, mut step) = (guess, guess, 1_u64);
+    if is_so(guess) {
+        loop {
+            below = above.saturating_sub(step);
+            if below == 0 && is_so(0) {
+                return 0;
+            }
+            if !is_so(below) {
+                break;
+            }
+            (above, step) = (below, step.saturating_mul(2));
+        }
+    } else {
+        loop {
+            above = below.saturating_add(step);
+            if is_so(above) || above == u64::MAX {
+                break;
+            }
+            (below, step) = (above, step.saturating_mul(2));
+        }
+    }
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if is_so(middle) {
+            above = middle;
+        } else {
+            below = middle;
+        }
+    }
+    above
+}
+
+/// Exact below 2^53, to one part in 2^53 above.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the rounding is within the margin"
+)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// Down to a whole number; saturating.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float becomes the whole number below it, 0 or u64::MAX beyond the range"
+)]
+fn floor(value: f64) -> u64 {
+    value as u64
+}
+
+/// `2^(i / 16)`, rounded to the nearest.
+const SIXTEENTHS: [f64; 17] = [
+    1.0,
+    1.044_273_782_427_413_8,
+    1.090_507_732_665_257_7,
+    1.138_788_634_756_691_6,
+    1.189_207_115_002_721,
+    1.241_857_812_073_484,
+    1.296_839_554_651_009_6,
+    1.354_255_546_936_892_7,
+    core::f64::consts::SQRT_2,
+    1.476_826_145_939_499_3,
+    1.542_210_825_407_940_7,
+    1.610_490_331_949_254_3,
+    1.681_792_830_507_429,
+    1.756_252_160_373_299_5,
+    1.834_008_086_409_342_4,
+    1.915_206_561_397_147_4,
+    2.0,
+];
+
+/// `ln(2)^i / i!`, from the seventh down to the first: Taylor's series of `2^x` at 0. Beyond
+/// the seventh it is below 2^-51 on a sixteenth.
+const TAYLOR: [f64; 7] = [
+    1.525_273_380_405_984_1e-5,
+    1.540_353_039_338_161e-4,
+    1.333_355_814_642_844_3e-3,
+    9.618_129_107_628_477e-3,
+    5.550_410_866_482_158e-2,
+    0.240_226_506_959_100_72,
+    core::f64::consts::LN_2,
+];
+
+/// `2^-y` for `y >= 0`, to 2^-50, never rising with `y`.
+///
+/// With `y = n + 1 - f`, `0 < f <= 1`: `2^f` from the table and a polynomial of positive
+/// coefficients, each step of which rises with `f`; then exact halvings.
+fn half_power(y: f64) -> f64 {
+    let halvings = floor(y);
+    if halvings >= 1_000 {
+        return 0.0;
+    }
+    let fraction = 1.0 - (y - float(halvings));
+    let sixteenth = floor(fraction * 16.0);
+    let step = usize::try_from(sixteenth).unwrap_or(0).min(16);
+    let rest = fraction - float(sixteenth) / 16.0;
+    let series = TAYLOR.iter().fold(0.0, |sum, term| (sum + term) * rest) + 1.0;
+    let power = (SIXTEENTHS[step] * series).min(SIXTEENTHS[(step + 1).min(16)]);
+    power * f64::from_bits((1_022 - halvings) << 52) // x 2^-(n + 1)
+}
+
+/// `log2 x` for a normal `x > 0`, to 2^-45 of itself and one.
+///
+/// With `x = 2^e x m`, `1 <= m < 2`, and `s = (m - r) / (m + r)`, `r` the root of 2:
+/// `e + 1/2 + 2 / ln 2 x (s + s^3 / 3 + .. + s^17 / 17)`.
+fn log2(x: f64) -> f64 {
+    const MANTISSA: u64 = (1 << 52) - 1;
+    let exponent = (x.to_bits() >> 52) & 0x7ff;
+    let mantissa = f64::from_bits((x.to_bits() & MANTISSA) | 1_023 << 52);
+    let root = core::f64::consts::SQRT_2;
+    let s = (mantissa - root) / (mantissa + root);
+    let odd = [17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0];
+    let series = odd.iter().fold(0.0, |sum, n| (sum + 1.0 / n) * (s * s)) + 1.0;
+    float(exponent) - 1_022.5 + 2.0 * core::f64::consts::LOG2_E * s * series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::Random;
+    use crate::{Gcra, Tat};
+
+    fn exponential(text: &str) -> Exponential {
+        Exponential::new(text.parse().unwrap()).unwrap()
+    }
+
+    fn millis(millis: u64) -> Time {
+        Time::ZERO + Nanos::from_millis(millis)
+    }
+
+    #[test]
+    fn a_burst_is_the_whole_limit_and_then_the_level_must_fade() {
+        let limit = exponential("10/1s");
+        let mut level = Level::default();
+        for left in (0..10).rev() {
+            let decision = limit.decide(&mut level, millis(5), Permits::ONE);
+            assert_eq!(decision.remaining, Permits::new(left));
+        }
+        let wait = |cost| limit.look(&level, millis(5), Permits::new(cost)).verdict;
+        for (cost, micros) in [
+            (1, 105_361),    // ln(10 / 9)
+            (5, 693_148),    // ln 2
+            (9, 2_302_586),  // ln 10
+            (10, 9_234_057), // ln(10 x 1024)
+        ] {
+            let retry_after = wait(cost).retry_after().unwrap();
+            assert_eq!(retry_after.as_nanos().div_ceil(1_000), micros, "{cost}");
+        }
+        assert_eq!(wait(11), Verdict::DenyForever);
+    }
+
+    #[test]
+    fn the_long_run_is_half_a_permit_below_the_limit() {
+        let limit = exponential("10/1s");
+        let mut level = Level::default();
+        let mut now = Time::ZERO;
+        let mut admitted = 0;
+        while now < millis(1_000_000) {
+            let decision = limit.decide(&mut level, now, Permits::ONE);
+            match decision.verdict.retry_after() {
+                Some(wait) => now = now + wait,
+                None => admitted += 1,
+            }
+        }
+        assert_eq!(admitted, 9_501, "9.49 a second, and the burst at first");
+    }
+
+    #[test]
+    fn counted_denials_lock_out_for_a_finite_time() {
+        let limit = exponential("10/1s").with_denials(Denials::Counted);
+        let mut level = Level::default();
+        for _ in 0..100 {
+            let _ = limit.decide(&mut level, Time::ZERO, Permits::ONE);
+        }
+        let denied = limit.decide(&mut level, Time::ZERO, Permits::ONE);
+        let wait = denied.verdict.retry_after().unwrap();
+        assert_eq!(wait.as_millis_ceil(), 799, "ln(20 / 9)");
+    }
+
+    #[test]
+    fn a_refund_undoes_a_charge_and_no_more() {
+        let limit = exponential("10/1s");
+        let mut level = Level::default();
+        let _ = limit.decide(&mut level, millis(0), Permits::new(4));
+        limit.refund(&mut level, millis(0), Permits::new(3));
+        let looked = limit.look(&level, millis(0), Permits::ZERO);
+        assert_eq!(looked.remaining, Permits::new(9));
+        limit.refund(&mut level, millis(100), Permits::MAX);
+        assert_eq!(level, Level::default());
+    }
+
+    #[test]
+    fn a_refund_gives_all_but_the_rounding() {
+        let mut random = Random::new(3);
+        let limit = exponential("50/1s");
+        for _ in 0..20_000 {
+            let at = |micros| Time::ZERO + Nanos::from_micros(micros);
+            let mut level = Level::default();
+            let _ = limit.decide(
+                &mut level,
+                at(0),
+                Permits::saturating_from(random.below(40)),
+            );
+            let (now, cost) = (at(random.below(3_000_000)), Permits::new(5));
+            let mut undone = level;
+            let _ = limit.decide(&mut undone, now, cost);
+            limit.refund(&mut undone, now, cost);
+            let then = now + Nanos::from_nanos(random.below(1_000_000_000));
+            let (left, before) = (limit.left(&undone, then), limit.left(&level, then));
+            assert!(before <= left && left <= before + 2, "{level:?} {undone:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_is_exact_at_any_size() {
+        let mut random = Random::new(7);
+        for _ in 0..3_000 {
+            let permits = Permits::saturating_from(1 + (random.next() >> (32 + random.below(32))));
+            let per = Nanos::from_nanos(1 + (random.next() >> (7 + random.below(57))));
+            let limit = Exponential::new(Quota::new(permits, per).unwrap()).unwrap();
+            let mut level = Level::default();
+            let mut now = Time::from_nanos(random.next() >> 8);
+            for _ in 0..8 {
+                now = now + Nanos::from_nanos(random.below(per.as_nanos() / 2 + 2));
+                let cost = Permits::saturating_from(1 + random.below(permits.get().into()));
+                let denied = limit.decide(&mut level, now, cost);
+                let Some(wait) = denied.verdict.retry_after() else {
+                    continue;
+                };
+                let at = |then| limit.look(&level, then, cost).verdict.allows();
+                assert!(at(now + wait) && !at(now + wait - Nanos::from_nanos(1)));
+            }
+        }
+    }
+
+    #[test]
+    fn it_never_admits_what_a_token_bucket_denies() {
+        let mut random = Random::new(11);
+        for text in ["1/1s", "10/1s", "100/60s", "1000/1s", "20000/1s", "7/100ns"] {
+            let quota: Quota = text.parse().unwrap();
+            let (limit, bucket) = (
+                Exponential::new(quota).unwrap(),
+                Gcra::token_bucket(quota).unwrap(),
+            );
+            let (mut level, mut tat, mut now) = (Level::default(), Tat::default(), Time::ZERO);
+            for _ in 0..20_000 {
+                now = now + Nanos::from_nanos(random.below(quota.per().as_nanos() / 5 + 2));
+                let cost =
+                    Permits::saturating_from(1 + random.below(quota.permits().get().into()) / 2);
+                let mut denied = limit.decide(&mut level, now, cost);
+                if random.below(2) == 0
+                    && let Some(wait) = denied.verdict.retry_after()
+                {
+                    now = now + wait; // as soon as it may
+                    denied = limit.decide(&mut level, now, cost);
+                }
+                if denied.verdict.allows() {
+                    let verdict = bucket.decide(&mut tat, now, cost).verdict;
+                    assert!(verdict.allows(), "{text}: {cost:?} at {now:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_exact_to_the_margin_and_never_rise() {
+        let mut last = 1.0;
+        for step in 0..2_000_000_u32 {
+            let y = f64::from(step) / 30_000.0; // to 66 half-lives
+            let (power, exact) = (half_power(y), (-y).exp2());
+            assert!(
+                (power - exact).abs() <= exact * 4.0 * f64::EPSILON,
+                "2^-{y}"
+            );
+            assert!(power <= last, "2^-{y} rises");
+            last = power;
+        }
+        // Beside every sixteenth, where two pieces meet.
+        for sixteenth in 1..1_000_u32 {
+            let y = f64::from(sixteenth) / 16.0;
+            let (before, after) = (y.next_down(), y.next_up());
+            assert!(half_power(before) >= half_power(y) && half_power(y) >= half_power(after));
+        }
+        assert_eq!(half_power(0.0).to_bits(), 1.0_f64.to_bits());
+    }
+
+    #[test]
+    fn logarithms_are_close_enough_to_guess_with() {
+        for step in 0..1_000_000_u32 {
+            let x = f64::from(step).mul_add(0.001, 1.0).powi(3);
+            let (log, exact) = (log2(x), x.log2());
+            let error = (log - exact).abs();
+            assert!(error <= (exact + 1.0) * 128.0 * f64::EPSILON, "log2 {x}");
+        }
+    }
+
+    #[test]
+    fn the_least_is_found_from_any_guess() {
+        for wanted in [0, 1, 2, 99, 1 << 40, u64::MAX] {
+            for guess in [0, 1, 98, 100, 1 << 41, u64::MAX] {
+                assert_eq!(least(guess, |number| number >= wanted), wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Hybrid quota-linear: a whole quota at once for the occasional, an even pace for the busy.
+//!
+//! A key begins *bursty*: a window opens with its first request and holds N permits. Who
+//! takes the last one turns *smooth*: nothing more in this window, then one permit every
+//! `P / N`. Who stays away until a whole quota has been saved up is bursty again.
+//!
+//! ```text
+//!   permits                      N = 3
+//!    3 |--+                                  full again: bursty
+//!      |  +-+                              . '
+//!    1 |    +--+           *    *    . ' '
+//!    0 |-------+----------'|---'|-'---------------> time
+//!      |  bursty  .     '  |    |
+//!   -N |          x  '     one every P / N
+//!      |<- window, P ->|   smooth
+//!        the last permit: the bucket falls so low that it holds 1 when the window ends
+//! ```
+//!
+//! Smooth, the bucket is one number, the moment `z` at which it was empty: it holds
+//! `(now - z) x N / P`. In whole numbers throughout: `z` is kept to `1 / N` ns, so nothing
+//! is lost or gained by rounding.
+//!
+//! ```text
+//!   mode     allow iff                 next
+//!   fresh    cost <= N                 bursty from now, N permits
+//!   bursty   cost <= left              left -= cost; at 0: smooth, z = end of window - P / N
+//!   smooth   cost x P / N <= now - z   z += cost x P / N
+//! ```
+//!
+//! A bursty window that has ended, and a smooth bucket that is full, are fresh.
+//!
+//! * State: 16 bytes. Error: none.
+//! * Worst case: as [quota reset](super::window), `2N - 1` in a span P: a client that always
+//!   leaves one permit never turns smooth and doubles up at the edge of its windows
+//!   (`2N - 2` within 2 ns). In the first span from fresh, N. Long run: N per P.
+//! * Choose it when a contract says "N per window" and clients that overdo it should be
+//!   smoothed, not stopped and started. Its inventor advises [GCRA](super::gcra) instead.
+//! * A clock that steps back finds the window or bucket it had reached: it is denied longer
+//!   by the step, and never gains.
+//! * Laws: keeps all of them; it has no [`Refund`](crate::Refund), because the charge that
+//!   turns a key smooth changes what comes after by more than its cost. A window opens with
+//!   a request, so a smaller history may admit less.
+//! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
+
+use crate::algorithm::Algorithm;
+use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+
+/// The longest window, 146 years: no sum of spans overflows.
+const MAX_WINDOW: Nanos = Nanos::from_nanos(1 << 62);
+
+/// A quota that turns into a pace; see the [module](self) for figure and formula.
+///
+/// ```
+/// use ratekeeper_core::{Algorithm, Hybrid, Nanos, Permits, Time, Verdict};
+///
+/// let limit = Hybrid::quota_linear("3/3s".parse().unwrap()).unwrap();
+/// let mut state = Default::default();
+/// assert!(limit.decide(&mut state, Time::ZERO, Permits::new(3)).verdict.allows());
+/// for second in 3..6 {
+///     let now = Time::ZERO + Nanos::from_secs(second);
+///     assert!(limit.decide(&mut state, now, Permits::ONE).verdict.allows());
+///     let retry_after = Nanos::SECOND;
+///     let denied = limit.decide(&mut state, now, Permits::ONE);
+///     assert_eq!(denied.verdict, Verdict::Deny { retry_after });
+/// }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Hybrid {
+    /// N: at least 1.
+    permits: u32,
+    /// P.
+    per: u64,
+}
+
+/// What one key may do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Allowance(Phase);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+enum Phase {
+    /// Never seen, or idle long enough.
+    #[default]
+    Fresh,
+    /// A window is open; some permits are left.
+    Bursty { opened: Time, left: u32 },
+    /// The bucket fills evenly; it was empty at this moment.
+    Smooth { at: Time, part: u32 },
+}
+
+/// The moment at which a smooth bucket holds nothing: nanoseconds, and Nths of one below N.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Empty {
+    at: Time,
+    part: u32,
+}
+
+impl Hybrid {
+    /// `quota.permits()` at once, and when they are used up one by one at the quota's rate.
+    ///
+    /// # Errors
+    /// [`Error::WindowTooLong`] for a span of more than 146 years.
+    pub fn quota_linear(quota: Quota) -> Result<Self, Error> {
+        if quota.per() > MAX_WINDOW {
+            return Err(Error::WindowTooLong);
+        }
+        Ok(Self {
+            permits: quota.permits().get(),
+            per: quota.per().as_nanos(),
+        })
+    }
+
+    /// The state as `now` finds it.
+    #[inline]
+    fn seen(&self, state: &Allowance, now: Time) -> Phase {
+        match state.0 {
+            Phase::Fresh => Phase::Fresh,
+            _ if now >= self.expires_at(state) => Phase::Fresh,
+            phase => phase,
+        }
+    }
+
+    /// The time of `permits` at the quota's rate, and `part` Nths of a nanosecond: whole
+    /// nanoseconds, and Nths below N.
+    #[inline]
+    fn time_of(&self, permits: u64, part: u32) -> (Nanos, u32) {
+        let (wide, count) = (u128::from(permits) * u128::from(self.per), self.permits);
+        let wide = wide + u128::from(part);
+        // Products that fit a word, which is nearly all of them, divide ten times faster.
+        let (whole, part) = if let Ok(narrow) = u64::try_from(wide) {
+            (narrow / u64::from(count), narrow % u64::from(count))
+        } else {
+            let (whole, part) = (wide / u128::from(count), wide % u128::from(count));
+            let narrow = |wide| u64::try_from(wide).unwrap_or(u64::MAX);
+            (narrow(whole), narrow(part))
+        };
+        (Nanos::from_nanos(whole), u32::try_from(part).unwrap_or(0))
+    }
+
+    /// The bucket that holds `permits` when the window ends that was opened at `opened`.
+    fn bucket_of(&self, opened: Time, permits: u64) -> Empty {
+        let (whole, part) = self.time_of(permits, 0);
+        let end = opened + Nanos::from_nanos(self.per);
+        match part {
+            0 => Empty {
+                at: end - whole,
+                part: 0,
+            },
+            part => Empty {
+                at: end - whole - Nanos::from_nanos(1),
+                part: self.permits - part,
+            },
+        }
+    }
+
+    /// The bucket after `cost` is taken out.
+    fn after(&self, empty: Empty, cost: Permits) -> Empty {
+        let (whole, part) = self.time_of(u64::from(cost.get()), empty.part);
+        Empty {
+            at: empty.at + whole,
+            part,
+        }
+    }
+
+    /// How many whole permits the bucket holds.
+    fn held(&self, empty: Empty, now: Time) -> Permits {
+        let gone = u128::from(now.since(empty.at).as_nanos()) * u128::from(self.permits);
+        let held = gone.saturating_sub(u128::from(empty.part)) / u128::from(self.per);
+        Permits::saturating_from(u64::try_from(held).unwrap_or(u64::MAX))
+    }
+
+    /// How the state stands.
+    fn decision(&self, verdict: Verdict, phase: Phase, now: Time) -> Decision {
+        Decision {
+            verdict,
+            remaining: match phase {
+                Phase::Fresh => Permits::new(self.permits),
+                Phase::Bursty { left, .. } => Permits::new(left),
+                Phase::Smooth { at, part } => self.held(Empty { at, part }, now),
+            },
+            reset_after: self.expires_at(&Allowance(phase)).since(now),
+        }
+    }
+}
+
+impl From<Empty> for Phase {
+    fn from(Empty { at, part }: Empty) -> Self {
+        Self::Smooth { at, part }
+    }
+}
+
+impl Empty {
+    /// The first whole nanosecond at or after it.
+    fn up(self) -> Time {
+        match self.part {
+            0 => self.at,
+            _ => self.at + Nanos::from_nanos(1),
+        }
+    }
+}
+
+impl Algorithm for Hybrid {
+    type State = Allowance;
+
+    fn capacity(&self) -> Permits {
+        Permits::new(self.permits)
+    }
+
+    #[inline]
+    fn decide(&self, state: &mut Allowance, now: Time, cost: Permits) -> Decision {
+        let phase = self.seen(state, now);
+        if cost == Permits::ZERO {
+            return self.decision(Verdict::Allow, phase, now);
+        }
+        if cost.get() > self.permits {
+            return self.decision(Verdict::DenyForever, phase, now);
+        }
+        let allowed_at = match phase {
+            Phase::Fresh => Time::ZERO,
+            Phase::Bursty { left, .. } if cost.get() <= left => Time::ZERO,
+            Phase::Bursty { opened, .. } => opened + Nanos::from_nanos(self.per),
+            Phase::Smooth { at, part } => self.after(Empty { at, part }, cost).up(),
+        };
+        if now < allowed_at {
+            let retry_after = allowed_at.since(now);
+            return self.decision(Verdict::Deny { retry_after }, phase, now);
+        }
+        let (opened, left) = match phase {
+            Phase::Bursty { opened, left } => (opened, left),
+            Phase::Fresh | Phase::Smooth { .. } => (now, self.permits),
+        };
+        *state = Allowance(match phase {
+            Phase::Smooth { at, part } => self.after(Empty { at, part }, cost).into(),
+            _ if cost.get() == left => self.bucket_of(opened, 1).into(),
+            _ => Phase::Bursty {
+                opened,
+                left: left - cost.get(),
+            },
+        });
+        self.decision(Verdict::Allow, state.0, now)
+    }
+
+    fn expires_at(&self, state: &Allowance) -> Time {
+        let whole = Nanos::from_nanos(self.per);
+        match state.0 {
+            Phase::Fresh => Time::ZERO,
+            Phase::Bursty { opened, .. } => opened + whole,
+            Phase::Smooth { at, part } => Empty { at, part }.up() + whole,
+        }
+    }
+
+    /// Of two windows the later with the fewer permits, of two buckets the emptier. A window
+    /// beside a bucket counts as a bucket that has no more than it until the window ends.
+    fn stricter(&self, state: &mut Allowance, other: &Allowance) {
+        use Phase::{Bursty, Fresh, Smooth};
+        *state = Allowance(match (state.0, other.0) {
+            (Fresh, phase) | (phase, Fresh) => phase,
+            (Bursty { opened: a, left: x }, Bursty { opened: b, left: y }) => Bursty {
+                opened: a.max(b),
+                left: x.min(y),
+            },
+            (Smooth { at: a, part: x }, Smooth { at: b, part: y }) => {
+                let (mine, theirs) = (Empty { at: a, part: x }, Empty { at: b, part: y });
+                mine.max(theirs).into()
+            }
+            (Bursty { opened, left }, Smooth { at, part })
+            | (Smooth { at, part }, Bursty { opened, left }) => {
+                // One more than is left when the window ends: not a moment earlier.
+                let window = self.bucket_of(opened, u64::from(left) + 1);
+                window.max(Empty { at, part }).into()
+            }
+        });
+    }
+
+    /// Permits left and Nths of a nanosecond mean the same under the same quota only.
+    fn keeps_state_of(&self, old: &Self) -> bool {
+        self == old
+    }
+
+    fn bound(&self, window: Nanos) -> u64 {
+        let Some(after_first) = window.as_nanos().checked_sub(1) else {
+            return 0;
+        };
+        let limit = u64::from(self.permits);
+        let whole = limit.saturating_mul(after_first / self.per + 1);
+        // The request that opened the first window lies outside the span.
+        match after_first % self.per {
+            0 => whole,
+            _ => whole.saturating_add(limit - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hybrid(text: &str) -> Hybrid {
+        Hybrid::quota_linear(text.parse().unwrap()).unwrap()
+    }
+
+    fn millis(millis: u64) -> Time {
+        Time::ZERO + Nanos::from_millis(millis)
+    }
+
+    /// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
+    type Row = (u64, u32, Option<u64>, u32);
+
+    fn check(limit: Hybrid, rows: &[Row]) {
+        let mut state = Allowance::default();
+        for &(now, cost, wait, remaining) in rows {
+            let decision = limit.decide(&mut state, millis(now), Permits::new(cost));
+            let wait = wait.map(Nanos::from_millis);
+            assert_eq!(decision.verdict.retry_after(), wait, "{cost} at {now} ms");
+            assert_eq!(decision.verdict.allows(), wait.is_none());
+            assert_eq!(decision.remaining.get(), remaining, "{cost} at {now} ms");
+        }
+    }
+
+    #[test]
+    fn the_last_permit_turns_a_burst_into_a_pace() {
+        check(
+            hybrid("3/3s"),
+            &[
+                (0, 1, None, 2),
+                (1_000, 1, None, 1),
+                (2_900, 1, None, 0), // 100 ms of the window are left
+                (2_999, 1, Some(1), 0),
+                (3_000, 1, None, 0),
+                (3_000, 1, Some(1_000), 0),
+                (3_500, 2, Some(1_500), 0),
+                (5_000, 2, None, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn who_leaves_a_permit_keeps_the_bursts() {
+        check(
+            hybrid("3/3s"),
+            &[
+                (0, 1, None, 2),
+                (2_999, 1, None, 1),
+                (2_999, 2, Some(1), 1),
+                (3_000, 2, None, 1), // another window
+                (6_000, 3, None, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_full_bucket_is_fresh() {
+        check(
+            hybrid("3/3s"),
+            &[
+                (0, 3, None, 0),
+                (4_999, 0, None, 2),
+                (5_000, 0, None, 3),
+                (5_000, 2, None, 1),
+                (8_000, 1, None, 2), // bursty again: a window opened at 5,000
+            ],
+        );
+    }
+
+    #[test]
+    fn a_quota_of_one_is_a_gap() {
+        check(
+            hybrid("1/1s"),
+            &[
+                (0, 1, None, 0),
+                (999, 1, Some(1), 0),
+                (1_000, 1, None, 0),
+                (1_500, 1, Some(500), 0),
+                (2_000, 1, None, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn smooth_permits_fall_due_to_the_nanosecond_for_ever() {
+        // A third of a second is not a whole number of nanoseconds: nothing is lost by it.
+        let limit = hybrid("3/1s");
+        let mut state = Allowance::default();
+        let _ = limit.decide(&mut state, Time::ZERO, Permits::new(3));
+        for third in 3..30_003_u64 {
+            let due = (third * 1_000_000_000).div_ceil(3);
+            let early = Time::from_nanos(due - 1);
+            assert!(!limit.look(&state, early, Permits::ONE).verdict.allows());
+            let decision = limit.decide(&mut state, Time::from_nanos(due), Permits::ONE);
+            assert!(decision.verdict.allows(), "third {third}");
+        }
+    }
+
+    #[test]
+    fn a_state_takes_sixteen_bytes() {
+        assert_eq!(size_of::<Allowance>(), 16);
+    }
+}
