@@ -80,7 +80,7 @@ impl Answer {
         &self.policy
     }
 
-    /// What each limit said, in the policy's order; those that refuse because a key part is
+    /// What each limit said, in the policy's order; those that deny because a key part is
     /// missing come last, as `DenyForever`.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
         let decided = self.charges.entries.iter().zip(&self.decisions.each);

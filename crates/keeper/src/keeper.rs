@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use ratekeeper_core::{Charge, LimitId, Time};
-use ratekeeper_policy::{Charges, Facts, Policy};
+use ratekeeper_policy::{Charges, Facts, Policy, RuleMode};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -67,10 +67,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
-        let decisions = if charges.missing.is_empty() {
-            self.store.decide(&list(&charges, &policy), now).await?
-        } else {
+        let decisions = if refused_for_its_key(&charges, &policy) {
             self.refused_unasked(&charges, &policy, now).await?
+        } else {
+            self.store.decide(&list(&charges, &policy), now).await?
         };
         Ok(Answer::new(policy, charges, decisions))
     }
@@ -82,10 +82,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
-        let decisions = if charges.missing.is_empty() {
-            self.store.look(&list(&charges, &policy), now).await?
-        } else {
+        let decisions = if refused_for_its_key(&charges, &policy) {
             self.refused_unasked(&charges, &policy, now).await?
+        } else {
+            self.store.look(&list(&charges, &policy), now).await?
         };
         Ok(Answer::new(policy, charges, decisions))
     }
@@ -197,6 +197,15 @@ pub enum Scope<'a> {
     All,
     /// Of those that match, the ones named.
     Only(&'a [&'a str]),
+}
+
+/// Whether an enforced limit refuses because a part of its key is missing.
+fn refused_for_its_key(charges: &Charges, policy: &Policy) -> bool {
+    let rules = charges
+        .missing
+        .iter()
+        .filter_map(|&rule| policy.rules.get(rule as usize));
+    rules.into_iter().any(|rule| rule.mode == RuleMode::Enforce)
 }
 
 fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {

@@ -214,6 +214,22 @@ fn a_missing_key_that_denies_is_charged_nowhere() {
 }
 
 #[test]
+fn a_missing_key_denies_in_shadow_too_and_refuses_nobody() {
+    let text = format!("{TWO}missing_key = \"deny\"\nmode = \"shadow\"\n");
+    let keeper = keeper(&text);
+    let answer = check(&keeper, &[]);
+    assert!(answer.allowed());
+    let denial = answer.shadow_denials().next().unwrap();
+    assert_eq!(&*denial.rule.limit.name, "per-minute");
+    let charged = answer.outcomes().next().unwrap();
+    assert_eq!(
+        charged.decision.remaining.get(),
+        2,
+        "the other limit is charged"
+    );
+}
+
+#[test]
 fn scope_narrows_peek_looks_refund_gives_back_reset_forgets() {
     let keeper = keeper(TWO);
     let attributes = user("ann");

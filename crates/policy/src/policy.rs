@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::keys::{Keys, Subject};
 use crate::request::Request;
-use crate::{ClientIp, Facts, HeaderStyle, Rule, RuleMode, Rules, Settings};
+use crate::{ClientIp, Facts, HeaderStyle, Rule, Rules, Settings};
 
 /// The rules of one policy file.
 #[derive(Clone, Debug)]
@@ -34,7 +34,8 @@ pub struct Policy {
 pub struct Charges {
     /// One for each rule that applies.
     pub entries: SmallVec<[Entry; 4]>,
-    /// Rules that refuse because a key part is missing (`missing_key = "deny"`).
+    /// Rules that deny because a key part is missing (`missing_key = "deny"`), those in
+    /// shadow mode too.
     pub missing: SmallVec<[u32; 2]>,
     /// The keys' bytes, one after the other.
     pub bytes: KeyBytes,
@@ -90,8 +91,7 @@ pub struct Entry {
 impl Policy {
     /// Finds the rules that `facts` must pass, with keys and costs; `out` is cleared first.
     ///
-    /// A rule in shadow mode whose key is missing under `missing_key = "deny"` is left out:
-    /// it never refuses. Up to 4 charges with keys of 128 bytes together need no allocation.
+    /// Up to 4 charges with keys of 128 bytes together need no allocation.
     pub fn charges(&self, facts: &Facts<'_>, out: &mut Charges) {
         out.clear();
         let request = Request::new(facts);
@@ -103,8 +103,8 @@ impl Policy {
             }
             let start = out.bytes.end();
             match keys.write(rule, &mut out.bytes) {
-                Subject::Deny if rule.mode == RuleMode::Enforce => out.missing.push(index),
-                Subject::Deny | Subject::Skip => {}
+                Subject::Deny => out.missing.push(index),
+                Subject::Skip => {}
                 subject @ (Subject::Known | Subject::StandIn) => out.entries.push(Entry {
                     rule: index,
                     key: start..out.bytes.end(),
@@ -257,7 +257,7 @@ mod tests {
             ),
             ("missing_key = \"skip\"", "", ""),
             ("missing_key = \"deny\"", "!l", "!l"),
-            ("missing_key = \"deny\"\nmode = \"shadow\"", "", ""),
+            ("missing_key = \"deny\"\nmode = \"shadow\"", "!l", "!l"),
             ("missing_key = \"deny\"\nmode = \"off\"", "", ""),
         ] {
             let limit = format!("{key}{missing}");

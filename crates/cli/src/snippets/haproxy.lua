@@ -11,7 +11,7 @@ local dropped = {
     ["te"] = true, ["trailer"] = true, ["upgrade"] = true, ["expect"] = true,
     ["content-length"] = true, ["proxy-connection"] = true,
     ["x-original-method"] = true, ["x-original-uri"] = true,
-    ["x-original-url"] = true, ["x-original-host"] = true,
+    ["x-original-url"] = true,
     ["x-forwarded-method"] = true, ["x-forwarded-uri"] = true, ["x-forwarded-host"] = true,
 }
 

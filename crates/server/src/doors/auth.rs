@@ -181,8 +181,7 @@ fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Probl
         (Some(uri), forwarded) => {
             let uri = same("x-original-uri", Some(uri), "x-forwarded-uri", forwarded)?;
             let method = said("x-original-method")?;
-            let host = from_url.map(Cow::Owned).or(said("x-original-host")?);
-            (method, host, uri)
+            (method, from_url.map(Cow::Owned), uri)
         }
         (None, Some(uri)) => {
             let (method, host) = (said("x-forwarded-method")?, said("x-forwarded-host")?);
