@@ -241,6 +241,26 @@ mode = "off"
 }
 
 #[test]
+fn the_nearest_status_is_taken() {
+    for (defaults, limit, status) in [
+        ("", "", 429),
+        ("status = 503", "", 503),
+        ("status = 503", "status = 430", 430),
+        ("status = 503", "response = \"plain\"", 503),
+        ("status = 503", "response = \"own\"", 431),
+        ("status = 503", "response = \"own\"\nstatus = 430", 430),
+        ("response = \"own\"", "", 431),
+        ("response = \"own\"\nstatus = 503", "", 503),
+        ("response = \"own\"", "response = \"plain\"", 429),
+    ] {
+        let responses = "[response.own]\nstatus = 431\n[response.plain]\nbody = \"none\"";
+        let key = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"5/1m\"";
+        let text = format!("version = 1\n[defaults]\n{defaults}\n{responses}\n{key}\n{limit}\n");
+        assert_eq!(policy(&text).rules[0].refusal.status, status, "{text}");
+    }
+}
+
+#[test]
 fn settings_reach_the_policy() {
     let text = r#"
 version = 1

@@ -13,7 +13,7 @@ use super::diagnostic::{Findings, shown};
 use super::fields::MAX_NAME;
 use super::quantity::{Kind, Surroundings, quantity};
 use super::read::{self, At};
-use super::refusal::{self, Responses};
+use super::refusal::{self, Named, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::Zone;
 use crate::{Cost, KeyPart, MissingKey, Refusal, Rule, RuleMode};
@@ -45,7 +45,7 @@ pub(super) struct Places {
 pub(super) struct Defaults {
     mode: Option<At<RuleMode>>,
     missing_key: Option<MissingKey>,
-    response: Option<Arc<Refusal>>,
+    response: Option<Named>,
     count_denied: Option<bool>,
     status: Option<u16>,
 }
@@ -117,9 +117,7 @@ pub(super) fn limit<'a>(
     let cost = cost(written, &place("limit", index, written), out);
 
     let (quantity, key, cost, named) = (quantity?, key?, cost?, named?);
-    let refusal = response
-        .or_else(|| shared.defaults.response.clone())
-        .unwrap_or_default();
+    let refusal = refusal_of(response, refusal::status(written), &shared.defaults);
     let key_at = written.get("key").map_or(0..0, toml::Spanned::span);
     Some(Draft {
         rule: Rule {
@@ -135,7 +133,7 @@ pub(super) fn limit<'a>(
             missing_key,
             cost: cost.value,
             exemptions: Vec::new(),
-            refusal: with_status(refusal, refusal::status(written).or(shared.defaults.status)),
+            refusal,
             quota: quantity.quota,
             window: quantity.window,
             text: quantity.text,
@@ -233,7 +231,13 @@ fn counted(mut key: Vec<KeyPart>) -> Vec<KeyPart> {
     key
 }
 
-fn with_status(refusal: Arc<Refusal>, status: Option<u16>) -> Arc<Refusal> {
+/// How a refusal looks: what the limit says goes before the defaults, and a `status` before
+/// that of a response beside it.
+fn refusal_of(own: Option<Named>, status: Option<u16>, defaults: &Defaults) -> Arc<Refusal> {
+    let kept = own.as_ref().is_some_and(|own| own.says_status);
+    let status = status.or(defaults.status.filter(|_| !kept));
+    let named = own.or_else(|| defaults.response.clone());
+    let refusal = named.map(|named| named.refusal).unwrap_or_default();
     match status {
         Some(status) if status != refusal.status => Arc::new(Refusal {
             status,

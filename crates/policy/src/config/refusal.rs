@@ -25,9 +25,17 @@ pub(super) struct Responses {
     named: BTreeMap<String, Response>,
 }
 
+/// A response that a limit has named.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub(super) refusal: Arc<Refusal>,
+    /// Whether it says a status itself: that goes before the status of `[defaults]`.
+    pub(super) says_status: bool,
+}
+
 #[derive(Debug)]
 struct Response {
-    refusal: Arc<Refusal>,
+    named: Named,
     /// The name in the file.
     at: Range<usize>,
     used: bool,
@@ -44,9 +52,11 @@ pub(super) fn responses(root: &DeTable<'_>, out: &mut Findings<'_>) -> Responses
             continue;
         };
         name(&At::new(&**key.get_ref(), key.span()), "response", out);
-        let refusal = Arc::new(refusal(table, out));
         let response = Response {
-            refusal,
+            named: Named {
+                refusal: Arc::new(refusal(table, out)),
+                says_status: table.contains_key("status"),
+            },
             at: key.span(),
             used: false,
         };
@@ -61,11 +71,11 @@ impl Responses {
         &mut self,
         table: &DeTable<'_>,
         out: &mut Findings<'_>,
-    ) -> Option<Arc<Refusal>> {
+    ) -> Option<Named> {
         let text = read::text(table, "response")?;
         if let Some(response) = self.named.get_mut(text.value) {
             response.used = true;
-            return Some(Arc::clone(&response.refusal));
+            return Some(response.named.clone());
         }
         if !out.is_whole() {
             return None; // it may stand where the text could not be read

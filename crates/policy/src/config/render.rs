@@ -115,3 +115,33 @@ fn clamp(text: &str, mut at: usize) -> usize {
     }
     at
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Context, parse};
+
+    #[test]
+    fn colour_adds_escapes_and_nothing_else() {
+        let text = "version = 1\nheaders = \"all\\u001b[2J\"\n";
+        let findings = parse(text, Context::default()).unwrap_err();
+        let plain = render("a.toml", text, &findings, Colour::Never);
+        let coloured = render("a.toml", text, &findings, Colour::Always);
+        let mut parts = coloured.split('\u{1b}');
+        let mut stripped = parts.next().unwrap().to_owned();
+        for part in parts {
+            stripped.push_str(part.split_once('m').unwrap().1);
+        }
+        let trimmed: Vec<_> = stripped.lines().map(str::trim_end).collect();
+        assert_eq!(trimmed, plain.lines().collect::<Vec<_>>());
+        assert!(coloured.len() > plain.len());
+    }
+
+    #[test]
+    fn findings_of_another_text_are_shown_without_a_panic() {
+        let findings = parse("version = 1\ntimezone = \"Mars\"\n", Context::default()).unwrap_err();
+        for text in ["", "\u{e6}\u{f8}", "version = 1\ntimezone = \u{e6}"] {
+            assert!(render("a.toml", text, &findings, Colour::Never).contains("RK0210"));
+        }
+    }
+}

@@ -65,7 +65,7 @@ pub(super) const STATUS_FIELD: Field = optional(
     "status",
     STATUS,
     "429",
-    "HTTP status of a refusal; goes before that of the response.",
+    "HTTP status of a refusal; goes before that of a response beside it.",
 );
 
 /// One `[[limit]]`.
