@@ -32,6 +32,8 @@ pub enum Error {
     LogTooLarge,
     /// A counter that takes more than 4.5 years to fade to a third.
     DecayTooLong,
+    /// A rate, cold factor or burst time that is no number in its range.
+    Rate,
 }
 
 impl fmt::Display for Error {
@@ -50,6 +52,7 @@ impl fmt::Display for Error {
             Self::RefillTooLong => "the time to refill the empty bucket passes 146 years",
             Self::LogTooLarge => "a sliding log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
             Self::DecayTooLong => "the time in which the quota grants its burst passes 4.5 years",
+            Self::Rate => "a rate must be above 0 per second, a cold factor at least 1, a burst time at least 0",
         })
     }
 }

@@ -44,4 +44,5 @@ pub mod gcra;
 pub mod hybrid;
 pub mod interval;
 pub mod log;
+pub mod warm_up;
 pub mod window;

@@ -1,0 +1,547 @@
+//! Warm-up: who comes after a rest is served slowly first, since caches and pools are cold.
+//!
+//! And its twin, the smooth bursty limiter: who comes after a rest may take at once what was
+//! saved up. Both are post-paid: a request goes as soon as those before it are paid for, and
+//! its own price, however high, is paid by the wait of whoever comes next.
+//!
+//! ```text
+//!   price of a permit
+//!   k x T |                    / <- cold: after a rest, the most is stored
+//!         |                  / :
+//!         |                /   :      a request for c permits takes them from the
+//!       T |--------------/     :      store, right to left: its price is the area
+//!         |  warm        :area :      under the line; what the store lacks costs T
+//!         |              : = W :
+//!       0 +--------------+-----+----> stored
+//!         0          threshold  most
+//! ```
+//!
+//! With `T = 1 / rate`, `W` the warm-up time, `k` the cold factor:
+//!
+//! ```text
+//!                 most                          stored grows 1 per   a stored permit costs
+//!   warming up    W / 2T + 2W / (T + kT)        W / most             the area above
+//!   bursty        rate x burst time             T                    nothing
+//! ```
+//!
+//! `wait = next - now`; allow iff it is within the caller's patience; then `next` moves on by
+//! the price. While `now` is past `next`, permits are stored and `next` stays with `now`.
+//!
+//! ```text
+//!   in Guava          here
+//!   acquire(n)        reserve(.., n, Nanos::MAX): the answer holds the wait
+//!   tryAcquire(n, t)  reserve(.., n, t); decide(.., n) for t = 0
+//!   setRate, getRate  set_rate, rate
+//! ```
+//!
+//! * State: 24 bytes. Numbers are floats and microseconds, each wait cut to a whole one, so
+//!   as to agree with Guava's to the bit. Here, not in [GCRA](super::gcra), live both twins:
+//!   GCRA is exact in ticks of 1/64 ns and therefore cannot agree so.
+//! * Error: each request is priced up to 2 us too low. Above 250,000/s that decides.
+//! * Worst case: one request may ask for any number of permits, so no number of permits
+//!   bounds a span, unless [`WarmUp::with_largest`] bounds a request. Long run: the rate.
+//! * Choose it for a callee that must warm up; else a queue of GCRA, whose callers pay for
+//!   themselves. Avoid it where costs differ much: 100 permits at 1 per second start at
+//!   once, and the next caller waits 100 s.
+//! * A clock that steps back waits for `next`.
+//! * Laws broken, all for being post-paid: it is not additive (`a`, then `b` waits), and it
+//!   has no [`Refund`](crate::Refund): the price is another's wait. `remaining` is all or
+//!   nothing. A bursty key never seen has a full store, as one that rested; Guava's starts
+//!   empty, see [`WarmUp::start`].
+//! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012); founding
+//!   documents 1 and 2 for the figure.
+
+use crate::algorithm::{Algorithm, Reserve};
+use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+
+/// The cold factor that Guava fixes.
+pub const COLD_FACTOR: f64 = 3.0;
+
+/// What becomes of the time in which nobody comes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Rest {
+    /// It cools down.
+    Cools { warm_up_us: f64, cold_factor: f64 },
+    /// It is saved up, for so many seconds.
+    Saves { seconds: f64 },
+}
+
+/// A post-paid limiter; see the [module](self) for figure and formula.
+///
+/// ```
+/// use ratekeeper_core::{Nanos, Permits, Reserve, Time, Verdict, WarmUp};
+///
+/// let limit = WarmUp::bursty(1.0, 1.0).unwrap();
+/// let mut state = limit.start(Time::ZERO);
+/// let mut ask = |permits| {
+///     limit.reserve(&mut state, Time::ZERO, Permits::new(permits), Nanos::MAX).verdict
+/// };
+/// assert_eq!(ask(100), Verdict::Allow);
+/// assert_eq!(ask(1), Verdict::AllowAfter(Nanos::from_secs(100)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WarmUp {
+    rest: Rest,
+    /// T, in microseconds.
+    stable_us: f64,
+    /// The time of rest that stores one permit.
+    cooldown_us: f64,
+    most: f64,
+    /// Stored permits beyond it cost more than T,
+    threshold: f64,
+    /// by so many microseconds more each.
+    slope: f64,
+    largest: Permits,
+}
+
+/// What one key has stored, and when it is paid for; `None`: never seen, or at rest for long.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Stored(Option<Ticket>);
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Ticket {
+    stored: f64,
+    next_us: u64,
+}
+
+impl Stored {
+    /// How many permits were stored after the last request; `None` if there was none.
+    pub fn permits(&self) -> Option<f64> {
+        self.0.map(|ticket| ticket.stored)
+    }
+
+    /// When all requests so far are paid for, to the microsecond; `None` if there was none.
+    pub fn next(&self) -> Option<Time> {
+        self.0
+            .map(|ticket| Time::ZERO + Nanos::from_micros(ticket.next_us))
+    }
+}
+
+impl WarmUp {
+    /// A limiter of `permits_per_second` that takes `warm_up` to get from cold to warm.
+    ///
+    /// # Errors
+    /// [`Error::Rate`] unless the rate is above zero.
+    pub fn warming_up(permits_per_second: f64, warm_up: Nanos) -> Result<Self, Error> {
+        Self::with_cold_factor(permits_per_second, warm_up, COLD_FACTOR)
+    }
+
+    /// As [`WarmUp::warming_up`], where a permit costs `cold_factor` times as much when cold.
+    ///
+    /// # Errors
+    /// [`Error::Rate`] unless the rate is above zero and the factor at least 1.
+    pub fn with_cold_factor(
+        permits_per_second: f64,
+        warm_up: Nanos,
+        cold_factor: f64,
+    ) -> Result<Self, Error> {
+        if cold_factor.is_nan() || cold_factor < 1.0 {
+            return Err(Error::Rate);
+        }
+        let warm_up_us = float(micros(warm_up));
+        Self::new(
+            permits_per_second,
+            Rest::Cools {
+                warm_up_us,
+                cold_factor,
+            },
+        )
+    }
+
+    /// A limiter of `permits_per_second` that saves up for at most `burst_seconds`.
+    ///
+    /// # Errors
+    /// [`Error::Rate`] unless the rate is above zero and the burst time not below.
+    pub fn bursty(permits_per_second: f64, burst_seconds: f64) -> Result<Self, Error> {
+        if burst_seconds.is_nan() || burst_seconds < 0.0 {
+            return Err(Error::Rate);
+        }
+        Self::new(
+            permits_per_second,
+            Rest::Saves {
+                seconds: burst_seconds,
+            },
+        )
+    }
+
+    fn new(permits_per_second: f64, rest: Rest) -> Result<Self, Error> {
+        if permits_per_second.is_nan() || permits_per_second <= 0.0 {
+            return Err(Error::Rate);
+        }
+        let stable_us = 1e6 / permits_per_second;
+        let mut limit = Self {
+            rest,
+            stable_us,
+            cooldown_us: stable_us,
+            most: 0.0,
+            threshold: 0.0,
+            slope: 0.0,
+            largest: Permits::MAX,
+        };
+        match rest {
+            Rest::Saves { seconds } => limit.most = seconds * permits_per_second,
+            Rest::Cools {
+                warm_up_us,
+                cold_factor,
+            } => {
+                let cold_us = stable_us * cold_factor;
+                limit.threshold = 0.5 * warm_up_us / stable_us;
+                limit.most = limit.threshold + 2.0 * warm_up_us / (stable_us + cold_us);
+                limit.slope = (cold_us - stable_us) / (limit.most - limit.threshold);
+                limit.cooldown_us = warm_up_us / limit.most;
+            }
+        }
+        Ok(limit)
+    }
+
+    /// The same limit, where no request may ask for more than `largest`.
+    #[must_use]
+    pub fn with_largest(self, largest: Permits) -> Self {
+        Self { largest, ..self }
+    }
+
+    /// Permits per second.
+    pub fn rate(&self) -> f64 {
+        1e6 / self.stable_us
+    }
+
+    /// A key as Guava makes it at `now`: warming up it is cold, bursty it has nothing stored.
+    pub fn start(&self, now: Time) -> Stored {
+        Stored(Some(Ticket {
+            stored: match self.rest {
+                Rest::Cools { .. } => self.most,
+                Rest::Saves { .. } => 0.0,
+            },
+            next_us: micros(now.since(Time::ZERO)),
+        }))
+    }
+
+    /// Changes the rate under a key: debts stay as they are, and what is stored stays the
+    /// same share of the most.
+    ///
+    /// # Errors
+    /// [`Error::Rate`] unless the rate is above zero.
+    pub fn set_rate(
+        &mut self,
+        state: &mut Stored,
+        now: Time,
+        permits_per_second: f64,
+    ) -> Result<(), Error> {
+        let new = Self::new(permits_per_second, self.rest)?.with_largest(self.largest);
+        let ticket = self.seen(state, now);
+        let cold = matches!(self.rest, Rest::Cools { .. });
+        let stored = if self.most == f64::INFINITY {
+            if cold { 0.0 } else { new.most }
+        } else if self.most == 0.0 {
+            if cold { new.most } else { 0.0 }
+        } else {
+            ticket.stored * new.most / self.most
+        };
+        *state = Stored(Some(Ticket { stored, ..ticket }));
+        *self = new;
+        Ok(())
+    }
+
+    /// The state as `now` finds it: what rested has stored permits.
+    fn seen(&self, state: &Stored, now: Time) -> Ticket {
+        let now_us = micros(now.since(Time::ZERO));
+        let Some(ticket) = state.0 else {
+            return Ticket {
+                stored: self.most,
+                next_us: now_us,
+            };
+        };
+        if now_us <= ticket.next_us {
+            return ticket;
+        }
+        let new = float(now_us - ticket.next_us) / self.cooldown_us;
+        Ticket {
+            stored: self.most.min(ticket.stored + new),
+            next_us: now_us,
+        }
+    }
+
+    /// The price of taking `permits` out of `stored`, in whole microseconds, down.
+    fn price_of_stored(&self, stored: f64, permits: f64) -> u64 {
+        if let Rest::Saves { .. } = self.rest {
+            return 0;
+        }
+        let mut permits = permits;
+        let mut price = 0;
+        let above = stored - self.threshold;
+        if above > 0.0 {
+            let taken = above.min(permits);
+            let price_at = |above: f64| self.stable_us + above * self.slope;
+            price = floor(taken * (price_at(above) + price_at(above - taken)) / 2.0);
+            permits -= taken;
+        }
+        price.saturating_add(floor(self.stable_us * permits))
+    }
+
+    /// The state after `cost` is taken.
+    fn after(&self, ticket: Ticket, cost: Permits) -> Ticket {
+        let cost = f64::from(cost.get());
+        let stored = cost.min(ticket.stored);
+        let price = self
+            .price_of_stored(ticket.stored, stored)
+            .saturating_add(floor((cost - stored) * self.stable_us));
+        Ticket {
+            stored: ticket.stored - stored,
+            next_us: ticket.next_us.saturating_add(price).min(END_US),
+        }
+    }
+
+    fn decision(&self, verdict: Verdict, state: &Stored, now: Time, max_wait: Nanos) -> Decision {
+        let open = state
+            .0
+            .is_none_or(|ticket| wait(ticket.next_us, now) <= max_wait);
+        Decision {
+            verdict,
+            remaining: if open { self.largest } else { Permits::ZERO },
+            reset_after: self.expires_at(state).since(now),
+        }
+    }
+}
+
+impl Algorithm for WarmUp {
+    type State = Stored;
+
+    fn capacity(&self) -> Permits {
+        self.largest
+    }
+
+    fn decide(&self, state: &mut Stored, now: Time, cost: Permits) -> Decision {
+        self.reserve(state, now, cost, Nanos::ZERO)
+    }
+
+    /// When as much is stored as can be.
+    fn expires_at(&self, state: &Stored) -> Time {
+        let Some(ticket) = state.0 else {
+            return Time::ZERO;
+        };
+        let is_full = |us: u64| ticket.stored + float(us) / self.cooldown_us >= self.most;
+        let mut rest_us = floor((self.most - ticket.stored) * self.cooldown_us);
+        // Rounding is off by a few units in the last place: up, until it is so.
+        let mut step = 1;
+        while !is_full(rest_us) && rest_us < END_US {
+            rest_us = rest_us.saturating_add(step);
+            step *= 2;
+        }
+        Time::ZERO + Nanos::from_micros(ticket.next_us.saturating_add(rest_us))
+    }
+
+    /// The later of the two tickets; of what each has stored by then, what serves slower.
+    fn stricter(&self, state: &mut Stored, other: &Stored) {
+        let (Some(mine), Some(theirs)) = (state.0, other.0) else {
+            if state.0.is_none() {
+                *state = *other;
+            }
+            return;
+        };
+        let next_us = mine.next_us.max(theirs.next_us);
+        let then = Time::ZERO + Nanos::from_micros(next_us);
+        let stored = [mine, theirs].map(|ticket| self.seen(&Stored(Some(ticket)), then).stored);
+        let stored = match self.rest {
+            Rest::Cools { .. } => stored[0].max(stored[1]),
+            Rest::Saves { .. } => stored[0].min(stored[1]),
+        };
+        *state = Stored(Some(Ticket { stored, next_us }));
+    }
+
+    /// What is stored is measured by the most.
+    fn keeps_state_of(&self, old: &Self) -> bool {
+        self.rest == old.rest && self.stable_us.to_bits() == old.stable_us.to_bits()
+    }
+
+    fn bound(&self, window: Nanos) -> u64 {
+        let Some(last) = window.as_nanos().checked_sub(1) else {
+            return 0;
+        };
+        if self.largest == Permits::MAX {
+            return u64::MAX;
+        }
+        // Each request but the last is paid for within the span and the microsecond before
+        // it, at two microseconds less than T a permit at worst: that of one permit.
+        let paid_us = self.stable_us - 2.0;
+        if paid_us < 1.0 {
+            return u64::MAX;
+        }
+        let saved = match self.rest {
+            Rest::Cools { .. } => 0,
+            Rest::Saves { .. } => floor(self.most) + 1,
+        };
+        floor(float(last / 1_000 + 2) / paid_us)
+            .saturating_add(1 + saved)
+            .saturating_add(u64::from(self.largest.get()))
+    }
+}
+
+impl Reserve for WarmUp {
+    fn reserve(&self, state: &mut Stored, now: Time, cost: Permits, max_wait: Nanos) -> Decision {
+        if cost > self.largest {
+            return self.decision(Verdict::DenyForever, state, now, max_wait);
+        }
+        let wait = state
+            .0
+            .map_or(Nanos::ZERO, |ticket| wait(ticket.next_us, now));
+        if cost > Permits::ZERO && wait > max_wait {
+            let retry_after = wait.saturating_sub(max_wait);
+            return self.decision(Verdict::Deny { retry_after }, state, now, max_wait);
+        }
+        if cost > Permits::ZERO {
+            *state = Stored(Some(self.after(self.seen(state, now), cost)));
+        }
+        let verdict = match wait {
+            Nanos::ZERO => Verdict::Allow,
+            _ if cost == Permits::ZERO => Verdict::Allow,
+            wait => Verdict::AllowAfter(wait),
+        };
+        self.decision(verdict, state, now, max_wait)
+    }
+}
+
+/// The last microsecond that Guava's clock can tell.
+const END_US: u64 = u64::MAX >> 1;
+
+/// Down: a ticket that is due within this microsecond is due.
+fn micros(span: Nanos) -> u64 {
+    span.as_nanos() / 1_000
+}
+
+/// The time from `now` to a ticket.
+fn wait(next_us: u64, now: Time) -> Nanos {
+    Nanos::from_micros(next_us).saturating_sub(now.since(Time::ZERO))
+}
+
+/// Exact below 2^53.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds below 285 years are exact"
+)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// Down to a whole number that Guava's clock can tell; not a number becomes 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float becomes the whole number below it, 0 or u64::MAX beyond the range"
+)]
+fn floor(value: f64) -> u64 {
+    (value as u64).min(END_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Denials;
+    use crate::laws::{self, Random};
+    use crate::oracles::{self, Reach};
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Nanos::from_millis(millis)
+    }
+
+    /// Two a second, four seconds from cold to warm.
+    fn warming_up() -> WarmUp {
+        WarmUp::warming_up(2.0, Nanos::from_secs(4)).unwrap()
+    }
+
+    /// The waits in ms of single permits, asked for one after the other from `now` on.
+    fn waits(limit: &WarmUp, state: &mut Stored, now: u64, count: usize) -> std::vec::Vec<u64> {
+        let mut now = at(now);
+        let mut ask = || match limit.reserve(state, now, Permits::ONE, Nanos::MAX).verdict {
+            Verdict::AllowAfter(wait) => {
+                now = now + wait;
+                wait.as_millis_ceil()
+            }
+            _ => 0,
+        };
+        (0..count).map(|_| ask()).collect()
+    }
+
+    #[test]
+    fn cold_it_serves_slowly_and_speeds_up() {
+        let (limit, mut state) = (warming_up(), Stored::default());
+        let cold = [0, 1_375, 1_125, 875, 625, 500, 500, 500];
+        assert_eq!(waits(&limit, &mut state, 0, 8), cold);
+        // The last one is paid for at 6 s; 8 permits are stored 4 s later, and it is cold.
+        assert_eq!(limit.expires_at(&state), at(10_000));
+        assert_eq!(waits(&limit, &mut state, 10_000, 8), cold);
+        // Half the rest, half as cold: at the threshold, warm.
+        assert_eq!(waits(&limit, &mut state, 18_000, 3), [0, 500, 500]);
+    }
+
+    #[test]
+    fn bursty_it_serves_what_was_saved_up() {
+        let (limit, mut state) = (WarmUp::bursty(2.0, 1.0).unwrap(), Stored::default());
+        assert_eq!(waits(&limit, &mut state, 0, 5), [0, 0, 0, 500, 500]);
+        let mut as_in_guava = limit.start(at(0));
+        assert_eq!(waits(&limit, &mut as_in_guava, 0, 3), [0, 500, 500]);
+    }
+
+    #[test]
+    fn the_next_caller_pays() {
+        let limit = WarmUp::bursty(1.0, 0.0).unwrap();
+        let mut state = Stored::default();
+        let hundred = limit.decide(&mut state, at(0), Permits::new(100));
+        assert_eq!(hundred.verdict, Verdict::Allow);
+        let patience = Nanos::from_secs(40);
+        let next = limit.reserve(&mut state, at(0), Permits::ONE, patience);
+        let retry_after = Nanos::from_secs(60);
+        assert_eq!(next.verdict, Verdict::Deny { retry_after });
+        let next = limit.reserve(&mut state, at(60_000), Permits::ONE, patience);
+        assert_eq!(next.verdict, Verdict::AllowAfter(patience));
+        let most = limit.with_largest(Permits::new(10));
+        let asked = most.decide(&mut Stored::default(), at(0), Permits::new(11));
+        assert_eq!(asked.verdict, Verdict::DenyForever);
+    }
+
+    #[test]
+    fn a_new_rate_keeps_the_share_that_is_stored() {
+        let (mut limit, mut state) = (warming_up(), Stored::default());
+        limit.set_rate(&mut state, at(0), 4.0).unwrap();
+        assert_eq!(state.permits(), Some(16.0), "still cold");
+        assert!((limit.rate() - 4.0).abs() < 1e-12);
+        assert_eq!(limit.set_rate(&mut state, at(0), 0.0), Err(Error::Rate));
+        assert_eq!(WarmUp::bursty(f64::NAN, 1.0), Err(Error::Rate));
+        assert_eq!(
+            WarmUp::with_cold_factor(1.0, Nanos::SECOND, 0.9),
+            Err(Error::Rate)
+        );
+    }
+
+    #[test]
+    fn it_keeps_the_laws_that_a_post_paid_limit_can() {
+        let mut random = Random::new(21);
+        let ten = Permits::new(10);
+        let bursty = WarmUp::bursty(5.0, 2.0).unwrap();
+        for limit in [
+            warming_up(),
+            bursty,
+            warming_up().with_largest(ten),
+            bursty.with_largest(ten),
+        ] {
+            let (mut state, mut other) = (Stored::default(), Stored::default());
+            let (mut now, mut admitted) = (at(1_000), std::vec::Vec::new());
+            for _ in 0..3_000 {
+                now = now + Nanos::from_nanos(random.below(900_000_000));
+                let cost = Permits::saturating_from(random.below(12));
+                let decision =
+                    laws::decide(&limit, Denials::Free, &mut state, now, cost, Reach::Edges);
+                if decision.verdict.allows() {
+                    admitted.push((now, cost));
+                }
+                oracles::monotone(&limit, &state, now, Reach::Edges);
+                oracles::remaining(&limit, &state, now, Reach::Edges);
+                oracles::expires_at(&limit, &state, now, Reach::Edges);
+                if random.below(3) == 0 {
+                    let _ = limit.decide(&mut other, now, Permits::ONE);
+                }
+                laws::stricter_is_stricter(&limit, &state, &other, now, Reach::Edges);
+            }
+            laws::bounded(&limit, &admitted);
+        }
+    }
+}
