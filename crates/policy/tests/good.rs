@@ -278,6 +278,11 @@ proxy = "off"
 
 [store.memory]
 budget = "64MiB"
+
+[[limit]]
+name = "all"
+key = ["all"]
+limit = "1/1s"
 "#;
     let policy = policy(text);
     assert_eq!(policy.headers, HeaderStyle::Both);
@@ -300,14 +305,15 @@ budget = "64MiB"
     assert_eq!(policy.settings.memory_budget, Some(64 << 20));
     assert_eq!(policy.version, 0, "counted by the keeper");
 
-    let bare = parse("version = 1", Context::default()).unwrap().policy;
+    let bare =
+        self::policy("version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"1/1s\"");
     assert_eq!(
         (bare.headers, bare.settings.memory_budget),
         (HeaderStyle::Ietf, None)
     );
     assert_eq!(
         &*bare.sha,
-        "4eab33c0b9ba9ded10e2a046539031d60df90438efad3533d7ad16b6f61da112"
+        "d221aebc58d57e302456c80296f9a86067af60c63917bbb391a4be2630159e23"
     );
 }
 

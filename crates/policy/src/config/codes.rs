@@ -33,6 +33,7 @@ codes! {
     EMPTY_VALUE = "RK0111";
     OUT_OF_RANGE = "RK0112";
     TOO_MANY_FINDINGS = "RK0113";
+    NO_LIMITS = "RK0114";
     #[doc = "Of the server; its page stands with the others."]
     #[expect(dead_code, reason = "found by the server, which watches the file")]
     RELOAD_REFUSED = "RK0150";
@@ -62,7 +63,6 @@ codes! {
     HEADER_NAME = "RK0224";
     BYTES = "RK0225";
 
-    NO_LIMITS = "RK0301";
     OFF = "RK0302";
     MISSING_KEY_UNSET = "RK0303";
     NEVER_REFUSES = "RK0304";

@@ -16,8 +16,18 @@ use crate::{Cost, KeyPart, RuleMode};
 /// Limits with the same key and match that are compared with each other.
 const MAX_COMPARED: usize = 50;
 
-/// Limits that can never let a single request pass: errors.
+/// A policy that cannot be meant: one without limits (a file cut short reads like that, and
+/// would switch off all limiting), or with a limit that can never let a request pass.
 pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
+    if drafts.is_empty() && !out.has_errors() {
+        out.error(
+            codes::NO_LIMITS,
+            0..0,
+            "the policy has no limits",
+            "every request would be allowed",
+        )
+        .help("add a limit: [[limit]] with name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\"");
+    }
     for draft in drafts {
         let Cost::Fixed(cost) = draft.rule.cost else {
             continue;
@@ -44,15 +54,6 @@ pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
 
 /// Everything that deserves a warning.
 pub(super) fn lints(drafts: &[Draft], responses: &Responses, out: &mut Findings<'_>) {
-    if drafts.is_empty() {
-        out.warning(
-            codes::NO_LIMITS,
-            0..0,
-            "the policy has no limits",
-            "every request is allowed",
-        )
-        .help("add a limit: [[limit]] with name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\"");
-    }
     off(drafts, out);
     for draft in drafts {
         missing_key(draft, out);
