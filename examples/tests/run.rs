@@ -3,10 +3,10 @@
 use std::process::Command;
 
 fn check(program: &str, expected: &str) {
-    let output = Command::new(program).output().unwrap();
+    let output = Command::new(program).output().expect("the example runs");
     assert!(output.status.success(), "{program}: {output:?}");
     assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8_lossy(&output.stdout),
         expected,
         "{program}"
     );
