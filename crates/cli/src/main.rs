@@ -16,6 +16,7 @@ mod exit;
 mod limits;
 mod output;
 mod request;
+mod simulation;
 mod source;
 mod trial;
 mod verbs;
@@ -75,6 +76,7 @@ enum Verb {
     Check(verbs::check::Check),
     Peek(verbs::check::Peek),
     Try(verbs::r#try::Try),
+    Simulate(verbs::simulate::Simulate),
     Init(verbs::init::Init),
     Help(verbs::help::Help),
 }
@@ -88,6 +90,7 @@ impl Verb {
             Self::Check(verb) => verb.run(output),
             Self::Peek(verb) => verb.run(output),
             Self::Try(verb) => verb.run(output),
+            Self::Simulate(verb) => verb.run(output),
             Self::Init(verb) => verb.run(output),
             Self::Help(verb) => verb.run(output),
         }

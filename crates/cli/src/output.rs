@@ -2,7 +2,7 @@
 //!
 //! Verbs write colour always; the stream takes it out where it does not belong.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, stderr, stdout};
 use clap::builder::styling::{AnsiColor, Style};
@@ -30,6 +30,15 @@ impl Output {
             data: stdout(),
             talk: stderr(),
         }
+    }
+
+    /// Characters of a line: those of the terminal, and 80 where there is none.
+    pub(crate) fn width() -> usize {
+        const USUAL: usize = 80;
+        if !io::stdout().is_terminal() {
+            return USUAL;
+        }
+        terminal_size::terminal_size().map_or(USUAL, |(width, _)| usize::from(width.0))
     }
 
     /// A line of data.

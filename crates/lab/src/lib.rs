@@ -13,16 +13,19 @@
 
 pub mod arrivals;
 
+mod axis;
 mod bench;
 pub mod compared;
 
 mod pace;
 mod play;
 
+pub mod plot;
 mod random;
 mod report;
 mod series;
 
+pub mod svg;
 pub mod workload;
 
 pub use bench::{Bench, KeyId, MAX_KEYS};

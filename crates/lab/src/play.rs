@@ -37,7 +37,7 @@ pub fn play(bench: &mut Bench, workload: &Workload, pace: &mut impl Pace) -> Rep
         match play.phase(phase, start, pace) {
             Ok(end) => start = end,
             Err(stop) => {
-                play.stop = Some(stop);
+                play.stop(stop);
                 break;
             }
         }
@@ -231,6 +231,16 @@ impl<'a> Play<'a> {
         } else {
             Stop::Drought { row, since }
         })
+    }
+
+    /// Ends before the workload does.
+    fn stop(&mut self, stop: Stop) {
+        self.stop = Some(stop);
+        if self.workload.rows == Rows::Phases
+            && let Some(row) = self.rows.last_mut()
+        {
+            row.end = self.end;
+        }
     }
 
     fn open_rows(&mut self, phase: &Phase, start: Time) {

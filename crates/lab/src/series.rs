@@ -6,6 +6,8 @@
 
 use ratekeeper_core::{Nanos, Time};
 
+use crate::axis::round_span;
+
 /// Bins of a series: a tenth of them is left after they are joined, many more than a plot
 /// has columns.
 const MAX_BINS: usize = 20_000;
@@ -60,13 +62,20 @@ impl Series {
     }
 
     /// The width of a bin: a power of ten.
-    pub const fn width(&self) -> Nanos {
+    pub(crate) const fn width(&self) -> Nanos {
         Nanos::from_nanos(self.width)
+    }
+
+    /// At most `most` columns of equal, round width up to `end`: their width, and what
+    /// happened in each.
+    pub fn overview(&self, end: Time, most: u64) -> (Nanos, Vec<Bin>) {
+        let width = round_span(end.since(Time::ZERO), most).max(self.width());
+        (width, self.columns(width, end))
     }
 
     /// The same in wider columns, from the beginning to `end`; `column` is rounded up to
     /// whole bins.
-    pub fn columns(&self, column: Nanos, end: Time) -> Vec<Bin> {
+    pub(crate) fn columns(&self, column: Nanos, end: Time) -> Vec<Bin> {
         let bins = column.as_nanos().div_ceil(self.width).max(1);
         let width = bins.saturating_mul(self.width);
         let count = usize::try_from(end.as_nanos().div_ceil(width)).unwrap_or(usize::MAX);

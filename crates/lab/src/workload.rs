@@ -13,6 +13,7 @@
 use ratekeeper_core::{Nanos, Permits};
 
 use crate::arrivals::{self, Pattern, Rate};
+use crate::axis::round_span;
 use crate::bench::{KeyId, MAX_KEYS};
 use crate::random::{SplitMix, Zipf};
 
@@ -108,8 +109,8 @@ const EIGHT: [(u32, u64); 8] = [
 ];
 /// How often a refused request of the eight phases asks again.
 const POLL: Nanos = Nanos::from_millis(10);
-/// Rows of a report about one stretch of traffic.
-const INTERVALS: usize = 10;
+/// Rows of a report about one stretch of traffic, at most: their length is round.
+const INTERVALS: u64 = 10;
 
 /// The traffic of a workload with a rate and an end.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -227,10 +228,11 @@ impl Workload {
         self.phases.iter().map(|phase| phase.arrivals.len()).sum()
     }
 
-    /// One stretch of traffic, reported in ten intervals.
+    /// One stretch of traffic, reported in at most ten intervals.
     fn stretch(traffic: Traffic, mut arrivals: Vec<Arrival>) -> Self {
         arrivals.retain(|arrival| arrival.at < traffic.span); // random gaps may run over
-        let length = traffic.span.as_nanos().div_ceil(INTERVALS as u64); // up: ten cover it
+        let length = round_span(traffic.span, INTERVALS);
+        let count = traffic.span.as_nanos().div_ceil(length.as_nanos()); // up: they cover it
         Self {
             phases: vec![Phase {
                 arrivals,
@@ -240,8 +242,8 @@ impl Workload {
             refused: Refused::Leave,
             cost: Permits::ONE,
             rows: Rows::Intervals {
-                length: Nanos::from_nanos(length),
-                count: INTERVALS,
+                length,
+                count: usize::try_from(count).unwrap_or(usize::MAX),
             },
         }
     }

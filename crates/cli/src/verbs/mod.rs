@@ -5,5 +5,6 @@ pub(crate) mod explain;
 pub(crate) mod help;
 pub(crate) mod init;
 pub(crate) mod run;
+pub(crate) mod simulate;
 pub(crate) mod r#try;
 pub(crate) mod validate;

@@ -7,5 +7,6 @@ mod explain;
 mod help;
 mod init;
 mod service;
+mod simulate;
 mod trial;
 mod validate;

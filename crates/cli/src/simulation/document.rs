@@ -1,0 +1,90 @@
+//! Document: what came out of a simulation, for programs.
+
+use ratekeeper_core::{Nanos, Time};
+use ratekeeper_lab::{Counts, Report, Row, Stop};
+use serde_json::{Value, json};
+
+use super::table::Outcome;
+
+/// Columns of a series.
+const COLUMNS: u64 = 200;
+
+/// One limit and its report.
+pub(crate) fn outcome(outcome: &Outcome) -> Value {
+    let Outcome { subject, report } = outcome;
+    let rows: Vec<Value> = report.rows.iter().map(row).collect();
+    let mut document = counts(&report.total);
+    let fields = [
+        ("name", subject.name.as_str().into()),
+        ("limit", subject.text.as_str().into()),
+        ("algorithm", subject.algorithm.name().into()),
+        ("end_ms", millis(report.end.since(Time::ZERO))),
+        ("rate_per_s", report.admitted_per_second().into()),
+        ("window_ms", millis(subject.window)),
+        ("most_in_window", report.most_within(subject.window).into()),
+        (
+            "bound_in_window",
+            subject.algorithm.bound(subject.window).into(),
+        ),
+        ("decisions", report.decisions.into()),
+        (
+            "stopped",
+            report
+                .stop
+                .map_or(Value::Null, |stop| stop_word(stop).into()),
+        ),
+        ("rows", rows.into()),
+        ("series", series(report)),
+    ];
+    for (name, value) in fields {
+        document[name] = value;
+    }
+    document
+}
+
+fn row(row: &Row) -> Value {
+    let mut document = counts(&row.counts);
+    document["start_ms"] = millis(row.start.since(Time::ZERO));
+    document["duration_ms"] = millis(row.span());
+    document["rate_per_s"] = row.admitted_per_second().into();
+    document["offered_rate"] = row.rate.map_or(Value::Null, |rate| rate.to_string().into());
+    document
+}
+
+fn counts(counts: &Counts) -> Value {
+    json!({
+        "offered": counts.offered,
+        "admitted": counts.admitted,
+        "refused": counts.refused,
+        "gave_up": counts.gave_up,
+        "delayed": counts.delayed,
+        "waited": counts.waited,
+        "wait_mean_ms": counts.wait_mean().map(millis),
+        "wait_max_ms": millis(counts.wait_max),
+    })
+}
+
+fn series(report: &Report) -> Value {
+    let (column, bins) = report.series.overview(report.end, COLUMNS);
+    let numbers = |of: fn(&ratekeeper_lab::Bin) -> u64| bins.iter().map(of).collect::<Vec<_>>();
+    json!({
+        "column_ms": millis(column),
+        "offered": numbers(|bin| bin.offered),
+        "admitted": numbers(|bin| bin.admitted),
+        "refused": numbers(|bin| bin.refused),
+    })
+}
+
+const fn stop_word(stop: Stop) -> &'static str {
+    match stop {
+        Stop::RefusalsCount { .. } => "refusals_count",
+        Stop::Drought { .. } => "drought",
+        Stop::NeverFits { .. } => "never_fits",
+        Stop::TooMany => "too_many",
+    }
+}
+
+/// Milliseconds with their millis.
+fn millis(span: Nanos) -> Value {
+    (span.as_secs_f64() * 1e3).into()
+}

@@ -1,0 +1,47 @@
+//! Picture: the SVG file.
+
+use std::path::Path;
+
+use ratekeeper_lab::svg::{self, Panel};
+
+use super::table::Outcome;
+use crate::{Failure, words};
+
+/// Writes the picture of all outcomes.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write(path: &Path, title: &str, outcomes: &[Outcome]) -> Result<(), Failure> {
+    let subtitles: Vec<String> = outcomes.iter().map(subtitle).collect();
+    let panels: Vec<Panel<'_>> = outcomes
+        .iter()
+        .zip(&subtitles)
+        .map(|(outcome, subtitle)| Panel {
+            title: &outcome.subject.name,
+            subtitle,
+            report: &outcome.report,
+        })
+        .collect();
+    std::fs::write(path, svg::svg(title, &panels))
+        .map_err(|why| Failure::new(format!("cannot write `{}`: {why}", path.display())))
+}
+
+/// `2,130 admitted; most in 1 s: 19, bound 19`
+fn subtitle(outcome: &Outcome) -> String {
+    let admitted = words::count(outcome.report.total.admitted);
+    let stopped = if outcome.report.stop.is_some() {
+        ", then stopped"
+    } else {
+        ""
+    };
+    let window = outcome.subject.window;
+    match outcome.report.most_within(window) {
+        Some(most) => format!(
+            "{admitted} admitted{stopped}; most in {}: {}, bound {}",
+            words::span(window),
+            words::count(most),
+            words::count(outcome.subject.algorithm.bound(window))
+        ),
+        None => format!("{admitted} admitted{stopped}"),
+    }
+}

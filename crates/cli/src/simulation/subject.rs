@@ -1,0 +1,260 @@
+//! Subject: the limit that is simulated, from its name in a policy or from its own words.
+//!
+//! ```text
+//!   --limit per-ip                                   a limit of the policy file
+//!   --limit 100/1m --algorithm fixed                 a quota, and how it is counted
+//!   --limit 'bucket = { size = 40, refill = "20/1s" }'    any fields of a [[limit]]
+//! ```
+//!
+//! Words are read by the policy's own parser: what a policy can say can be simulated.
+
+use std::path::PathBuf;
+
+use ratekeeper_core::{AnyAlgorithm, Nanos, Origin, Permits, Quota};
+use ratekeeper_lab::compared;
+use ratekeeper_policy::config::{self, Context};
+use ratekeeper_policy::{Cost, Rule};
+
+use crate::source::{self, Source};
+use crate::{Failure, Output, limits};
+
+/// Characters of a limit in words.
+const MAX_WORDS: usize = 1_000;
+/// The name that a limit in words gets.
+const NAME: &str = "inline";
+
+/// A limit to be simulated.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    /// Of the policy, or of the algorithm.
+    pub(crate) name: String,
+    /// In the policy's words.
+    pub(crate) text: String,
+    pub(crate) algorithm: AnyAlgorithm,
+    /// The span that its worst case is told for.
+    pub(crate) window: Nanos,
+    /// What one request costs, if the limit says so.
+    pub(crate) cost: Option<Permits>,
+    /// What it grants, where that is one number a span.
+    pub(crate) quota: Option<Quota>,
+}
+
+/// Where the limit is said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) policy: Option<PathBuf>,
+    pub(crate) limit: String,
+    pub(crate) algorithm: Option<String>,
+}
+
+impl Said {
+    /// The limit.
+    ///
+    /// # Errors
+    /// It is in no policy, or its words are wrong.
+    pub(crate) fn subject(&self, origin: Origin, output: &mut Output) -> Result<Subject, Failure> {
+        if is_words(&self.limit) {
+            if let Some(path) = &self.policy {
+                let message = format!("`{}` stands for itself", self.limit);
+                let hint = format!("leave `{}` out, or name a limit of it", path.display());
+                return Err(Failure::new(message).hint(hint));
+            }
+            return in_words(&self.limit, self.algorithm.as_deref(), origin);
+        }
+        if self.algorithm.is_some() {
+            let message = format!(
+                "`{}` is a limit of the policy, which says how it counts",
+                self.limit
+            );
+            return Err(Failure::new(message)
+                .hint("--algorithm goes with a quota, as in --limit 100/1m --algorithm fixed"));
+        }
+        let path = source::path_or_default(self.policy.clone())?;
+        let policy = Source::read(&path)?.policy(origin, output)?;
+        Ok(Subject::of(limits::named(&policy, &self.limit)?))
+    }
+}
+
+impl Subject {
+    fn of(rule: &Rule) -> Self {
+        let quota = rule
+            .window
+            .and_then(|window| Quota::new(rule.quota, window).ok());
+        Self {
+            name: rule.limit.name.to_string(),
+            text: rule.text.clone(),
+            algorithm: rule.limit.algorithm.clone(),
+            window: limits::span(rule),
+            cost: match rule.cost {
+                Cost::Fixed(cost) => Some(cost),
+                Cost::Request | Cost::Attribute(_) => None,
+            },
+            quota,
+        }
+    }
+
+    /// Every algorithm at the quota of this limit.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(crate) fn compared(&self, origin: Origin) -> Result<Vec<Self>, Failure> {
+        let Some(quota) = self.quota else {
+            let message = format!("`{}` has no span that every algorithm can count", self.text);
+            return Err(
+                Failure::new(message).hint("compare at a rolling quota, as in --limit 100/1d")
+            );
+        };
+        let built = compared::ALL.iter().map(|compared| {
+            let algorithm = compared
+                .build(quota, origin)
+                .map_err(|why| Failure::new(format!("{} at {quota}: {why}", compared.name)))?;
+            Ok(Self {
+                name: compared.name.into(),
+                text: quota.to_string(),
+                algorithm,
+                window: quota.per(),
+                cost: self.cost,
+                quota: Some(quota),
+            })
+        });
+        built.collect()
+    }
+}
+
+/// Names have neither of these.
+fn is_words(text: &str) -> bool {
+    text.contains(['/', '=', ' '])
+}
+
+/// Reads a limit in the policy's words.
+///
+/// # Errors
+/// The first finding.
+pub(crate) fn in_words(
+    words: &str,
+    algorithm: Option<&str>,
+    origin: Origin,
+) -> Result<Subject, Failure> {
+    let document = document(words, algorithm)?;
+    let loaded = config::parse(&document, Context { origin }).map_err(|findings| {
+        let first = findings.first();
+        let failure = Failure::new(match first {
+            Some(finding) => format!("`{words}`: {}", finding.message),
+            None => format!("`{words}` is not a limit"),
+        });
+        match first.map(|finding| (&finding.help, &finding.label)) {
+            Some((Some(help), _)) => failure.hint(help),
+            Some((None, label)) if !label.is_empty() => failure.hint(label),
+            _ => failure,
+        }
+    })?;
+    let rule = loaded.policy.rule(NAME);
+    let mut subject = rule.map(Subject::of).ok_or_else(|| not_one(words))?;
+    if loaded.policy.rules.len() != 1 {
+        return Err(not_one(words));
+    }
+    subject.name = subject.algorithm.name().into();
+    Ok(subject)
+}
+
+fn not_one(words: &str) -> Failure {
+    Failure::new(format!("`{words}` is not one limit"))
+}
+
+/// A policy of this one limit.
+fn document(words: &str, algorithm: Option<&str>) -> Result<String, Failure> {
+    if words.len() > MAX_WORDS || algorithm.is_some_and(|text| text.len() > MAX_WORDS) {
+        return Err(Failure::new(format!(
+            "a limit in words has at most {MAX_WORDS} characters"
+        )));
+    }
+    if words
+        .chars()
+        .chain(algorithm.unwrap_or_default().chars())
+        .any(char::is_control)
+    {
+        return Err(Failure::new(
+            "a limit in words is one line of printable text",
+        ));
+    }
+    let fields = if words.contains('=') {
+        words.to_owned()
+    } else {
+        format!("limit = {}", quoted(words))
+    };
+    let algorithm = match algorithm {
+        Some(table) if table.starts_with('{') => format!(", algorithm = {table}"),
+        Some(word) => format!(", algorithm = {}", quoted(word)),
+        None => String::new(),
+    };
+    Ok(format!(
+        "version = 1\ntimezone = \"UTC\"\nlimit = [{{ name = \"{NAME}\", key = [\"all\"], {fields}{algorithm} }}]\n"
+    ))
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(words: &str, algorithm: Option<&str>) -> Result<(String, String), String> {
+        match in_words(words, algorithm, source::BEGINNING) {
+            Ok(subject) => Ok((subject.name, subject.text)),
+            Err(Failure::Sentence { message, .. }) => Err(message),
+            Err(Failure::Findings(text)) => Err(text),
+        }
+    }
+
+    #[test]
+    fn whatever_a_policy_can_say_is_a_subject() {
+        let rows = [
+            ("100/1m", None, "two-window counter", "100/1m"),
+            ("100/1m", Some("fixed"), "fixed window", "100/1m"),
+            ("100/day", None, "calendar window", "100/day"),
+            (
+                "100/1m",
+                Some("{ name = \"sub-buckets\", count = 10 }"),
+                "sub-buckets",
+                "100/1m",
+            ),
+            (
+                "bucket = { size = 40, refill = \"20/1s\" }",
+                None,
+                "token bucket",
+                "bucket of 40, 20/1s",
+            ),
+            (
+                "limit = \"5/1h\", algorithm = \"fixed\", count_denied = true",
+                None,
+                "fixed window",
+                "5/1h",
+            ),
+            ("spacing = \"200ms\"", None, "token bucket", "1 every 200ms"),
+        ];
+        for (words, algorithm, name, shown) in rows {
+            let expected = Ok((name.to_owned(), shown.to_owned()));
+            assert_eq!(text(words, algorithm), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn words_stay_one_limit() {
+        for words in [
+            "5/minute",
+            "0/1s",
+            "5/1s\" }, { name = \"b",
+            "limit = \"5/1s\" }, { name = \"b\", key = [\"all\"], limit = \"6/1s\"",
+            "limit = \"5/1s\" }]\n[headers]",
+            "limit = \"5/1s\", name = \"other\"",
+            "=",
+        ] {
+            assert!(text(words, None).is_err(), "{words}");
+        }
+        assert!(text("5/1s", Some("nonsense")).is_err());
+        assert!(text(&"9".repeat(2_000), None).is_err());
+    }
+}

@@ -1,0 +1,268 @@
+//! Table: what came out of a simulation, in rows for people.
+
+use ratekeeper_core::{Nanos, Time};
+use ratekeeper_lab::workload::Rows;
+use ratekeeper_lab::{Counts, Report, Row, Stop, Workload, plot};
+
+use super::subject::Subject;
+use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::{Failure, Output, words};
+
+/// A limit and what became of the workload under it.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) subject: Subject,
+    pub(crate) report: Report,
+}
+
+/// Columns of a strip.
+const STRIP: usize = 50;
+
+/// One limit: its rows, its total, what it admitted at worst.
+pub(crate) fn one(outcome: &Outcome, rows: Rows, output: &mut Output) -> Result<(), Failure> {
+    let Outcome { report, .. } = outcome;
+    let by_phase = rows == Rows::Phases;
+    let first = if by_phase { "phase" } else { "from" };
+    let mut table = vec![heads(&[
+        first,
+        "offered",
+        "admitted",
+        "refused",
+        "gave up",
+        "took",
+        "rate",
+        "mean wait",
+        "longest",
+    ])];
+    for (index, row) in report.rows.iter().enumerate() {
+        let label = if by_phase {
+            (index + 1).to_string()
+        } else {
+            words::span(row.start.since(Time::ZERO))
+        };
+        table.push(cells(label, row, by_phase));
+    }
+    let whole = Row {
+        start: Time::ZERO,
+        end: report.end,
+        rate: None,
+        counts: report.total,
+    };
+    table.push(cells("total".into(), &whole, false));
+    for line in aligned(&table) {
+        output.line(format!("  {line}"))?;
+    }
+    Ok(())
+}
+
+fn cells(label: String, row: &Row, with_rate: bool) -> Vec<String> {
+    let Counts {
+        offered,
+        admitted,
+        refused,
+        gave_up,
+        wait_max,
+        ..
+    } = row.counts;
+    let offered = match row.rate.filter(|_| with_rate) {
+        Some(rate) => format!("{} at {rate}", words::count(offered)),
+        None => words::count(offered),
+    };
+    vec![
+        label,
+        offered,
+        words::count(admitted),
+        words::count(refused),
+        words::count(gave_up),
+        words::span(row.span()),
+        format!("{:.2}/s", row.admitted_per_second()),
+        row.counts.wait_mean().map_or("-".into(), words::span),
+        words::span(wait_max),
+    ]
+}
+
+/// What was admitted at worst, beside what the limit promises.
+pub(crate) fn worst(outcome: &Outcome) -> Option<String> {
+    let window = outcome.subject.window;
+    let most = outcome.report.most_within(window)?;
+    let bound = outcome.subject.algorithm.bound(window);
+    Some(format!(
+        "at most {} admitted in any {}; the bound is {}",
+        words::count(most),
+        words::span(window),
+        words::count(bound)
+    ))
+}
+
+/// The plot of one limit, `#` green and `.` yellow.
+pub(crate) fn draw(
+    report: &Report,
+    rows: Rows,
+    width: usize,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let marks = match rows {
+        Rows::Phases => plot::Marks::Rows,
+        Rows::Intervals { .. } => plot::Marks::None,
+    };
+    for line in plot::plot(report, width, marks) {
+        output.line(painted(&line))?;
+    }
+    let legend = format!(
+        "        {} admitted   {} offered, and not admitted at that time",
+        paint(GOOD, &plot::ADMITTED.to_string()),
+        paint(WARN, &plot::OFFERED.to_string())
+    );
+    output.line(legend)
+}
+
+/// Runs of `#` and `.` right of the axis in their colours.
+fn painted(line: &str) -> String {
+    let Some((label, cells)) = line.split_once('|') else {
+        return line.to_owned();
+    };
+    let mut out = format!("{label}|");
+    for run in cells.as_bytes().chunk_by(|a, b| a == b) {
+        let text = String::from_utf8_lossy(run);
+        match run.first() {
+            Some(b'#') => out.push_str(&paint(GOOD, &text)),
+            Some(b'.') => out.push_str(&paint(WARN, &text)),
+            _ => out.push_str(&text),
+        }
+    }
+    out
+}
+
+/// All algorithms side by side.
+pub(crate) fn compared(
+    outcomes: &[Outcome],
+    workload: &Workload,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let by_phase = workload.rows == Rows::Phases;
+    let phases = workload.phases.len();
+    let mut head = vec![String::new()];
+    if by_phase {
+        head.extend((1..=phases).map(|phase| phase.to_string()));
+    } else {
+        head.extend(heads(&["admitted", "refused", "gave up", "longest"]));
+    }
+    let window = outcomes
+        .first()
+        .map_or(Nanos::SECOND, |outcome| outcome.subject.window);
+    head.push(format!("most in {window}"));
+    head.push("bound".into());
+    let mut table = vec![head];
+    for Outcome { subject, report } in outcomes {
+        let mut line = vec![subject.name.clone()];
+        if by_phase {
+            line.extend((0..phases).map(|index| phase(report, index)));
+        } else {
+            let counts = &report.total;
+            line.extend([counts.admitted, counts.refused, counts.gave_up].map(words::count));
+            line.push(words::span(counts.wait_max));
+        }
+        line.push(report.most_within(window).map_or("-".into(), words::count));
+        line.push(words::count(subject.algorithm.bound(window)));
+        table.push(line);
+    }
+    if by_phase {
+        output.line("  seconds that each phase took")?;
+    }
+    for line in aligned(&table) {
+        output.line(format!("  {line}"))?;
+    }
+    strips(outcomes, output)
+}
+
+/// `19`, `22.23`, or why there is no number.
+fn phase(report: &Report, index: usize) -> String {
+    let stopped = report.stop.is_some() && index + 1 >= report.rows.len();
+    match report.rows.get(index).filter(|_| !stopped) {
+        Some(row) => {
+            let text = format!("{:.2}", row.span().as_secs_f64());
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        None if index + 1 == report.rows.len() => "never".into(),
+        None => "-".into(),
+    }
+}
+
+/// Admitted over time, a line for each.
+fn strips(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
+    let end = outcomes.iter().map(|outcome| outcome.report.end).max();
+    let end = end.unwrap_or(Time::ZERO);
+    let tops = outcomes
+        .iter()
+        .map(|outcome| plot::top_of_strip(&outcome.report, end, STRIP));
+    let top = tops.fold(0.0, f64::max);
+    let names = outcomes
+        .iter()
+        .map(|outcome| outcome.subject.name.len())
+        .max()
+        .unwrap_or(0);
+    output.line(format!(
+        "\n  admitted over time, from 0 to {}",
+        words::span(end.since(Time::ZERO))
+    ))?;
+    for Outcome { subject, report } in outcomes {
+        let name = paint(NAME, &format!("{:<names$}", subject.name));
+        let strip = plot::strip(report, end, top, STRIP);
+        output.line(format!("  {name}  |{}|", paint(GOOD, &strip)))?;
+    }
+    output.line(format!(
+        "  {:names$}  . : - = * # from little to {top:.2} a second",
+        ""
+    ))
+}
+
+/// Why a workload was not played to its end.
+pub(crate) fn reason(report: &Report) -> Option<String> {
+    let after = |since: Time| words::span(since.since(Time::ZERO));
+    let text = match report.stop? {
+        Stop::RefusalsCount { row, since } => format!(
+            "phase {} can never finish: refused requests count as well, so clients that go on \
+             asking keep the limit shut (nothing was admitted for 120 s after {})",
+            row + 1,
+            after(since)
+        ),
+        Stop::Drought { row, since } => format!(
+            "phase {} does not finish: nothing was admitted for 120 s after {}, nor when it was \
+             promised",
+            row + 1,
+            after(since)
+        ),
+        Stop::NeverFits { capacity } => format!(
+            "no request ever passes: it costs more than the limit can hold ({})",
+            words::count(capacity.get().into())
+        ),
+        Stop::TooMany => format!(
+            "stopped after {} decisions: the limit is too slow for clients that ask every 10 ms",
+            words::count(ratekeeper_lab::MAX_DECISIONS)
+        ),
+    };
+    Some(paint(BAD, "stopped") + ": " + &text)
+}
+
+fn heads(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Columns of equal width: the first to the left, the others to the right.
+fn aligned(table: &[Vec<String>]) -> Vec<String> {
+    let columns = table.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = table.iter().filter_map(|line| line.get(column));
+        cells.map(String::len).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |cells: &Vec<String>| {
+        let cells = cells.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(index, (cell, width))| match index {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    table.iter().map(line).collect()
+}

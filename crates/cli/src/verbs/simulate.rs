@@ -1,0 +1,347 @@
+//! `simulate`: a workload against a limit, or against every algorithm, and what comes out.
+//!
+//! ```text
+//!   workload --lab--> report --> table and plot | JSON | SVG
+//!   events   --lab--> a line of answer for each line
+//! ```
+
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ratekeeper_core::{Nanos, Origin, Permits, Time};
+use ratekeeper_lab::arrivals::{Pattern, Rate};
+use ratekeeper_lab::workload::{Pause, TooLarge, Traffic};
+use ratekeeper_lab::{Bench, RealTime, VirtualTime, Workload, play};
+use serde_json::json;
+
+use crate::simulation::subject::{Said, Subject};
+use crate::simulation::table::{self, Outcome};
+use crate::simulation::{document, events, picture};
+use crate::{Exit, Failure, Output, source, words};
+
+/// Play a workload against a limit, or against every algorithm, in virtual time
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Simulate {
+    /// The policy file that --limit names a limit of [default: ./ratekeeper.toml]
+    policy: Option<PathBuf>,
+    /// A limit of the policy, a quota such as 100/1m, or fields of a [[limit]]
+    #[arg(long, value_name = "NAME|QUOTA|FIELDS")]
+    limit: String,
+    /// How a quota is counted, as in the policy: fixed, gcra, quota-reset ..
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<String>,
+    /// Every algorithm at the same quota, side by side
+    #[arg(long, conflicts_with_all = ["events", "real_time"])]
+    compare: bool,
+    /// Who asks when
+    #[arg(long, value_enum, default_value_t = Kind::Phases)]
+    workload: Kind,
+    /// How fast requests come, as in 50/s or 100/1m [default: twice the quota; of zipf, for
+    /// each ten clients]
+    #[arg(long, value_name = "N/SPAN")]
+    rate: Option<Rate>,
+    /// For how long, as in 10s [default: ten times the span of the quota]
+    #[arg(long = "for", value_name = "SPAN")]
+    span: Option<Nanos>,
+    /// Of on-off: how long requests come, and how long none do [default: the span of the quota]
+    #[arg(long, value_name = "SPAN/SPAN")]
+    on_off: Option<OnOff>,
+    /// Of zipf: how many clients there are
+    #[arg(long, default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Of zipf: how much busier the busy ones are; 0 is all alike
+    #[arg(long, default_value_t = 1.0, value_parser = exponent)]
+    exponent: f64,
+    /// Of retry: clients try again after this long, whatever they were told [default: when told]
+    #[arg(long, value_name = "SPAN")]
+    retry_every: Option<Nanos>,
+    /// Of retry: after this many attempts a client gives up
+    #[arg(long, default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    attempts: u32,
+    /// What each request costs
+    #[arg(long, value_name = "PERMITS", default_value_t = 1)]
+    cost: u32,
+    /// The same seed, the same requests
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Wait for each moment: with the machine's clock, as long as it takes
+    #[arg(long, conflicts_with = "events")]
+    real_time: bool,
+    /// Answer these events in place of a workload: JSON lines of a file, or of stdin (-)
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["svg", "workload"])]
+    events: Option<PathBuf>,
+    /// Write a picture
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = r#"Examples:
+  ratekeeper simulate --limit 10/1s --algorithm gcra
+  ratekeeper simulate --limit 10/1s --compare --svg compare.svg
+  ratekeeper simulate ratekeeper.toml --limit per-ip --workload bursty --rate 100/1s --for 10s
+  ratekeeper simulate --limit 'bucket = { size = 40, refill = "20/1s" }' --workload retry
+  echo '{"at_us": 0, "op": "check", "cost": 3}' | ratekeeper simulate --limit 10/1s --events -
+
+Events: {"at_us": 0, "op": "check|peek|reserve|refund|reset|set", "cost": 1, "max_wait_us": 0,
+"key": "k", "limit": "100/1m"}. Only `at_us` must be there; `max_wait_us` goes with reserve,
+`limit` with set.
+
+Exit codes: 0 simulated, whatever was refused; 1 a phase can never finish; 2 usage, an error in
+the policy, or events that could not be answered."#;
+
+/// Who asks when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Kind {
+    /// Eight of ten seconds each, from 1/s to 100/s; refused requests ask again every 10 ms
+    Phases,
+    /// Evenly
+    Constant,
+    /// N at once at the beginning of every span
+    Bursty,
+    /// At random, independently of each other
+    Poisson,
+    /// Evenly for a while, then not at all for a while
+    OnOff,
+    /// Many clients at random, few of them busy
+    Zipf,
+    /// Evenly, from clients that try again when they are refused
+    Retry,
+}
+
+/// `5s/10s`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct OnOff {
+    on: Nanos,
+    off: Nanos,
+}
+
+impl std::str::FromStr for OnOff {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write two spans, as in 5s/10s".to_owned();
+        let (on, off) = text.split_once('/').ok_or_else(wrong)?;
+        let span = |text: &str| text.parse::<Nanos>().map_err(|_| wrong());
+        let (on, off) = (span(on)?, span(off)?);
+        if on == Nanos::ZERO {
+            return Err("requests come for longer than no time".into());
+        }
+        Ok(Self { on, off })
+    }
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    let number = text
+        .parse::<f64>()
+        .ok()
+        .filter(|number| (0.0..=10.0).contains(number));
+    number.ok_or_else(|| "write a number from 0 to 10".into())
+}
+
+impl Simulate {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let real = self.real_time.then(RealTime::new);
+        let origin = real.map_or(source::BEGINNING, |clock| clock.origin());
+        let said = Said {
+            policy: self.policy.clone(),
+            limit: self.limit.clone(),
+            algorithm: self.algorithm.clone(),
+        };
+        let subject = said.subject(origin, output)?;
+        if let Some(path) = &self.events {
+            return answer_events(path, subject, origin, output);
+        }
+        let workload = self.workload(&subject)?;
+        let title = self.title(&subject, &workload);
+        let subjects = if self.compare {
+            subject.compared(origin)?
+        } else {
+            vec![subject]
+        };
+        let outcomes: Vec<Outcome> = subjects
+            .into_iter()
+            .map(|subject| {
+                let mut bench = Bench::new(subject.algorithm.clone());
+                let report = match real {
+                    Some(mut clock) => play(&mut bench, &workload, &mut clock),
+                    None => play(&mut bench, &workload, &mut VirtualTime),
+                };
+                Outcome { subject, report }
+            })
+            .collect();
+        if let Some(path) = &self.svg {
+            picture::write(path, &title, &outcomes)?;
+        }
+        self.tell(&title, &workload, &outcomes, output)?;
+        let stopped = outcomes.iter().any(|outcome| outcome.report.stop.is_some());
+        Ok(if stopped && !self.compare {
+            Exit::Denied
+        } else {
+            Exit::Done
+        })
+    }
+
+    fn workload(&self, subject: &Subject) -> Result<Workload, Failure> {
+        let cost = subject.cost.unwrap_or(Permits::new(self.cost));
+        if self.workload == Kind::Phases {
+            if self.rate.is_some() || self.span.is_some() {
+                let failure = Failure::new("the eight phases have their own rates and lengths");
+                return Err(failure.hint("--rate and --for go with --workload constant and others"));
+            }
+            return Ok(Workload::eight_phases().with_cost(cost));
+        }
+        let traffic = self.traffic(subject)?;
+        let workload = match self.workload {
+            Kind::Phases | Kind::Constant => Workload::patterned(traffic, Pattern::Steady),
+            Kind::Bursty => Workload::patterned(traffic, Pattern::Burst),
+            Kind::Poisson => Workload::patterned(traffic, Pattern::Poisson),
+            Kind::OnOff => {
+                let window = subject.window;
+                let usual = OnOff {
+                    on: window,
+                    off: window,
+                };
+                let OnOff { on, off } = self.on_off.unwrap_or(usual);
+                Workload::on_off(traffic, on, off)
+            }
+            Kind::Zipf => Workload::zipf(traffic, self.keys, self.exponent),
+            Kind::Retry => {
+                let pause = self.retry_every.map_or(Pause::Told, Pause::Fixed);
+                Workload::retrying(traffic, pause, self.attempts)
+            }
+        };
+        Ok(workload.map_err(too_large)?.with_cost(cost))
+    }
+
+    /// As said, or twice the quota for ten times its span.
+    fn traffic(&self, subject: &Subject) -> Result<Traffic, Failure> {
+        let usual = subject.quota.and_then(|quota| {
+            let clients = match self.workload {
+                Kind::Zipf => self.keys.div_ceil(10), // up: at least one
+                _ => 1,
+            };
+            let twice = quota
+                .permits()
+                .get()
+                .saturating_mul(2)
+                .saturating_mul(clients);
+            Rate::new(twice, quota.per())
+        });
+        let rate = self.rate.or(usual).ok_or_else(|| {
+            Failure::new(format!(
+                "`{}` does not say how fast requests should come",
+                subject.text
+            ))
+            .hint("say it: --rate 50/s")
+        })?;
+        let usual = Nanos::from_nanos(subject.window.as_nanos().saturating_mul(10));
+        Ok(Traffic {
+            rate,
+            span: self.span.unwrap_or(usual),
+            seed: self.seed,
+        })
+    }
+
+    /// `phases against 10/1s, seed 1`
+    fn title(&self, subject: &Subject, workload: &Workload) -> String {
+        let kind = self.workload.to_possible_value();
+        let kind = kind.as_ref().map_or("", |value| value.get_name());
+        let by = if self.compare {
+            String::new()
+        } else {
+            format!(" ({})", subject.algorithm.name())
+        };
+        let requests = words::counted(workload.requests(), "request");
+        let cost = if workload.cost == Permits::ONE {
+            String::new()
+        } else {
+            format!(" of cost {}", workload.cost)
+        };
+        let text = &subject.text;
+        format!(
+            "{kind}: {requests}{cost} against {text}{by}, seed {}",
+            self.seed
+        )
+    }
+
+    fn tell(
+        &self,
+        title: &str,
+        workload: &Workload,
+        outcomes: &[Outcome],
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let time = if self.real_time { "real" } else { "virtual" };
+        if self.json {
+            let limits: Vec<_> = outcomes.iter().map(document::outcome).collect();
+            return output.json(&json!({
+                "title": title,
+                "seed": self.seed,
+                "time": time,
+                "cost": workload.cost.get(),
+                "limits": limits,
+            }));
+        }
+        output.talk(format!("{title}, {time} time"));
+        if self.compare {
+            table::compared(outcomes, workload, output)?;
+        } else {
+            for outcome in outcomes {
+                table::one(outcome, workload.rows, output)?;
+                if let Some(worst) = table::worst(outcome) {
+                    output.line(format!("  {worst}"))?;
+                }
+                if outcome.report.end > Time::ZERO {
+                    output.line("")?;
+                    table::draw(&outcome.report, workload.rows, Output::width(), output)?;
+                }
+            }
+        }
+        for outcome in outcomes {
+            if let Some(reason) = table::reason(&outcome.report) {
+                output.talk(format!("{}: {reason}", outcome.subject.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer_events(
+    path: &Path,
+    subject: Subject,
+    origin: Origin,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let tally = if path == Path::new("-") {
+        events::answer(io::stdin().lock(), subject, origin, output)?
+    } else {
+        let file = std::fs::File::open(path)
+            .map_err(|why| Failure::new(format!("cannot open `{}`: {why}", path.display())))?;
+        events::answer(BufReader::new(file), subject, origin, output)?
+    };
+    if tally.wrong == 0 {
+        return Ok(Exit::Done);
+    }
+    let lines = words::counted(tally.lines, "line");
+    Err(Failure::new(format!(
+        "{} of {lines} could not be answered",
+        words::count(tally.wrong as u64)
+    )))
+}
+
+fn too_large(error: TooLarge) -> Failure {
+    let TooLarge { wanted, most } = error;
+    let message = format!(
+        "a workload of {} is too large: at most {}",
+        words::count(wanted),
+        words::count(most)
+    );
+    Failure::new(message).hint("make --rate slower, --for shorter, or --keys fewer")
+}

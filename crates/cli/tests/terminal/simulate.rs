@@ -1,0 +1,223 @@
+//! `simulate`: workloads against limits, and the user's own events.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::desk::{Desk, POLICY, show};
+
+const GUIDE: &str = include_str!("../../../../docs/guide/simulate.md");
+
+#[test]
+fn the_eight_phases_at_ten_a_second() {
+    insta::assert_snapshot!(Desk::new().terminal(&[
+        &["simulate", "--limit", "10/1s", "--algorithm", "gcra"],
+        &["simulate", "--limit", "10/1s", "--compare"],
+    ]));
+}
+
+#[test]
+fn a_limit_that_counts_refusals_never_finishes() {
+    let strict = "bucket = { size = 10, refill = \"10/1s\" }, count_denied = true";
+    insta::assert_snapshot!(Desk::new().terminal(&[
+        &["simulate", "--limit", strict],
+        &["simulate", "--limit", "10/1s", "--cost", "11"],
+    ]));
+}
+
+#[test]
+fn every_workload_is_played() {
+    let desk = Desk::new().with("ratekeeper.toml", POLICY);
+    let per_ip = ["simulate", "--limit", "per-ip", "--for", "5s", "--workload"];
+    let run = |more: &[&str]| desk.terminal(&[&[&per_ip[..], more].concat()]);
+    let kinds: [&[&str]; 7] = [
+        &["constant"],
+        &["bursty", "--rate", "100/1s"],
+        &["poisson", "--seed", "7"],
+        &["on-off", "--on-off", "1s/1s"],
+        &["zipf", "--keys", "50"],
+        &["retry"],
+        &["retry", "--retry-every", "50ms", "--attempts", "3"],
+    ];
+    insta::assert_snapshot!(kinds.map(run).concat());
+}
+
+#[test]
+fn algorithms_are_compared_under_any_workload() {
+    insta::assert_snapshot!(Desk::new().terminal(&[&[
+        "simulate",
+        "--limit",
+        "100/1m",
+        "--compare",
+        "--workload",
+        "bursty"
+    ]]));
+}
+
+#[test]
+fn programs_read_it_too() {
+    let desk = Desk::new();
+    let arguments = [
+        "simulate",
+        "--limit",
+        "4/1s",
+        "--workload",
+        "constant",
+        "--for",
+        "2s",
+    ];
+    insta::assert_snapshot!(desk.terminal(&[&[&arguments[..], &["--json"]].concat()]));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let desk = Desk::new().with("ratekeeper.toml", POLICY);
+    let big = [
+        "--workload",
+        "constant",
+        "--rate",
+        "1000000/s",
+        "--for",
+        "1h",
+    ];
+    insta::assert_snapshot!(desk.terminal(&[
+        &["simulate"],
+        &["simulate", "--limit", "per-pi"],
+        &["simulate", "--limit", "per-ip", "--algorithm", "fixed"],
+        &["simulate", "ratekeeper.toml", "--limit", "10/1s"],
+        &["simulate", "--limit", "10/1s", "--algorithm", "fixde"],
+        &["simulate", "--limit", "ten/1s"],
+        &["simulate", "--limit", "10/1s\" }, { name = \"b"],
+        &["simulate", "--limit", "10/1s", "--rate", "5/s"],
+        &["simulate", "--limit", "10/month", "--compare"],
+        &["simulate", "--limit", "10/month", "--workload", "constant"],
+        &[&["simulate", "--limit", "10/1s"], &big[..]].concat(),
+        &[
+            "simulate",
+            "--limit",
+            "10/1s",
+            "--workload",
+            "on-off",
+            "--on-off",
+            "0s/1s"
+        ],
+        &["simulate", "--limit", "10/1s", "--svg", "no/such/place.svg"],
+    ]));
+}
+
+/// Runs with `events` on standard input.
+fn answers(desk: &Desk, limit: &str, events: &str) -> String {
+    let arguments = ["simulate", "--limit", limit, "--events", "-"];
+    let mut command = desk.command(&arguments);
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("its input");
+    input.write_all(events.as_bytes()).expect("it reads");
+    drop(input);
+    show(&arguments, &child.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn events_are_answered_line_by_line() {
+    let bucket = "bucket = { size = 3, refill = \"1/1s\" }";
+    let events = r#"{"at_us": 0}
+{"at_us": 0, "op": "check", "cost": 2, "key": "a"}
+{"at_us": 0, "op": "peek", "key": "a"}
+{"at_us": 0, "op": "check", "cost": 2, "key": "a"}
+{"at_us": 0, "op": "check", "cost": 4, "key": "a"}
+{"at_us": 0, "op": "reserve", "cost": 3, "key": "a", "max_wait_us": 2000000}
+{"at_us": 500000, "op": "check", "key": "a"}
+{"at_us": 500000, "op": "refund", "key": "a", "cost": 1}
+{"at_us": 500000, "op": "set", "key": "a", "limit": "bucket = { size = 6, refill = \"2/1s\" }"}
+{"at_us": 500000, "op": "reset", "key": "a"}
+"#;
+    insta::assert_snapshot!(answers(&Desk::new(), bucket, events));
+}
+
+#[test]
+fn a_line_that_is_wrong_is_named_and_the_rest_is_answered() {
+    let long = format!("{{\"at_us\": 0, \"key\": \"{}\"}}\n", "k".repeat(20_000));
+    let events = r#"{"at_us": 0, "op": "reserve", "max_wait_us": 5}
+not JSON
+{"at_us": 0, "op": "sit"}
+{"at_us": 0, "limit": "5/1s"}
+{"at_us": 0, "op": "set", "limit": "5/minute"}
+
+{"at_us": 0, "op": "check"}
+"#;
+    insta::assert_snapshot!(answers(&Desk::new(), "10/1s", &(long + events)));
+}
+
+#[test]
+fn events_may_be_a_file() {
+    let desk = Desk::new().with("events.jsonl", "{\"at_us\": 7}\n");
+    insta::assert_snapshot!(desk.terminal(&[
+        &["simulate", "--limit", "1/1s", "--events", "events.jsonl"],
+        &["simulate", "--limit", "1/1s", "--events", "nothing.jsonl"],
+    ]));
+}
+
+#[test]
+fn a_picture_stands_alone() {
+    let desk = Desk::new();
+    let run = desk.run(&[
+        "simulate",
+        "--limit",
+        "10/1s",
+        "--compare",
+        "--svg",
+        "all.svg",
+    ]);
+    assert!(run.status.success());
+    let picture = std::fs::read_to_string(desk.path().join("all.svg")).expect("it is there");
+    assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"));
+    assert!(
+        !picture.contains("href") && !picture.contains("url("),
+        "nothing from elsewhere"
+    );
+}
+
+#[test]
+fn real_time_takes_its_time() {
+    let arguments = [
+        "simulate",
+        "--limit",
+        "100/1s",
+        "--workload",
+        "constant",
+        "--for",
+        "50ms",
+    ];
+    let run = Desk::new().run(&[&arguments[..], &["--real-time", "--json"]].concat());
+    let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let limit = &document["limits"][0];
+    assert_eq!(
+        (&document["time"], &limit["offered"]),
+        (&"real".into(), &10.into())
+    );
+    assert!(
+        limit["end_ms"]
+            .as_f64()
+            .is_some_and(|millis| millis >= 50.0),
+        "{limit}"
+    );
+}
+
+/// Each `$ ratekeeper ..` of the guide shows what the command shows.
+#[test]
+fn the_guide_shows_what_happens() {
+    let desk = Desk::new();
+    let mut examples = 0;
+    for block in GUIDE.split("```text\n$ ratekeeper ").skip(1) {
+        let block = block.split("```").next().unwrap_or_default();
+        let (command, shown) = block.split_once('\n').expect("a command and what it shows");
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let run = desk.run(&arguments);
+        let terminal = [run.stderr, run.stdout].map(|text| String::from_utf8(text).expect("text"));
+        assert_eq!(terminal.concat(), shown, "{command}");
+        examples += 1;
+    }
+    assert_eq!(examples, 2);
+}

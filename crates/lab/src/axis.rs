@@ -1,0 +1,218 @@
+//! Axis: round numbers, and where values lie between them.
+//!
+//! ```text
+//!   linear  0 ---- 5 ---- 10 ---- 15          log  1 ---- 10 ---- 100
+//! ```
+
+use ratekeeper_core::Nanos;
+
+/// Units of time axes, with their nanoseconds, the largest first; and how many there must
+/// be before the unit is used, since ticks are whole.
+const UNITS: [(&str, u64, u64); 7] = [
+    ("d", 86_400_000_000_000, 5),
+    ("h", 3_600_000_000_000, 5),
+    ("min", 60_000_000_000, 5),
+    ("s", 1_000_000_000, 3),
+    ("ms", 1_000_000, 3),
+    ("us", 1_000, 3),
+    ("ns", 1, 0),
+];
+/// When this many times more is offered than ever passes, a linear axis shows only one.
+const FAR_APART: f64 = 4.0;
+
+/// The axis of rates.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Scale {
+    bottom: f64,
+    top: f64,
+    pub(crate) is_log: bool,
+}
+
+impl Scale {
+    /// An axis for all of these rates, offered and admitted.
+    pub(crate) fn of(rates: impl Iterator<Item = (f64, f64)>) -> Self {
+        let (mut offered_most, mut admitted_most, mut least) = (0.0_f64, 0.0_f64, f64::MAX);
+        for (offered, admitted) in rates {
+            offered_most = offered_most.max(offered);
+            admitted_most = admitted_most.max(admitted);
+            for rate in [offered, admitted] {
+                least = if rate > 0.0 { least.min(rate) } else { least };
+            }
+        }
+        let top = round_up(offered_most.max(admitted_most));
+        if admitted_most > 0.0 && offered_most > FAR_APART * admitted_most {
+            let bottom = round_up(least / 4.0).min(top / 10.0);
+            return Self {
+                bottom,
+                top,
+                is_log: true,
+            };
+        }
+        Self {
+            bottom: 0.0,
+            top,
+            is_log: false,
+        }
+    }
+
+    /// Where a rate lies, from 0 at the bottom to 1 at the top.
+    pub(crate) fn height(&self, rate: f64) -> f64 {
+        let height = if self.is_log {
+            (rate.max(self.bottom) / self.bottom).ln() / (self.top / self.bottom).ln()
+        } else {
+            rate / self.top
+        };
+        height.clamp(0.0, 1.0)
+    }
+
+    /// Round rates within the axis, from the bottom up.
+    pub(crate) fn ticks(&self) -> Vec<f64> {
+        if !self.is_log {
+            let leads_with_two = number(self.top)
+                .trim_start_matches(['0', '.'])
+                .starts_with('2');
+            let parts = if leads_with_two { 4 } else { 5 };
+            let part = |index: i32| self.top * f64::from(index) / f64::from(parts);
+            return (0..=parts).map(part).collect();
+        }
+        let first = self.bottom.log10().floor();
+        let decades = (0..24).map(|decade| 10_f64.powf(first + f64::from(decade)));
+        let within = |tick: &f64| *tick >= self.bottom * 0.999 && *tick <= self.top * 1.001;
+        decades.filter(within).collect()
+    }
+}
+
+/// The next of 1, 2, 5, 10, .. that is not smaller; 1 for nothing.
+pub(crate) fn round_up(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let decade = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 5.0];
+    let fits = |step: &&f64| decade * **step >= value * (1.0 - 1e-9);
+    decade * steps.iter().find(fits).copied().unwrap_or(10.0)
+}
+
+/// The shortest of 1, 2, 5, 10, .. nanoseconds of which `most` cover `span`.
+pub(crate) fn round_span(span: Nanos, most: u64) -> Nanos {
+    let least = span.as_nanos().div_ceil(most.max(1)).max(1); // up: they must cover it
+    let mut decade = 1_u64;
+    loop {
+        for step in [1, 2, 5] {
+            let width = decade.saturating_mul(step);
+            if width >= least {
+                return Nanos::from_nanos(width);
+            }
+        }
+        decade = decade.saturating_mul(10);
+    }
+}
+
+/// The unit in which a span this long is told, and its nanoseconds.
+pub(crate) fn unit(span: Nanos) -> (&'static str, u64) {
+    let mut units = UNITS.iter();
+    let enough = units.find(|(_, nanos, enough)| span.as_nanos() / nanos >= *enough);
+    enough.map_or(("ns", 1), |(name, nanos, _)| (name, *nanos))
+}
+
+/// Round moments from 0 to `span`, at most `most` of them, with the number in their unit.
+pub(crate) fn moments(span: Nanos, most: u64) -> Vec<(Nanos, String)> {
+    let (_, unit) = unit(span);
+    let units = span.as_nanos().div_ceil(unit); // up: the last tick may lie beyond the end
+    let step = round_span(Nanos::from_nanos(units), most).as_nanos();
+    let ticks = (0..=most).map(|index| index.saturating_mul(step));
+    ticks
+        .map(|tick| {
+            (
+                Nanos::from_nanos(tick.saturating_mul(unit)),
+                tick.to_string(),
+            )
+        })
+        .take_while(|(moment, _)| *moment <= span)
+        .collect()
+}
+
+/// A rate as short as it can be told: `0.5`, `12.5`, `1500`.
+pub(crate) fn number(rate: f64) -> String {
+    let text = if rate >= 100.0 {
+        format!("{rate:.0}")
+    } else {
+        format!("{rate:.2}")
+    };
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_round() {
+        for (value, round) in [
+            (0.0, 1.0),
+            (0.3, 0.5),
+            (1.0, 1.0),
+            (1.2, 2.0),
+            (73.0, 100.0),
+        ] {
+            assert!((round_up(value) - round).abs() < 1e-9, "{value}");
+        }
+        for (value, text) in [
+            (0.5, "0.5"),
+            (10.0, "10"),
+            (12.25, "12.25"),
+            (1_500.0, "1500"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn spans_are_covered() {
+        let rows = [
+            (234, 60, 5_000),
+            (10, 60, 200),
+            (60, 60, 1_000),
+            (61, 60, 2_000),
+        ];
+        for (secs, most, millis) in rows {
+            let width = round_span(Nanos::from_secs(secs), most);
+            assert_eq!(width, Nanos::from_millis(millis), "{secs} s in {most}");
+        }
+    }
+
+    #[test]
+    fn moments_have_one_unit() {
+        let shown = |span| {
+            let ticks = moments(span, 5).into_iter().map(|(_, text)| text);
+            (ticks.collect::<Vec<_>>().join(" "), unit(span).0)
+        };
+        assert_eq!(
+            shown(Nanos::from_secs(234)),
+            ("0 50 100 150 200".into(), "s")
+        );
+        assert_eq!(shown(Nanos::from_secs(3_600)), ("0 20 40 60".into(), "min"));
+        assert_eq!(shown(Nanos::from_millis(10)), ("0 2 4 6 8 10".into(), "ms"));
+        assert_eq!(shown(Nanos::from_nanos(1)), ("0 1".into(), "ns"));
+    }
+
+    #[test]
+    fn a_scale_shows_the_smaller_too() {
+        let linear = Scale::of([(20.0, 10.0), (0.0, 12.0)].into_iter());
+        assert!(!linear.is_log);
+        assert!((linear.height(10.0) - 0.5).abs() < 1e-9);
+        assert_eq!(linear.ticks(), [0.0, 5.0, 10.0, 15.0, 20.0]);
+        let ten = Scale::of([(10.0, 10.0)].into_iter());
+        assert_eq!(ten.ticks(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        let log = Scale::of([(1.0, 1.0), (100.0, 10.0)].into_iter());
+        assert!(log.is_log);
+        assert_eq!(log.ticks(), [1.0, 10.0, 100.0]);
+        assert!(log.height(1.0) > 0.0 && log.height(1.0) < log.height(10.0));
+        let nothing = Scale::of(std::iter::empty());
+        assert!(nothing.height(0.0).abs() < 1e-9);
+    }
+}

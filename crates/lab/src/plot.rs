@@ -1,0 +1,277 @@
+//! Plot: offered against admitted over time, in characters.
+//!
+//! ```text
+//!   /s
+//!   20 |....
+//!   10 |########        # admitted
+//!    0 +---------       . offered, and not admitted at that time
+//!      0   5   10 s
+//! ```
+
+use ratekeeper_core::{Nanos, Time};
+
+use crate::axis::{Scale, moments, number, unit};
+use crate::report::Report;
+use crate::series::Bin;
+
+/// A column that something was admitted in, up to its rate.
+pub const ADMITTED: char = '#';
+/// What was offered beyond that.
+pub const OFFERED: char = '.';
+/// Lines of a plot.
+const LINES: u32 = 12;
+/// Columns left of the axis: a rate such as `12.5` or `2500`, and a space.
+const MARGIN: usize = 7;
+/// Columns of the narrowest plot.
+const NARROWEST: usize = 20;
+/// Columns between two labels of the time axis, the label included.
+const LABEL: u64 = 10;
+/// From little to much, of a strip.
+const RAMP: [char; 6] = ['.', ':', '-', '=', '*', '#'];
+/// Their number.
+const STEPS: f64 = 6.0;
+
+/// The time of a picture in columns of equal, round width.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    pub(crate) width: Nanos,
+    pub(crate) bins: Vec<Bin>,
+}
+
+impl Columns {
+    /// At most `most` columns up to `end`.
+    pub(crate) fn of(report: &Report, end: Time, most: u64) -> Self {
+        let (width, bins) = report.series.overview(end, most);
+        Self { width, bins }
+    }
+
+    /// Rates a second, offered and admitted, column by column.
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    pub(crate) fn rates(&self) -> impl Iterator<Item = (f64, f64)> {
+        let span = self.width.as_secs_f64();
+        let rate = move |count: u64| count as f64 / span;
+        self.bins
+            .iter()
+            .map(move |bin| (rate(bin.offered), rate(bin.admitted)))
+    }
+}
+
+/// A plot at most `width` characters wide, line by line. With `marks`, a line under the axis
+/// has the number of each row of the report where it begins.
+pub fn plot(report: &Report, width: usize, marks: Marks) -> Vec<String> {
+    let inner = width.saturating_sub(MARGIN + 1).max(NARROWEST);
+    let columns = Columns::of(report, report.end, inner as u64);
+    let scale = Scale::of(columns.rates());
+    let ticks = scale.ticks();
+    let label = |line: u32| {
+        let tick = ticks.iter().find(|tick| level(&scale, **tick) == line);
+        tick.map_or(String::new(), |tick| number(*tick))
+    };
+    let heights: Vec<(u32, u32)> = columns
+        .rates()
+        .map(|(offered, admitted)| (cells(&scale, offered), cells(&scale, admitted)))
+        .collect();
+    let note = if scale.is_log { " (log scale)" } else { "" };
+    let mut lines = vec![format!("{:>1$} per second{note}", "", MARGIN)];
+    for line in (1..=LINES).rev() {
+        let cells = heights.iter().map(|&(offered, admitted)| {
+            if admitted >= line {
+                ADMITTED
+            } else if offered >= line {
+                OFFERED
+            } else {
+                ' '
+            }
+        });
+        let cells: String = cells.collect();
+        let line = format!("{:>1$} |{cells}", label(line), MARGIN - 1);
+        lines.push(line.trim_end().to_owned());
+    }
+    let shown = columns.bins.len();
+    lines.push(format!(
+        "{:>2$} +{}",
+        label(0),
+        "-".repeat(shown),
+        MARGIN - 1
+    ));
+    if marks == Marks::Rows {
+        lines.push(row_marks(report, &columns));
+    }
+    lines.push(time_labels(&columns));
+    lines
+}
+
+/// Whether the rows of the report are marked under the axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Marks {
+    /// They are not.
+    None,
+    /// With their numbers.
+    Rows,
+}
+
+/// How much was admitted over time in one line: `.` little, `#` most of all, a space
+/// nothing. `end` and `top` (admitted a second) are shared by strips that are compared.
+pub fn strip(report: &Report, end: Time, top: f64, width: usize) -> String {
+    let columns = Columns::of(report, end, width.max(1) as u64);
+    let cell = |(_, admitted): (f64, f64)| {
+        if admitted <= 0.0 {
+            return ' ';
+        }
+        let step = whole(admitted / top * STEPS);
+        RAMP[(step as usize).clamp(1, RAMP.len()) - 1]
+    };
+    columns.rates().map(cell).collect()
+}
+
+/// The highest rate of a strip of this width.
+pub fn top_of_strip(report: &Report, end: Time, width: usize) -> f64 {
+    let columns = Columns::of(report, end, width.max(1) as u64);
+    columns
+        .rates()
+        .map(|(_, admitted)| admitted)
+        .fold(0.0, f64::max)
+}
+
+/// How many cells a rate fills; at least one, if it is not nothing.
+fn cells(scale: &Scale, rate: f64) -> u32 {
+    if rate > 0.0 {
+        whole(scale.height(rate) * f64::from(LINES)).max(1)
+    } else {
+        0
+    }
+}
+
+/// The line on which a tick lies.
+fn level(scale: &Scale, tick: f64) -> u32 {
+    whole(scale.height(tick) * f64::from(LINES))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small and not negative"
+)]
+fn whole(value: f64) -> u32 {
+    value.round() as u32
+}
+
+/// `1 2 3   4`: the numbers of the rows, each where its row begins.
+fn row_marks(report: &Report, columns: &Columns) -> String {
+    let mut line = " ".repeat(MARGIN + 1);
+    for (index, row) in report.rows.iter().enumerate() {
+        put(
+            &mut line,
+            column_of(row.start.since(Time::ZERO), columns),
+            &(index + 1).to_string(),
+        );
+    }
+    line
+}
+
+fn time_labels(columns: &Columns) -> String {
+    let nanos = columns
+        .width
+        .as_nanos()
+        .saturating_mul(columns.bins.len() as u64);
+    let span = Nanos::from_nanos(nanos);
+    let most = (columns.bins.len() as u64 / LABEL).max(1);
+    let mut line = " ".repeat(MARGIN + 1);
+    for (moment, text) in moments(span, most) {
+        put(&mut line, column_of(moment, columns), &text);
+    }
+    line + " " + unit(span).0
+}
+
+fn column_of(moment: Nanos, columns: &Columns) -> usize {
+    let column = moment.as_nanos() / columns.width.as_nanos().max(1);
+    usize::try_from(column)
+        .unwrap_or(usize::MAX)
+        .min(columns.bins.len())
+}
+
+/// Writes `text` at a column, if there is room after what stands there already.
+fn put(line: &mut String, column: usize, text: &str) {
+    let at = MARGIN + 1 + column;
+    if at > line.len() || (at == line.len() && (line.ends_with(' ') || column == 0)) {
+        line.push_str(&" ".repeat(at - line.len()));
+        line.push_str(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::Gcra;
+
+    use super::*;
+    use crate::arrivals::Pattern;
+    use crate::workload::Traffic;
+    use crate::{Bench, VirtualTime, Workload, play};
+
+    fn report(workload: &Workload) -> Report {
+        let gcra = Gcra::token_bucket("10/1s".parse().unwrap()).unwrap();
+        play(&mut Bench::new(gcra.into()), workload, &mut VirtualTime)
+    }
+
+    fn steady() -> Report {
+        let traffic = Traffic {
+            rate: "20/s".parse().unwrap(),
+            span: Nanos::from_secs(10),
+            seed: 1,
+        };
+        report(&Workload::patterned(traffic, Pattern::Steady).unwrap())
+    }
+
+    #[test]
+    fn what_is_refused_stands_above_what_is_admitted() {
+        let lines = plot(&steady(), 28, Marks::None);
+        let expected = "        per second
+    20 |#...................
+       |##..................
+       |##..................
+    15 |##..................
+       |##..................
+       |##..................
+    10 |####################
+       |####################
+       |####################
+     5 |####################
+       |####################
+       |####################
+     0 +--------------------
+        0         5         10 s";
+        assert_eq!(lines.join("\n"), expected);
+    }
+
+    #[test]
+    fn a_plot_is_as_wide_as_there_is_room() {
+        let report = report(&Workload::eight_phases());
+        for width in [0, 20, 40, 80, 200] {
+            let widest = plot(&report, width, Marks::Rows)
+                .iter()
+                .map(String::len)
+                .max();
+            let most = width.max(MARGIN + 1 + NARROWEST) + 8; // the unit may stand out
+            assert!(
+                widest.is_some_and(|widest| widest <= most),
+                "{widest:?} of {width}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_strip_shows_little_and_much() {
+        let report = steady();
+        let top = top_of_strip(&report, report.end, 10);
+        assert_eq!(strip(&report, report.end, top, 10), "#---------");
+    }
+
+    #[test]
+    fn nothing_at_all_has_a_plot() {
+        let nothing = Workload {
+            phases: Vec::new(),
+            ..Workload::eight_phases()
+        };
+        assert_eq!(plot(&report(&nothing), 80, Marks::Rows).len(), 16);
+    }
+}
