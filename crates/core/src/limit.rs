@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use crate::Algorithm;
 use crate::algorithms::window::{SubBuckets, Window};
-use crate::{Decision, Gcra, Nanos, Permits};
+use crate::{Decision, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Permits, WarmUp};
 
 /// Where a store keeps the states of a limit: given once per name, kept across reloads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -48,6 +48,16 @@ pub enum AnyAlgorithm {
     Window(Window),
     /// Sliding window of sub-buckets.
     SubBuckets(SubBuckets),
+    /// Bucket refilled in whole steps.
+    Interval(Interval),
+    /// Sliding log, strict or not, with or without a gap.
+    Log(Log),
+    /// Hybrid quota-linear.
+    Hybrid(Hybrid),
+    /// Exponentially fading counter.
+    Exponential(Exponential),
+    /// Post-paid limiters: warming up, smooth bursty.
+    WarmUp(WarmUp),
 }
 
 /// Runs `$body` with `$algorithm` bound to whichever algorithm it is.
@@ -57,6 +67,11 @@ macro_rules! with_algorithm {
             AnyAlgorithm::Gcra($algorithm) => $body,
             AnyAlgorithm::Window($algorithm) => $body,
             AnyAlgorithm::SubBuckets($algorithm) => $body,
+            AnyAlgorithm::Interval($algorithm) => $body,
+            AnyAlgorithm::Log($algorithm) => $body,
+            AnyAlgorithm::Hybrid($algorithm) => $body,
+            AnyAlgorithm::Exponential($algorithm) => $body,
+            AnyAlgorithm::WarmUp($algorithm) => $body,
         }
     };
 }
@@ -82,7 +97,8 @@ impl AnyAlgorithm {
     ///
     /// Token buckets: the time that grants `remaining` anew, at least that to the next
     /// permit, so that `remaining / t` is never above the rate. Windows: the time to the
-    /// end of the current (sub-)window, unknown while nothing has been counted.
+    /// end of the current (sub-)window, unknown while nothing has been counted. Interval
+    /// buckets: the time to the next refill, unknown while full.
     ///
     /// ```
     /// use ratekeeper_core::{Algorithm, AnyAlgorithm, Gcra, Nanos, Permits, Time};
@@ -96,6 +112,9 @@ impl AnyAlgorithm {
             Self::Gcra(gcra) => Some(gcra.effective_window(decision)),
             Self::Window(window) => window.effective_window(decision),
             Self::SubBuckets(window) => window.effective_window(decision),
+            Self::Interval(interval) => interval.effective_window(decision),
+            // How soon more comes depends on more than the decision tells.
+            Self::Log(_) | Self::Hybrid(_) | Self::Exponential(_) | Self::WarmUp(_) => None,
         }
     }
 }
@@ -118,12 +137,42 @@ impl From<SubBuckets> for AnyAlgorithm {
     }
 }
 
+impl From<Interval> for AnyAlgorithm {
+    fn from(algorithm: Interval) -> Self {
+        Self::Interval(algorithm)
+    }
+}
+
+impl From<Log> for AnyAlgorithm {
+    fn from(algorithm: Log) -> Self {
+        Self::Log(algorithm)
+    }
+}
+
+impl From<Hybrid> for AnyAlgorithm {
+    fn from(algorithm: Hybrid) -> Self {
+        Self::Hybrid(algorithm)
+    }
+}
+
+impl From<Exponential> for AnyAlgorithm {
+    fn from(algorithm: Exponential) -> Self {
+        Self::Exponential(algorithm)
+    }
+}
+
+impl From<WarmUp> for AnyAlgorithm {
+    fn from(algorithm: WarmUp) -> Self {
+        Self::WarmUp(algorithm)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::{Edge, Quota, Time};
+    use crate::{Denials, Edge, Quota, Time};
 
     #[test]
     fn an_algorithm_says_its_name() {
@@ -147,6 +196,33 @@ mod tests {
                     .into(),
                 "sub-buckets",
             ),
+            (
+                Interval::from_first(Permits::ONE, Permits::ONE, Nanos::SECOND)
+                    .unwrap()
+                    .into(),
+                "interval bucket",
+            ),
+            (Log::sliding(quota).unwrap().into(), "sliding log"),
+            (
+                Log::sliding(quota)
+                    .unwrap()
+                    .with_denials(Denials::Counted)
+                    .into(),
+                "strict sliding log",
+            ),
+            (
+                Hybrid::quota_linear(quota).unwrap().into(),
+                "hybrid quota-linear",
+            ),
+            (
+                Exponential::new(quota).unwrap().into(),
+                "exponential counter",
+            ),
+            (
+                WarmUp::warming_up(1.0, Nanos::SECOND).unwrap().into(),
+                "warm-up",
+            ),
+            (WarmUp::bursty(1.0, 1.0).unwrap().into(), "smooth bursty"),
         ];
         for (algorithm, name) in rows {
             assert_eq!(algorithm.name(), name);

@@ -144,6 +144,11 @@ table! {
     Gcra: refunds reserves patient;
     Window: refunds;
     SubBuckets: refunds;
+    Interval: refunds;
+    Log: refunds;
+    Hybrid:;
+    Exponential: refunds;
+    WarmUp: reserves;
 }
 
 type ReserveOf<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits, Nanos) -> Decision;

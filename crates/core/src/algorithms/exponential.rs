@@ -106,6 +106,11 @@ impl Exponential {
         Self { denials, ..self }
     }
 
+    #[expect(clippy::unused_self, reason = "as every algorithm")]
+    pub(crate) const fn name(&self) -> &'static str {
+        "exponential counter"
+    }
+
     /// L in units.
     fn limit(&self) -> u64 {
         u64::from(self.permits) << UNITS_LOG2

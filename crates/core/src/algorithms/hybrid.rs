@@ -109,6 +109,11 @@ impl Hybrid {
         })
     }
 
+    #[expect(clippy::unused_self, reason = "as every algorithm")]
+    pub(crate) const fn name(&self) -> &'static str {
+        "hybrid quota-linear"
+    }
+
     /// The state as `now` finds it.
     #[inline]
     fn seen(&self, state: &Allowance, now: Time) -> Phase {

@@ -129,6 +129,17 @@ impl Interval {
         })
     }
 
+    #[expect(clippy::unused_self, reason = "as every algorithm")]
+    pub(crate) const fn name(&self) -> &'static str {
+        "interval bucket"
+    }
+
+    /// The time to the next stroke, as far as a decision tells.
+    pub(crate) fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
+        let last = decision.reset_after.as_nanos().checked_sub(1)?;
+        Some(Nanos::from_nanos(last % self.every + 1))
+    }
+
     /// The state as `now` finds it: refilled by the strokes that have passed.
     #[inline]
     fn refilled(&self, missing: &Missing, now: Time) -> Missing {

@@ -116,6 +116,13 @@ impl Log {
         Ok(Self { gap, ..self })
     }
 
+    pub(crate) const fn name(&self) -> &'static str {
+        match self.denials {
+            Denials::Free => "sliding log",
+            Denials::Counted => "strict sliding log",
+        }
+    }
+
     /// N, as a number of moments.
     fn places(&self) -> usize {
         self.permits as usize

@@ -200,6 +200,13 @@ impl WarmUp {
         Self { largest, ..self }
     }
 
+    pub(crate) const fn name(&self) -> &'static str {
+        match self.rest {
+            Rest::Cools { .. } => "warm-up",
+            Rest::Saves { .. } => "smooth bursty",
+        }
+    }
+
     /// Permits per second.
     pub fn rate(&self) -> f64 {
         1e6 / self.stable_us
@@ -348,9 +355,12 @@ impl Algorithm for WarmUp {
         *state = Stored(Some(Ticket { stored, next_us }));
     }
 
-    /// What is stored is measured by the most.
+    /// Permits are stored and tickets are due at any rate.
     fn keeps_state_of(&self, old: &Self) -> bool {
-        self.rest == old.rest && self.stable_us.to_bits() == old.stable_us.to_bits()
+        matches!(
+            (self.rest, old.rest),
+            (Rest::Cools { .. }, Rest::Cools { .. }) | (Rest::Saves { .. }, Rest::Saves { .. })
+        )
     }
 
     fn bound(&self, window: Nanos) -> u64 {

@@ -384,6 +384,11 @@ mod tests {
             AnyAlgorithm::Gcra(gcra) => key!(gcra),
             AnyAlgorithm::Window(window) => key!(window),
             AnyAlgorithm::SubBuckets(window) => key!(window),
+            AnyAlgorithm::Interval(algorithm) => key!(algorithm),
+            AnyAlgorithm::Log(algorithm) => key!(algorithm),
+            AnyAlgorithm::Hybrid(algorithm) => key!(algorithm),
+            AnyAlgorithm::Exponential(algorithm) => key!(algorithm),
+            AnyAlgorithm::WarmUp(algorithm) => key!(algorithm),
         }
     }
 

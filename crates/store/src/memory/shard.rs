@@ -2,8 +2,8 @@
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Decision, Gcra, Limit, LimitId, Nanos, Permits, SubBuckets, Time,
-    Verdict, Window,
+    Algorithm, AnyAlgorithm, Decision, Exponential, Gcra, Hybrid, Interval, Limit, LimitId, Log,
+    Nanos, Permits, SubBuckets, Time, Verdict, WarmUp, Window,
 };
 
 use super::table::{Ask, Outcome, Table};
@@ -26,6 +26,11 @@ pub(super) enum AnyTable {
     Gcra(Table<Gcra>),
     Window(Table<Window>),
     SubBuckets(Table<SubBuckets>),
+    Interval(Table<Interval>),
+    Log(Table<Log>),
+    Hybrid(Table<Hybrid>),
+    Exponential(Table<Exponential>),
+    WarmUp(Table<WarmUp>),
 }
 
 /// Runs `$body` with `$table` bound to whichever table it is.
@@ -35,6 +40,11 @@ macro_rules! with_table {
             AnyTable::Gcra($table) => $body,
             AnyTable::Window($table) => $body,
             AnyTable::SubBuckets($table) => $body,
+            AnyTable::Interval($table) => $body,
+            AnyTable::Log($table) => $body,
+            AnyTable::Hybrid($table) => $body,
+            AnyTable::Exponential($table) => $body,
+            AnyTable::WarmUp($table) => $body,
         }
     };
 }
@@ -48,6 +58,13 @@ impl AnyTable {
             AnyAlgorithm::SubBuckets(algorithm) => {
                 Self::SubBuckets(Table::new(algorithm.clone(), hasher))
             }
+            AnyAlgorithm::Interval(algorithm) => Self::Interval(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Log(algorithm) => Self::Log(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Hybrid(algorithm) => Self::Hybrid(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Exponential(algorithm) => {
+                Self::Exponential(Table::new(*algorithm, hasher))
+            }
+            AnyAlgorithm::WarmUp(algorithm) => Self::WarmUp(Table::new(*algorithm, hasher)),
         }
     }
 
@@ -63,6 +80,19 @@ impl AnyTable {
         with_table!(self, table => table.evicted)
     }
 
+    /// Gives back, if the algorithm can take back a charge.
+    fn refund(&mut self, ask: &Ask<'_>) {
+        match self {
+            Self::Gcra(table) => table.refund(ask),
+            Self::Window(table) => table.refund(ask),
+            Self::SubBuckets(table) => table.refund(ask),
+            Self::Interval(table) => table.refund(ask),
+            Self::Log(table) => table.refund(ask),
+            Self::Exponential(table) => table.refund(ask),
+            Self::Hybrid(_) | Self::WarmUp(_) => {}
+        }
+    }
+
     /// Takes the new numbers, if the states mean the same under them.
     fn adopt(&mut self, algorithm: &AnyAlgorithm) -> bool {
         fn adopt<A: Algorithm + Clone>(table: &mut Table<A>, new: &A) -> bool {
@@ -76,6 +106,11 @@ impl AnyTable {
             (Self::Gcra(table), AnyAlgorithm::Gcra(new)) => adopt(table, new),
             (Self::Window(table), AnyAlgorithm::Window(new)) => adopt(table, new),
             (Self::SubBuckets(table), AnyAlgorithm::SubBuckets(new)) => adopt(table, new),
+            (Self::Interval(table), AnyAlgorithm::Interval(new)) => adopt(table, new),
+            (Self::Log(table), AnyAlgorithm::Log(new)) => adopt(table, new),
+            (Self::Hybrid(table), AnyAlgorithm::Hybrid(new)) => adopt(table, new),
+            (Self::Exponential(table), AnyAlgorithm::Exponential(new)) => adopt(table, new),
+            (Self::WarmUp(table), AnyAlgorithm::WarmUp(new)) => adopt(table, new),
             _ => false,
         }
     }
@@ -149,7 +184,7 @@ impl Shard {
         if self.prepare(limit, ask.now)
             && let Some(slot) = self.slot(limit.id.index())
         {
-            with_table!(&mut slot.table, table => table.refund(ask));
+            slot.table.refund(ask);
         }
     }
 
