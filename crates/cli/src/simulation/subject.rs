@@ -93,31 +93,37 @@ impl Subject {
         }
     }
 
-    /// Every algorithm at the quota of this limit.
+    /// Every algorithm at the quota of this limit. Those that cannot count it are left out,
+    /// and `output` says why.
     ///
     /// # Errors
-    /// It has none.
-    pub(crate) fn compared(&self, origin: Origin) -> Result<Vec<Self>, Failure> {
+    /// It has no quota.
+    pub(crate) fn compared(
+        &self,
+        origin: Origin,
+        output: &mut Output,
+    ) -> Result<Vec<Self>, Failure> {
         let Some(quota) = self.quota else {
             let message = format!("`{}` has no span that every algorithm can count", self.text);
             return Err(
                 Failure::new(message).hint("compare at a rolling quota, as in --limit 100/1d")
             );
         };
-        let built = compared::ALL.iter().map(|compared| {
-            let algorithm = compared
-                .build(quota, origin)
-                .map_err(|why| Failure::new(format!("{} at {quota}: {why}", compared.name)))?;
-            Ok(Self {
-                name: compared.name.into(),
-                text: quota.to_string(),
-                algorithm,
-                window: quota.per(),
-                cost: self.cost,
-                quota: Some(quota),
-            })
-        });
-        built.collect()
+        let mut subjects = Vec::with_capacity(compared::ALL.len());
+        for compared in compared::ALL {
+            match compared.build(quota, origin) {
+                Ok(algorithm) => subjects.push(Self {
+                    name: compared.name.into(),
+                    text: quota.to_string(),
+                    algorithm,
+                    window: quota.per(),
+                    cost: self.cost,
+                    quota: Some(quota),
+                }),
+                Err(why) => output.talk(format!("{} is left out: {why}", compared.name)),
+            }
+        }
+        Ok(subjects)
     }
 }
 

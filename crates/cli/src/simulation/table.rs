@@ -237,7 +237,7 @@ pub(crate) fn reason(report: &Report) -> Option<String> {
             words::count(capacity.get().into())
         ),
         Stop::TooMany => format!(
-            "stopped after {} decisions: the limit is too slow for clients that ask every 10 ms",
+            "stopped after {} decisions: too many attempts, most of them in vain",
             words::count(ratekeeper_lab::MAX_DECISIONS)
         ),
     };

@@ -93,8 +93,8 @@ Events: {"at_us": 0, "op": "check|peek|reserve|refund|reset|set", "cost": 1, "ma
 "key": "k", "limit": "100/1m"}. Only `at_us` must be there; `max_wait_us` goes with reserve,
 `limit` with set.
 
-Exit codes: 0 simulated, whatever was refused; 1 a phase can never finish; 2 usage, an error in
-the policy, or events that could not be answered."#;
+Exit codes: 0 simulated, whatever was refused; 1 a phase can never finish (told, but not an
+error, with --compare); 2 usage, an error in the policy, or events that could not be answered."#;
 
 /// Who asks when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -161,7 +161,7 @@ impl Simulate {
         let workload = self.workload(&subject)?;
         let title = self.title(&subject, &workload);
         let subjects = if self.compare {
-            subject.compared(origin)?
+            subject.compared(origin, output)?
         } else {
             vec![subject]
         };

@@ -54,6 +54,13 @@ fn algorithms_are_compared_under_any_workload() {
 }
 
 #[test]
+fn what_cannot_count_a_quota_is_left_out_of_the_comparison() {
+    let workload = ["--workload", "constant", "--rate", "1000/s", "--for", "10s"];
+    let quota = ["simulate", "--limit", "20000/1m", "--compare"];
+    insta::assert_snapshot!(Desk::new().terminal(&[&[&quota[..], &workload[..]].concat()]));
+}
+
+#[test]
 fn programs_read_it_too() {
     let desk = Desk::new();
     let arguments = [
