@@ -5,7 +5,8 @@
 //! ```
 
 use ratekeeper_core::{
-    AnyAlgorithm, Denials, Edge, Error, Gcra, Nanos, Origin, Permits, Quota, SubBuckets, Window,
+    AnyAlgorithm, Denials, Edge, Error, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Origin,
+    Permits, Quota, SubBuckets, WarmUp, Window,
 };
 
 /// One way to keep a quota.
@@ -29,7 +30,9 @@ impl Compared {
 /// Sub-buckets of a window.
 const SUB_BUCKETS: u32 = 6;
 
-/// All of them. A burst is the whole quota where there is one, a queue a fifth of it.
+/// All of them. A burst is the whole quota where there is one, a queue a fifth of it; what
+/// is stored or warmed up takes the span of the quota. Guava's two are asked for one permit
+/// at a time: they would grant any number at once.
 pub const ALL: &[Compared] = &[
     Compared {
         name: "token bucket",
@@ -42,14 +45,6 @@ pub const ALL: &[Compared] = &[
     Compared {
         name: "spacing",
         build: |quota, _| Ok(Gcra::spacing(quota.time_for(Permits::ONE))?.into()),
-    },
-    Compared {
-        name: "bucket, refusals count",
-        build: |quota, _| {
-            Ok(Gcra::token_bucket(quota)?
-                .with_denials(Denials::Counted)
-                .into())
-        },
     },
     Compared {
         name: "fixed window",
@@ -75,7 +70,48 @@ pub const ALL: &[Compared] = &[
         name: "sub-buckets, drop",
         build: |quota, origin| sub_buckets(quota, origin, Edge::Drop),
     },
+    Compared {
+        name: "interval bucket",
+        build: |quota, origin| {
+            let (all, per) = (quota.permits(), quota.per());
+            Ok(Interval::on_grid(all, all, per, origin.phase(per))?.into())
+        },
+    },
+    Compared {
+        name: "sliding log",
+        build: |quota, _| Ok(Log::sliding(quota)?.into()),
+    },
+    Compared {
+        name: "strict sliding log",
+        build: |quota, _| Ok(Log::sliding(quota)?.with_denials(Denials::Counted).into()),
+    },
+    Compared {
+        name: "hybrid quota-linear",
+        build: |quota, _| Ok(Hybrid::quota_linear(quota)?.into()),
+    },
+    Compared {
+        name: "exponential counter",
+        build: |quota, _| Ok(Exponential::new(quota)?.into()),
+    },
+    Compared {
+        name: "smooth bursty",
+        build: |quota, _| {
+            let bursty = WarmUp::bursty(per_second(quota), quota.per().as_secs_f64())?;
+            Ok(bursty.with_largest(Permits::ONE).into())
+        },
+    },
+    Compared {
+        name: "warm-up",
+        build: |quota, _| {
+            let warming_up = WarmUp::warming_up(per_second(quota), quota.per())?;
+            Ok(warming_up.with_largest(Permits::ONE).into())
+        },
+    },
 ];
+
+fn per_second(quota: Quota) -> f64 {
+    f64::from(quota.permits().get()) / quota.per().as_secs_f64()
+}
 
 fn fifth(quota: Quota) -> Permits {
     Permits::new((quota.permits().get() / 5).max(1)) // down: any length would do

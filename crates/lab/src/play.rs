@@ -146,7 +146,7 @@ impl<'a> Play<'a> {
                 crowd.push_front(client);
                 self.refuse(crowd.len() as u64, now);
                 join(waiting, moment + every, crowd);
-                break;
+                return self.check_drought(now);
             }
             self.refuse(1, now);
             let attempts = client.attempts + 1;
@@ -168,8 +168,9 @@ impl<'a> Play<'a> {
                 Some(next) => join(waiting, next, [Client { attempts, ..client }].into()),
                 None => self.row(now).gave_up += 1,
             }
+            self.check_drought(now)?;
         }
-        self.check_drought(now)
+        Ok(())
     }
 
     fn decide(&mut self, key: KeyId, now: Time) -> Result<Verdict, Stop> {

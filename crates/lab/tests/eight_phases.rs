@@ -4,8 +4,10 @@
 //! `data/eight_phases.jsonl` holds a line for each class of the document, as printed and
 //! corrected, run in virtual time.
 
-use ratekeeper_core::{AnyAlgorithm, Gcra, Nanos, Origin, Quota, Window};
-use ratekeeper_lab::{Bench, Report, VirtualTime, Workload, compared, play};
+use ratekeeper_core::{
+    AnyAlgorithm, Denials, Gcra, Interval, Log, Nanos, Origin, Permits, Quota, Time, Window,
+};
+use ratekeeper_lab::{Bench, Report, Stop, VirtualTime, Workload, compared, play};
 use serde_json::Value;
 
 const FACTS: &str = include_str!("data/eight_phases.jsonl");
@@ -45,7 +47,15 @@ fn measured(report: &Report) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn each_class_takes_as_long_as_recorded() {
-    let rows: [(AnyAlgorithm, &str, &str); 4] = [
+    let ten = Permits::new(10);
+    let interval = Interval::on_grid(ten, ten, Nanos::SECOND, Nanos::ZERO);
+    let rows: [(AnyAlgorithm, &str, &str); 6] = [
+        (interval.unwrap().into(), "TokenBucket", "as_printed"),
+        (
+            Log::sliding(quota()).unwrap().into(),
+            "SlidingWindowLog",
+            "corrected",
+        ),
         (
             Gcra::token_bucket(quota()).unwrap().into(),
             "TokenBucketLazyRefill",
@@ -87,7 +97,7 @@ fn every_algorithm_finishes_within_its_bound_unless_refusals_count() {
             let most = report.most_within(span).expect("one key");
             assert!(most <= limit.bound(span), "{name}: {most} in {span}");
         }
-        if name.contains("refusals count") {
+        if name == "strict sliding log" {
             assert!(report.stop.is_some() && counts, "{name}");
             continue;
         }
@@ -100,4 +110,24 @@ fn every_algorithm_finishes_within_its_bound_unless_refusals_count() {
         let last = report.rows.last().unwrap().span();
         assert!(last <= Nanos::from_secs(125), "{name}: {last}");
     }
+}
+
+#[test]
+fn the_strict_log_is_shut_from_the_first_second_of_phase_5() {
+    let strict = Log::sliding(quota())
+        .unwrap()
+        .with_denials(Denials::Counted);
+    let report = run(strict.into());
+    let phase_5 = Time::ZERO + Nanos::from_secs(40);
+    let Some(Stop::RefusalsCount { row, since }) = report.stop else {
+        panic!("{:?}", report.stop);
+    };
+    let gave_up = report.end.since(phase_5).as_nanos() / 1_000_000;
+    let line = FACTS
+        .lines()
+        .find(|line| line.contains("\"SlidingWindowLog\",\"variant\":\"as_printed"));
+    let facts: Value = serde_json::from_str(line.expect("recorded")).expect("JSON");
+    assert_eq!((row, since), (4, phase_5));
+    assert_eq!(facts["gave_up_at_ms"], gave_up);
+    assert_eq!(facts["refused"][4], report.rows[4].counts.refused);
 }
