@@ -42,6 +42,7 @@ pub use algorithms::gcra::{Gcra, Tat};
 pub use algorithms::hybrid::{Allowance, Hybrid};
 pub use algorithms::interval::{Interval, Missing};
 pub use algorithms::log::{Log, Logged};
+pub use algorithms::permits::{Concurrency, LeaseId, Leases};
 pub use algorithms::warm_up::{Stored, WarmUp};
 pub use algorithms::window::{
     Anchor, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,

@@ -28,6 +28,7 @@
 //!   exponential  | Exponential::new        | 16    | 2N - 1    | N - 1/2 per P
 //!   warm-up      | WarmUp::warming_up      | 24    | any cost  | N per P
 //!   smooth burst | WarmUp::bursty          | 24    | any cost  | N per P
+//!   permits      | Concurrency::new        | 24+24N | N at once | as fast as work is
 //!
 //!   * of M = N permits, all refilled at once; M + R x ceil((P - 1 ns) / F) in general
 //!
@@ -48,6 +49,7 @@
 //!   exponential  | the heavier the use, the longer the wait
 //!   warm-up      | the callee is slow after a rest; post-paid, as in Guava
 //!   smooth burst | callers come from Guava and expect its waits
+//!   permits      | what breaks is too much at one time, not too much in a time
 //! ```
 //!
 //! What a decision says, everywhere: `remaining` is the largest cost allowed at this
@@ -61,6 +63,7 @@ pub mod gcra;
 pub mod hybrid;
 pub mod interval;
 pub mod log;
+pub mod permits;
 pub mod warm_up;
 pub mod window;
 
