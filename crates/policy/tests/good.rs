@@ -5,7 +5,8 @@
 use std::net::IpAddr;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Denials, Edge, Gcra, Nanos, Origin, Permits, Quota, SubBuckets, Window,
+    Algorithm, AnyAlgorithm, Denials, Edge, Gcra, Nanos, Origin, Permits, Quota, SubBuckets, Time,
+    Verdict, Window,
 };
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 use ratekeeper_policy::{
@@ -100,12 +101,91 @@ fn numbers_become_algorithms() {
                 .into(),
         ),
         (
+            "limit = \"5/1m\"\nalgorithm = \"leaky-bucket\"",
+            Gcra::leaky_meter(quota("5/1m")).unwrap().into(),
+        ),
+        (
+            "limit = \"5/1m\"\nalgorithm = \"gcra\"\nqueue = { max = 3 }",
+            Gcra::new(quota("5/1m"), Permits::new(3)).unwrap().into(),
+        ),
+        (
+            "bucket = { size = 20, refill = \"10/1s\" }\nqueue = { max = 100, order = \"fifo\" }",
+            Gcra::new(bucket, Permits::new(100)).unwrap().into(),
+        ),
+        (
+            "spacing = \"200ms\"\nqueue = { max = 9 }\ncount_denied = true",
+            Gcra::leaky_queue(quota("5/1s"), Permits::new(9))
+                .unwrap()
+                .with_denials(counted)
+                .into(),
+        ),
+        (
             "spacing = \"200ms\"",
             Gcra::spacing(Nanos::from_millis(200)).unwrap().into(),
         ),
     ];
     for (lines, algorithm) in rows {
         assert_eq!(one(lines).rules[0].limit.algorithm, algorithm, "{lines}");
+    }
+}
+
+/// What one key is told when it asks at these milliseconds, one permit each: `0` for "now",
+/// `300` for "in 300 ms", `-` for "no".
+fn told(lines: &str, moments: &[u64]) -> String {
+    fn all<A: Algorithm>(algorithm: &A, moments: &[u64]) -> String {
+        let mut state = A::State::default();
+        let one = |at: &u64| {
+            let now = Time::ZERO + Nanos::from_millis(*at);
+            match algorithm.decide(&mut state, now, Permits::ONE).verdict {
+                Verdict::Allow => "0".to_owned(),
+                Verdict::AllowAfter(wait) => wait.as_millis_ceil().to_string(),
+                Verdict::Deny { .. } | Verdict::DenyForever => "-".to_owned(),
+            }
+        };
+        moments.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+    match &one(lines).rules[0].limit.algorithm {
+        AnyAlgorithm::Gcra(gcra) => all(gcra, moments),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn queues_tell_requests_to_wait() {
+    let at_once = [0; 8];
+    for (lines, moments, told_so) in [
+        (
+            "bucket = { size = 2, refill = \"10/1s\" }",
+            &at_once[..],
+            "0 0 - - - - - -",
+        ),
+        (
+            "bucket = { size = 2, refill = \"10/1s\" }\nqueue = { max = 3 }",
+            &at_once,
+            "0 0 100 200 300 - - -",
+        ),
+        (
+            "bucket = { size = 2, refill = \"10/1s\" }\nqueue = { max = 100, max_wait = \"499ms\" }",
+            &at_once,
+            "0 0 100 200 300 400 - -",
+        ),
+        (
+            "bucket = { size = 2, refill = \"10/1s\" }\nqueue = { max = 100, max_wait = \"500ms\" }",
+            &at_once,
+            "0 0 100 200 300 400 500 -",
+        ),
+        (
+            "limit = \"3/300ms\"\nalgorithm = \"leaky-bucket\"\nqueue = { max = 2 }",
+            &[0, 0, 0, 0, 0, 0, 100, 100],
+            "0 0 0 100 200 - 200 -",
+        ),
+        (
+            "spacing = \"200ms\"\nqueue = { max = 2, max_wait = \"2s\" }",
+            &[0, 0, 0, 0, 150, 250, 1_000, 1_000],
+            "0 200 400 - - 350 0 200",
+        ),
+    ] {
+        assert_eq!(told(lines, moments), told_so, "{lines}");
     }
 }
 
@@ -132,6 +212,12 @@ fn quota_window_and_text_tell_the_client() {
             "bucket of 40, 20/1s",
         ),
         ("spacing = \"3s\"", 1, Some(3), "1 every 3s"),
+        (
+            "bucket = { size = 40, refill = \"20/1s\" }\nqueue = { max = 100, max_wait = \"2s\" }",
+            80,
+            Some(4),
+            "bucket of 40, 20/1s, queue of 40",
+        ),
     ] {
         let policy = one(lines);
         let rule = &policy.rules[0];
@@ -396,11 +482,12 @@ key    = ["all"]
 bucket = { size = 2000, refill = "1000/1s" }
 status = 503
 
-[[limit]]   # a partner: bursts of 40
+[[limit]]   # a partner: bursts of 40, then shaped instead of refused
 name   = "partner"
 match  = { host = "partners.example.com" }
 key    = ["api_key"]
 bucket = { size = 40, refill = "20/1s" }
+queue  = { max = 100, max_wait = "2s", order = "fifo" }
 missing_key = "deny"
 
 [[limit]]   # a key's month

@@ -185,6 +185,18 @@ impl Gcra {
         Self { patience, ..self }.with_denials(self.denials)
     }
 
+    /// The most permits whose intervals, one after the other, fit into `span`: a queue of
+    /// so many keeps nobody waiting for longer.
+    ///
+    /// ```
+    /// use ratekeeper_core::{Gcra, Nanos, Permits};
+    /// let gcra = Gcra::token_bucket("20/1s".parse().unwrap()).unwrap();
+    /// assert_eq!(gcra.paced_within(Nanos::from_millis(240)), Permits::new(4));
+    /// ```
+    pub fn paced_within(&self, span: Nanos) -> Permits {
+        self.permits_in(floor_ticks(span))
+    }
+
     /// The deepest debt that allowed requests can leave.
     fn full(&self) -> u64 {
         self.burst + self.queue.max(self.patience)

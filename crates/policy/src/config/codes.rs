@@ -62,6 +62,7 @@ codes! {
     TRUSTS_ALL = "RK0223";
     HEADER_NAME = "RK0224";
     BYTES = "RK0225";
+    PARAMETERS = "RK0226";
 
     OFF = "RK0302";
     MISSING_KEY_UNSET = "RK0303";

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Nanos, Permits};
 
+use super::algorithm::Algorithm;
 use super::codes;
 use super::diagnostic::Findings;
 use super::limit::Draft;
-use super::quantity::{Algorithm, Kind};
+use super::quantity::Kind;
 use super::refusal::Responses;
 use crate::calendar::Word;
 use crate::{Cost, KeyPart, RuleMode};
@@ -222,6 +223,7 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
         Kind::Bucket {
             permits: refill,
             per: refill_per,
+            queue: false,
         } => {
             let slower = |percent: u128| {
                 let strict = u128::from(permits.get()) * u128::from(refill_per.as_nanos());
@@ -234,13 +236,15 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
             // 99 %: intervals are rounded up by less than 1 %.
             algorithm.bound(per) <= most && slower(99)
         }
+        // It may never refuse, and still tell requests to wait.
+        Kind::Bucket { queue: true, .. } => false,
     }
 }
 
 /// The rate at which a limit admits in the long run, at most.
 fn rate(draft: &Draft) -> (Permits, Nanos) {
     match draft.kind {
-        Kind::Bucket { permits, per } => (permits, per),
+        Kind::Bucket { permits, per, .. } => (permits, per),
         Kind::Calendar(word) => (draft.rule.quota, shortest(word)),
         Kind::Windows(_) => (draft.rule.quota, draft.rule.window.unwrap_or(Nanos::SECOND)),
     }

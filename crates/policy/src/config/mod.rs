@@ -10,13 +10,14 @@
 //! * `fields.rs` is the language as one table: the checker and the JSON Schema read it.
 //! * `check.rs` compares the document with the table; what is missing, unknown, not built or
 //!   of the wrong type is found there.
-//! * `requests`, `quantity`, `refusal`, `exempt`, `settings`: one part of a limit each, from
-//!   values of the right shape to the model.
+//! * `requests`, `quantity` (`algorithm`, `queue`), `refusal`, `exempt`, `settings`: one part
+//!   of a limit each, from values of the right shape to the model.
 //! * `lints.rs` looks at policies that are right, and may still not be what was meant.
 //!
 //! Nothing is read but the text: time zones are compiled in, so that a policy means the
 //! same on every machine.
 
+mod algorithm;
 mod check;
 mod codes;
 mod complaint;
@@ -28,6 +29,7 @@ mod lints;
 mod near;
 mod numbers;
 mod quantity;
+mod queue;
 mod read;
 mod refusal;
 mod render;

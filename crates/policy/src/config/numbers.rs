@@ -16,6 +16,8 @@ pub(super) enum Written {
     Refill,
     /// `spacing = "200ms"`
     Spacing,
+    /// `max_wait = "2s"`, of a queue.
+    MaxWait,
 }
 
 impl Written {
@@ -24,7 +26,7 @@ impl Written {
         match self {
             Self::Limit => "not NUMBER/PERIOD",
             Self::Refill => "not NUMBER/DURATION",
-            Self::Spacing => "not a duration",
+            Self::Spacing | Self::MaxWait => "not a duration",
         }
     }
 
@@ -40,6 +42,9 @@ impl Written {
             Self::Spacing => {
                 "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in spacing = \"200ms\""
             }
+            Self::MaxWait => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in max_wait = \"2s\""
+            }
         }
     }
 
@@ -54,7 +59,11 @@ impl Written {
             Self::Refill => quota_like(text)
                 .and_then(rolling)
                 .map(|quota| format!("refill = \"{quota}\"")),
-            Self::Spacing => {
+            Self::Spacing | Self::MaxWait => {
+                let field = match self {
+                    Self::MaxWait => "max_wait",
+                    _ => "spacing",
+                };
                 let span = match text.trim().parse::<u32>() {
                     Ok(number) => format!("{number}ms"),
                     Err(_) => span_like(text)?,
@@ -62,7 +71,7 @@ impl Written {
                 let span = super::numbers::rolling(&span).unwrap_or(&span);
                 span.parse::<Nanos>()
                     .is_ok()
-                    .then(|| format!("spacing = \"{span}\""))
+                    .then(|| format!("{field} = \"{span}\""))
             }
         }
     }
@@ -85,7 +94,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     let value = shown(text.value);
     if matches!(error, Error::Quota | Error::Span) {
         let (code, kind) = match written {
-            Written::Spacing => (codes::SPAN, "no duration"),
+            Written::Spacing | Written::MaxWait => (codes::SPAN, "no duration"),
             Written::Limit | Written::Refill => (codes::QUOTA, "no number in a period"),
         };
         let meant = written

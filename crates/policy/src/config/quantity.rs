@@ -5,24 +5,26 @@
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
 //!   bucket = { .. }        GCRA with a burst
 //!   spacing = ".."         GCRA with a burst of one
+//!   queue = { .. }         beside GCRA: what is over waits its turn
 //! ```
 
 use std::ops::Range;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Denials, Edge, Error, Gcra, Nanos, Origin, Permits, Quota, SubBuckets, Window,
+    Algorithm as _, AnyAlgorithm, Denials, Error, Gcra, Nanos, Origin, Permits, Quota, SubBuckets,
+    Window,
 };
 use toml::de::DeTable;
 
+use super::algorithm::{Algorithm, algorithm};
 use super::codes;
-use super::diagnostic::{Findings, shown};
+use super::diagnostic::Findings;
 use super::numbers::{Written, refuse, rolling};
+use super::queue::{Queue, queue};
 use super::read::{self, At};
 use super::settings::Zone;
 use crate::calendar::{Word, calendar};
 
-/// Sub-buckets of `algorithm = "sub-buckets"`.
-const DEFAULT_SUB_BUCKETS: u32 = 6;
 /// The words of the calendar.
 const WORDS: [Calendar; 5] = [
     Calendar {
@@ -82,7 +84,12 @@ pub(super) enum Kind {
     /// In windows of the calendar.
     Calendar(Word),
     /// As a debt that is paid by time.
-    Bucket { permits: Permits, per: Nanos },
+    Bucket {
+        permits: Permits,
+        per: Nanos,
+        /// Whether what is over waits.
+        queue: bool,
+    },
 }
 
 /// What a quantity depends on besides its own fields.
@@ -93,16 +100,6 @@ pub(super) struct Surroundings<'a> {
     pub(super) denials: Denials,
 }
 
-/// An algorithm as written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Algorithm {
-    Sliding,
-    Fixed,
-    QuotaReset,
-    Gcra,
-    SubBuckets { count: u32, edge: Edge },
-}
-
 /// The quantity of one `[[limit]]`; none if it is reported as missing or wrong.
 pub(super) fn quantity(
     table: &DeTable<'_>,
@@ -110,8 +107,9 @@ pub(super) fn quantity(
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let named = algorithm(table, out);
+    let queue = queue(table, out);
     if let Some(text) = read::text(table, "limit") {
-        return limit(&text, named, around, out);
+        return limit(&text, named, queue.as_ref(), around, out);
     }
     let only_gcra = |quantity: &str, out: &mut Findings<'_>| {
         if let Some(At { at, .. }) = named
@@ -126,70 +124,29 @@ pub(super) fn quantity(
     };
     if let Some(bucket_table) = read::table(table, "bucket") {
         only_gcra("bucket", out);
-        return bucket(&bucket_table, around, out);
+        return bucket(&bucket_table, queue.as_ref(), around, out);
     }
     let text = read::text(table, "spacing")?;
     only_gcra("spacing", out);
-    spacing(&text, around, out)
-}
-
-/// `algorithm`, a word or a table.
-fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<At<Algorithm>> {
-    let node = table.get("algorithm")?;
-    let at = node.span();
-    let (name, fields) = match node.get_ref().as_table() {
-        Some(fields) => (read::text(fields, "name")?.value, Some(fields)),
-        None => (node.get_ref().as_str()?, None),
-    };
-    let count =
-        fields.and_then(|fields| read::number(fields, "count", super::fields::MAX_SUB_BUCKETS));
-    let edge = fields.and_then(|fields| read::text(fields, "edge"));
-    if name != "sub-buckets" {
-        let count = count.as_ref().map(|count| ("count", count.at.clone()));
-        let stray = count.or_else(|| edge.as_ref().map(|edge| ("edge", edge.at.clone())));
-        if let Some((field, at)) = stray {
-            let message = format!(
-                "`{field}` belongs to \"sub-buckets\", not to \"{}\"",
-                shown(name)
-            );
-            out.error(codes::ALGORITHM, at, message, "without meaning here")
-                .help(format!(
-                    "write algorithm = \"{}\", or name = \"sub-buckets\"",
-                    shown(name)
-                ));
-            return None;
-        }
-    }
-    let algorithm = match name {
-        "sliding" => Algorithm::Sliding,
-        "fixed" => Algorithm::Fixed,
-        "quota-reset" => Algorithm::QuotaReset,
-        "gcra" | "token-bucket" => Algorithm::Gcra,
-        "sub-buckets" => Algorithm::SubBuckets {
-            count: count
-                .and_then(|count| u32::try_from(count.value).ok())
-                .unwrap_or(DEFAULT_SUB_BUCKETS),
-            edge: match edge.map(|edge| edge.value) {
-                Some("weighted") => Edge::Weighted,
-                Some("drop") => Edge::Drop,
-                _ => Edge::Full,
-            },
-        },
-        _ => return None, // reported as an unknown word
-    };
-    Some(At::new(algorithm, at))
+    spacing(&text, queue.as_ref(), around, out)
 }
 
 /// `limit = "N/period"`
 fn limit(
     text: &At<&str>,
     named: Option<At<Algorithm>>,
+    queue: Option<&Queue>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     if let Some((number, word)) = text.value.split_once('/')
         && let Some(word) = WORDS.iter().find(|known| known.name == word)
     {
+        if let Some(queue) = queue {
+            let rolling = rolling(word.name).unwrap_or_default();
+            let help = format!("write limit = \"{number}/{rolling}\" and algorithm = \"gcra\"");
+            queue.stray("a limit of the calendar", help, out);
+        }
         return by_word(text, number, word, named, around, out);
     }
     let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
@@ -198,6 +155,11 @@ fn limit(
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
     let named = named.map_or(Algorithm::Sliding, |named| named.value);
+    if let Some(queue) = queue.filter(|_| named != Algorithm::Gcra) {
+        let help = "write algorithm = \"gcra\", or leave `queue` out".to_owned();
+        queue.stray(&format!("algorithm = \"{}\"", named.word()), help, out);
+        return None;
+    }
     let algorithm = match named {
         Algorithm::Sliding => windows(Window::two_window(quota, phase)),
         Algorithm::Fixed => windows(Window::fixed(quota, phase)),
@@ -208,14 +170,10 @@ fn limit(
             let window = SubBuckets::sub_buckets(quota, count, edge, phase);
             window.map(|window| window.with_denials(denials).into())
         }
-        Algorithm::Gcra => Gcra::token_bucket(quota).map(|gcra| gcra.with_denials(denials).into()),
-    };
-    let kind = match named {
-        Algorithm::Gcra => Kind::Bucket {
-            permits: quota.permits(),
-            per: quota.per(),
-        },
-        windows => Kind::Windows(windows),
+        Algorithm::Gcra => {
+            let words = text.value.to_owned();
+            return paced(quota, words, (text, Written::Limit), queue, denials, out);
+        }
     };
     let algorithm: AnyAlgorithm = built(algorithm, text, Written::Limit, out)?;
     Some(Quantity {
@@ -224,7 +182,7 @@ fn limit(
         window: Some(quota.per()),
         text: text.value.to_owned(),
         at: text.at.clone(),
-        kind,
+        kind: Kind::Windows(named),
     })
 }
 
@@ -275,6 +233,7 @@ fn by_word(
 /// `bucket = { size, refill }`
 fn bucket(
     table: &At<&DeTable<'_>>,
+    queue: Option<&Queue>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -283,34 +242,53 @@ fn bucket(
     let quota = built(refill.value.parse::<Quota>(), &refill, Written::Refill, out)?;
     let size = Permits::saturating_from(size?.value);
     let quota = built(quota.with_burst(size), &refill, Written::Refill, out)?;
-    let gcra = built(Gcra::token_bucket(quota), &refill, Written::Refill, out)?
-        .with_denials(around.denials);
-    Some(Quantity {
-        algorithm: gcra.into(),
-        quota: size,
-        window: Some(quota.time_for(size)),
-        text: format!("bucket of {size}, {}", refill.value),
-        at: refill.at,
-        kind: Kind::Bucket {
-            permits: quota.permits(),
-            per: quota.per(),
-        },
-    })
+    let words = format!("bucket of {size}, {}", refill.value);
+    let from = (&refill, Written::Refill);
+    paced(quota, words, from, queue, around.denials, out)
 }
 
 /// `spacing = "200ms"`
-fn spacing(text: &At<&str>, around: Surroundings<'_>, out: &mut Findings<'_>) -> Option<Quantity> {
+fn spacing(
+    text: &At<&str>,
+    queue: Option<&Queue>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
     let gap = built(text.value.parse::<Nanos>(), text, Written::Spacing, out)?;
-    let gcra = built(Gcra::spacing(gap), text, Written::Spacing, out)?.with_denials(around.denials);
+    let quota = built(Quota::new(Permits::ONE, gap), text, Written::Spacing, out)?;
+    let words = format!("1 every {}", text.value);
+    let from = (text, Written::Spacing);
+    paced(quota, words, from, queue, around.denials, out)
+}
+
+/// GCRA, with its queue if there is one.
+fn paced(
+    quota: Quota,
+    words: String,
+    (text, written): (&At<&str>, Written),
+    queue: Option<&Queue>,
+    denials: Denials,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let gcra = built(Gcra::token_bucket(quota), text, written, out)?;
+    let (gcra, words) = match queue {
+        None => (gcra, words),
+        Some(queue) => {
+            let (gcra, places) = queue.behind(gcra, quota, out)?;
+            (gcra, format!("{words}, queue of {places}"))
+        }
+    };
+    let holds = gcra.capacity();
     Some(Quantity {
-        algorithm: gcra.into(),
-        quota: Permits::ONE,
-        window: Some(gap),
-        text: format!("1 every {}", text.value),
+        algorithm: gcra.with_denials(denials).into(),
+        quota: holds,
+        window: Some(quota.time_for(holds)),
+        text: words,
         at: text.at.clone(),
         kind: Kind::Bucket {
-            permits: Permits::ONE,
-            per: gap,
+            permits: quota.permits(),
+            per: quota.per(),
+            queue: queue.is_some(),
         },
     })
 }

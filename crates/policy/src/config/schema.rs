@@ -151,8 +151,12 @@ mod tests {
     ];
 
     /// Fields whose effect shows only with others: the zone of calendar words (RK0211), the
-    /// settings of sub-buckets (below), and `start`, which has one value so far.
-    const ELSEWHERE: [&str; 4] = ["timezone", "count", "edge", "start"];
+    /// settings of sub-buckets (below), and `start` and `order`, which have one value so far.
+    const ELSEWHERE: [&str; 5] = ["timezone", "count", "edge", "start", "order"];
+
+    /// Fields that need another one beside them: field, that one, and its value.
+    const BESIDE: [(&str, &str, &str); 1] =
+        [("queue", "bucket", "{ size = 20, refill = \"10/1s\" }")];
 
     /// Limits of every policy that is tried: one says nothing, one names a response.
     const READY: &str = "[{ name = \"plain\", key = [\"header:a\"], limit = \"9/1m\" }, \
@@ -185,17 +189,22 @@ mod tests {
 
     /// What a table holds at least, beside `field`: name and value.
     fn least(table: &'static Table, field: Option<&str>) -> Vec<(&'static str, &'static str)> {
-        let chosen = table
+        let beside = BESIDE.iter().find(|(of, ..)| Some(*of) == field);
+        let beside = beside.map(|(_, name, value)| (*name, *value));
+        let usual = table
             .one_of
             .first()
-            .filter(|_| field.is_none_or(|f| !table.one_of.contains(&f)));
-        let needed = |of: &&Field| of.need == Need::Required || Some(&of.name) == chosen;
+            .filter(|_| field.is_none_or(|f| !table.one_of.contains(&f)))
+            .filter(|_| beside.is_none_or(|(name, _)| !table.one_of.contains(&name)));
+        let needed = |of: &&Field| of.need == Need::Required || Some(&of.name) == usual;
+        let replaced = |of: &&Field| beside.is_some_and(|(name, _)| of.name == name);
         let others = table
             .fields
             .iter()
-            .filter(needed)
+            .filter(|of| needed(of) && !replaced(of))
             .filter(|of| Some(of.name) != field);
-        others.map(|of| (of.name, of.example)).collect()
+        let others = others.map(|of| (of.name, of.example));
+        others.chain(beside).collect()
     }
 
     fn inline(fields: &[(&str, &str)]) -> String {

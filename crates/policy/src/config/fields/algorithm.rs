@@ -1,6 +1,6 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
-use super::{MAX_SUB_BUCKETS, ROLLING, optional, pattern, required};
+use super::{MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required};
 use crate::config::shape::{Inert, Shape, Table, Words};
 
 pub(super) static BUCKET: Table = Table {
@@ -53,6 +53,50 @@ pub(super) static BUCKET: Table = Table {
     ..Table::EMPTY
 };
 
+pub(super) static QUEUE: Table = Table {
+    what: "a queue",
+    fields: &[
+        required(
+            "max",
+            Shape::Whole {
+                least: 1,
+                most: u32::MAX as u64,
+            },
+            "100",
+            "How many may wait at once.",
+        ),
+        optional(
+            "max_wait",
+            pattern(SPAN),
+            "\"2s\"",
+            "The longest that one waits; what would wait longer is refused.",
+        ),
+        optional(
+            "order",
+            Shape::Word(Words {
+                known: &["fifo"],
+                planned: &[],
+                mistaken: hints! {
+                    "lifo" => "leave it out: a wait, once told, cannot be taken back, so who \
+                        comes first goes first",
+                    "random" => "leave it out: who comes first goes first",
+                    "priority" => "leave it out, and give the important ones a limit of their own",
+                },
+            }),
+            "\"fifo\"",
+            "In which order they leave.",
+        ),
+    ],
+    mistaken: hints! {
+        "size" => "write max = 100",
+        "length" => "write max = 100",
+        "timeout" => "write max_wait = \"2s\"",
+        "wait" => "write max_wait = \"2s\"",
+        "delay" => "write max_wait = \"2s\"",
+    },
+    ..Table::EMPTY
+};
+
 pub(super) const ALGORITHMS: Words = Words {
     known: &[
         "sliding",
@@ -60,6 +104,7 @@ pub(super) const ALGORITHMS: Words = Words {
         "quota-reset",
         "gcra",
         "token-bucket",
+        "leaky-bucket",
         "sub-buckets",
     ],
     planned: hints! {
@@ -78,7 +123,9 @@ pub(super) const ALGORITHMS: Words = Words {
         "two-window" => "write \"sliding\", or leave it out: it is the default",
         "rolling" => "write \"sliding\", or leave it out: it is the default",
         "fixed-window" => "write \"fixed\"",
-        "leaky-bucket" => "the leaky bucket as a meter is the same as \"gcra\"",
+        "leaky-meter" => "write \"leaky-bucket\": without a queue it is the meter",
+        "leaky-queue" => "the queue is a field of its own: spacing = \"100ms\" with queue = { max = \
+            100 }",
         "sliding-log" => "\"log\" is not built yet; the nearest is \"gcra\", which is exact",
         "spacing" => "it is a field of its own: spacing = \"200ms\"",
     },

@@ -1,6 +1,6 @@
 //! Of a limit, and of `[defaults]`.
 
-use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET};
+use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, QUEUE};
 use super::requests::MATCH;
 use super::{
     ATTRIBUTE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, optional, pattern, required,
@@ -117,6 +117,12 @@ pub(super) static LIMIT: Table = Table {
             "How `limit` counts.",
         ),
         optional(
+            "queue",
+            Shape::Table(&QUEUE),
+            "{ max = 100, max_wait = \"2s\" }",
+            "Beside a bucket, spacing or \"gcra\": what is over waits its turn.",
+        ),
+        optional(
             "cost",
             Shape::Either(&[
                 Shape::Whole {
@@ -145,7 +151,6 @@ pub(super) static LIMIT: Table = Table {
 pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
     "concurrency" => "a small bucket keeps the number in flight low today: bucket = { size = \
         5, refill = \"10/1s\" }",
-    "queue" => "what is over is refused with Retry-After today; leave `queue` out",
     "plans" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
     "soft" => "add a second limit with the lower number and mode = \"shadow\": it tells, and \
         refuses nothing",
@@ -195,6 +200,8 @@ pub(super) const LIMIT_MISTAKEN: &[Hint] = hints! {
     "enabled" => "write mode = \"enforce\" or mode = \"off\"",
     "disabled" => "write mode = \"off\"",
     "size" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
+    "max_wait" => "it belongs into `queue`: queue = { max = 100, max_wait = \"2s\" }",
+    "nodelay" => "a bucket refuses what is over, unless a `queue` stands beside it: leave it out",
     "refill" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
     "id" => "write name = \"per-ip\"",
     "description" => "write a comment: # what it is for",

@@ -1,0 +1,104 @@
+//! Queue: what is over the burst is told to wait its turn instead of being refused.
+//!
+//! ```text
+//!   bucket = { size = 4, refill = "10/1s" }     queue = { max = 100, max_wait = "500ms" }
+//!
+//!    o o o o       o     o     o     o     o       x        ten come in one instant
+//!    at once      100   200   300   400   500 ms   refused
+//!    |<- size ->| |<- min(max, max_wait / T) ->|            T = 100 ms
+//! ```
+
+use std::ops::Range;
+
+use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::Findings;
+use super::numbers::{Written, refuse};
+use super::read::{self, At};
+
+/// What a queue that is too long is cut to in the help: safely below the longest debt.
+const LONG: Nanos = Nanos::from_secs(365 * 86_400);
+
+/// `queue = { max, max_wait }`
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    max: At<Permits>,
+    longest: Option<At<Nanos>>,
+    /// The whole value.
+    at: Range<usize>,
+}
+
+/// `queue`, if it is written and right.
+pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Queue> {
+    let At { value: table, at } = read::table(table, "queue")?;
+    let max = read::number(table, "max", u64::from(u32::MAX))?;
+    let longest = read::text(table, "max_wait").and_then(|text| match text.value.parse() {
+        Ok(span) => Some(At::new(span, text.at)),
+        Err(error) => {
+            refuse(error, &text, Written::MaxWait, out);
+            None
+        }
+    });
+    Some(Queue {
+        max: At::new(Permits::saturating_from(max.value), max.at),
+        longest,
+        at,
+    })
+}
+
+impl Queue {
+    /// Behind a bucket: the same GCRA with room to wait, and how many may; none if that
+    /// makes no sense, which is reported.
+    pub(super) fn behind(
+        &self,
+        gcra: Gcra,
+        quota: Quota,
+        out: &mut Findings<'_>,
+    ) -> Option<(Gcra, Permits)> {
+        let interval = quota.time_for(Permits::ONE);
+        let mut places = self.max.value;
+        if let Some(At { value: wait, at }) = &self.longest {
+            let fit = gcra.paced_within(*wait);
+            if fit == Permits::ZERO {
+                let message = format!("a queue in which nobody waits longer than {wait} is empty");
+                let label =
+                    format!("a permit comes every {interval}: {wait} / {interval} = 0 places");
+                out.error(codes::PARAMETERS, at.clone(), message, label)
+                    .help(format!(
+                        "write max_wait = \"{interval}\" or more, or leave `queue` out"
+                    ));
+                return None;
+            }
+            places = places.min(fit);
+        }
+        let Ok(queued) = Gcra::new(quota, places) else {
+            self.too_long(gcra, quota, places, out);
+            return None;
+        };
+        Some((queued, places))
+    }
+
+    /// The debt of a full queue passes what can be counted.
+    fn too_long(&self, gcra: Gcra, quota: Quota, places: Permits, out: &mut Findings<'_>) {
+        let (interval, whole) = (quota.time_for(Permits::ONE), quota.time_for(places));
+        let message = format!("a queue of {places} cannot be kept");
+        let label = format!("{places} x {interval} = {whole}; burst and queue may take 1.1 years");
+        let fit = gcra.paced_within(LONG).get();
+        let help = match fit.saturating_sub(quota.burst().get()) {
+            0 => "leave `queue` out: the burst alone takes a year".to_owned(),
+            fit => format!("write max = {fit} or less"),
+        };
+        out.error(codes::NOT_COUNTABLE, self.max.at.clone(), message, label)
+            .help(help);
+    }
+
+    /// Beside something that is not paced.
+    pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
+        let message = format!("`queue` beside {beside}");
+        let label = "only GCRA knows when the turn of the next one comes";
+        out.error(codes::ALGORITHM, self.at.clone(), message, label)
+            .help(help);
+    }
+}
