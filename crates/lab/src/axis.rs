@@ -26,6 +26,8 @@ pub(crate) struct Scale {
     bottom: f64,
     top: f64,
     pub(crate) is_log: bool,
+    /// Rates are told in it: `s`, `min`, `h`, `d`; and its seconds.
+    unit: (&'static str, f64),
 }
 
 impl Scale {
@@ -39,19 +41,22 @@ impl Scale {
                 least = if rate > 0.0 { least.min(rate) } else { least };
             }
         }
-        let top = round_up(offered_most.max(admitted_most));
+        let unit = rate_unit(offered_most.max(admitted_most));
+        let top = round_up(offered_most.max(admitted_most) * unit.1) / unit.1;
         if admitted_most > 0.0 && offered_most > FAR_APART * admitted_most {
-            let bottom = round_up(least / 4.0).min(top / 10.0);
+            let bottom = (round_up(least * unit.1 / 4.0) / unit.1).min(top / 10.0);
             return Self {
                 bottom,
                 top,
                 is_log: true,
+                unit,
             };
         }
         Self {
             bottom: 0.0,
             top,
             is_log: false,
+            unit,
         }
     }
 
@@ -65,18 +70,30 @@ impl Scale {
         height.clamp(0.0, 1.0)
     }
 
+    /// What rates are told in: `s`, `min`, `h`, `d`.
+    pub(crate) const fn unit(&self) -> &'static str {
+        self.unit.0
+    }
+
+    /// A rate in that unit.
+    pub(crate) fn label(&self, rate: f64) -> String {
+        number(rate * self.unit.1)
+    }
+
     /// Round rates within the axis, from the bottom up.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
-            let leads_with_two = number(self.top)
+            let leads_with_two = self
+                .label(self.top)
                 .trim_start_matches(['0', '.'])
                 .starts_with('2');
             let parts = if leads_with_two { 4 } else { 5 };
             let part = |index: i32| self.top * f64::from(index) / f64::from(parts);
             return (0..=parts).map(part).collect();
         }
-        let first = self.bottom.log10().floor();
-        let decades = (0..24).map(|decade| 10_f64.powf(first + f64::from(decade)));
+        let seconds = self.unit.1;
+        let first = (self.bottom * seconds).log10().floor();
+        let decades = (0..24).map(|decade| 10_f64.powf(first + f64::from(decade)) / seconds);
         let within = |tick: &f64| *tick >= self.bottom * 0.999 && *tick <= self.top * 1.001;
         decades.filter(within).collect()
     }
@@ -108,6 +125,24 @@ pub(crate) fn round_span(span: Nanos, most: u64) -> Nanos {
     }
 }
 
+/// Round spans of clocks, in seconds.
+const CLOCK: [u64; 13] = [
+    60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800,
+];
+
+/// The shortest span of which `most` cover `span`, round as clocks are: 1, 2, 5 s, .. 1, 2,
+/// 5, 10, 15 min, .. 1, 2, 3, 6, 12 h, 1, 2 d, and whole multiples of 1 d.
+pub(crate) fn clock_span(span: Nanos, most: u64) -> Nanos {
+    const DAY: u64 = 86_400_000_000_000;
+    let least = span.as_nanos().div_ceil(most.max(1)); // up: they must cover it
+    if least <= 30_000_000_000 {
+        return round_span(span, most);
+    }
+    let fits = |span: &Nanos| span.as_nanos() >= least;
+    let round = CLOCK.into_iter().map(Nanos::from_secs).find(fits);
+    round.unwrap_or_else(|| Nanos::from_nanos(least.div_ceil(DAY).saturating_mul(DAY)))
+}
+
 /// The unit in which a span this long is told, and its nanoseconds.
 pub(crate) fn unit(span: Nanos) -> (&'static str, u64) {
     let mut units = UNITS.iter();
@@ -132,8 +167,22 @@ pub(crate) fn moments(span: Nanos, most: u64) -> Vec<(Nanos, String)> {
         .collect()
 }
 
-/// A rate as short as it can be told: `0.5`, `12.5`, `1500`.
-pub(crate) fn number(rate: f64) -> String {
+/// The shortest unit of which a rate has at least one: `s` for 10 a second, `h` for 5 an
+/// hour; and its seconds.
+fn rate_unit(per_second: f64) -> (&'static str, f64) {
+    let units = [("s", 1.0), ("min", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
+    let enough = |(_, seconds): &&(&str, f64)| per_second <= 0.0 || per_second * seconds >= 0.999;
+    units.iter().find(enough).copied().unwrap_or(units[3])
+}
+
+/// A rate for people: `10.00/s`, `5.00/h`.
+pub fn rate(per_second: f64) -> String {
+    let (unit, seconds) = rate_unit(per_second);
+    format!("{:.2}/{unit}", per_second * seconds)
+}
+
+/// A number as short as it can be told: `0.5`, `12.5`, `1500`.
+fn number(rate: f64) -> String {
     let text = if rate >= 100.0 {
         format!("{rate:.0}")
     } else {
@@ -186,6 +235,26 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_as_long_as_clocks_count() {
+        let minute = 60;
+        let (hour, day) = (60 * minute, 24 * 60 * minute);
+        let rows = [
+            (4, 500),
+            (100, 10_000),
+            (300, 50_000),
+            (10 * minute, 60_000),
+            (hour, 600_000),
+            (3 * day, 43_200_000),
+            (7 * day, 86_400_000),
+            (100 * day, 864_000_000),
+        ];
+        for (secs, millis) in rows {
+            let width = clock_span(Nanos::from_secs(secs), 10);
+            assert_eq!(width, Nanos::from_millis(millis), "{secs} s");
+        }
+    }
+
+    #[test]
     fn moments_have_one_unit() {
         let shown = |span| {
             let ticks = moments(span, 5).into_iter().map(|(_, text)| text);
@@ -198,6 +267,22 @@ mod tests {
         assert_eq!(shown(Nanos::from_secs(3_600)), ("0 20 40 60".into(), "min"));
         assert_eq!(shown(Nanos::from_millis(10)), ("0 2 4 6 8 10".into(), "ms"));
         assert_eq!(shown(Nanos::from_nanos(1)), ("0 1".into(), "ns"));
+    }
+
+    #[test]
+    fn slow_rates_are_told_by_the_hour() {
+        let rows = [
+            (10.0, "10.00/s"),
+            (5.0 / 3_600.0, "5.00/h"),
+            (0.0, "0.00/s"),
+        ];
+        for (per_second, text) in rows {
+            assert_eq!(rate(per_second), text);
+        }
+        let slow = Scale::of([(7.0 / 60.0, 0.0)].into_iter());
+        let labels = slow.ticks().into_iter().map(|tick| slow.label(tick));
+        assert_eq!(labels.collect::<Vec<_>>(), ["0", "2", "4", "6", "8", "10"]);
+        assert_eq!(slow.unit(), "min");
     }
 
     #[test]

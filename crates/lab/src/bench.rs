@@ -290,7 +290,7 @@ impl<A: Algorithm> std::fmt::Debug for Keyed<A> {
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::{Denials, Edge, SubBuckets, Window};
+    use ratekeeper_core::{Denials, Edge, Hybrid, SubBuckets, WarmUp, Window};
 
     use super::*;
 
@@ -337,6 +337,11 @@ mod tests {
         let wait = ask(bucket("1/1s").into()).unwrap().verdict;
         assert_eq!(wait, Verdict::AllowAfter(Nanos::SECOND));
         assert_eq!(ask(fixed("1/1s").into()), None);
+        let warm_up = WarmUp::bursty(1.0, 0.0).unwrap().into();
+        assert_eq!(ask(warm_up).unwrap().verdict, wait, "post-paid");
+        let hybrid = Hybrid::quota_linear("2/1s".parse().unwrap()).unwrap();
+        let mut bench = Bench::new(hybrid.into());
+        assert_eq!(bench.refund(0, Time::ZERO, Permits::ONE), None);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod series;
 pub mod svg;
 pub mod workload;
 
+pub use axis::rate;
 pub use bench::{Bench, KeyId, MAX_KEYS};
 pub use pace::{Pace, RealTime, VirtualTime};
 pub use play::{DROUGHT, MAX_DECISIONS, play};

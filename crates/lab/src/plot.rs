@@ -10,7 +10,7 @@
 
 use ratekeeper_core::{Nanos, Time};
 
-use crate::axis::{Scale, moments, number, unit};
+use crate::axis::{Scale, moments, unit};
 use crate::report::Report;
 use crate::series::Bin;
 
@@ -65,14 +65,14 @@ pub fn plot(report: &Report, width: usize, marks: Marks) -> Vec<String> {
     let ticks = scale.ticks();
     let label = |line: u32| {
         let tick = ticks.iter().find(|tick| level(&scale, **tick) == line);
-        tick.map_or(String::new(), |tick| number(*tick))
+        tick.map_or(String::new(), |tick| scale.label(*tick))
     };
     let heights: Vec<(u32, u32)> = columns
         .rates()
         .map(|(offered, admitted)| (cells(&scale, offered), cells(&scale, admitted)))
         .collect();
     let note = if scale.is_log { " (log scale)" } else { "" };
-    let mut lines = vec![format!("{:>1$} per second{note}", "", MARGIN)];
+    let mut lines = vec![format!("{:>1$} per {2}{note}", "", MARGIN, scale.unit())];
     for line in (1..=LINES).rev() {
         let cells = heights.iter().map(|&(offered, admitted)| {
             if admitted >= line {
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_refused_stands_above_what_is_admitted() {
         let lines = plot(&steady(), 28, Marks::None);
-        let expected = "        per second
+        let expected = "        per s
     20 |#...................
        |##..................
        |##..................

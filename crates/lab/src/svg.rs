@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use ratekeeper_core::{Nanos, Time};
 
-use crate::axis::{Scale, moments, number, unit};
+use crate::axis::{Scale, moments, unit};
 use crate::plot::Columns;
 use crate::report::Report;
 
@@ -85,7 +85,7 @@ pub fn svg(title: &str, panels: &[Panel<'_>]) -> String {
          <text x=\"16\" y=\"26\" font-size=\"17\" font-weight=\"bold\">{0}</text>\n",
         escaped(title)
     );
-    legend(&mut out, scale.is_log);
+    legend(&mut out, &scale);
     for (index, (panel, columns)) in panels.iter().zip(&columns).enumerate() {
         let x = float(index % ACROSS) * cell_width + LEFT;
         let y = float(index / ACROSS) * cell_height + HEAD + ABOVE;
@@ -107,12 +107,9 @@ pub fn svg(title: &str, panels: &[Panel<'_>]) -> String {
     out + "</svg>\n"
 }
 
-fn legend(out: &mut String, is_log: bool) {
-    let note = if is_log {
-        "requests per second, logarithmic, against time"
-    } else {
-        "requests per second, against time"
-    };
+fn legend(out: &mut String, scale: &Scale) {
+    let logarithmic = if scale.is_log { ", logarithmic" } else { "" };
+    let note = format!("requests per {}{logarithmic}, against time", scale.unit());
     put(
         out,
         format_args!(
@@ -130,7 +127,7 @@ fn axes(out: &mut String, size: Size, scale: &Scale, columns: &Columns) {
     let Size { width, height, .. } = size;
     for tick in scale.ticks() {
         let y = height * (1.0 - scale.height(tick));
-        let text = number(tick);
+        let text = scale.label(tick);
         put(
             out,
             format_args!(
@@ -158,11 +155,12 @@ fn axes(out: &mut String, size: Size, scale: &Scale, columns: &Columns) {
             "<path d=\"M0 0V{height}H{width}\" fill=\"none\" stroke=\"#333333\"/>\n\
              <text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">time ({})</text>\n\
              <text transform=\"translate(-46 {:.1}) rotate(-90)\" \
-             text-anchor=\"middle\">requests / s</text>\n",
+             text-anchor=\"middle\">requests / {}</text>\n",
             width / 2.0,
             height + 34.0,
             unit(span).0,
-            height / 2.0
+            height / 2.0,
+            scale.unit()
         ),
     );
 }

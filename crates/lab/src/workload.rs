@@ -13,7 +13,7 @@
 use ratekeeper_core::{Nanos, Permits};
 
 use crate::arrivals::{self, Pattern, Rate};
-use crate::axis::round_span;
+use crate::axis::clock_span;
 use crate::bench::{KeyId, MAX_KEYS};
 use crate::random::{SplitMix, Zipf};
 
@@ -231,7 +231,7 @@ impl Workload {
     /// One stretch of traffic, reported in at most ten intervals.
     fn stretch(traffic: Traffic, mut arrivals: Vec<Arrival>) -> Self {
         arrivals.retain(|arrival| arrival.at < traffic.span); // random gaps may run over
-        let length = round_span(traffic.span, INTERVALS);
+        let length = clock_span(traffic.span, INTERVALS);
         let count = traffic.span.as_nanos().div_ceil(length.as_nanos()); // up: they cover it
         Self {
             phases: vec![Phase {

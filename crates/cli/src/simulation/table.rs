@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_lab::workload::Rows;
-use ratekeeper_lab::{Counts, Report, Row, Stop, Workload, plot};
+use ratekeeper_lab::{Counts, Report, Row, Stop, Workload, plot, rate};
 
 use super::subject::Subject;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
@@ -75,7 +75,7 @@ fn cells(label: String, row: &Row, with_rate: bool) -> Vec<String> {
         words::count(refused),
         words::count(gave_up),
         words::span(row.span()),
-        format!("{:.2}/s", row.admitted_per_second()),
+        rate(row.admitted_per_second()),
         row.counts.wait_mean().map_or("-".into(), words::span),
         words::span(wait_max),
     ]
@@ -211,8 +211,9 @@ fn strips(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
         output.line(format!("  {name}  |{}|", paint(GOOD, &strip)))?;
     }
     output.line(format!(
-        "  {:names$}  . : - = * # from little to {top:.2} a second",
-        ""
+        "  {:names$}  . : - = * # from little to {}",
+        "",
+        rate(top)
     ))
 }
 
@@ -237,7 +238,7 @@ pub(crate) fn reason(report: &Report) -> Option<String> {
             words::count(capacity.get().into())
         ),
         Stop::TooMany => format!(
-            "stopped after {} decisions: too many attempts, most of them in vain",
+            "after {} decisions: too many attempts, most of them in vain",
             words::count(ratekeeper_lab::MAX_DECISIONS)
         ),
     };
