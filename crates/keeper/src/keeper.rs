@@ -75,7 +75,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(Answer::new(policy, charges, decisions))
     }
 
-    /// Says what [`check`](Self::check) would say; charges nothing.
+    /// Says what [`check`](Self::check) would say; charges nothing, and shows the limits as
+    /// they stand.
     ///
     /// # Errors
     /// When the store cannot answer.

@@ -308,11 +308,11 @@ fn single() -> Vec<Story> {
 fn beside_deciding() -> Vec<Story> {
     vec![
         Story {
-            name: "looking is free",
+            name: "looking is free and shows what stands",
             limits: vec![limit(0, 1, bucket("2/2s"))],
             steps: vec![
-                looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(0)]),
-                looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(0)]),
+                looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(2)]),
+                looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(2)]),
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(0)]),
                 looks(0, false, &[(0, "k", 1, Enforce)], &[Deny(1000, 0)]),
                 looks(0, true, &[(0, "k", 1, Shadow)], &[Deny(1000, 0)]),

@@ -197,10 +197,7 @@ impl MemoryStore {
 
     /// See [`Store::look`].
     pub fn look_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
-        match charges {
-            [charge] => alone(charge, self.with(charge, now, Shard::look)),
-            _ => Request::new(self, charges, now).look(),
-        }
+        Request::new(self, charges, now).look()
     }
 
     /// See [`Store::refund`].

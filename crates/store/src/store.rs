@@ -34,7 +34,8 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
 
-    /// Says what [`Store::decide`] would say; charges nothing.
+    /// Says what [`Store::decide`] would say; charges nothing, so `remaining` and `reset_after`
+    /// show every state as it stands.
     fn look(
         &self,
         charges: &[Charge<'_>],

@@ -91,12 +91,10 @@ impl<'a> Request<'a> {
         !self.charges.iter().zip(&self.each).any(veto)
     }
 
-    /// What [`decide`](Self::decide) would say.
+    /// What [`decide`](Self::decide) would say, and how everything stands.
     pub(super) fn look(mut self) -> Decisions {
         let admitted = self.admitted();
-        if !admitted {
-            self.show_standing();
-        }
+        self.show_standing();
         self.answer(admitted)
     }
 
