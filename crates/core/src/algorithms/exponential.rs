@@ -70,6 +70,8 @@ pub struct Exponential {
     tau: u64,
     /// Half-lives in a nanosecond.
     pace: f64,
+    /// Nanoseconds in a half-life.
+    half_life: f64,
     denials: Denials,
 }
 
@@ -96,6 +98,7 @@ impl Exponential {
             permits: quota.burst().get(),
             tau,
             pace: core::f64::consts::LOG2_E / float(tau),
+            half_life: core::f64::consts::LN_2 * float(tau),
             denials: Denials::Free,
         })
     }
@@ -137,7 +140,7 @@ impl Exponential {
 
     /// The span in which a level fades by so many half-lives, up.
     fn span_of(&self, half_lives: f64) -> u64 {
-        floor(half_lives / self.pace).saturating_add(1)
+        floor(half_lives * self.half_life).saturating_add(1)
     }
 
     /// The first moment at which no more than `target` is left of `level`.
@@ -357,6 +360,18 @@ fn half_power(y: f64) -> f64 {
     power * f64::from_bits((1_022 - halvings) << 52) // x 2^-(n + 1)
 }
 
+/// From a seventeenth to a third: the series of the area tangent.
+const ODD_PARTS: [f64; 8] = [
+    1.0 / 17.0,
+    1.0 / 15.0,
+    1.0 / 13.0,
+    1.0 / 11.0,
+    1.0 / 9.0,
+    1.0 / 7.0,
+    1.0 / 5.0,
+    1.0 / 3.0,
+];
+
 /// `log2 x` for a normal `x > 0`, to 2^-45 of itself and one.
 ///
 /// With `x = 2^e x m`, `1 <= m < 2`, and `s = (m - r) / (m + r)`, `r` the root of 2:
@@ -367,8 +382,11 @@ fn log2(x: f64) -> f64 {
     let mantissa = f64::from_bits((x.to_bits() & MANTISSA) | 1_023 << 52);
     let root = core::f64::consts::SQRT_2;
     let s = (mantissa - root) / (mantissa + root);
-    let odd = [17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0];
-    let series = odd.iter().fold(0.0, |sum, n| (sum + 1.0 / n) * (s * s)) + 1.0;
+    let square = s * s;
+    let series = ODD_PARTS
+        .iter()
+        .fold(0.0, |sum, part| (sum + part) * square)
+        + 1.0;
     float(exponent) - 1_022.5 + 2.0 * core::f64::consts::LOG2_E * s * series
 }
 

@@ -165,10 +165,14 @@ impl Log {
     fn push(&self, logged: &mut Logged, now: Time, cost: Permits) {
         let now = logged.0.back().map_or(now, |&newest| newest.max(now));
         let cost = cost.get().min(self.permits) as usize;
-        let kept = self.counted(logged, now).min(self.places() - cost);
         let moments = &mut logged.0;
-        moments.drain(..moments.len() - kept);
-        let needed = kept + cost;
+        let places = self.places() - cost;
+        while moments.len() > places || moments.front().is_some_and(|&at| at + self.per <= now) {
+            if moments.pop_front().is_none() {
+                break;
+            }
+        }
+        let needed = moments.len() + cost;
         if needed > moments.capacity() {
             // Doubles, but never beyond N: the bound on memory is exact.
             let room = needed.next_power_of_two().min(self.places());
@@ -189,8 +193,9 @@ impl Algorithm for Log {
     fn decide(&self, logged: &mut Logged, now: Time, cost: Permits) -> Decision {
         let capable = cost.get() <= self.permits;
         let allowed = cost == Permits::ZERO || capable && self.fits_at(logged, cost) <= now;
-        let log_it = allowed || capable && self.denials == Denials::Counted;
-        if log_it && cost > Permits::ZERO {
+        let counts = allowed || capable && self.denials == Denials::Counted;
+        let log_it = counts && cost > Permits::ZERO;
+        if log_it {
             self.push(logged, now, cost);
         }
         let verdict = if allowed {
@@ -202,9 +207,15 @@ impl Algorithm for Log {
         } else {
             Verdict::DenyForever
         };
+        let remaining = if log_it && self.gap == Nanos::ZERO {
+            // All that are logged now count.
+            Permits::new(self.permits) - Permits::saturating_from(logged.0.len() as u64)
+        } else {
+            self.remaining(logged, now)
+        };
         Decision {
             verdict,
-            remaining: self.remaining(logged, now),
+            remaining,
             reset_after: self.expires_at(logged).since(now),
         }
     }
