@@ -20,6 +20,10 @@ pub type KeyId = usize;
 /// Keys of one bench.
 pub const MAX_KEYS: usize = 1 << 20;
 
+/// Requests of the largest cost that may pass at once before a limit is held to be endless:
+/// one for most, more where what was saved up is given away in single permits.
+const MOST_FILLS: u32 = 100_000;
+
 /// A limit and the states of its keys; see the [module](self).
 ///
 /// ```
@@ -273,12 +277,19 @@ impl<A: Algorithm + Clone> States for Keyed<A> {
     fn counts_refusals(&self) -> bool {
         let (algorithm, mut state) = (&self.algorithm, A::State::default());
         let all = algorithm.capacity();
-        let filled = algorithm.decide(&mut state, Time::ZERO, all).verdict;
-        // A moment later, so that a log of attempts differs from one of admissions.
-        let (before, later) = (state.clone(), Time::ZERO + Nanos::from_nanos(1));
-        let refused = algorithm.decide(&mut state, later, all).verdict;
-        let tried = filled.allows() && matches!(refused, Verdict::Deny { .. });
-        !tried || state != before
+        let mut refusal_changes = |now| {
+            for _ in 0..MOST_FILLS {
+                let before = state.clone();
+                match algorithm.decide(&mut state, now, all).verdict {
+                    Verdict::Deny { .. } => return state != before,
+                    Verdict::DenyForever => return true,
+                    Verdict::Allow | Verdict::AllowAfter(_) => {}
+                }
+            }
+            true
+        };
+        // And a moment later: a full log of attempts looks alike until time has passed.
+        refusal_changes(Time::ZERO) || refusal_changes(Time::ZERO + Nanos::from_nanos(1))
     }
 }
 
@@ -290,7 +301,7 @@ impl<A: Algorithm> std::fmt::Debug for Keyed<A> {
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::{Denials, Edge, Hybrid, SubBuckets, WarmUp, Window};
+    use ratekeeper_core::{Denials, Edge, Exponential, Hybrid, Log, SubBuckets, WarmUp, Window};
 
     use super::*;
 
@@ -309,7 +320,13 @@ mod tests {
             let quota = "10/1s".parse().unwrap();
             let two_window = Window::two_window(quota, Nanos::ZERO).unwrap();
             let sub_buckets = SubBuckets::sub_buckets(quota, 6, Edge::Full, Nanos::ZERO).unwrap();
-            let limits: [AnyAlgorithm; 5] = [
+            let log = Log::sliding(quota).unwrap();
+            let limits: [AnyAlgorithm; 7] = [
+                log.with_denials(denials).into(),
+                Exponential::new(quota)
+                    .unwrap()
+                    .with_denials(denials)
+                    .into(),
                 two_window.with_denials(denials).into(),
                 sub_buckets.with_denials(denials).into(),
                 bucket("10/1s").with_denials(denials).into(),
@@ -324,6 +341,13 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_pays_afterwards_is_filled_permit_by_permit() {
+        let bursty = WarmUp::bursty(10.0, 1.0).unwrap();
+        let one_by_one = bursty.with_largest(Permits::ONE);
+        assert!(!Bench::new(one_by_one.into()).counts_refusals());
     }
 
     #[test]

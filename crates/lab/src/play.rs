@@ -134,6 +134,7 @@ impl<'a> Play<'a> {
         now: Time,
         waiting: &mut BTreeMap<Time, VecDeque<Client>>,
     ) -> Result<(), Stop> {
+        let mut polling = VecDeque::new();
         while let Some(client) = crowd.pop_front() {
             let verdict = self.decide(client.key, now)?;
             let Some(told) = self.settle(client, verdict, now) else {
@@ -152,7 +153,11 @@ impl<'a> Play<'a> {
             let attempts = client.attempts + 1;
             let next = match self.workload.refused {
                 Refused::Leave => None,
-                Refused::Poll { every } => Some(moment + every),
+                Refused::Poll { .. } => {
+                    polling.push_back(client);
+                    self.check_drought(now)?;
+                    continue;
+                }
                 Refused::Retry {
                     pause,
                     attempts: most,
@@ -168,7 +173,11 @@ impl<'a> Play<'a> {
                 Some(next) => join(waiting, next, [Client { attempts, ..client }].into()),
                 None => self.row(now).gave_up += 1,
             }
-            self.check_drought(now)?;
+        }
+        if let Refused::Poll { every } = self.workload.refused
+            && !polling.is_empty()
+        {
+            join(waiting, moment + every, polling);
         }
         Ok(())
     }
