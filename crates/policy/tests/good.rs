@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Denials, Edge, Gcra, Nanos, Origin, Permits, Quota, SubBuckets, Time,
-    Verdict, Window,
+    Algorithm, AnyAlgorithm, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log, Nanos,
+    Origin, Permits, Quota, SubBuckets, Time, Verdict, Window,
 };
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 use ratekeeper_policy::{
@@ -101,6 +101,21 @@ fn numbers_become_algorithms() {
                 .into(),
         ),
         (
+            "spacing = \"200ms\"",
+            Gcra::spacing(Nanos::from_millis(200)).unwrap().into(),
+        ),
+    ];
+    for (lines, algorithm) in rows {
+        assert_eq!(one(lines).rules[0].limit.algorithm, algorithm, "{lines}");
+    }
+}
+
+#[test]
+fn queues_steps_logs_and_curves_become_algorithms() {
+    let counted = Denials::Counted;
+    let bucket = quota("10/1s").with_burst(Permits::new(20)).unwrap();
+    let rows: Vec<(&str, AnyAlgorithm)> = vec![
+        (
             "limit = \"5/1m\"\nalgorithm = \"leaky-bucket\"",
             Gcra::leaky_meter(quota("5/1m")).unwrap().into(),
         ),
@@ -120,8 +135,37 @@ fn numbers_become_algorithms() {
                 .into(),
         ),
         (
-            "spacing = \"200ms\"",
-            Gcra::spacing(Nanos::from_millis(200)).unwrap().into(),
+            "bucket = { size = 10, refill = \"1/1h\", step = true }",
+            Interval::from_first(Permits::new(10), Permits::ONE, Nanos::from_secs(3_600))
+                .unwrap()
+                .into(),
+        ),
+        (
+            "limit = \"2/1s\"\nalgorithm = \"log\"",
+            Log::sliding(quota("2/1s")).unwrap().into(),
+        ),
+        (
+            "limit = \"5/1s\"\nalgorithm = { name = \"log\", min_gap = \"200ms\" }\ncount_denied = true",
+            Log::sliding(quota("5/1s"))
+                .and_then(|log| log.with_gap(Nanos::from_millis(200)))
+                .unwrap()
+                .with_denials(counted)
+                .into(),
+        ),
+        (
+            "limit = \"5/1m\"\nalgorithm = \"hybrid\"",
+            Hybrid::quota_linear(quota("5/1m")).unwrap().into(),
+        ),
+        (
+            "limit = \"5/1m\"\nalgorithm = { name = \"exponential\" }",
+            Exponential::new(quota("5/1m")).unwrap().into(),
+        ),
+        (
+            "limit = \"5/1m\"\nalgorithm = \"exponential\"\ncount_denied = true",
+            Exponential::new(quota("5/1m"))
+                .unwrap()
+                .with_denials(counted)
+                .into(),
         ),
     ];
     for (lines, algorithm) in rows {
@@ -146,6 +190,10 @@ fn told(lines: &str, moments: &[u64]) -> String {
     }
     match &one(lines).rules[0].limit.algorithm {
         AnyAlgorithm::Gcra(gcra) => all(gcra, moments),
+        AnyAlgorithm::Interval(interval) => all(interval, moments),
+        AnyAlgorithm::Log(log) => all(log, moments),
+        AnyAlgorithm::Hybrid(hybrid) => all(hybrid, moments),
+        AnyAlgorithm::Exponential(counter) => all(counter, moments),
         other => panic!("{other:?}"),
     }
 }
@@ -190,6 +238,79 @@ fn queues_tell_requests_to_wait() {
 }
 
 #[test]
+fn whole_steps_logs_and_curves_admit_what_they_say() {
+    for (lines, moments, told_so) in [
+        // Two come back every 300 ms from the first, none in between.
+        (
+            "bucket = { size = 3, refill = \"2/300ms\", step = true }",
+            &[0, 0, 0, 0, 299, 300, 300, 300][..],
+            "0 0 0 - - 0 0 -",
+        ),
+        (
+            "bucket = { size = 3, refill = \"2/300ms\" }",
+            &[0, 0, 0, 0, 299, 300, 300, 300],
+            "0 0 0 - 0 0 - -",
+        ),
+        // A third request within any second is refused.
+        (
+            "limit = \"2/1s\"\nalgorithm = \"log\"",
+            &[0, 600, 999, 1_000, 1_599, 1_600],
+            "0 0 - 0 - 0",
+        ),
+        (
+            "limit = \"2/1s\"\nalgorithm = \"log\"\ncount_denied = true",
+            &[0, 600, 999, 1_000, 1_599, 2_600],
+            "0 0 - - - 0",
+        ),
+        (
+            "limit = \"2/1s\"\nalgorithm = { name = \"log\", min_gap = \"200ms\" }",
+            &[0, 199, 200, 999, 1_000, 1_199, 1_200],
+            "0 - 0 - 0 - 0",
+        ),
+        // A whole quota at once, then one at a time.
+        (
+            "limit = \"4/400ms\"\nalgorithm = \"hybrid\"",
+            &[0, 0, 0, 0, 0, 400, 499, 500, 500],
+            "0 0 0 0 - 0 - 0 -",
+        ),
+        // ln 2 = 0.693 periods let one of two fade.
+        (
+            "limit = \"2/1s\"\nalgorithm = \"exponential\"",
+            &[0, 0, 0, 693, 694, 694],
+            "0 0 - - 0 -",
+        ),
+    ] {
+        assert_eq!(told(lines, moments), told_so, "{lines}");
+    }
+}
+
+#[test]
+fn names_of_algorithms_explain_them() {
+    for (lines, name) in [
+        ("limit = \"5/1m\"\nalgorithm = \"log\"", "sliding log"),
+        (
+            "limit = \"5/1m\"\nalgorithm = \"log\"\ncount_denied = true",
+            "strict sliding log",
+        ),
+        (
+            "limit = \"5/1m\"\nalgorithm = \"hybrid\"",
+            "hybrid quota-linear",
+        ),
+        (
+            "limit = \"5/1m\"\nalgorithm = \"exponential\"",
+            "exponential counter",
+        ),
+        (
+            "bucket = { size = 5, refill = \"1/1m\", step = true }",
+            "interval bucket",
+        ),
+        ("spacing = \"1s\"\nqueue = { max = 9 }", "leaky bucket"),
+    ] {
+        assert_eq!(one(lines).rules[0].limit.algorithm.name(), name, "{lines}");
+    }
+}
+
+#[test]
 fn quota_window_and_text_tell_the_client() {
     let day = 86_400;
     for (lines, permits, seconds, text) in [
@@ -212,6 +333,18 @@ fn quota_window_and_text_tell_the_client() {
             "bucket of 40, 20/1s",
         ),
         ("spacing = \"3s\"", 1, Some(3), "1 every 3s"),
+        (
+            "bucket = { size = 7, refill = \"2/1h\", step = true }",
+            7,
+            Some(4 * 3_600),
+            "bucket of 7, 2/1h in steps",
+        ),
+        (
+            "limit = \"5/1s\"\nalgorithm = { name = \"log\", min_gap = \"200ms\" }",
+            5,
+            Some(1),
+            "5/1s, 200ms apart",
+        ),
         (
             "bucket = { size = 40, refill = \"20/1s\" }\nqueue = { max = 100, max_wait = \"2s\" }",
             80,
@@ -473,8 +606,14 @@ response = "review"
 name      = "user-second"
 key       = ["attr:user_id"]
 limit     = "2/1s"
-algorithm = "gcra"
+algorithm = "log"
 missing_key = "skip"
+
+[[limit]]   # log-ins of an account: one is forgiven every hour
+name   = "logins"
+match  = { path = "/login", method = "POST" }
+key    = ["attr:username"]
+bucket = { size = 10, refill = "1/1h", step = true }
 
 [[limit]]   # everything together
 name   = "total"

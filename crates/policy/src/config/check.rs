@@ -151,7 +151,6 @@ fn value(node: &Node<'_>, shape: &'static Shape, here: Here<'_>, out: &mut Findi
         (Shape::Only { value, instead }, written) => {
             let inert = match (value, written) {
                 (Inert::Off, DeValue::String(text)) => text == "off",
-                (Inert::False, DeValue::Boolean(flag)) => !flag,
                 _ => false,
             };
             if !inert {

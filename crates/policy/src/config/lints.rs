@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_core::{Denials, Nanos, Permits};
 
 use super::algorithm::Algorithm;
 use super::codes;
@@ -183,7 +183,12 @@ fn covers(strict: &Draft, loose: &Draft) -> bool {
         return true;
     }
     let in_step = strict.kind == loose.kind && a.window == b.window;
-    if in_step && !matches!(loose.kind, Kind::Bucket { .. }) {
+    let monotone = match loose.kind {
+        Kind::Calendar(_) => true,
+        Kind::Windows(kind) => !matches!(kind, Algorithm::Hybrid | Algorithm::Exponential),
+        Kind::Bucket { .. } | Kind::Steps { .. } => false,
+    };
+    if in_step && monotone {
         return a.quota <= b.quota;
     }
     admits_less(strict, loose)
@@ -210,6 +215,13 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
             };
             match kind {
                 Algorithm::Fixed | Algorithm::QuotaReset => algorithm.bound(window) <= most,
+                // One that logs attempts, or asks for a gap, refuses what fits its number.
+                Algorithm::Log { gap } => {
+                    let plain = gap == Nanos::ZERO && loose.denials == Denials::Free;
+                    plain && algorithm.bound(window) <= most
+                }
+                // What these refuse depends on when the requests came; GCRA has no windows.
+                Algorithm::Hybrid | Algorithm::Exponential | Algorithm::Gcra => false,
                 // The estimate may show the last window once more: 2 b + r x t.
                 Algorithm::Sliding => {
                     let paced = u128::from(permits.get()) * u128::from(window.as_nanos());
@@ -217,7 +229,7 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
                     2 * u128::from(algorithm.bound(per)) + paced <= u128::from(most)
                 }
                 // The bucket that slides out of sight makes the window longer by one.
-                _ => algorithm.bound(window + window) <= most,
+                Algorithm::SubBuckets { .. } => algorithm.bound(window + window) <= most,
             }
         }
         Kind::Bucket {
@@ -236,15 +248,16 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
             // 99 %: intervals are rounded up by less than 1 %.
             algorithm.bound(per) <= most && slower(99)
         }
-        // It may never refuse, and still tell requests to wait.
-        Kind::Bucket { queue: true, .. } => false,
+        // With a queue it may never refuse, and still tell requests to wait; in steps it
+        // refills late.
+        Kind::Bucket { queue: true, .. } | Kind::Steps { .. } => false,
     }
 }
 
 /// The rate at which a limit admits in the long run, at most.
 fn rate(draft: &Draft) -> (Permits, Nanos) {
     match draft.kind {
-        Kind::Bucket { permits, per, .. } => (permits, per),
+        Kind::Bucket { permits, per, .. } | Kind::Steps { permits, per } => (permits, per),
         Kind::Calendar(word) => (draft.rule.quota, shortest(word)),
         Kind::Windows(_) => (draft.rule.quota, draft.rule.window.unwrap_or(Nanos::SECOND)),
     }
@@ -352,6 +365,26 @@ mod tests {
                 "bucket = { size = 6, refill = \"1/1s\" }",
                 None,
             ),
+            (
+                "limit = \"10/1m\"",
+                "limit = \"20/1m\"\nalgorithm = \"log\"",
+                Some("`b`"),
+            ),
+            (
+                "limit = \"10/1m\"",
+                "limit = \"20/1m\"\nalgorithm = { name = \"log\", min_gap = \"1s\" }",
+                None,
+            ),
+            (
+                "spacing = \"1s\"",
+                "bucket = { size = 6, refill = \"2/1s\" }\nqueue = { max = 9 }",
+                None,
+            ),
+            (
+                "limit = \"1/1m\"",
+                "limit = \"99/1m\"\nalgorithm = \"hybrid\"",
+                None,
+            ),
         ] {
             let (_, found) = needless(first, second);
             assert_eq!(
@@ -405,6 +438,10 @@ mod tests {
             "{ name = \"sub-buckets\", count = 3, edge = \"full\" }",
             "{ name = \"sub-buckets\", count = 4, edge = \"weighted\" }",
             "{ name = \"sub-buckets\", count = 5, edge = \"drop\" }",
+            "\"log\"",
+            "\"hybrid\"",
+            "\"exponential\"",
+            "\"leaky-bucket\"\nqueue = { max = 3 }",
         ]);
         let number = prop_oneof![1..8_u32, 1..200_u32];
         let period = prop_oneof![1..8_u32, 1..200_u32];
@@ -412,8 +449,9 @@ mod tests {
             4 => (number.clone(), period.clone(), algorithm)
                 .prop_map(|(n, p, with)| format!("limit = \"{n}/{p}s\"\nalgorithm = {with}")),
             1 => (1..400_u32).prop_map(|n| format!("limit = \"{n}/hour\"")),
-            2 => (number.clone(), number, period)
-                .prop_map(|(s, n, p)| format!("bucket = {{ size = {s}, refill = \"{n}/{p}s\" }}")),
+            3 => (number.clone(), number, period, any::<bool>()).prop_map(|(s, n, p, step)| {
+                format!("bucket = {{ size = {s}, refill = \"{n}/{p}s\", step = {step} }}")
+            }),
             1 => (100..20_000_u32).prop_map(|p| format!("spacing = \"{p}ms\"")),
         ]
     }

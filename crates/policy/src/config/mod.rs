@@ -10,8 +10,8 @@
 //! * `fields.rs` is the language as one table: the checker and the JSON Schema read it.
 //! * `check.rs` compares the document with the table; what is missing, unknown, not built or
 //!   of the wrong type is found there.
-//! * `requests`, `quantity` (`algorithm`, `queue`), `refusal`, `exempt`, `settings`: one part
-//!   of a limit each, from values of the right shape to the model.
+//! * `requests`, `quantity` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
+//!   part of a limit each, from values of the right shape to the model.
 //! * `lints.rs` looks at policies that are right, and may still not be what was meant.
 //!
 //! Nothing is read but the text: time zones are compiled in, so that a policy means the
@@ -26,6 +26,7 @@ mod exempt;
 mod fields;
 mod limit;
 mod lints;
+mod log;
 mod near;
 mod numbers;
 mod quantity;

@@ -18,6 +18,8 @@ pub(super) enum Written {
     Spacing,
     /// `max_wait = "2s"`, of a queue.
     MaxWait,
+    /// `min_gap = "200ms"`, of a log.
+    MinGap,
 }
 
 impl Written {
@@ -26,7 +28,7 @@ impl Written {
         match self {
             Self::Limit => "not NUMBER/PERIOD",
             Self::Refill => "not NUMBER/DURATION",
-            Self::Spacing | Self::MaxWait => "not a duration",
+            Self::Spacing | Self::MaxWait | Self::MinGap => "not a duration",
         }
     }
 
@@ -45,6 +47,9 @@ impl Written {
             Self::MaxWait => {
                 "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in max_wait = \"2s\""
             }
+            Self::MinGap => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in min_gap = \"200ms\""
+            }
         }
     }
 
@@ -59,9 +64,10 @@ impl Written {
             Self::Refill => quota_like(text)
                 .and_then(rolling)
                 .map(|quota| format!("refill = \"{quota}\"")),
-            Self::Spacing | Self::MaxWait => {
+            Self::Spacing | Self::MaxWait | Self::MinGap => {
                 let field = match self {
                     Self::MaxWait => "max_wait",
+                    Self::MinGap => "min_gap",
                     _ => "spacing",
                 };
                 let span = match text.trim().parse::<u32>() {
@@ -94,7 +100,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     let value = shown(text.value);
     if matches!(error, Error::Quota | Error::Span) {
         let (code, kind) = match written {
-            Written::Spacing | Written::MaxWait => (codes::SPAN, "no duration"),
+            Written::Spacing | Written::MaxWait | Written::MinGap => (codes::SPAN, "no duration"),
             Written::Limit | Written::Refill => (codes::QUOTA, "no number in a period"),
         };
         let meant = written
@@ -112,9 +118,11 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     let help = match error {
         Error::NoPermits => "write at least 1; what nobody may do is better refused by the proxy",
         Error::TooFast => "write a lower number: this one is faster than any request can come",
-        Error::TooLong | Error::SpanTooLong | Error::WindowTooLong => {
-            "write a shorter period, or a smaller bucket that refills faster"
-        }
+        Error::TooLong
+        | Error::SpanTooLong
+        | Error::WindowTooLong
+        | Error::RefillTooLong
+        | Error::DecayTooLong => "write a shorter period, or a smaller bucket that refills faster",
         Error::TooManyPermits => "count in larger units: 4,294,967,295 is the most",
         Error::SubBuckets => "write fewer sub-buckets, or a longer period",
         _ => written.grammar(),

@@ -1,9 +1,10 @@
 //! Quantity: how much a limit allows, from `limit`, `bucket` or `spacing` to an algorithm.
 //!
 //! ```text
-//!   limit = "N/duration"   sliding (default), fixed, quota-reset, gcra, sub-buckets
+//!   limit = "N/duration"   sliding (default), fixed, quota-reset, gcra, sub-buckets, log,
+//!                          hybrid, exponential
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
-//!   bucket = { .. }        GCRA with a burst
+//!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
 //!   spacing = ".."         GCRA with a burst of one
 //!   queue = { .. }         beside GCRA: what is over waits its turn
 //! ```
@@ -11,14 +12,15 @@
 use std::ops::Range;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Denials, Error, Gcra, Nanos, Origin, Permits, Quota, SubBuckets,
-    Window,
+    Algorithm as _, AnyAlgorithm, Denials, Error, Exponential, Gcra, Hybrid, Interval, Nanos,
+    Origin, Permits, Quota, SubBuckets, Window,
 };
 use toml::de::DeTable;
 
-use super::algorithm::{Algorithm, algorithm};
+use super::algorithm::{Algorithm, Named, algorithm, no_algorithm};
 use super::codes;
 use super::diagnostic::Findings;
+use super::log::log;
 use super::numbers::{Written, refuse, rolling};
 use super::queue::{Queue, queue};
 use super::read::{self, At};
@@ -83,6 +85,8 @@ pub(super) enum Kind {
     Windows(Algorithm),
     /// In windows of the calendar.
     Calendar(Word),
+    /// As a bucket that is refilled in steps.
+    Steps { permits: Permits, per: Nanos },
     /// As a debt that is paid by time.
     Bucket {
         permits: Permits,
@@ -109,32 +113,49 @@ pub(super) fn quantity(
     let named = algorithm(table, out);
     let queue = queue(table, out);
     if let Some(text) = read::text(table, "limit") {
-        return limit(&text, named, queue.as_ref(), around, out);
+        // What costs more than one takes several places of a log at once.
+        let ones = !table.contains_key("cost");
+        return limit(&text, ones, named, queue.as_ref(), around, out);
     }
-    let only_gcra = |quantity: &str, out: &mut Findings<'_>| {
-        if let Some(At { at, .. }) = named
-            .as_ref()
-            .filter(|named| named.value != Algorithm::Gcra)
+    if let Some(written) = read::table(table, "bucket") {
+        if let Some(step) = written.value.get("step")
+            && step.get_ref().as_bool() == Some(true)
         {
-            let message = format!("`algorithm` beside `{quantity}`");
-            let label = format!("a `{quantity}` is always counted by GCRA");
-            out.error(codes::ALGORITHM, at.clone(), message, label)
-                .help("remove `algorithm`, or write the number as limit = \"100/1m\"");
+            no_algorithm(named, "a bucket with `step`", false, out);
+            return steps(&written, &step.span(), queue.as_ref(), around, out);
         }
-    };
-    if let Some(bucket_table) = read::table(table, "bucket") {
-        only_gcra("bucket", out);
-        return bucket(&bucket_table, queue.as_ref(), around, out);
+        no_algorithm(named, "`bucket`", true, out);
+        return bucket(&written, queue.as_ref(), around, out);
     }
     let text = read::text(table, "spacing")?;
-    only_gcra("spacing", out);
+    no_algorithm(named, "`spacing`", true, out);
     spacing(&text, queue.as_ref(), around, out)
+}
+
+/// Whether denials are free, as they must be for some; reported if not.
+fn free(
+    denials: Denials,
+    (what, instead): (&str, &str),
+    at: &Range<usize>,
+    out: &mut Findings<'_>,
+) -> bool {
+    if denials == Denials::Free {
+        return true;
+    }
+    let message = format!("`count_denied` with {what}");
+    let label = "cannot count what it refuses";
+    out.error(codes::ALGORITHM, at.clone(), message, label)
+        .help(format!(
+            "write count_denied = false in this limit, or {instead}"
+        ));
+    false
 }
 
 /// `limit = "N/period"`
 fn limit(
     text: &At<&str>,
-    named: Option<At<Algorithm>>,
+    ones: bool,
+    named: Option<Named>,
     queue: Option<&Queue>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
@@ -154,12 +175,16 @@ fn limit(
     let denials = around.denials;
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
-    let named = named.map_or(Algorithm::Sliding, |named| named.value);
+    let (named, at, gap_at) = match named {
+        None => (Algorithm::Sliding, 0..0, 0..0),
+        Some(Named { value, at, gap_at }) => (value, at, gap_at),
+    };
     if let Some(queue) = queue.filter(|_| named != Algorithm::Gcra) {
         let help = "write algorithm = \"gcra\", or leave `queue` out".to_owned();
         queue.stray(&format!("algorithm = \"{}\"", named.word()), help, out);
         return None;
     }
+    let mut words = text.value.to_owned();
     let algorithm = match named {
         Algorithm::Sliding => windows(Window::two_window(quota, phase)),
         Algorithm::Fixed => windows(Window::fixed(quota, phase)),
@@ -171,8 +196,22 @@ fn limit(
             window.map(|window| window.with_denials(denials).into())
         }
         Algorithm::Gcra => {
-            let words = text.value.to_owned();
             return paced(quota, words, (text, Written::Limit), queue, denials, out);
+        }
+        Algorithm::Log { gap } => {
+            if gap > Nanos::ZERO {
+                words = format!("{words}, {gap} apart");
+            }
+            log(quota, (gap, gap_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
+        }
+        Algorithm::Hybrid => {
+            if !free(denials, ("\"hybrid\"", "algorithm = \"gcra\""), &at, out) {
+                return None;
+            }
+            Hybrid::quota_linear(quota).map(Into::into)
+        }
+        Algorithm::Exponential => {
+            Exponential::new(quota).map(|counter| counter.with_denials(denials).into())
         }
     };
     let algorithm: AnyAlgorithm = built(algorithm, text, Written::Limit, out)?;
@@ -180,7 +219,7 @@ fn limit(
         algorithm,
         quota: quota.permits(),
         window: Some(quota.per()),
-        text: text.value.to_owned(),
+        text: words,
         at: text.at.clone(),
         kind: Kind::Windows(named),
     })
@@ -191,7 +230,7 @@ fn by_word(
     text: &At<&str>,
     number: &str,
     word: &Calendar,
-    named: Option<At<Algorithm>>,
+    named: Option<Named>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -245,6 +284,45 @@ fn bucket(
     let words = format!("bucket of {size}, {}", refill.value);
     let from = (&refill, Written::Refill);
     paced(quota, words, from, queue, around.denials, out)
+}
+
+/// `bucket = { size, refill, step = true }`
+fn steps(
+    table: &At<&DeTable<'_>>,
+    step: &Range<usize>,
+    queue: Option<&Queue>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let size = read::number(table.value, "size", u64::from(u32::MAX));
+    let refill = read::text(table.value, "refill")?;
+    let quota = built(refill.value.parse::<Quota>(), &refill, Written::Refill, out)?;
+    let size = Permits::saturating_from(size?.value);
+    if let Some(queue) = queue {
+        let help = "leave `step` out: the bucket then refills evenly".to_owned();
+        queue.stray("a bucket with `step`", help, out);
+        return None;
+    }
+    if !free(
+        around.denials,
+        ("a bucket with `step`", "leave `step` out"),
+        step,
+        out,
+    ) {
+        return None;
+    }
+    let (permits, per) = (quota.permits(), quota.per());
+    let interval = Interval::from_first(size, permits, per);
+    let interval = built(interval, &refill, Written::Refill, out)?;
+    let rounds = u64::from(size.get().div_ceil(permits.get()));
+    Some(Quantity {
+        algorithm: interval.into(),
+        quota: size,
+        window: Some(Nanos::from_nanos(per.as_nanos().saturating_mul(rounds))),
+        text: format!("bucket of {size}, {} in steps", refill.value),
+        at: refill.at,
+        kind: Kind::Steps { permits, per },
+    })
 }
 
 /// `spacing = "200ms"`

@@ -104,10 +104,6 @@ fn shape(of: &Shape) -> Map<String, Value> {
         Shape::Only {
             value: Inert::Off, ..
         } => object([("const", json!("off"))]),
-        Shape::Only {
-            value: Inert::False,
-            ..
-        } => object([("const", json!(false))]),
     }
 }
 
@@ -151,12 +147,14 @@ mod tests {
     ];
 
     /// Fields whose effect shows only with others: the zone of calendar words (RK0211), the
-    /// settings of sub-buckets (below), and `start` and `order`, which have one value so far.
-    const ELSEWHERE: [&str; 5] = ["timezone", "count", "edge", "start", "order"];
+    /// settings of algorithms (below), and `start` and `order`, which have one value so far.
+    const ELSEWHERE: [&str; 6] = ["timezone", "count", "edge", "start", "order", "min_gap"];
 
     /// Fields that need another one beside them: field, that one, and its value.
-    const BESIDE: [(&str, &str, &str); 1] =
-        [("queue", "bucket", "{ size = 20, refill = \"10/1s\" }")];
+    const BESIDE: [(&str, &str, &str); 2] = [
+        ("queue", "bucket", "{ size = 20, refill = \"10/1s\" }"),
+        ("min_gap", "name", "\"log\""),
+    ];
 
     /// Limits of every policy that is tried: one says nothing, one names a response.
     const READY: &str = "[{ name = \"plain\", key = [\"header:a\"], limit = \"9/1m\" }, \
@@ -326,6 +324,8 @@ mod tests {
                 format!("name = \"a\", key = [\"ip\"], limit = \"9/1m\", algorithm = {text}");
             read(&format!("version = 1\nlimit = [{{ {limit} }}]")).unwrap()
         };
+        let log = "{ name = \"log\", min_gap = \"1s\" }";
+        assert_ne!(algorithm("\"log\""), algorithm(log));
         let plain = algorithm("{ name = \"sub-buckets\" }");
         assert_ne!(plain, algorithm("{ name = \"sub-buckets\", count = 7 }"));
         assert_ne!(

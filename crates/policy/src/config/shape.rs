@@ -101,8 +101,6 @@ pub(super) enum Shape {
 pub(super) enum Inert {
     /// `"off"`
     Off,
-    /// `false`
-    False,
 }
 
 /// The words of a field.
@@ -149,7 +147,6 @@ impl Inert {
     pub(super) const fn toml(self) -> &'static str {
         match self {
             Self::Off => "\"off\"",
-            Self::False => "false",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
 use super::{MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required};
-use crate::config::shape::{Inert, Shape, Table, Words};
+use crate::config::shape::{Shape, Table, Words};
 
 pub(super) static BUCKET: Table = Table {
     what: "a bucket",
@@ -23,12 +23,9 @@ pub(super) static BUCKET: Table = Table {
         ),
         optional(
             "step",
-            Shape::Only {
-                value: Inert::False,
-                instead: "leave it out: the bucket then refills evenly, which admits no more",
-            },
-            "false",
-            "Refill in whole amounts; not built yet.",
+            Shape::Flag,
+            "true",
+            "Refill in whole amounts, as in floor(elapsed / period).",
         ),
         optional(
             "start",
@@ -106,15 +103,12 @@ pub(super) const ALGORITHMS: Words = Words {
         "token-bucket",
         "leaky-bucket",
         "sub-buckets",
+        "log",
+        "hybrid",
+        "exponential",
     ],
     planned: hints! {
-        "log" => "the nearest is \"gcra\", which is exact, or sub-buckets with a full edge: \
-            algorithm = { name = \"sub-buckets\", count = 60, edge = \"full\" }",
-        "strict-log" => "the nearest is \"gcra\" with count_denied = true",
-        "hybrid" => "the nearest is bucket = { size = 20, refill = \"10/1s\" }",
-        "exponential" => "the nearest is algorithm = \"sliding\"",
         "warm-up" => "the nearest is a small bucket: bucket = { size = 5, refill = \"10/1s\" }",
-        "interval" => "the nearest is algorithm = \"quota-reset\"",
         "permits" => "a small bucket keeps the number in flight low: bucket = { size = 5, refill \
             = \"10/1s\" }",
     },
@@ -126,7 +120,13 @@ pub(super) const ALGORITHMS: Words = Words {
         "leaky-meter" => "write \"leaky-bucket\": without a queue it is the meter",
         "leaky-queue" => "the queue is a field of its own: spacing = \"100ms\" with queue = { max = \
             100 }",
-        "sliding-log" => "\"log\" is not built yet; the nearest is \"gcra\", which is exact",
+        "sliding-log" => "write \"log\"",
+        "rolling-log" => "write \"log\"",
+        "strict-log" => "write algorithm = \"log\" and count_denied = true",
+        "quota-linear" => "write \"hybrid\"",
+        "ewma" => "write \"exponential\"",
+        "interval" => "it is a bucket that refills in whole amounts: bucket = { size = 20, refill = \
+            \"10/1s\", step = true }",
         "spacing" => "it is a field of its own: spacing = \"200ms\"",
     },
 };
@@ -159,10 +159,19 @@ pub(super) static ALGORITHM: Table = Table {
             "\"full\"",
             "Of sub-buckets: what the one that slides out of sight still counts for.",
         ),
+        optional(
+            "min_gap",
+            pattern(SPAN),
+            "\"200ms\"",
+            "Of a log: the least time between two requests.",
+        ),
     ],
     mistaken: hints! {
         "buckets" => "write count = 6",
         "type" => "write name = \"sub-buckets\"",
+        "gap" => "write min_gap = \"200ms\"",
+        "spacing" => "write min_gap = \"200ms\"",
+        "strict" => "of a limit with \"log\": count_denied = true beside `algorithm`",
     },
     ..Table::EMPTY
 };
