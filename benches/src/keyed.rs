@@ -9,14 +9,13 @@ use ratekeeper_core::{Charge, Key, Limit, LimitId, Mode, Permits, Time};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::direct::{ALLOWS, at, gcra, governor_allows};
-use crate::machine::resident_bytes;
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
 
 /// Length of the strings, as the store sees them: a part of 23 bytes and its length.
-const STRING: usize = 24;
+pub(crate) const STRING: usize = 24;
 /// Bytes of a number as the store sees it: eight and their length.
-const NUMBER: usize = 9;
+pub(crate) const NUMBER: usize = 9;
 /// Length of a prepared sequence of keys.
 const SEQUENCE: usize = 1 << 20;
 
@@ -56,66 +55,69 @@ fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
 }
 
 /// A number as a key part: its length, then its bytes.
-fn part(number: u64) -> [u8; NUMBER] {
+pub(crate) fn part(number: u64) -> [u8; NUMBER] {
     let mut key = [8; NUMBER];
     key[1..].copy_from_slice(&number.to_le_bytes());
     key
 }
 
-/// What the store holds once every key has been charged; prints what it takes.
-fn filled(
-    keys: usize,
-    key_bytes: usize,
-    key: impl Fn(usize, &mut dyn FnMut(&[u8])),
-) -> MemoryStore {
+/// A store in which every key has been charged once.
+pub(crate) fn filled(keys: usize, key: impl Fn(usize, &mut dyn FnMut(&[u8]))) -> MemoryStore {
     let limit = limit();
-    let before = resident_bytes();
     let store = MemoryStore::new(MemoryConfig {
         budget_bytes: 1 << 30,
     });
     // At one instant, so that no key expires before the last is in.
-    let now = Time::ZERO;
     for number in 0..keys {
         key(number, &mut |key| {
-            decide(&store, &limit, key, now);
+            decide(&store, &limit, key, Time::ZERO);
         });
     }
-    let resident = resident_bytes().saturating_sub(before);
-    print_bytes(
-        "ratekeeper memory store",
-        keys,
-        key_bytes,
-        resident,
-        store.usage().bytes,
-    );
     store
 }
 
-fn print_bytes(name: &str, keys: usize, key_bytes: usize, resident: usize, counted: usize) {
-    let each = |bytes: usize| bytes as f64 / keys as f64;
-    let beside = each(resident) - key_bytes as f64;
-    report::line(&format!(
-        "{name:<46} {:>6.1} B/key resident, {:>6.1} counted; beside the {key_bytes} B key: {beside:.1}",
-        each(resident),
-        each(counted),
-    ));
+/// The key of a number.
+pub(crate) fn number(index: usize) -> u64 {
+    (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// The key of a name.
+pub(crate) fn name(index: usize) -> String {
+    let mut name = Name::new();
+    name.set(index).clone()
+}
+
+/// A request brings its key along, written just before: it is in the cache.
+struct Name(String);
+
+impl Name {
+    const PREFIX: &str = "\u{17}user---";
+
+    fn new() -> Self {
+        Self(Self::PREFIX.to_owned())
+    }
+
+    fn set(&mut self, index: usize) -> &String {
+        self.0.truncate(Self::PREFIX.len());
+        let number = number(index);
+        for digit in 0..STRING - Self::PREFIX.len() {
+            let nibble = u8::try_from(number >> (4 * digit) & 15).unwrap_or(0);
+            self.0.push(char::from(b'a' + nibble));
+        }
+        &self.0
+    }
 }
 
 fn numbers(effort: Effort, spread: &str, sequence: &[u32]) {
-    report::line("");
     let count = effort.keys as usize;
-    let number = |index: usize| (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let limit = limit();
-    let store = filled(count, NUMBER, |index, show| show(&part(number(index))));
+    let store = filled(count, |index, show| show(&part(number(index))));
 
     let clock = FakeRelativeClock::default();
-    let before = resident_bytes();
     let plain = RateLimiter::dashmap_with_clock(governor_allows(), clock.clone());
     for index in 0..count {
         let _ = plain.check_key(&number(index));
     }
-    let resident = resident_bytes().saturating_sub(before);
-    print_bytes("governor keyed", count, size_of::<u64>(), resident, 0);
     let folded =
         RateLimiter::dashmap_with_clock_and_hasher(governor_allows(), clock, Foldhash::default());
     let timed: DefaultKeyedRateLimiter<u64> = RateLimiter::keyed(governor_allows());
@@ -147,36 +149,38 @@ fn numbers(effort: Effort, spread: &str, sequence: &[u32]) {
 }
 
 fn strings(effort: Effort, spread: &str, sequence: &[u32]) {
-    report::line("");
     let count = effort.keys as usize;
-    let name = |index: usize| format!("\u{17}user-{index:0>width$}", width = STRING - 6);
-    let keys: Vec<String> = (0..count).map(name).collect();
     let limit = limit();
-    let store = filled(count, STRING, |index, show| show(keys[index].as_bytes()));
+    let store = filled(count, |index, show| show(name(index).as_bytes()));
 
     let clock = FakeRelativeClock::default();
-    let before = resident_bytes();
     let plain = RateLimiter::dashmap_with_clock(governor_allows(), clock.clone());
-    for key in &keys {
-        let _ = plain.check_key(key);
-    }
-    let resident = resident_bytes().saturating_sub(before);
-    print_bytes("governor keyed", count, STRING, resident, 0);
     let folded =
         RateLimiter::dashmap_with_clock_and_hasher(governor_allows(), clock, Foldhash::default());
-    for key in &keys {
-        let _ = folded.check_key(key);
+    let timed: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(governor_allows());
+    for index in 0..count {
+        let _ = plain.check_key(&name(index));
+        let _ = folded.check_key(&name(index));
+        let _ = timed.check_key(&name(index));
     }
-    let key = |n| &keys[pick(sequence, n)];
+    let [mut bare, mut ours, mut theirs, mut hashed, mut clocked] = [(); 5].map(|()| Name::new());
+    let key = |n| pick(sequence, n);
     let mut contenders = [
+        Contender::new("writing the key", |n| bare.set(key(n)).len()),
         Contender::new("ratekeeper", |n| {
-            decide(&store, &limit, key(n).as_bytes(), at(n))
+            decide(&store, &limit, ours.set(key(n)).as_bytes(), at(n))
         }),
-        Contender::new("governor", |n| plain.check_key(key(n))),
-        Contender::new("governor, foldhash", |n| folded.check_key(key(n))),
+        Contender::new("governor", |n| plain.check_key(theirs.set(key(n)))),
+        Contender::new("governor, foldhash", |n| {
+            folded.check_key(hashed.set(key(n)))
+        }),
+        Contender::new("governor, quanta clock", |n| {
+            timed.check_key(clocked.set(key(n)))
+        }),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::table(&format!("{count} strings, {spread}"), "governor", &rows);
+    let title = format!("{count} strings, {spread}, the key written just before");
+    report::table(&title, "governor", &rows);
 }
 
 /// A fixed sequence of numbers that look random (xorshift).

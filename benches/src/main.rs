@@ -13,6 +13,7 @@
 //! time by its caller, so governor is given a clock that costs one load. Rows with a real
 //! clock (quanta, which governor uses by default) stand beside it.
 
+mod bytes;
 mod direct;
 mod keyed;
 mod machine;
@@ -32,7 +33,15 @@ pub(crate) struct Effort {
 }
 
 fn main() {
-    let effort = if std::env::args().any(|arg| arg == "--quick") {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [child, store, keys] = &args[..]
+        && child == bytes::CHILD
+    {
+        let number = |text: &str| text.parse().expect("written by this program");
+        bytes::of(number(store), number(keys));
+        return;
+    }
+    let effort = if args.iter().any(|arg| arg == "--quick") {
         Effort {
             rounds: 15,
             keys: 100_000,
@@ -46,4 +55,5 @@ fn main() {
     report::line(&machine::describe());
     direct::run(effort);
     keyed::run(effort);
+    bytes::run(effort);
 }

@@ -69,6 +69,12 @@ pub trait Algorithm {
     /// with a better state than it had.
     fn stricter(&self, state: &mut Self::State, other: &Self::State);
 
+    /// The state of a key that begins at `now` and may have been pushed out: at least as
+    /// strict as `floor`, the strictest of all that were, and as a key never seen.
+    fn begin(&self, floor: &Self::State, _now: Time) -> Self::State {
+        floor.clone()
+    }
+
     /// Whether a state written under `old` means the same under `self`, so that a change of
     /// numbers can keep it. If not, what was used is carried over as a charge.
     fn keeps_state_of(&self, old: &Self) -> bool;

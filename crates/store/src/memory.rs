@@ -3,7 +3,7 @@
 //! ```text
 //!   key --hash--> shard (lock) --limit id--> table --hash--> state --> decide in place
 //!
-//!   table:  index 10-15 B a key  |  entries: key 32 B + state 8 B (GCRA)  |  floor
+//!   table:  | key 16 or 32 B | state 8 B (GCRA) |   1.25 to 1.9 slots a key, and a floor
 //! ```
 //!
 //! * **One request, all or none.** One charge takes one lock and one look-up. Several take
@@ -15,42 +15,48 @@
 //!   on every insert and some on every [`sweep`](MemoryStore::sweep). Memory goes back as
 //!   keys leave.
 //! * **Bounded.** All memory is counted: tables, keys, what keys and states keep on the heap,
-//!   and old and new index while an index grows. Nothing is allocated beyond the budget.
+//!   and the old and the new array while a table grows. Nothing is allocated beyond the
+//!   budget.
 //!
 //! # What a full store does
 //!
-//! The budget is split evenly over the shards. When a new key finds no room in its shard:
+//! When a new key finds no room:
 //!
-//! 1. Some expired entries of the limit are forgotten.
-//! 2. If that is not enough, keys of the limit that takes the most memory in the shard are
-//!    pushed out: of a sample of 16, the one with the least debt. What they owed is not
-//!    forgotten: the limit's *floor* in this shard becomes the strictest of all states pushed
-//!    out, and every key of that limit in that shard that is not in memory starts from the
-//!    floor, until it expires.
-//! 3. If nobody can be pushed out (a budget of a few kilobytes), the request is denied with
-//!    `retry_after` 1 s.
+//! 1. Some expired entries of its limit are forgotten.
+//! 2. If another limit takes more than twice the memory in the shard, it gives up a third of
+//!    its table: the keys with the least debt, judged by a sample, are pushed out.
+//! 3. Else one key of the same limit is pushed out: of a sample of 16, the one with the least
+//!    debt.
+//! 4. If there is nobody to push out (a budget of a few kilobytes), the request is denied
+//!    with `retry_after` 1 s.
 //!
-//! So a full store never admits more than an endless one (a quota-reset window, which opens
-//! with a key's first request, keeps its bound but may open at another moment), never stops
-//! enforcing, and never grows. It may deny newcomers that an endless store would have allowed: a flood of
+//! What was pushed out is not forgiven: the limit's *floor* (one for each shard and size of
+//! key) becomes the strictest of all states pushed out, and every key that is not in memory
+//! starts from the floor, until that expires.
+//!
+//! So a full store never admits more than an endless one, never stops enforcing, and never
+//! grows. (A quota-reset window opens with a request; a request that is denied here and not
+//! there lets it open later, and serve others. It keeps its bound.) It may deny newcomers that an endless store would have allowed: a flood of
 //! spent-up keys raises the floor. `reset` does not lower the floor. How many keys were
 //! pushed out, and how many had merely expired, is counted for each limit ([`usage`](
 //! MemoryStore::usage)).
 //!
 //! # Pauses
 //!
-//! Nothing stops the world. The longest pause is the growth of one shard's index: one pass
-//! over 8 bytes a key of that shard.
+//! Nothing stops the world. The longest pause is one pass over one table of one shard, front
+//! to back: when it grows by half, gives up a third, or is converted to another algorithm.
 
-mod index;
+mod any_table;
+mod budget;
+mod flat;
 mod key;
 mod listing;
 mod request;
 mod shard;
-mod slab;
 mod table;
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::quality::RandomState;
@@ -59,6 +65,7 @@ use ratekeeper_core::{Charge, Decision, Key, Limit, LimitId, Mode, Permits, Time
 use smallvec::{SmallVec, smallvec};
 
 use crate::{Decisions, Store, StoreError};
+use budget::Budget;
 use listing::Listing;
 use request::Request;
 use shard::Shard;
@@ -67,11 +74,11 @@ use table::Ask;
 /// Shards of a store: many more than cores, so that two threads seldom want the same.
 const MOST_SHARDS: usize = 64;
 /// Shards get fewer rather than smaller than this.
-const LEAST_SHARD_BYTES: usize = 256 << 10;
+const LEAST_SHARD_BYTES: usize = 16 << 10;
 /// Shards that one call of [`MemoryStore::sweep`] visits.
 const SWEPT_SHARDS: usize = 4;
-/// Entries of each limit that it looks at in each.
-const SWEPT_ENTRIES: usize = 2_048;
+/// Slots of each table that it looks at in each.
+const SWEPT_SLOTS: usize = 4_096;
 
 /// How much memory the store may use.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +164,9 @@ pub struct EvictionCounts {
 pub struct MemoryStore {
     shards: Box<[Line<Mutex<Shard>>]>,
     hasher: RandomState,
-    budget_bytes: usize,
+    budget: Arc<Budget>,
+    /// What the store itself takes.
+    fixed_bytes: usize,
     /// The next shard to be swept.
     next_swept: AtomicUsize,
 }
@@ -172,14 +181,15 @@ impl MemoryStore {
     pub fn new(config: MemoryConfig) -> Self {
         let wanted = (config.budget_bytes / LEAST_SHARD_BYTES).clamp(1, MOST_SHARDS);
         let count = 1 << wanted.ilog2(); // down: to a power of two
+        let fixed_bytes = size_of::<Self>() + count * size_of::<Line<Mutex<Shard>>>();
         let hasher = RandomState::default();
-        let fixed = size_of::<Self>() + count * size_of::<Line<Mutex<Shard>>>();
-        let budget = config.budget_bytes.saturating_sub(fixed) / count;
-        let shard = |_| Line(Mutex::new(Shard::new(budget, hasher.clone())));
+        let budget = Arc::new(Budget::new(config.budget_bytes.saturating_sub(fixed_bytes)));
+        let shard = |_| Line(Mutex::new(Shard::new(Arc::clone(&budget), hasher.clone())));
         Self {
             shards: (0..count).map(shard).collect(),
             hasher: hasher.clone(),
-            budget_bytes: config.budget_bytes,
+            budget,
+            fixed_bytes,
             next_swept: AtomicUsize::new(0),
         }
     }
@@ -188,8 +198,9 @@ impl MemoryStore {
     pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
         match charges {
             [charge] => {
-                let decision = self.with(charge, now, Shard::decide);
-                alone(charge, decision)
+                let decide =
+                    |shard: &mut Shard, limit: &Limit, ask: &Ask<'_>| shard.decide(limit, ask);
+                alone(charge, self.with(charge, now, decide))
             }
             _ => Request::new(self, charges, now).decide(),
         }
@@ -242,23 +253,21 @@ impl MemoryStore {
         let first = self.next_swept.fetch_add(count, Ordering::Relaxed);
         for step in 0..count {
             let shard = first.wrapping_add(step) & (self.shards.len() - 1);
-            self.lock(shard).sweep(now, SWEPT_ENTRIES);
+            self.lock(shard).sweep(now, SWEPT_SLOTS);
         }
     }
 
     /// What the store holds.
     pub fn usage(&self) -> Usage {
-        let mut usage = Usage {
-            bytes: size_of::<Self>() + self.shards.len() * size_of::<Line<Mutex<Shard>>>(),
-            budget_bytes: self.budget_bytes,
-            limits: Vec::new(),
-        };
+        let mut limits = Vec::new();
         for shard in 0..self.shards.len() {
-            let shard = self.lock(shard);
-            usage.bytes += shard.used();
-            shard.add_usage(&mut usage.limits);
+            self.lock(shard).add_usage(&mut limits);
         }
-        usage
+        Usage {
+            bytes: self.fixed_bytes + self.budget.taken(),
+            budget_bytes: self.fixed_bytes + self.budget.total(),
+            limits,
+        }
     }
 
     #[inline]
@@ -266,7 +275,7 @@ impl MemoryStore {
         hash_of(&self.hasher, key.as_bytes())
     }
 
-    /// The low bits choose the shard; the index uses the high half.
+    /// The low bits choose the shard; the high bits the slot.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "only the low bits are used"

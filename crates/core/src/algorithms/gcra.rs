@@ -211,7 +211,11 @@ impl Gcra {
     }
 
     /// What `decide` does, with a queue of `queue` ticks.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "copying the answer costs more than deciding"
+    )]
+    #[inline(always)]
     fn charge(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
         let now = ticks(now);
         let mut debt = tat.0.saturating_sub(now);
@@ -306,7 +310,11 @@ impl Algorithm for Gcra {
         self.permits_in(self.burst + self.queue)
     }
 
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "copying the answer costs more than deciding"
+    )]
+    #[inline(always)]
     fn decide(&self, tat: &mut Tat, now: Time, cost: Permits) -> Decision {
         self.charge(tat, now, cost, self.queue)
     }

@@ -253,6 +253,22 @@ impl Algorithm for Interval {
         };
     }
 
+    /// Strokes that the first take sets off are set off now: those of the floor were set off
+    /// by another key and would come too early.
+    fn begin(&self, floor: &Missing, now: Time) -> Missing {
+        if self.strokes != Strokes::FirstTake {
+            return *floor;
+        }
+        let seen = self.refilled(floor, now);
+        if seen.permits == 0 {
+            return Missing::default();
+        }
+        Missing {
+            next: seen.next.max(now + Nanos::from_nanos(self.every)),
+            ..seen
+        }
+    }
+
     /// What is missing means the same while the strokes are the same.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.every == old.every && self.strokes == old.strokes
@@ -453,5 +469,21 @@ mod tests {
         assert_eq!(new(1, 1, Nanos::ZERO), Err(Error::NoSpan));
         assert_eq!(new(2, 1, Nanos::MAX), Err(Error::RefillTooLong));
         assert_eq!(new(2, 9, Nanos::SECOND), new(2, 2, Nanos::SECOND));
+    }
+
+    #[test]
+    fn a_key_that_begins_at_a_floor_has_strokes_of_its_own() {
+        let at = |seconds| Time::ZERO + Nanos::from_secs(seconds);
+        let (five, every) = (Permits::new(5), Nanos::from_secs(10));
+        let first = Interval::from_first(five, five, every).unwrap();
+        let mut floor = Missing::default();
+        let _ = first.decide(&mut floor, at(1), Permits::new(3));
+        let begun = first.begin(&floor, at(9));
+        let standing = first.look(&begun, at(9), Permits::ZERO);
+        assert_eq!(standing.remaining, Permits::new(2));
+        assert_eq!(standing.reset_after, every, "not the 2 s of the floor");
+        assert_eq!(first.begin(&floor, at(11)), Missing::default());
+        let grid = Interval::on_grid(five, five, every, Nanos::ZERO).unwrap();
+        assert_eq!(grid.begin(&floor, at(9)), floor);
     }
 }

@@ -335,6 +335,18 @@ impl<C: Counters> Algorithm for Window<C> {
         }
     }
 
+    /// A window that opens with a request opens now: that of the floor was opened by another
+    /// key and would end too early, so that a third window came within one span.
+    fn begin(&self, floor: &WindowState<C>, now: Time) -> WindowState<C> {
+        let mut state = floor.clone();
+        if let Anchor::First = self.anchor
+            && self.expires_at(floor) > now
+        {
+            state.index = state.index.max(now.as_nanos());
+        }
+        state
+    }
+
     /// Counts mean the same while the windows are the same; N and the edge may change.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.width == old.width && self.buckets == old.buckets && self.anchor == old.anchor
@@ -587,5 +599,24 @@ mod tests {
     fn states_are_small() {
         assert_eq!(size_of::<WindowState<[u32; 2]>>(), 16);
         assert_eq!(size_of::<WindowState<Vec<u32>>>(), 32);
+    }
+
+    #[test]
+    fn a_key_that_begins_at_a_floor_has_a_window_of_its_own() {
+        let limit = Window::quota_reset(quota("5/10s")).unwrap();
+        let at = |seconds| Time::from_nanos(seconds * SECOND);
+        let mut floor = WindowState::default();
+        let _ = limit.decide(&mut floor, at(1), Permits::new(3));
+        let mut state = limit.begin(&floor, at(9));
+        let decision = limit.decide(&mut state, at(9), Permits::new(2));
+        assert_eq!(decision.remaining, Permits::ZERO);
+        assert_eq!(
+            decision.reset_after,
+            Nanos::from_secs(10),
+            "not the 2 s of the floor"
+        );
+        assert_eq!(limit.begin(&floor, at(11)), floor, "over: as good as fresh");
+        let fixed = Window::fixed(quota("5/10s"), Nanos::ZERO).unwrap();
+        assert_eq!(fixed.begin(&floor, at(9)), floor);
     }
 }

@@ -1,22 +1,100 @@
-//! The key of an entry: in place up to 30 bytes, else on the heap.
+//! The key of an entry, in two sizes: a table holds one of them.
 //!
 //! ```text
-//!   | kind 1 | length 1 | bytes 30 |     32 bytes: an address, a 28-character name
-//!   | kind 1 | ......   | box   16 |     longer
+//!   short   | length 1 | bytes 15 |              an address, a number, a short name
+//!   long    | kind 1 | length 1 | bytes 30 |     or, if longer still, a box on the heap
 //! ```
+//!
+//! Both leave a bit pattern for "no entry", so an empty slot costs nothing beside the slot.
 
-/// The longest key kept in place: an address or a short identity with its length bytes.
+use std::num::NonZeroU8;
+
+/// The longest key kept in place.
 const INLINE: usize = 30;
 
-/// A key that the table owns.
+/// A key that a table owns.
+pub(super) trait StoredKey: Sized {
+    /// A key prepared for comparing.
+    type Probe<'a>: Copy;
+
+    fn probe(key: &[u8]) -> Self::Probe<'_>;
+    fn is(&self, probe: Self::Probe<'_>) -> bool;
+    /// `key` is of a length that this size is for.
+    fn new(key: &[u8]) -> Self;
+    fn as_bytes(&self) -> &[u8];
+    /// Bytes on the heap that a key of this length takes.
+    fn heap_bytes(length: usize) -> usize;
+}
+
+/// A key of at most 15 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ShortKey {
+    /// Length + 1.
+    length: NonZeroU8,
+    bytes: [u8; Self::MOST],
+}
+
+impl ShortKey {
+    /// The longest.
+    pub(super) const MOST: usize = 15;
+}
+
+impl StoredKey for ShortKey {
+    type Probe<'a> = Self;
+
+    #[inline]
+    fn probe(key: &[u8]) -> Self {
+        Self::new(key)
+    }
+
+    #[inline]
+    fn is(&self, probe: Self) -> bool {
+        *self == probe
+    }
+
+    #[inline]
+    fn new(key: &[u8]) -> Self {
+        debug_assert!(key.len() <= Self::MOST);
+        let key = &key[..key.len().min(Self::MOST)];
+        let mut bytes = [0; Self::MOST];
+        bytes[..key.len()].copy_from_slice(key);
+        let length = u8::try_from(key.len()).unwrap_or(0);
+        Self {
+            length: NonZeroU8::MIN.saturating_add(length),
+            bytes,
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length.get() - 1)]
+    }
+
+    fn heap_bytes(_length: usize) -> usize {
+        0
+    }
+}
+
+/// A key of any length.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum StoredKey {
+pub(super) enum LongKey {
     Inline { length: u8, bytes: [u8; INLINE] },
     Heap(Box<[u8]>),
 }
 
-impl StoredKey {
-    pub(super) fn new(key: &[u8]) -> Self {
+impl StoredKey for LongKey {
+    type Probe<'a> = &'a [u8];
+
+    #[inline]
+    fn probe(key: &[u8]) -> &[u8] {
+        key
+    }
+
+    #[inline]
+    fn is(&self, probe: &[u8]) -> bool {
+        self.as_bytes() == probe
+    }
+
+    fn new(key: &[u8]) -> Self {
         match u8::try_from(key.len()) {
             Ok(length) if key.len() <= INLINE => {
                 let mut bytes = [0; INLINE];
@@ -28,15 +106,14 @@ impl StoredKey {
     }
 
     #[inline]
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Inline { length, bytes } => &bytes[..usize::from(*length)],
             Self::Heap(bytes) => bytes,
         }
     }
 
-    /// Bytes on the heap that a key of this length takes.
-    pub(super) fn heap_bytes(length: usize) -> usize {
+    fn heap_bytes(length: usize) -> usize {
         if length <= INLINE { 0 } else { block(length) }
     }
 }
@@ -54,13 +131,29 @@ pub(super) fn block(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
+    fn comes_back<K: StoredKey>(lengths: &[usize]) {
+        for &length in lengths {
+            let key = vec![7; length];
+            let stored = K::new(&key);
+            assert_eq!(stored.as_bytes(), key);
+            assert!(stored.is(K::probe(&key)));
+            let zeros = vec![0; length.saturating_sub(1)];
+            assert!(length == 0 || !stored.is(K::probe(&zeros)));
+        }
+    }
+
     #[test]
     fn keys_come_back() {
-        assert_eq!(size_of::<StoredKey>(), 32);
-        for length in [0, 1, 29, 30, 31, 255, 256, 70_000] {
-            let key = vec![7; length];
-            assert_eq!(StoredKey::new(&key).as_bytes(), key);
-            assert_eq!(StoredKey::heap_bytes(length) > 0, length > INLINE);
-        }
+        comes_back::<ShortKey>(&[0, 1, 14, 15]);
+        comes_back::<LongKey>(&[0, 1, 16, 30, 31, 255, 256, 70_000]);
+        assert_ne!(ShortKey::new(b""), ShortKey::new(b"\0"), "length tells");
+        assert_eq!(LongKey::heap_bytes(30), 0);
+        assert!(LongKey::heap_bytes(31) > 31);
+    }
+
+    #[test]
+    fn an_empty_slot_costs_nothing_more() {
+        assert_eq!(size_of::<Option<(ShortKey, u64)>>(), 24);
+        assert_eq!(size_of::<Option<(LongKey, u64)>>(), 40);
     }
 }

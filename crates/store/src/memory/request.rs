@@ -142,7 +142,8 @@ impl<'a> Request<'a> {
     }
 
     /// Charges what allows. Everything has been looked at under the same locks, so only want
-    /// of memory can still deny; then what was charged is given back.
+    /// of memory can still deny; then what was charged is given back. (What an algorithm
+    /// without refunds was charged stays charged: less is admitted, never more.)
     fn charge_all(&mut self) -> bool {
         for at in 0..self.places.len() {
             let place = self.places[at];

@@ -1,210 +1,154 @@
-//! Shard: one lock, the tables of all limits for its share of the keys, a share of the budget.
+//! Shard: one lock, and the tables of all limits for its share of the keys.
+
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Decision, Exponential, Gcra, Hybrid, Interval, Limit, LimitId, Log,
-    Nanos, Permits, SubBuckets, Time, Verdict, WarmUp, Window,
-};
+use ratekeeper_core::{Decision, Limit, LimitId, Nanos, Permits, Time, Verdict};
 
-use super::table::{Ask, Outcome, Table};
-use super::{EvictionCounts, LimitUsage};
+use super::LimitUsage;
+use super::any_table::{AnyTable, with_table};
+use super::budget::{Budget, Purpose};
+use super::key::{LongKey, ShortKey};
+use super::table::Ask;
 
 /// What a request is told that finds no room and nobody to push out.
-pub(super) const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
-/// Entries pushed out for one new key at most: enough to free two chunks of another limit.
-const MOST_EVICTED: usize = 2 * super::slab::CHUNK;
-/// Entries looked at for expired ones before any is pushed out.
+const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
+/// Keys pushed out for one new key at most: one makes room, unless the new one is longer.
+const MOST_EVICTED: usize = 16;
+/// Slots looked at for expired entries before any key is pushed out.
 const SWEPT_BEFORE_EVICTION: usize = 32;
-/// Bytes of a slot beside its table's.
-const SLOT_BYTES: usize = size_of::<Slot>();
-/// Bytes of an entry in the list of slots.
-const SLOT_POINTER: usize = size_of::<Option<Box<Slot>>>();
 
-/// A table of whichever algorithm.
-#[derive(Debug)]
-pub(super) enum AnyTable {
-    Gcra(Table<Gcra>),
-    Window(Table<Window>),
-    SubBuckets(Table<SubBuckets>),
-    Interval(Table<Interval>),
-    Log(Table<Log>),
-    Hybrid(Table<Hybrid>),
-    Exponential(Table<Exponential>),
-    WarmUp(Table<WarmUp>),
-}
-
-/// Runs `$body` with `$table` bound to whichever table it is.
-macro_rules! with_table {
-    ($any:expr, $table:ident => $body:expr) => {
-        match $any {
-            AnyTable::Gcra($table) => $body,
-            AnyTable::Window($table) => $body,
-            AnyTable::SubBuckets($table) => $body,
-            AnyTable::Interval($table) => $body,
-            AnyTable::Log($table) => $body,
-            AnyTable::Hybrid($table) => $body,
-            AnyTable::Exponential($table) => $body,
-            AnyTable::WarmUp($table) => $body,
+/// Runs `$body` with `$table` bound to the table of a slot for keys like that of `$ask`.
+macro_rules! with_table_of {
+    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
+        if $ask.key.len() <= ShortKey::MOST {
+            with_table!(&mut $slot.short, $table => $body)
+        } else {
+            with_table!(&mut $slot.long, $table => $body)
         }
     };
 }
 
-impl AnyTable {
-    fn new(algorithm: &AnyAlgorithm, hasher: &RandomState) -> Self {
-        let hasher = hasher.clone();
-        match algorithm {
-            AnyAlgorithm::Gcra(algorithm) => Self::Gcra(Table::new(*algorithm, hasher)),
-            AnyAlgorithm::Window(algorithm) => Self::Window(Table::new(algorithm.clone(), hasher)),
-            AnyAlgorithm::SubBuckets(algorithm) => {
-                Self::SubBuckets(Table::new(algorithm.clone(), hasher))
-            }
-            AnyAlgorithm::Interval(algorithm) => Self::Interval(Table::new(*algorithm, hasher)),
-            AnyAlgorithm::Log(algorithm) => Self::Log(Table::new(*algorithm, hasher)),
-            AnyAlgorithm::Hybrid(algorithm) => Self::Hybrid(Table::new(*algorithm, hasher)),
-            AnyAlgorithm::Exponential(algorithm) => {
-                Self::Exponential(Table::new(*algorithm, hasher))
-            }
-            AnyAlgorithm::WarmUp(algorithm) => Self::WarmUp(Table::new(*algorithm, hasher)),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        with_table!(self, table => table.bytes())
-    }
-
-    fn len(&self) -> usize {
-        with_table!(self, table => table.len())
-    }
-
-    fn evicted(&self) -> EvictionCounts {
-        with_table!(self, table => table.evicted)
-    }
-
-    /// Gives back, if the algorithm can take back a charge.
-    fn refund(&mut self, ask: &Ask<'_>) {
-        match self {
-            Self::Gcra(table) => table.refund(ask),
-            Self::Window(table) => table.refund(ask),
-            Self::SubBuckets(table) => table.refund(ask),
-            Self::Interval(table) => table.refund(ask),
-            Self::Log(table) => table.refund(ask),
-            Self::Exponential(table) => table.refund(ask),
-            Self::Hybrid(_) | Self::WarmUp(_) => {}
-        }
-    }
-
-    /// Takes the new numbers, if the states mean the same under them.
-    fn adopt(&mut self, algorithm: &AnyAlgorithm) -> bool {
-        fn adopt<A: Algorithm + Clone>(table: &mut Table<A>, new: &A) -> bool {
-            let keeps = new.keeps_state_of(&table.algorithm);
-            if keeps {
-                table.algorithm = new.clone();
-            }
-            keeps
-        }
-        match (self, algorithm) {
-            (Self::Gcra(table), AnyAlgorithm::Gcra(new)) => adopt(table, new),
-            (Self::Window(table), AnyAlgorithm::Window(new)) => adopt(table, new),
-            (Self::SubBuckets(table), AnyAlgorithm::SubBuckets(new)) => adopt(table, new),
-            (Self::Interval(table), AnyAlgorithm::Interval(new)) => adopt(table, new),
-            (Self::Log(table), AnyAlgorithm::Log(new)) => adopt(table, new),
-            (Self::Hybrid(table), AnyAlgorithm::Hybrid(new)) => adopt(table, new),
-            (Self::Exponential(table), AnyAlgorithm::Exponential(new)) => adopt(table, new),
-            (Self::WarmUp(table), AnyAlgorithm::WarmUp(new)) => adopt(table, new),
-            _ => false,
-        }
-    }
-}
-
-/// The table of a limit.
+/// The tables of a limit.
 #[derive(Debug)]
 struct Slot {
-    /// Of the numbers that the table runs with.
+    /// Of the numbers that the tables run with.
     version: u32,
-    /// Bytes as counted in [`Shard::used`].
-    bytes: usize,
-    table: AnyTable,
+    short: AnyTable<ShortKey>,
+    long: AnyTable<LongKey>,
+}
+
+impl Slot {
+    fn bytes(&self) -> usize {
+        let short = with_table!(&self.short, table => table.bytes());
+        let long = with_table!(&self.long, table => table.bytes());
+        size_of::<Self>() + short + long
+    }
+
+    /// Gives up a third of the larger table.
+    fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
+        let short = with_table!(&self.short, table => table.bytes());
+        let long = with_table!(&self.long, table => table.bytes());
+        if short >= long {
+            with_table!(&mut self.short, table => table.squeeze(now, budget))
+        } else {
+            with_table!(&mut self.long, table => table.squeeze(now, budget))
+        }
+    }
+
+    fn add_usage(&self, usage: &mut LimitUsage) {
+        let mut add = |keys, evicted: super::EvictionCounts| {
+            usage.keys += keys;
+            usage.evicted.idle += evicted.idle;
+            usage.evicted.budget += evicted.budget;
+        };
+        with_table!(&self.short, table => add(table.len(), table.evicted));
+        with_table!(&self.long, table => add(table.len(), table.evicted));
+        usage.bytes += self.bytes();
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Shard {
     /// By limit id.
     slots: Vec<Option<Box<Slot>>>,
-    /// Bytes in use.
-    used: usize,
-    budget: usize,
+    budget: Arc<Budget>,
     hasher: RandomState,
 }
 
+/// What requests ask.
 impl Shard {
-    pub(super) fn new(budget: usize, hasher: RandomState) -> Self {
+    pub(super) fn new(budget: Arc<Budget>, hasher: RandomState) -> Self {
         Self {
             slots: Vec::new(),
-            used: 0,
             budget,
             hasher,
         }
     }
 
     /// Decides and charges.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "copying an answer costs more than deciding"
+    )]
+    #[inline(always)]
     pub(super) fn decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
-        let id = limit.id.index();
-        if !self.prepare(limit, ask.now) {
-            return no_room();
+        match self.try_decide(limit, ask) {
+            Some(decision) => decision,
+            None => self.decide_when_full(limit, ask),
         }
-        let room = self.room();
-        let outcome = match self.slot(id) {
-            Some(slot) => with_table!(&mut slot.table, table => table.decide(ask, room)),
-            None => Outcome::NoRoom,
-        };
-        match outcome {
-            Outcome::Decided(decision) => decision,
-            Outcome::Resized(decision) => {
-                self.account(id);
-                decision
-            }
-            Outcome::NoRoom => self.decide_when_full(id, ask),
-        }
+    }
+
+    /// `None` if there is no room.
+    #[expect(
+        clippy::inline_always,
+        reason = "copying an answer costs more than deciding"
+    )]
+    #[inline(always)]
+    fn try_decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
+        let id = self.prepare(limit, ask.now)?;
+        let slot = self.slots.get_mut(id)?.as_deref_mut()?;
+        with_table_of!(slot, ask, table => table.decide(ask, &self.budget))
+    }
+
+    fn retry(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
+        self.try_decide(limit, ask)
     }
 
     /// What `decide` would say, were there room.
     pub(super) fn look(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
-        if !self.prepare(limit, ask.now) {
-            return no_room();
-        }
-        match self.slot(limit.id.index()) {
-            Some(slot) => with_table!(&mut slot.table, table => table.look(ask)),
+        match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
+            Some(slot) => with_table_of!(slot, ask, table => table.look(ask)),
             None => no_room(),
         }
     }
 
     /// Gives back.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &Ask<'_>) {
-        if self.prepare(limit, ask.now)
-            && let Some(slot) = self.slot(limit.id.index())
-        {
-            slot.table.refund(ask);
+        if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
+            if ask.key.len() <= ShortKey::MOST {
+                slot.short.refund(ask);
+            } else {
+                slot.long.refund(ask);
+            }
         }
     }
 
     /// Forgets a key; says whether it was in debt.
     pub(super) fn reset(&mut self, limit: &Limit, ask: &Ask<'_>) -> bool {
-        let id = limit.id.index();
-        let Some(slot) = self.slot(id) else {
+        let budget = Arc::clone(&self.budget);
+        let Some(slot) = self.slot(limit.id.index()) else {
             return false;
         };
-        let was = with_table!(&mut slot.table, table => table.reset(ask));
-        self.account(id);
-        was
+        with_table_of!(slot, ask, table => table.reset(ask, &budget))
     }
 
     /// The state of a key that is here and in debt.
     pub(super) fn standing(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
         self.slot(limit.id.index())?;
-        self.prepare(limit, ask.now);
-        let slot = self.slot(limit.id.index())?;
-        with_table!(&slot.table, table => table.standing(ask.key, ask.hash, ask.now))
+        let id = self.prepare(limit, ask.now)?;
+        let slot = self.slot(id)?;
+        with_table_of!(slot, ask, table => table.standing(ask))
     }
 
     /// Shows all keys of a limit that are in debt.
@@ -217,26 +161,26 @@ impl Shard {
         if self.slot(limit.id.index()).is_none() {
             return;
         }
-        self.prepare(limit, now);
-        if let Some(slot) = self.slot(limit.id.index()) {
-            with_table!(&slot.table, table => {
-                table.live(now).for_each(|(key, decision)| show(key, decision));
-            });
+        if let Some(slot) = self.prepare(limit, now).and_then(|id| self.slot(id)) {
+            let mut show = |(key, decision): (&[u8], _)| show(key, decision);
+            with_table!(&slot.short, table => table.live(now).for_each(&mut show));
+            with_table!(&slot.long, table => table.live(now).for_each(&mut show));
         }
     }
 
-    /// Looks at up to `count` entries of each limit, forgets those that have expired, and
-    /// gives memory back.
+    /// Looks at up to `count` slots of each table, forgets what has expired, and gives
+    /// memory back.
     pub(super) fn sweep(&mut self, now: Time, count: usize) {
-        for id in 0..self.slots.len() {
-            let room = self.room();
-            if let Some(slot) = self.slot(id) {
-                with_table!(&mut slot.table, table => {
-                    table.sweep(now, count);
-                    table.shrink(room);
-                });
-                self.account(id);
-            }
+        let budget = &*self.budget;
+        for slot in self.slots.iter_mut().flatten() {
+            with_table!(&mut slot.short, table => {
+                table.sweep(now, count, budget);
+                table.shrink(budget);
+            });
+            with_table!(&mut slot.long, table => {
+                table.sweep(now, count, budget);
+                table.shrink(budget);
+            });
         }
     }
 
@@ -251,177 +195,122 @@ impl Shard {
                     ..LimitUsage::default()
                 });
             }
-            let (usage, evicted) = (&mut limits[index], slot.table.evicted());
-            usage.keys += slot.table.len();
-            usage.bytes += slot.bytes;
-            usage.evicted.idle += evicted.idle;
-            usage.evicted.budget += evicted.budget;
+            slot.add_usage(&mut limits[index]);
         }
     }
+}
 
-    /// Bytes in use.
-    pub(super) fn used(&self) -> usize {
-        self.used
-    }
-
-    fn room(&self) -> usize {
-        self.budget.saturating_sub(self.used)
-    }
-
+/// Making room, and keeping up with newer policies.
+impl Shard {
     #[inline]
     fn slot(&mut self, id: usize) -> Option<&mut Slot> {
         self.slots.get_mut(id)?.as_deref_mut()
     }
 
-    /// `None` if the key is new and there is no room for it.
-    fn try_decide(&mut self, id: usize, ask: &Ask<'_>) -> Option<Decision> {
-        let room = self.room();
-        let slot = self.slot(id)?;
-        match with_table!(&mut slot.table, table => table.decide(ask, room)) {
-            Outcome::Decided(decision) => Some(decision),
-            Outcome::Resized(decision) => {
-                self.account(id);
-                Some(decision)
-            }
-            Outcome::NoRoom => None,
-        }
-    }
-
-    /// Makes room for a new key: forgets what has expired, pushes out keys of the limit that
-    /// takes the most, then of this limit, and then gives up.
+    /// Makes room for a new key: forgets what has expired, has a limit that takes twice as
+    /// much give up a third, pushes out keys of this limit, and then gives up.
     #[cold]
-    fn decide_when_full(&mut self, id: usize, ask: &Ask<'_>) -> Decision {
-        self.sweep_one(id, ask.now);
-        for victim in [self.fullest(), id] {
-            for _ in 0..MOST_EVICTED {
-                if let Some(decision) = self.try_decide(id, ask) {
-                    return decision;
-                }
-                if !self.evict(victim, ask.now) {
-                    break;
-                }
+    #[inline(never)]
+    fn decide_when_full(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
+        let (id, now) = (limit.id.index(), ask.now);
+        let budget = Arc::clone(&self.budget);
+        if let Some(slot) = self.slot(id) {
+            with_table_of!(slot, ask, table => table.sweep(now, SWEPT_BEFORE_EVICTION, &budget));
+        }
+        if let Some(decision) = self.retry(limit, ask) {
+            return decision;
+        }
+        if self.squeeze_fullest(id, now)
+            && let Some(decision) = self.retry(limit, ask)
+        {
+            return decision;
+        }
+        for _ in 0..MOST_EVICTED {
+            let Some(slot) = self.slot(id) else { break };
+            if !with_table_of!(slot, ask, table => table.evict(now, &budget)) {
+                break;
+            }
+            if let Some(decision) = self.retry(limit, ask) {
+                return decision;
             }
         }
         no_room()
     }
 
-    fn sweep_one(&mut self, id: usize, now: Time) {
-        if let Some(slot) = self.slot(id) {
-            with_table!(&mut slot.table, table => table.sweep(now, SWEPT_BEFORE_EVICTION));
-            self.account(id);
-        }
+    /// Has the limit that takes the most give up a third, if that is twice what limit `id`
+    /// takes.
+    fn squeeze_fullest(&mut self, id: usize, now: Time) -> bool {
+        let budget = Arc::clone(&self.budget);
+        let bytes = |slot: &Slot| slot.bytes();
+        let own = self.slot(id).map_or(0, |slot| bytes(slot));
+        let slots = self.slots.iter_mut().flatten();
+        let fullest = slots.max_by_key(|slot| bytes(slot));
+        fullest.is_some_and(|slot| slot.bytes() / 2 > own && slot.squeeze(now, &budget))
     }
 
-    /// The limit that takes the most bytes.
-    fn fullest(&self) -> usize {
-        let bytes = |slot: &Option<Box<Slot>>| slot.as_ref().map_or(0, |slot| slot.bytes);
-        let by_bytes = self.slots.iter().map(bytes).enumerate();
-        by_bytes
-            .max_by_key(|&(_, bytes)| bytes)
-            .map_or(0, |(id, _)| id)
-    }
-
-    /// Pushes out one key of a limit; false if it has none.
-    fn evict(&mut self, id: usize, now: Time) -> bool {
-        let Some(slot) = self.slot(id) else {
-            return false;
-        };
-        let evicted = with_table!(&mut slot.table, table => table.evict(now));
-        self.account(id);
-        evicted
-    }
-
-    /// Counts the bytes of a table anew.
-    fn account(&mut self, id: usize) {
-        if let Some(slot) = self.slot(id) {
-            let before = std::mem::replace(&mut slot.bytes, slot.table.bytes() + SLOT_BYTES);
-            let after = slot.bytes;
-            self.used = self.used - before + after;
-        }
-    }
-
-    /// Sees to it that the limit has a table, and that the table runs with numbers at least
-    /// as new as the limit's. False if there is no room for a table.
+    /// Sees to it that the limit has a slot, and that its tables run with numbers at least as
+    /// new as the limit's. The limit's index; `None` if there is no room for a slot.
     #[inline]
-    fn prepare(&mut self, limit: &Limit, now: Time) -> bool {
-        match self.slot(limit.id.index()) {
-            Some(slot) if slot.version >= limit.version => true,
+    fn prepare(&mut self, limit: &Limit, now: Time) -> Option<usize> {
+        let id = limit.id.index();
+        match self.slot(id) {
+            Some(slot) if slot.version >= limit.version => Some(id),
             Some(_) => {
                 self.convert(limit, now);
-                true
+                Some(id)
             }
-            None => self.create(limit, now),
+            None => self.create(limit, now).then_some(id),
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn create(&mut self, limit: &Limit, now: Time) -> bool {
         let id = limit.id.index();
-        let slots = id.saturating_add(1).saturating_sub(self.slots.len());
-        let list = if slots > self.slots.capacity() - self.slots.len() {
-            // The old list lives until the new one is filled.
-            id.saturating_add(1).saturating_mul(SLOT_POINTER)
-        } else {
-            0
-        };
-        let table = AnyTable::new(&limit.algorithm, &self.hasher);
-        let needed = list.saturating_add(table.bytes() + SLOT_BYTES);
-        for _ in 0..MOST_EVICTED {
-            if needed <= self.room() || !self.evict(self.fullest(), now) {
-                break;
+        if !self.take_slot(id) {
+            let squeezed = self.squeeze_fullest(id, now);
+            if !squeezed || !self.take_slot(id) {
+                return false;
             }
         }
-        if needed > self.room() {
-            return false;
-        }
-        let before = self.slots.capacity();
-        self.slots.reserve_exact(slots);
-        self.used += (self.slots.capacity() - before) * SLOT_POINTER;
         if self.slots.len() <= id {
+            self.slots.reserve_exact(id + 1 - self.slots.len());
             self.slots.resize_with(id + 1, || None);
         }
         self.slots[id] = Some(Box::new(Slot {
             version: limit.version,
-            bytes: 0,
-            table,
+            short: AnyTable::new(&limit.algorithm, &self.hasher),
+            long: AnyTable::new(&limit.algorithm, &self.hasher),
         }));
-        self.account(id);
         true
     }
 
-    /// Brings a table to newer numbers, once.
-    #[cold]
-    fn convert(&mut self, limit: &Limit, now: Time) {
-        let id = limit.id.index();
-        let (budget, used) = (self.budget, self.used);
-        let hasher = self.hasher.clone();
-        let Some(slot) = self.slot(id) else { return };
-        slot.version = limit.version;
-        if !slot.table.adopt(&limit.algorithm) {
-            let others = used - slot.bytes;
-            let new = AnyTable::new(&limit.algorithm, &hasher);
-            let mut old = std::mem::replace(&mut slot.table, new);
-            carry_over(&mut old, &mut slot.table, now, |bytes| {
-                budget.saturating_sub(others + bytes)
-            });
+    /// Takes the bytes of a slot and of the longer list; the old list lives until the new
+    /// one is filled, and is given back.
+    fn take_slot(&mut self, id: usize) -> bool {
+        const POINTER: usize = size_of::<Option<Box<Slot>>>();
+        let old = self.slots.capacity().saturating_mul(POINTER);
+        let new = id.saturating_add(1).saturating_mul(POINTER);
+        let (list, old) = if new > old { (new, old) } else { (0, 0) };
+        let taken = self
+            .budget
+            .take(list.saturating_add(size_of::<Slot>()), Purpose::Grow);
+        if taken {
+            self.budget.give(old);
         }
-        self.account(id);
+        taken
     }
-}
 
-/// Charges what was used under the old algorithm to fresh states of the new one. A key for
-/// which `room` (given the bytes of both tables) has none left is pushed out.
-fn carry_over(old: &mut AnyTable, new: &mut AnyTable, now: Time, room: impl Fn(usize) -> usize) {
-    let (floor, evicted, forgotten) = with_table!(old, table => {
-        (table.floor_used(now), table.evicted, table.forgotten())
-    });
-    with_table!(new, table => {
-        table.inherit_history(evicted, forgotten);
-        table.raise_floor(floor, now);
-    });
-    while let Some((key, used)) = with_table!(old, table => table.pop_used(now)) {
-        let room = room(old.bytes() + new.bytes() + SLOT_BYTES);
-        with_table!(new, table => table.carry(key, used, now, room));
+    /// Brings a limit to newer numbers, once.
+    #[cold]
+    #[inline(never)]
+    fn convert(&mut self, limit: &Limit, now: Time) {
+        let (budget, hasher) = (Arc::clone(&self.budget), self.hasher.clone());
+        if let Some(slot) = self.slot(limit.id.index()) {
+            slot.version = limit.version;
+            slot.short.convert(&limit.algorithm, &hasher, now, &budget);
+            slot.long.convert(&limit.algorithm, &hasher, now, &budget);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Table: the keys of one limit in one shard.
+//! Table: the keys of one limit, of one size, in one shard.
 //!
 //! ```text
-//!   hash --index--> position --slab--> | key 32 | state 8 (GCRA) |
+//!   hash --> slot | key 16 or 32 | state 8 (GCRA) |
 //!
 //!   key never seen, or forgotten:  starts from the floor
 //!   floor: the strictest of all states pushed out for want of room; fresh once it expires
@@ -11,46 +11,45 @@
 //!
 //! A key that is pushed out leaves `floor = stricter(floor, its state)` behind. When it comes
 //! back it starts from the floor, which allows only what its own state would have allowed.
-//! In between it cannot have been charged, and states only get better with time, by law as
-//! fast for both. So at every moment a key's state here is at least as strict as it would be
-//! with endless memory. An entry that left because it had expired was fresh by law.
+//! In between it cannot have been charged, and time heals both alike. So at every moment a
+//! key's state here is at least as strict as it would be with endless memory. An entry that
+//! left because it had expired was fresh by law.
 //!
 //! A clock that steps back would make what was forgotten as expired matter again. So a key
 //! that is not in the table is judged no earlier than the moment at which something was
 //! last forgotten.
 
+mod room;
+
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Algorithm, Decision, Nanos, Permits, Refund, Time, Verdict};
 
-use super::index::{Index, MOST_ENTRIES};
-use super::key::{StoredKey, block};
-use super::slab::Slab;
+use super::budget::{Budget, Purpose};
+use super::flat::{self, Flat};
+use super::key::StoredKey;
 use super::{EvictionCounts, hash_of};
 
-/// Entries looked at for a victim: enough to find one with little debt, few enough to be quick.
-const SAMPLE: usize = 16;
-/// Entries looked at on each insert, to forget those that have expired. Two for one: the
-/// table is walked through by the time it has grown by half.
-const SWEPT_PER_INSERT: usize = 2;
+/// Slots looked at on each insert, to forget what has expired: the table is walked through
+/// by the time it has grown by half.
+const SWEPT_PER_INSERT: usize = 4;
 
 #[derive(Debug)]
-struct Entry<S> {
-    key: StoredKey,
+struct Entry<K, S> {
+    key: K,
     state: S,
 }
 
 #[derive(Debug)]
-pub(super) struct Table<A: Algorithm> {
-    pub(super) algorithm: A,
-    index: Index,
-    entries: Slab<Entry<A::State>>,
+pub(super) struct Table<A: Algorithm, K> {
+    algorithm: A,
+    entries: Flat<Entry<K, A::State>>,
     /// Where a key that is not here starts.
     floor: A::State,
     /// What has expired by now may have been forgotten.
     forgotten: Time,
-    /// Bytes of keys on the heap.
-    key_bytes: usize,
-    /// Entries below it are still to be swept in this round.
+    /// Bytes of keys and states on the heap.
+    heap_bytes: usize,
+    /// Slots below it are still to be swept in this round.
     hand: usize,
     pub(super) evicted: EvictionCounts,
     hasher: RandomState,
@@ -65,17 +64,6 @@ pub(super) struct Ask<'a> {
     pub(super) cost: Permits,
 }
 
-/// What became of a request that wants to charge.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Outcome {
-    /// Decided; the table is as large as before.
-    Decided(Decision),
-    /// Decided, and the table has grown or shrunk.
-    Resized(Decision),
-    /// The key is new and does not fit into `room` bytes; nothing was done.
-    NoRoom,
-}
-
 /// A key that is not in the table is judged at `now` or later; see the module.
 struct Start<S> {
     state: S,
@@ -83,201 +71,94 @@ struct Start<S> {
     lag: Nanos,
 }
 
-impl<A: Algorithm> Table<A> {
+/// What passes from a table to its successor under another algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct History {
+    evicted: EvictionCounts,
+    forgotten: Time,
+    /// What the floor takes of the limit.
+    floor: Permits,
+}
+
+/// Deciding, looking, giving back.
+impl<A: Algorithm, K: StoredKey> Table<A, K> {
     pub(super) fn new(algorithm: A, hasher: RandomState) -> Self {
         Self {
             algorithm,
-            index: Index::default(),
-            entries: Slab::new(),
+            entries: Flat::new(),
             floor: A::State::default(),
             forgotten: Time::ZERO,
-            key_bytes: 0,
+            heap_bytes: 0,
             hand: 0,
             evicted: EvictionCounts::default(),
             hasher,
         }
     }
 
-    /// Decides and charges; a new key may take up to `room` bytes.
-    #[inline]
-    pub(super) fn decide(&mut self, ask: &Ask<'_>, room: usize) -> Outcome {
-        match self
-            .find(ask.key, ask.hash)
-            .and_then(|at| self.entries.get_mut(at))
-        {
-            Some(entry) => {
-                Outcome::Decided(self.algorithm.decide(&mut entry.state, ask.now, ask.cost))
-            }
-            None => self.decide_new(ask, room),
+    /// Decides and charges. `None` if the key is new and `budget` has no room for it: then
+    /// nothing was done.
+    #[expect(
+        clippy::inline_always,
+        reason = "copying an answer costs more than deciding"
+    )]
+    #[inline(always)]
+    pub(super) fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
+        match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
+            Some(entry) => Some(self.algorithm.decide(&mut entry.state, ask.now, ask.cost)),
+            None => self.decide_new(ask, budget),
         }
     }
 
     #[inline(never)]
-    fn decide_new(&mut self, ask: &Ask<'_>, room: usize) -> Outcome {
+    fn decide_new(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
         let mut start = self.start(ask.now);
+        let before = start.state.clone();
         let decision = self.algorithm.decide(&mut start.state, start.now, ask.cost);
         let decision = later(decision, start.lag);
-        if start.state == self.floor {
-            return Outcome::Decided(decision); // nothing to remember
+        if start.state == before {
+            return Some(decision); // nothing to remember
         }
-        if self.growth(ask.key.len()) > room {
-            return Outcome::NoRoom;
+        if !self.make_room(ask.key.len(), budget) {
+            return None;
         }
-        self.insert(StoredKey::new(ask.key), ask.hash, start.state);
-        self.sweep(ask.now, SWEPT_PER_INSERT);
-        Outcome::Resized(decision)
+        self.insert(K::new(ask.key), ask.hash, start.state);
+        self.sweep(ask.now, SWEPT_PER_INSERT, budget);
+        Some(decision)
     }
 
     /// What `decide` would say.
     pub(super) fn look(&mut self, ask: &Ask<'_>) -> Decision {
-        if let Some(entry) = self
-            .find(ask.key, ask.hash)
-            .and_then(|at| self.entries.get(at))
-        {
+        if let Some(entry) = self.find(ask).and_then(|at| self.entries.get(at)) {
             return self.algorithm.look(&entry.state, ask.now, ask.cost);
         }
         let start = self.start(ask.now);
-        later(
-            self.algorithm.look(&start.state, start.now, ask.cost),
-            start.lag,
-        )
+        let decision = self.algorithm.look(&start.state, start.now, ask.cost);
+        later(decision, start.lag)
     }
 
     /// Forgets a key; says whether it was in debt.
-    pub(super) fn reset(&mut self, ask: &Ask<'_>) -> bool {
-        let Some(at) = self.find(ask.key, ask.hash) else {
-            return false;
-        };
-        let removed = self.remove(at);
-        removed.is_some_and(|entry| self.algorithm.expires_at(&entry.state) > ask.now)
+    pub(super) fn reset(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+        let removed = self.find(ask).and_then(|at| self.remove(at, budget));
+        removed.is_some_and(|state| self.algorithm.expires_at(&state) > ask.now)
     }
 
     /// The state of a key that is here and in debt.
-    pub(super) fn standing(&self, key: &[u8], hash: u64, now: Time) -> Option<Decision> {
-        let entry = self.entries.get(self.find(key, hash)?)?;
-        let live = self.algorithm.expires_at(&entry.state) > now;
-        live.then(|| self.algorithm.look(&entry.state, now, Permits::ZERO))
+    pub(super) fn standing(&self, ask: &Ask<'_>) -> Option<Decision> {
+        let entry = self.entries.get(self.find(ask)?)?;
+        self.standing_of(&entry.state, ask.now)
     }
 
     /// All keys in debt.
     pub(super) fn live(&self, now: Time) -> impl Iterator<Item = (&[u8], Decision)> {
-        let live = move |entry: &&Entry<A::State>| self.algorithm.expires_at(&entry.state) > now;
-        self.entries.iter().filter(live).map(move |entry| {
-            let standing = self.algorithm.look(&entry.state, now, Permits::ZERO);
-            (entry.key.as_bytes(), standing)
+        self.entries.iter().filter_map(move |entry| {
+            let standing = self.standing_of(&entry.state, now)?;
+            Some((entry.key.as_bytes(), standing))
         })
     }
 
-    /// Looks at up to `count` entries and forgets those that have expired.
-    pub(super) fn sweep(&mut self, now: Time, count: usize) {
-        for _ in 0..count.min(self.entries.len()) {
-            self.hand = match self.hand.min(self.entries.len()) {
-                0 => self.entries.len(),
-                hand => hand,
-            };
-            // Downwards: what moves into a gap comes from above and has been looked at.
-            self.hand -= 1;
-            let expired = self
-                .entries
-                .get(self.hand)
-                .map(|e| self.algorithm.expires_at(&e.state));
-            if expired.is_some_and(|at| at <= now) {
-                self.forget(self.hand, now);
-            }
-        }
-    }
-
-    /// Pushes out the entry with the least debt of a sample.
-    pub(super) fn evict(&mut self, now: Time) -> bool {
-        let length = self.entries.len();
-        let victim = (0..SAMPLE.min(length))
-            .map(|step| (self.hand + step) % length)
-            .filter_map(|at| Some((self.algorithm.expires_at(&self.entries.get(at)?.state), at)))
-            .min();
-        let Some((expires_at, at)) = victim else {
-            return false;
-        };
-        // The next sample is another one.
-        self.hand = (self.hand + SAMPLE) % length;
-        if expires_at <= now {
-            self.forget(at, now);
-        } else if let Some(entry) = self.remove(at) {
-            self.algorithm.stricter(&mut self.floor, &entry.state);
-            self.evicted.budget += 1;
-        }
-        true
-    }
-
-    /// Takes one entry out of a table that is given up: its key, and how much it has used.
-    pub(super) fn pop_used(&mut self, now: Time) -> Option<(StoredKey, Permits)> {
-        self.index = Index::default();
-        let entry = self.entries.pop()?;
-        self.key_bytes -= StoredKey::heap_bytes(entry.key.as_bytes().len());
-        Some((entry.key, self.used(&entry.state, now)))
-    }
-
-    /// How much of the limit the floor takes from a new key.
-    pub(super) fn floor_used(&self, now: Time) -> Permits {
-        self.used(&self.floor, now)
-    }
-
-    /// Takes over a key that had used `used` under another algorithm.
-    pub(super) fn carry(&mut self, key: StoredKey, used: Permits, now: Time, room: usize) {
-        let state = self.used_up(used, now);
-        if state == A::State::default() {
-            return;
-        }
-        if self.growth(key.as_bytes().len()) <= room {
-            let hash = hash_of(&self.hasher, key.as_bytes());
-            self.insert(key, hash, state);
-        } else {
-            self.algorithm.stricter(&mut self.floor, &state);
-            self.evicted.budget += 1;
-        }
-    }
-
-    /// Takes over the floor of another algorithm, of which it takes `used`.
-    pub(super) fn raise_floor(&mut self, used: Permits, now: Time) {
-        let state = self.used_up(used, now);
-        self.algorithm.stricter(&mut self.floor, &state);
-    }
-
-    /// Takes over what goes with the limit when its algorithm changes.
-    pub(super) fn inherit_history(&mut self, evicted: EvictionCounts, forgotten: Time) {
-        self.evicted = evicted;
-        self.forgotten = forgotten;
-    }
-
-    pub(super) fn forgotten(&self) -> Time {
-        self.forgotten
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Bytes in use beside the table itself.
-    pub(super) fn bytes(&self) -> usize {
-        self.index.bytes()
-            + self.entries.bytes()
-            + self.key_bytes
-            + (self.entries.len() + 1) * block(self.algorithm.heap_bytes()) // 1: the floor
-    }
-
-    /// Bytes that one more key needs beyond those in use, while the index moves.
-    fn growth(&self, key_length: usize) -> usize {
-        if self.entries.len() >= MOST_ENTRIES {
-            return usize::MAX;
-        }
-        let index = if self.index.is_full() {
-            Index::bytes_of(self.index.grown())
-        } else {
-            0
-        };
-        index
-            + self.entries.growth()
-            + StoredKey::heap_bytes(key_length)
-            + block(self.algorithm.heap_bytes())
+    fn standing_of(&self, state: &A::State, now: Time) -> Option<Decision> {
+        let live = self.algorithm.expires_at(state) > now;
+        live.then(|| self.algorithm.look(state, now, Permits::ZERO))
     }
 
     /// Where a new key starts at `now`.
@@ -286,10 +167,93 @@ impl<A: Algorithm> Table<A> {
             self.floor = A::State::default();
             self.forgotten = self.forgotten.max(now);
         }
+        let lag = self.forgotten.since(now);
+        let now = now.max(self.forgotten);
         Start {
-            state: self.floor.clone(),
-            now: now.max(self.forgotten),
-            lag: self.forgotten.since(now),
+            state: self.algorithm.begin(&self.floor, now),
+            now,
+            lag,
+        }
+    }
+
+    #[inline]
+    fn find(&self, ask: &Ask<'_>) -> Option<usize> {
+        let probe = K::probe(ask.key);
+        self.entries.find(ask.hash, |entry| entry.key.is(probe))
+    }
+}
+
+/// Taking back.
+impl<A: Refund, K: StoredKey> Table<A, K> {
+    /// Gives back; what is not here any more is not given back.
+    pub(super) fn refund(&mut self, ask: &Ask<'_>) {
+        if let Some(entry) = self.find(ask).and_then(|at| self.entries.get_mut(at)) {
+            self.algorithm.refund(&mut entry.state, ask.now, ask.cost);
+        }
+    }
+}
+
+/// Changing the algorithm.
+impl<A: Algorithm, K: StoredKey> Table<A, K> {
+    /// Takes the new numbers, if the states mean the same under them and, should they take
+    /// more bytes, there is room.
+    pub(super) fn adopt(&mut self, new: &A, budget: &Budget) -> bool
+    where
+        A: Clone,
+    {
+        if !new.keeps_state_of(&self.algorithm) || !self.resize_states(new, budget) {
+            return false;
+        }
+        self.algorithm = new.clone();
+        true
+    }
+
+    pub(super) fn history(&self, now: Time) -> History {
+        History {
+            evicted: self.evicted,
+            forgotten: self.forgotten,
+            floor: self.used(&self.floor, now),
+        }
+    }
+
+    /// Gives the table up: each key, and how much it has used.
+    pub(super) fn drain_used(
+        &mut self,
+        now: Time,
+        budget: &Budget,
+        each: &mut dyn FnMut(K, Permits),
+    ) {
+        let bytes = self.bytes();
+        for entry in std::mem::replace(&mut self.entries, Flat::new()).into_entries() {
+            each(entry.key, self.used(&entry.state, now));
+        }
+        self.heap_bytes = 0;
+        budget.give(bytes);
+    }
+
+    /// Takes over what a table of `len` keys leaves behind.
+    pub(super) fn inherit(&mut self, history: History, len: usize, now: Time, budget: &Budget) {
+        self.evicted = history.evicted;
+        self.forgotten = history.forgotten;
+        let floor = self.used_up(history.floor, now);
+        self.algorithm.stricter(&mut self.floor, &floor);
+        self.resize(flat::slots_for(len), Purpose::Move, budget);
+    }
+
+    /// Takes over a key that had used `used` under another algorithm; pushes it out if there
+    /// is no room for it.
+    pub(super) fn carry(&mut self, key: K, used: Permits, now: Time, budget: &Budget) {
+        let state = self.used_up(used, now);
+        if state == A::State::default() {
+            return;
+        }
+        let heap = self.heap_of(key.as_bytes().len());
+        if !self.entries.is_full() && budget.take(heap, Purpose::Move) {
+            let hash = hash_of(&self.hasher, key.as_bytes());
+            self.insert(key, hash, state);
+        } else {
+            self.algorithm.stricter(&mut self.floor, &state);
+            self.evicted.budget += 1;
         }
     }
 
@@ -309,67 +273,6 @@ impl<A: Algorithm> Table<A> {
         let charged = self.algorithm.decide(&mut state, now, used);
         debug_assert!(charged.verdict.allows(), "a fresh state holds its capacity");
         state
-    }
-
-    #[inline]
-    fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
-        let is_it = |at| {
-            let entry: Option<&Entry<_>> = self.entries.get(at);
-            entry.is_some_and(|entry| entry.key.as_bytes() == key)
-        };
-        self.index.find(hash, is_it)
-    }
-
-    fn insert(&mut self, key: StoredKey, hash: u64, state: A::State) {
-        if self.index.is_full() {
-            self.index.resize(self.index.grown());
-        }
-        self.index.insert(hash, self.entries.len());
-        self.key_bytes += StoredKey::heap_bytes(key.as_bytes().len());
-        self.entries.push(Entry { key, state });
-    }
-
-    fn forget(&mut self, at: usize, now: Time) {
-        if self.remove(at).is_some() {
-            self.forgotten = self.forgotten.max(now);
-            self.evicted.idle += 1;
-        }
-    }
-
-    fn remove(&mut self, at: usize) -> Option<Entry<A::State>> {
-        let hash = |entry: &Entry<A::State>| hash_of(&self.hasher, entry.key.as_bytes());
-        let last = self.entries.len().checked_sub(1)?;
-        self.index.remove(hash(self.entries.get(at)?), at);
-        if at != last {
-            self.index.renumber(hash(self.entries.get(last)?), last, at);
-        }
-        let entry = self.entries.swap_remove(at)?;
-        self.key_bytes -= StoredKey::heap_bytes(entry.key.as_bytes().len());
-        if self.entries.len() == 0 {
-            self.index = Index::default();
-        }
-        Some(entry)
-    }
-
-    /// Gives back what the index has too much, if the move fits into `room` bytes.
-    pub(super) fn shrink(&mut self, room: usize) {
-        if let Some(slots) = self.index.shrunk()
-            && Index::bytes_of(slots) <= room
-        {
-            self.index.resize(slots);
-        }
-    }
-}
-
-impl<A: Refund> Table<A> {
-    /// Gives back; what is not here any more is not given back.
-    pub(super) fn refund(&mut self, ask: &Ask<'_>) {
-        if let Some(entry) = self
-            .find(ask.key, ask.hash)
-            .and_then(|at| self.entries.get_mut(at))
-        {
-            self.algorithm.refund(&mut entry.state, ask.now, ask.cost);
-        }
     }
 }
 

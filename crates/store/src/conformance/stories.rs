@@ -1,0 +1,398 @@
+//! The stories: what is asked of a store at which moment, and what it must answer.
+
+use ratekeeper_core::{
+    AnyAlgorithm, Denials, Edge, Gcra, Limit, LimitId, Mode, Nanos, Permits, SubBuckets, Time,
+    Window,
+};
+
+use super::{Act, Answer, Asked, Outcome, Step, Story};
+use Mode::{Enforce, Shadow};
+use Outcome::{Allow, AllowAfter, Deny, Never};
+
+/// All of them.
+pub(super) fn stories() -> Vec<Story> {
+    let mut stories = single();
+    stories.extend(beside_deciding());
+    stories.extend(several());
+    stories.extend(several_at_odds());
+    stories.extend(versions());
+    stories
+}
+
+fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version,
+        algorithm: algorithm.into(),
+    }
+}
+
+const QUOTA: &str = "a quota within bounds";
+
+fn bucket(quota: &str) -> Gcra {
+    Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)
+}
+
+fn fixed(quota: &str) -> Window {
+    Window::fixed(quota.parse().expect(QUOTA), Nanos::ZERO).expect(QUOTA)
+}
+
+fn sub_buckets(quota: &str) -> SubBuckets {
+    let quota = quota.parse().expect(QUOTA);
+    SubBuckets::sub_buckets(quota, 5, Edge::Full, Nanos::ZERO).expect(QUOTA)
+}
+
+fn queue(quota: &str, queue: u32) -> Gcra {
+    Gcra::leaky_queue(quota.parse().expect(QUOTA), Permits::new(queue)).expect(QUOTA)
+}
+
+fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> Step {
+    Step {
+        at: Time::ZERO + Nanos::from_millis(at_ms),
+        act,
+        charges: charges.to_vec(),
+        answer,
+    }
+}
+
+fn decided(admitted: bool, each: &[Outcome]) -> Answer {
+    Answer::Decided {
+        admitted,
+        each: each.to_vec(),
+    }
+}
+
+fn passes(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Decide, charges, decided(true, each))
+}
+
+fn fails(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Decide, charges, decided(false, each))
+}
+
+fn looks(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Look, charges, decided(admitted, each))
+}
+
+fn refund(at_ms: u64, charges: &[Asked]) -> Step {
+    step(at_ms, Act::Refund, charges, Answer::Refunded)
+}
+
+fn reset(at_ms: u64, charges: &[Asked], there: &[bool]) -> Step {
+    step(
+        at_ms,
+        Act::Reset,
+        charges,
+        Answer::WereThere(there.to_vec()),
+    )
+}
+
+/// One charge a request.
+fn single() -> Vec<Story> {
+    vec![
+        Story {
+            name: "burst, then pace; keys apart",
+            limits: vec![limit(0, 1, bucket("2/2s"))],
+            steps: vec![
+                passes(0, &[(0, "ada", 2, Enforce)], &[Allow(0)]),
+                fails(0, &[(0, "ada", 1, Enforce)], &[Deny(1000, 0)]),
+                passes(0, &[(0, "bob", 1, Enforce)], &[Allow(1)]),
+                fails(999, &[(0, "ada", 1, Enforce)], &[Deny(1, 0)]),
+                passes(1000, &[(0, "ada", 1, Enforce)], &[Allow(0)]),
+                fails(1000, &[(0, "ada", 3, Enforce)], &[Never(0)]),
+                fails(1000, &[(0, "new", 3, Enforce)], &[Never(2)]),
+                passes(9000, &[(0, "ada", 0, Enforce)], &[Allow(2)]),
+            ],
+        },
+        Story {
+            name: "keys of any length",
+            limits: vec![limit(0, 1, bucket("1/1s"))],
+            steps: [
+                "",
+                "a",
+                "fifteen bytes..",
+                "sixteen bytes...",
+                "thirty bytes, the longest in pl",
+                "a key so long that hardly any store would keep it in place, a path for example",
+            ]
+            .into_iter()
+            .flat_map(|key| {
+                [
+                    passes(0, &[(0, key, 1, Enforce)], &[Allow(0)]),
+                    fails(0, &[(0, key, 1, Enforce)], &[Deny(1000, 0)]),
+                ]
+            })
+            .collect(),
+        },
+        Story {
+            name: "windows and sub-buckets",
+            limits: vec![
+                limit(0, 1, fixed("3/10s")),
+                limit(1, 1, sub_buckets("3/10s")),
+            ],
+            steps: vec![
+                passes(9000, &[(0, "k", 3, Enforce)], &[Allow(0)]),
+                fails(9000, &[(0, "k", 1, Enforce)], &[Deny(1000, 0)]),
+                passes(10_000, &[(0, "k", 1, Enforce)], &[Allow(2)]),
+                passes(9000, &[(1, "k", 3, Enforce)], &[Allow(0)]),
+                fails(10_000, &[(1, "k", 1, Enforce)], &[Deny(10_000, 0)]),
+                passes(20_000, &[(1, "k", 1, Enforce)], &[Allow(2)]),
+            ],
+        },
+        Story {
+            name: "a queue holds back",
+            limits: vec![limit(0, 1, queue("1/1s", 1))],
+            steps: vec![
+                passes(0, &[(0, "k", 1, Enforce)], &[Allow(1)]),
+                passes(0, &[(0, "k", 1, Enforce)], &[AllowAfter(1000, 0)]),
+                fails(0, &[(0, "k", 1, Enforce)], &[Deny(1000, 0)]),
+            ],
+        },
+        Story {
+            name: "counted denials are charged, shadow or not",
+            limits: vec![limit(0, 1, bucket("2/2s").with_denials(Denials::Counted))],
+            steps: vec![
+                passes(0, &[(0, "k", 2, Enforce)], &[Allow(0)]),
+                fails(0, &[(0, "k", 1, Enforce)], &[Deny(2000, 0)]),
+                passes(0, &[(0, "k", 1, Shadow)], &[Deny(3000, 0)]),
+                fails(0, &[(0, "k", 1, Enforce)], &[Deny(3000, 0)]),
+            ],
+        },
+    ]
+}
+
+/// Looks, refunds, resets, and a clock set back.
+fn beside_deciding() -> Vec<Story> {
+    vec![
+        Story {
+            name: "looking is free and shows what stands",
+            limits: vec![limit(0, 1, bucket("2/2s"))],
+            steps: vec![
+                looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(2)]),
+                looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(2)]),
+                passes(0, &[(0, "k", 2, Enforce)], &[Allow(0)]),
+                looks(0, false, &[(0, "k", 1, Enforce)], &[Deny(1000, 0)]),
+                looks(0, true, &[(0, "k", 1, Shadow)], &[Deny(1000, 0)]),
+                looks(0, true, &[(0, "k", 0, Enforce)], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "refunds give back what was charged, no more",
+            limits: vec![limit(0, 1, bucket("3/3s"))],
+            steps: vec![
+                refund(0, &[(0, "k", 2, Enforce)]),
+                passes(0, &[(0, "k", 3, Enforce)], &[Allow(0)]),
+                refund(0, &[(0, "k", 1, Enforce)]),
+                passes(0, &[(0, "k", 1, Enforce)], &[Allow(0)]),
+                refund(0, &[(0, "k", 9, Enforce)]),
+                fails(0, &[(0, "k", 4, Enforce)], &[Never(3)]),
+                passes(0, &[(0, "k", 3, Enforce)], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "resets forget, and say whether there was anything",
+            limits: vec![limit(0, 1, bucket("1/1s")), limit(1, 1, fixed("1/1s"))],
+            steps: vec![
+                reset(0, &[(0, "k", 1, Enforce)], &[false]),
+                passes(0, &[(0, "k", 1, Enforce)], &[Allow(0)]),
+                reset(
+                    0,
+                    &[(0, "k", 0, Enforce), (1, "k", 0, Enforce)],
+                    &[true, false],
+                ),
+                passes(0, &[(0, "k", 1, Enforce)], &[Allow(0)]),
+                reset(5000, &[(0, "k", 1, Enforce)], &[false]),
+            ],
+        },
+        Story {
+            name: "a clock that steps back admits no more",
+            limits: vec![limit(0, 1, bucket("2/2s")), limit(1, 1, fixed("2/2s"))],
+            steps: vec![
+                passes(8000, &[(0, "k", 2, Enforce)], &[Allow(0)]),
+                fails(3000, &[(0, "k", 1, Enforce)], &[Deny(6000, 0)]),
+                passes(8000, &[(1, "k", 2, Enforce)], &[Allow(0)]),
+                fails(3000, &[(1, "k", 1, Enforce)], &[Deny(7000, 0)]),
+            ],
+        },
+    ]
+}
+
+/// Several charges a request.
+fn several() -> Vec<Story> {
+    let three = || {
+        vec![
+            limit(0, 1, bucket("10/10s")),
+            limit(1, 1, fixed("2/10s")),
+            limit(2, 1, sub_buckets("4/10s")),
+        ]
+    };
+    vec![
+        Story {
+            name: "all or none; what would have passed shows the state as it stands",
+            limits: three(),
+            steps: vec![
+                passes(
+                    0,
+                    &[
+                        (0, "", 1, Enforce),
+                        (1, "g", 1, Enforce),
+                        (2, "u", 1, Enforce),
+                    ],
+                    &[Allow(9), Allow(1), Allow(3)],
+                ),
+                looks(
+                    0,
+                    false,
+                    &[
+                        (2, "u", 3, Enforce),
+                        (1, "g", 2, Enforce),
+                        (0, "", 3, Enforce),
+                    ],
+                    &[Allow(3), Deny(10_000, 1), Allow(9)],
+                ),
+                fails(
+                    0,
+                    &[
+                        (2, "u", 3, Enforce),
+                        (1, "g", 2, Enforce),
+                        (0, "", 3, Enforce),
+                    ],
+                    &[Allow(3), Deny(10_000, 1), Allow(9)],
+                ),
+                passes(
+                    0,
+                    &[(2, "u", 3, Enforce), (0, "", 9, Enforce)],
+                    &[Allow(0), Allow(0)],
+                ),
+            ],
+        },
+        Story {
+            name: "no charges, no denial",
+            limits: vec![],
+            steps: vec![passes(0, &[], &[]), looks(0, true, &[], &[])],
+        },
+        Story {
+            name: "shadow never vetoes, and is not charged when it denies",
+            limits: three(),
+            steps: vec![
+                passes(
+                    0,
+                    &[(1, "k", 2, Shadow), (0, "k", 1, Enforce)],
+                    &[Allow(0), Allow(9)],
+                ),
+                passes(
+                    0,
+                    &[(1, "k", 1, Shadow), (0, "k", 1, Enforce)],
+                    &[Deny(10_000, 0), Allow(8)],
+                ),
+                passes(10_000, &[(1, "k", 0, Shadow)], &[Allow(2)]),
+                fails(
+                    10_000,
+                    &[(1, "k", 1, Shadow), (0, "k", 11, Enforce)],
+                    &[Allow(2), Never(10)],
+                ),
+                passes(10_000, &[(1, "k", 2, Shadow)], &[Allow(0)]),
+            ],
+        },
+    ]
+}
+
+/// Several charges a request that get in each other's way.
+fn several_at_odds() -> Vec<Story> {
+    vec![
+        Story {
+            name: "a counted denial is charged though the request fails",
+            limits: vec![
+                limit(0, 1, bucket("1/1s").with_denials(Denials::Counted)),
+                limit(1, 1, bucket("5/5s")),
+            ],
+            steps: vec![
+                passes(
+                    0,
+                    &[(0, "k", 1, Enforce), (1, "k", 1, Enforce)],
+                    &[Allow(0), Allow(4)],
+                ),
+                fails(
+                    0,
+                    &[(0, "k", 1, Enforce), (1, "k", 1, Enforce)],
+                    &[Deny(2000, 0), Allow(4)],
+                ),
+                fails(1000, &[(0, "k", 1, Enforce)], &[Deny(2000, 0)]),
+            ],
+        },
+        Story {
+            name: "one limit and key named twice stays within its bound",
+            limits: vec![limit(0, 1, bucket("3/3s")), limit(1, 1, bucket("9/9s"))],
+            steps: vec![
+                fails(
+                    0,
+                    &[
+                        (0, "k", 2, Enforce),
+                        (1, "k", 1, Enforce),
+                        (0, "k", 2, Enforce),
+                    ],
+                    &[Allow(3), Allow(9), Never(3)],
+                ),
+                passes(
+                    0,
+                    &[(0, "k", 2, Enforce), (0, "k", 1, Enforce)],
+                    &[Allow(1), Allow(0)],
+                ),
+                fails(0, &[(0, "k", 1, Enforce)], &[Deny(1000, 0)]),
+            ],
+        },
+    ]
+}
+
+/// The numbers change while states are kept.
+fn versions() -> Vec<Story> {
+    vec![
+        Story {
+            name: "a debt in time holds at another rate",
+            limits: vec![limit(0, 1, bucket("10/10s")), limit(0, 2, bucket("20/10s"))],
+            steps: vec![
+                passes(0, &[(0, "k", 10, Enforce)], &[Allow(0)]),
+                fails(0, &[(1, "k", 1, Enforce)], &[Deny(500, 0)]),
+                passes(5000, &[(1, "k", 10, Enforce)], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "a window of the same length keeps its counts",
+            limits: vec![limit(0, 1, fixed("10/10s")), limit(0, 2, fixed("12/10s"))],
+            steps: vec![
+                passes(0, &[(0, "k", 9, Enforce)], &[Allow(1)]),
+                passes(0, &[(1, "k", 1, Enforce)], &[Allow(2)]),
+                passes(0, &[(0, "k", 1, Enforce)], &[Allow(1)]), // an older policy in flight
+            ],
+        },
+        Story {
+            name: "a window of another length starts with what was used",
+            limits: vec![limit(0, 1, fixed("100/1m")), limit(0, 2, fixed("1000/1h"))],
+            steps: vec![
+                passes(0, &[(0, "k", 80, Enforce)], &[Allow(20)]),
+                passes(0, &[(1, "k", 0, Enforce)], &[Allow(920)]),
+            ],
+        },
+        Story {
+            name: "another algorithm starts with what was used, at most its all",
+            limits: vec![
+                limit(0, 1, bucket("10/10s")),
+                limit(0, 2, fixed("8/10s")),
+                limit(0, 3, sub_buckets("20/10s")),
+                limit(0, 4, bucket("10/10s")),
+            ],
+            steps: vec![
+                passes(0, &[(0, "a", 3, Enforce)], &[Allow(7)]),
+                passes(0, &[(0, "b", 10, Enforce)], &[Allow(0)]),
+                passes(0, &[(1, "a", 0, Enforce)], &[Allow(5)]),
+                fails(0, &[(1, "b", 1, Enforce)], &[Deny(10_000, 0)]),
+                passes(0, &[(1, "c", 1, Enforce)], &[Allow(7)]),
+                passes(0, &[(2, "a", 0, Enforce)], &[Allow(17)]),
+                passes(0, &[(2, "b", 0, Enforce)], &[Allow(12)]),
+                passes(0, &[(3, "a", 0, Enforce)], &[Allow(7)]),
+                passes(0, &[(3, "b", 0, Enforce)], &[Allow(2)]),
+            ],
+        },
+    ]
+}

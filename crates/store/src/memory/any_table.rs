@@ -1,0 +1,108 @@
+//! `AnyTable`: a table of whichever algorithm, for keys of one size.
+
+use foldhash::quality::RandomState;
+use ratekeeper_core::{
+    AnyAlgorithm, Exponential, Gcra, Hybrid, Interval, Log, SubBuckets, Time, WarmUp, Window,
+};
+
+use super::budget::Budget;
+use super::key::StoredKey;
+use super::table::{Ask, Table};
+
+#[derive(Debug)]
+pub(super) enum AnyTable<K> {
+    Gcra(Table<Gcra, K>),
+    Window(Table<Window, K>),
+    SubBuckets(Table<SubBuckets, K>),
+    Interval(Table<Interval, K>),
+    Log(Table<Log, K>),
+    Hybrid(Table<Hybrid, K>),
+    Exponential(Table<Exponential, K>),
+    WarmUp(Table<WarmUp, K>),
+}
+
+/// Runs `$body` with `$table` bound to whichever table it is.
+macro_rules! with_table {
+    ($any:expr, $table:ident => $body:expr) => {
+        match $any {
+            AnyTable::Gcra($table) => $body,
+            AnyTable::Window($table) => $body,
+            AnyTable::SubBuckets($table) => $body,
+            AnyTable::Interval($table) => $body,
+            AnyTable::Log($table) => $body,
+            AnyTable::Hybrid($table) => $body,
+            AnyTable::Exponential($table) => $body,
+            AnyTable::WarmUp($table) => $body,
+        }
+    };
+}
+pub(super) use with_table;
+
+impl<K: StoredKey> AnyTable<K> {
+    pub(super) fn new(algorithm: &AnyAlgorithm, hasher: &RandomState) -> Self {
+        let hasher = hasher.clone();
+        match algorithm {
+            AnyAlgorithm::Gcra(algorithm) => Self::Gcra(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Window(algorithm) => Self::Window(Table::new(algorithm.clone(), hasher)),
+            AnyAlgorithm::SubBuckets(algorithm) => {
+                Self::SubBuckets(Table::new(algorithm.clone(), hasher))
+            }
+            AnyAlgorithm::Interval(algorithm) => Self::Interval(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Log(algorithm) => Self::Log(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Hybrid(algorithm) => Self::Hybrid(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Exponential(algorithm) => {
+                Self::Exponential(Table::new(*algorithm, hasher))
+            }
+            AnyAlgorithm::WarmUp(algorithm) => Self::WarmUp(Table::new(*algorithm, hasher)),
+        }
+    }
+
+    /// Gives back, if the algorithm can take back a charge.
+    pub(super) fn refund(&mut self, ask: &Ask<'_>) {
+        match self {
+            Self::Gcra(table) => table.refund(ask),
+            Self::Window(table) => table.refund(ask),
+            Self::SubBuckets(table) => table.refund(ask),
+            Self::Interval(table) => table.refund(ask),
+            Self::Log(table) => table.refund(ask),
+            Self::Exponential(table) => table.refund(ask),
+            Self::Hybrid(_) | Self::WarmUp(_) => {}
+        }
+    }
+
+    /// Brings the table to other numbers: keeps the states if they mean the same, else
+    /// charges what was used to fresh ones.
+    pub(super) fn convert(
+        &mut self,
+        new: &AnyAlgorithm,
+        hasher: &RandomState,
+        now: Time,
+        budget: &Budget,
+    ) {
+        if self.adopt(new, budget) {
+            return;
+        }
+        let mut old = std::mem::replace(self, Self::new(new, hasher));
+        let history = with_table!(&old, table => table.history(now));
+        let len = with_table!(&old, table => table.len());
+        with_table!(self, new => new.inherit(history, len, now, budget));
+        // Dispatched for each key: once for each pair of algorithms would be 64 copies.
+        let mut carry = |key, used| with_table!(self, new => new.carry(key, used, now, budget));
+        with_table!(&mut old, old => old.drain_used(now, budget, &mut carry));
+    }
+
+    /// Takes the new numbers, if the states mean the same under them.
+    fn adopt(&mut self, algorithm: &AnyAlgorithm, budget: &Budget) -> bool {
+        match (self, algorithm) {
+            (Self::Gcra(table), AnyAlgorithm::Gcra(new)) => table.adopt(new, budget),
+            (Self::Window(table), AnyAlgorithm::Window(new)) => table.adopt(new, budget),
+            (Self::SubBuckets(table), AnyAlgorithm::SubBuckets(new)) => table.adopt(new, budget),
+            (Self::Interval(table), AnyAlgorithm::Interval(new)) => table.adopt(new, budget),
+            (Self::Log(table), AnyAlgorithm::Log(new)) => table.adopt(new, budget),
+            (Self::Hybrid(table), AnyAlgorithm::Hybrid(new)) => table.adopt(new, budget),
+            (Self::Exponential(table), AnyAlgorithm::Exponential(new)) => table.adopt(new, budget),
+            (Self::WarmUp(table), AnyAlgorithm::WarmUp(new)) => table.adopt(new, budget),
+            _ => false,
+        }
+    }
+}

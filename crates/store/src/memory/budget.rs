@@ -1,0 +1,86 @@
+//! Budget: the bytes of a store, taken before they are allocated and given back after.
+//!
+//! ```text
+//!   0                                          budget - reserve        budget
+//!   |=== taken: tables, keys, states ============|.... free ....|-- reserve --|
+//!                                                 growth stops here     '- only to move
+//! ```
+//!
+//! A table that moves to a new size holds the old and the new one for a moment; both count.
+//! The reserve lets a table shrink or convert when nothing else is left.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One part in so many is kept for moves: tables are many, and few move at once.
+const RESERVE: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Budget {
+    total: usize,
+    taken: AtomicUsize,
+}
+
+/// What bytes are wanted for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// To hold more.
+    Grow,
+    /// To hold the same elsewhere: what is there now is given back soon.
+    Move,
+}
+
+impl Budget {
+    pub(super) fn new(total: usize) -> Self {
+        Self {
+            total,
+            taken: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes `bytes` if that many are left.
+    pub(super) fn take(&self, bytes: usize, purpose: Purpose) -> bool {
+        let bound = match purpose {
+            Purpose::Grow => self.total - self.total / RESERVE,
+            Purpose::Move => self.total,
+        };
+        let fits = |taken: usize| taken.checked_add(bytes).filter(|&sum| sum <= bound);
+        // Relaxed: a counter that publishes nothing.
+        bytes == 0
+            || self
+                .taken
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+                .is_ok()
+    }
+
+    /// Gives `bytes` back.
+    pub(super) fn give(&self, bytes: usize) {
+        if bytes > 0 {
+            self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_leaves_the_reserve_to_moves() {
+        let budget = Budget::new(160);
+        assert!(budget.take(150, Purpose::Grow));
+        assert!(!budget.take(1, Purpose::Grow));
+        assert!(!budget.take(usize::MAX, Purpose::Move));
+        assert!(budget.take(10, Purpose::Move));
+        assert!(budget.take(0, Purpose::Grow));
+        budget.give(160);
+        assert_eq!(budget.taken(), 0);
+    }
+}

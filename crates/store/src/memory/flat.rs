@@ -1,0 +1,232 @@
+//! Flat: entries in one array, found by hash with linear probing.
+//!
+//! A hash's home is proportional to it, so entries lie nearly in order of hash, and what a
+//! probe reads lies side by side: mostly one cache line, seldom three.
+//!
+//! ```text
+//!   hash   0 .................................................. 2^32
+//!   slot   | a | b |   | c | d | e |   |   | f |   |     home = hash x slots / 2^32
+//!                        |   |   '- probed on, home taken
+//! ```
+//!
+//! It is at most 4/5 full and grows by half, reading the old and writing the new array front
+//! to back: 1.25 to 1.9 slots a key. Removal shifts what follows back into the gap: there
+//! are no tombstones, and the array never ages.
+
+/// The smallest array that holds anything.
+const LEAST_SLOTS: usize = 5;
+
+#[derive(Debug)]
+pub(super) struct Flat<T> {
+    slots: Box<[Option<T>]>,
+    len: usize,
+}
+
+impl<T> Flat<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Box::default(),
+            len: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Slots, empty ones too.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> Option<&T> {
+        self.slots.get(at)?.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        self.slots.get_mut(at)?.as_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten()
+    }
+
+    pub(super) fn into_entries(self) -> impl Iterator<Item = T> {
+        self.slots.into_iter().flatten()
+    }
+
+    /// The slot of the entry with this hash that `is_it`.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(&T) -> bool) -> Option<usize> {
+        let slots = &*self.slots;
+        let mut at = home(hash, slots.len());
+        loop {
+            match slots.get(at)? {
+                None => return None, // there is always an empty one
+                Some(entry) if is_it(entry) => return Some(at),
+                Some(_) => at = next(at, slots.len()),
+            }
+        }
+    }
+
+    /// No more without growing.
+    pub(super) fn is_full(&self) -> bool {
+        self.len >= most(self.slots.len())
+    }
+
+    /// Adds an entry. The caller has made room.
+    pub(super) fn insert(&mut self, hash: u64, entry: T) {
+        debug_assert!(!self.is_full());
+        let mut at = home(hash, self.slots.len());
+        while self.slots[at].is_some() {
+            at = next(at, self.slots.len());
+        }
+        self.slots[at] = Some(entry);
+        self.len += 1;
+    }
+
+    /// Takes an entry out; what follows moves back into the gap.
+    pub(super) fn remove(&mut self, at: usize, hash_of: impl Fn(&T) -> u64) -> Option<T> {
+        let slots = self.slots.len();
+        let removed = self.slots.get_mut(at)?.take()?;
+        self.len -= 1;
+        let (mut gap, mut at) = (at, next(at, slots));
+        while let Some(entry) = &self.slots[at] {
+            // It may move unless its home lies behind the gap.
+            let home = home(hash_of(entry), slots);
+            if distance(home, at, slots) >= distance(gap, at, slots) {
+                self.slots[gap] = self.slots[at].take();
+                gap = at;
+            }
+            at = next(at, slots);
+        }
+        Some(removed)
+    }
+
+    /// The size to grow to.
+    pub(super) fn grown(&self) -> usize {
+        (self.slots.len() + self.slots.len() / 2).max(LEAST_SLOTS)
+    }
+
+    /// A smaller size that would do, if a quarter of the room is used at most.
+    pub(super) fn shrunk(&self) -> Option<usize> {
+        let wanted = slots_for(self.len);
+        (self.len <= most(self.slots.len()) / 4 && wanted < self.slots.len()).then_some(wanted)
+    }
+
+    /// Moves to `slots` slots; hands out what does not fit, or is not to be kept.
+    pub(super) fn resize(
+        &mut self,
+        slots: usize,
+        hash_of: impl Fn(&T) -> u64,
+        keep: impl Fn(&T) -> bool,
+        mut left_out: impl FnMut(T),
+    ) {
+        let empty = (0..slots).map(|_| None).collect();
+        let old = std::mem::replace(&mut self.slots, empty);
+        self.len = 0;
+        for entry in old.into_iter().flatten() {
+            if keep(&entry) && !self.is_full() {
+                self.insert(hash_of(&entry), entry);
+            } else {
+                left_out(entry);
+            }
+        }
+    }
+
+    /// Bytes of an array with that many slots.
+    pub(super) const fn bytes_of(slots: usize) -> usize {
+        slots.saturating_mul(size_of::<Option<T>>())
+    }
+}
+
+/// How many entries that many slots hold: 4/5, so that probing stays short.
+pub(super) fn most(slots: usize) -> usize {
+    slots - slots.div_ceil(5) // down: one is empty at least
+}
+
+/// Slots that hold `len` entries, with room for as many again by half.
+pub(super) fn slots_for(len: usize) -> usize {
+    match len {
+        0 => 0,
+        len => (len * 2).max(LEAST_SLOTS),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
+#[inline]
+fn home(hash: u64, slots: usize) -> usize {
+    ((u128::from(hash) * slots as u128) >> 64) as usize
+}
+
+#[inline]
+fn next(at: usize, slots: usize) -> usize {
+    if at + 1 == slots { 0 } else { at + 1 }
+}
+
+fn distance(from: usize, to: usize, slots: usize) -> usize {
+    if to >= from {
+        to - from
+    } else {
+        to + slots - from
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// Few distinct hashes, so that runs collide and wrap.
+        #[test]
+        fn does_what_a_map_does(steps in prop::collection::vec((0_u64..40, 0_u8..4), 0..400)) {
+            let hash_of = |entry: &(u64, usize)| entry.0;
+            let mut flat = Flat::new();
+            let mut model: HashMap<usize, u64> = HashMap::new();
+            for (number, (hash, action)) in steps.into_iter().enumerate() {
+                let hash = hash * 0x0640_0000_0000_0000;
+                if action < 3 {
+                    if flat.is_full() {
+                        flat.resize(flat.grown(), hash_of, |_| true, |_| unreachable!());
+                    }
+                    flat.insert(hash, (hash, number));
+                    model.insert(number, hash);
+                } else if let Some((&it, &of)) = model.iter().min() {
+                    let at = flat.find(of, |entry| entry.1 == it).unwrap();
+                    prop_assert_eq!(flat.remove(at, hash_of), Some((of, it)));
+                    model.remove(&it);
+                    if let Some(smaller) = flat.shrunk() {
+                        flat.resize(smaller, hash_of, |_| true, |_| unreachable!());
+                    }
+                }
+                prop_assert_eq!(flat.len(), model.len());
+                prop_assert_eq!(flat.iter().count(), model.len());
+                for (&it, &of) in &model {
+                    prop_assert!(flat.find(of, |entry| entry.1 == it).is_some());
+                }
+                prop_assert_eq!(flat.find(hash, |_| false), None);
+            }
+        }
+
+        #[test]
+        fn what_does_not_fit_is_handed_out(count in 1_usize..200, slots in 5_usize..100) {
+            let hash_of = |entry: &u64| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let mut flat = Flat::new();
+            for number in 0..count as u64 {
+                if flat.is_full() {
+                    flat.resize(flat.grown(), hash_of, |_| true, |_| unreachable!());
+                }
+                flat.insert(hash_of(&number), number);
+            }
+            let mut out = Vec::new();
+            flat.resize(slots, hash_of, |number| number % 3 > 0, |entry| out.push(entry));
+            prop_assert_eq!(out.len() + flat.len(), count);
+            prop_assert!(flat.len() <= most(slots));
+            prop_assert!(flat.iter().all(|number| number % 3 > 0));
+        }
+    }
+}

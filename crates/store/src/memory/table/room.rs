@@ -1,0 +1,211 @@
+//! Room: how a table keeps within the budget.
+//!
+//! ```text
+//!   grow by half     before it is more than 4/5 full, if the budget allows
+//!   sweep            forget what has expired, a few slots at a time, downwards
+//!   evict            one key to the floor, the least in debt of a sample
+//!   squeeze          a third of the array given up, the least in debt to the floor
+//!   shrink           when a quarter of the room is used at most
+//! ```
+
+use ratekeeper_core::{Algorithm, Time};
+
+use super::{Entry, Table};
+use crate::memory::budget::{Budget, Purpose};
+use crate::memory::flat::{self, Flat};
+use crate::memory::hash_of;
+use crate::memory::key::{StoredKey, block};
+
+/// Entries looked at for a victim: enough to find one with little debt, few enough to be quick.
+const SAMPLE: usize = 16;
+/// Entries looked at to learn how deep in debt the lower third is.
+const QUANTILE_SAMPLE: usize = 64;
+
+impl<A: Algorithm, K: StoredKey> Table<A, K> {
+    pub(in crate::memory) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes taken from the budget.
+    pub(in crate::memory) fn bytes(&self) -> usize {
+        array_bytes::<A, K>(self.entries.slots()) + self.heap_bytes
+    }
+
+    /// Takes what one more key of this length needs; grows if need be.
+    pub(super) fn make_room(&mut self, key_length: usize, budget: &Budget) -> bool {
+        let heap = self.heap_of(key_length);
+        if !budget.take(heap, Purpose::Grow) {
+            return false;
+        }
+        let room =
+            !self.entries.is_full() || self.resize(self.entries.grown(), Purpose::Grow, budget);
+        if !room {
+            budget.give(heap);
+        }
+        room
+    }
+
+    /// Looks at up to `count` slots, and forgets entries that have expired.
+    pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &Budget) {
+        for _ in 0..count.min(self.entries.slots()) {
+            // Downwards: what moves into a gap comes from above and has been looked at.
+            self.hand = match self.hand.min(self.entries.slots()) {
+                0 => self.entries.slots(),
+                hand => hand,
+            }
+            .saturating_sub(1);
+            let entry = self.entries.get(self.hand);
+            let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state));
+            if expires_at.is_some_and(|at| at <= now) {
+                self.forget(self.hand, now, budget);
+            }
+        }
+    }
+
+    /// Gives back what the array has too much.
+    pub(in crate::memory) fn shrink(&mut self, budget: &Budget) {
+        if let Some(slots) = self.entries.shrunk() {
+            self.resize(slots, Purpose::Move, budget);
+        }
+    }
+
+    /// Pushes out the entry with the least debt of a sample.
+    pub(in crate::memory) fn evict(&mut self, now: Time, budget: &Budget) -> bool {
+        let slots = self.entries.slots();
+        let mut found = 0;
+        let mut victim: Option<(Time, usize)> = None;
+        for _ in 0..slots {
+            self.hand = if self.hand + 1 < slots {
+                self.hand + 1
+            } else {
+                0
+            };
+            if let Some(entry) = self.entries.get(self.hand) {
+                let expires_at = self.algorithm.expires_at(&entry.state);
+                if victim.is_none_or(|(least, _)| expires_at < least) {
+                    victim = Some((expires_at, self.hand));
+                }
+                found += 1;
+                if found == SAMPLE {
+                    break;
+                }
+            }
+        }
+        let Some((expires_at, at)) = victim else {
+            return false;
+        };
+        if expires_at <= now {
+            self.forget(at, now, budget);
+        } else if let Some(state) = self.remove(at, budget) {
+            self.algorithm.stricter(&mut self.floor, &state);
+            self.evicted.budget += 1;
+        }
+        true
+    }
+
+    /// Gives up a third of the array; pushes out those with the least debt, judged by a
+    /// sample. One pass.
+    pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
+        let expiries = self.entries.iter().take(QUANTILE_SAMPLE);
+        let mut sample: Vec<Time> = expiries
+            .map(|entry| self.algorithm.expires_at(&entry.state))
+            .collect();
+        sample.sort_unstable();
+        let Some(&bar) = sample.get(sample.len() / 3) else {
+            return false;
+        };
+        let slots = self.entries.slots() / 3 * 2;
+        if !budget.take(array_bytes::<A, K>(slots), Purpose::Move) {
+            return false;
+        }
+        let (before, hasher) = (self.bytes(), &self.hasher);
+        let (algorithm, per_state) = (&self.algorithm, block(self.algorithm.heap_bytes()));
+        let (floor, evicted) = (&mut self.floor, &mut self.evicted);
+        let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
+        let expires_at = |entry: &Entry<K, A::State>| algorithm.expires_at(&entry.state);
+        self.entries.resize(
+            slots,
+            |entry| hash_of(hasher, entry.key.as_bytes()),
+            |entry| expires_at(entry) > bar,
+            |entry| {
+                *heap_bytes -= K::heap_bytes(entry.key.as_bytes().len()) + per_state;
+                if expires_at(&entry) <= now {
+                    *forgotten = (*forgotten).max(now);
+                    evicted.idle += 1;
+                } else {
+                    algorithm.stricter(floor, &entry.state);
+                    evicted.budget += 1;
+                }
+            },
+        );
+        // What is there now has been taken on top of what was there before.
+        budget.give(before + array_bytes::<A, K>(slots) - self.bytes());
+        true
+    }
+
+    /// Moves to an array of `slots`, which hold all there is.
+    pub(super) fn resize(&mut self, slots: usize, purpose: Purpose, budget: &Budget) -> bool {
+        let (old, new) = (self.entries.slots(), slots);
+        if flat::most(new) < self.entries.len() || !budget.take(array_bytes::<A, K>(new), purpose) {
+            return false;
+        }
+        let hasher = &self.hasher;
+        self.entries.resize(
+            new,
+            |entry| hash_of(hasher, entry.key.as_bytes()),
+            |_| true,
+            |_| debug_assert!(false, "all fit"),
+        );
+        budget.give(array_bytes::<A, K>(old));
+        true
+    }
+
+    /// Adds a key for which room has been made.
+    pub(super) fn insert(&mut self, key: K, hash: u64, state: A::State) {
+        self.heap_bytes += self.heap_of(key.as_bytes().len());
+        self.entries.insert(hash, Entry { key, state });
+    }
+
+    fn forget(&mut self, at: usize, now: Time, budget: &Budget) {
+        if self.remove(at, budget).is_some() {
+            self.forgotten = self.forgotten.max(now);
+            self.evicted.idle += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, at: usize, budget: &Budget) -> Option<A::State> {
+        let hasher = &self.hasher;
+        let hash = |entry: &Entry<K, A::State>| hash_of(hasher, entry.key.as_bytes());
+        let entry = self.entries.remove(at, hash)?;
+        let heap = self.heap_of(entry.key.as_bytes().len());
+        self.heap_bytes -= heap;
+        budget.give(heap);
+        if self.entries.len() == 0 {
+            budget.give(array_bytes::<A, K>(self.entries.slots()));
+            self.entries = Flat::new();
+        }
+        Some(entry.state)
+    }
+
+    /// Counts all states as large as those of `new`.
+    pub(super) fn resize_states(&mut self, new: &A, budget: &Budget) -> bool {
+        let bytes = |algorithm: &A| block(algorithm.heap_bytes()) * self.entries.len();
+        let (old, new) = (bytes(&self.algorithm), bytes(new));
+        if !budget.take(new.saturating_sub(old), Purpose::Move) {
+            return false;
+        }
+        budget.give(old.saturating_sub(new));
+        self.heap_bytes = self.heap_bytes + new - old;
+        true
+    }
+
+    /// Bytes on the heap of an entry with a key of this length.
+    pub(super) fn heap_of(&self, key_length: usize) -> usize {
+        K::heap_bytes(key_length) + block(self.algorithm.heap_bytes())
+    }
+}
+
+/// Bytes of the array of a table with that many slots.
+fn array_bytes<A: Algorithm, K>(slots: usize) -> usize {
+    Flat::<Entry<K, A::State>>::bytes_of(slots)
+}
