@@ -26,7 +26,7 @@
 //!     strict     |   .. with_denials       | 32+8N | N         | 0 while tried
 //!   hybrid       | Hybrid::quota_linear    | 16    | 2N - 1    | N per P
 //!   exponential  | Exponential::new        | 16    | 2N - 1    | N - 1/2 per P
-//!   warm-up      | WarmUp::warming_up      | 24    | any cost  | N per P
+//!   warm_up      | WarmUp::warming_up      | 24    | any cost  | N per P
 //!   smooth burst | WarmUp::bursty          | 24    | any cost  | N per P
 //!   permits      | Concurrency::new        | 24+24N | N at once | as fast as work is
 //!
@@ -47,7 +47,7 @@
 //!   sliding log  | the promise of sub-buckets full, to the nanosecond, for small quotas
 //!   hybrid       | a whole quota at once, but no stop and go for those who overdo it
 //!   exponential  | the heavier the use, the longer the wait
-//!   warm-up      | the callee is slow after a rest; post-paid, as in Guava
+//!   warm_up      | the callee is slow after a rest; post-paid, as in Guava
 //!   smooth burst | callers come from Guava and expect its waits
 //!   permits      | what breaks is too much at one time, not too much in a time
 //! ```

@@ -51,20 +51,14 @@
 //! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012); founding
 //!   documents 1 and 2 for the figure.
 
+mod line;
+
 use crate::algorithm::{Algorithm, Reserve};
 use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+use line::{END_US, Line, Rest, float, floor};
 
 /// The cold factor that Guava fixes.
 pub const COLD_FACTOR: f64 = 3.0;
-
-/// What becomes of the time in which nobody comes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Rest {
-    /// It cools down.
-    Cools { warm_up_us: f64, cold_factor: f64 },
-    /// It is saved up, for so many seconds.
-    Saves { seconds: f64 },
-}
 
 /// A post-paid limiter; see the [module](self) for figure and formula.
 ///
@@ -81,16 +75,7 @@ enum Rest {
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WarmUp {
-    rest: Rest,
-    /// T, in microseconds.
-    stable_us: f64,
-    /// The time of rest that stores one permit.
-    cooldown_us: f64,
-    most: f64,
-    /// Stored permits beyond it cost more than T,
-    threshold: f64,
-    /// by so many microseconds more each.
-    slope: f64,
+    line: Line,
     largest: Permits,
 }
 
@@ -165,33 +150,10 @@ impl WarmUp {
     }
 
     fn new(permits_per_second: f64, rest: Rest) -> Result<Self, Error> {
-        if permits_per_second.is_nan() || permits_per_second <= 0.0 {
-            return Err(Error::Rate);
-        }
-        let stable_us = 1e6 / permits_per_second;
-        let mut limit = Self {
-            rest,
-            stable_us,
-            cooldown_us: stable_us,
-            most: 0.0,
-            threshold: 0.0,
-            slope: 0.0,
+        Ok(Self {
+            line: Line::new(permits_per_second, rest)?,
             largest: Permits::MAX,
-        };
-        match rest {
-            Rest::Saves { seconds } => limit.most = seconds * permits_per_second,
-            Rest::Cools {
-                warm_up_us,
-                cold_factor,
-            } => {
-                let cold_us = stable_us * cold_factor;
-                limit.threshold = 0.5 * warm_up_us / stable_us;
-                limit.most = limit.threshold + 2.0 * warm_up_us / (stable_us + cold_us);
-                limit.slope = (cold_us - stable_us) / (limit.most - limit.threshold);
-                limit.cooldown_us = warm_up_us / limit.most;
-            }
-        }
-        Ok(limit)
+        })
     }
 
     /// The same limit, where no request may ask for more than `largest`.
@@ -201,7 +163,7 @@ impl WarmUp {
     }
 
     pub(crate) const fn name(&self) -> &'static str {
-        match self.rest {
+        match self.line.rest {
             Rest::Cools { .. } => "warm-up",
             Rest::Saves { .. } => "smooth bursty",
         }
@@ -209,14 +171,14 @@ impl WarmUp {
 
     /// Permits per second.
     pub fn rate(&self) -> f64 {
-        1e6 / self.stable_us
+        1e6 / self.line.stable_us
     }
 
     /// A key as Guava makes it at `now`: warming up it is cold, bursty it has nothing stored.
     pub fn start(&self, now: Time) -> Stored {
         Stored(Some(Ticket {
-            stored: match self.rest {
-                Rest::Cools { .. } => self.most,
+            stored: match self.line.rest {
+                Rest::Cools { .. } => self.line.most,
                 Rest::Saves { .. } => 0.0,
             },
             next_us: micros(now.since(Time::ZERO)),
@@ -234,15 +196,15 @@ impl WarmUp {
         now: Time,
         permits_per_second: f64,
     ) -> Result<(), Error> {
-        let new = Self::new(permits_per_second, self.rest)?.with_largest(self.largest);
+        let new = Self::new(permits_per_second, self.line.rest)?.with_largest(self.largest);
         let ticket = self.seen(state, now);
-        let cold = matches!(self.rest, Rest::Cools { .. });
-        let stored = if self.most == f64::INFINITY {
-            if cold { 0.0 } else { new.most }
-        } else if self.most == 0.0 {
-            if cold { new.most } else { 0.0 }
+        let cold = self.line.cools();
+        let stored = if self.line.most == f64::INFINITY {
+            if cold { 0.0 } else { new.line.most }
+        } else if self.line.most == 0.0 {
+            if cold { new.line.most } else { 0.0 }
         } else {
-            ticket.stored * new.most / self.most
+            ticket.stored * new.line.most / self.line.most
         };
         *state = Stored(Some(Ticket { stored, ..ticket }));
         *self = new;
@@ -254,44 +216,25 @@ impl WarmUp {
         let now_us = micros(now.since(Time::ZERO));
         let Some(ticket) = state.0 else {
             return Ticket {
-                stored: self.most,
+                stored: self.line.most,
                 next_us: now_us,
             };
         };
         if now_us <= ticket.next_us {
             return ticket;
         }
-        let new = float(now_us - ticket.next_us) / self.cooldown_us;
+        let new = float(now_us - ticket.next_us) / self.line.cooldown_us;
         Ticket {
-            stored: self.most.min(ticket.stored + new),
+            stored: self.line.most.min(ticket.stored + new),
             next_us: now_us,
         }
-    }
-
-    /// The price of taking `permits` out of `stored`, in whole microseconds, down.
-    fn price_of_stored(&self, stored: f64, permits: f64) -> u64 {
-        if let Rest::Saves { .. } = self.rest {
-            return 0;
-        }
-        let mut permits = permits;
-        let mut price = 0;
-        let above = stored - self.threshold;
-        if above > 0.0 {
-            let taken = above.min(permits);
-            let price_at = |above: f64| self.stable_us + above * self.slope;
-            price = floor(taken * (price_at(above) + price_at(above - taken)) / 2.0);
-            permits -= taken;
-        }
-        price.saturating_add(floor(self.stable_us * permits))
     }
 
     /// The state after `cost` is taken.
     fn after(&self, ticket: Ticket, cost: Permits) -> Ticket {
         let cost = f64::from(cost.get());
         let stored = cost.min(ticket.stored);
-        let price = self
-            .price_of_stored(ticket.stored, stored)
-            .saturating_add(floor((cost - stored) * self.stable_us));
+        let price = self.line.price(ticket.stored, stored, cost);
         Ticket {
             stored: ticket.stored - stored,
             next_us: ticket.next_us.saturating_add(price).min(END_US),
@@ -326,8 +269,8 @@ impl Algorithm for WarmUp {
         let Some(ticket) = state.0 else {
             return Time::ZERO;
         };
-        let is_full = |us: u64| ticket.stored + float(us) / self.cooldown_us >= self.most;
-        let mut rest_us = floor((self.most - ticket.stored) * self.cooldown_us);
+        let is_full = |us: u64| ticket.stored + float(us) / self.line.cooldown_us >= self.line.most;
+        let mut rest_us = floor((self.line.most - ticket.stored) * self.line.cooldown_us);
         // Rounding is off by a few units in the last place: up, until it is so.
         let mut step = 1;
         while !is_full(rest_us) && rest_us < END_US {
@@ -348,7 +291,7 @@ impl Algorithm for WarmUp {
         let next_us = mine.next_us.max(theirs.next_us);
         let then = Time::ZERO + Nanos::from_micros(next_us);
         let stored = [mine, theirs].map(|ticket| self.seen(&Stored(Some(ticket)), then).stored);
-        let stored = match self.rest {
+        let stored = match self.line.rest {
             Rest::Cools { .. } => stored[0].max(stored[1]),
             Rest::Saves { .. } => stored[0].min(stored[1]),
         };
@@ -357,10 +300,7 @@ impl Algorithm for WarmUp {
 
     /// Permits are stored and tickets are due at any rate.
     fn keeps_state_of(&self, old: &Self) -> bool {
-        matches!(
-            (self.rest, old.rest),
-            (Rest::Cools { .. }, Rest::Cools { .. }) | (Rest::Saves { .. }, Rest::Saves { .. })
-        )
+        self.line.cools() == old.line.cools()
     }
 
     fn bound(&self, window: Nanos) -> u64 {
@@ -372,13 +312,13 @@ impl Algorithm for WarmUp {
         }
         // Each request but the last is paid for within the span and the microsecond before
         // it, at two microseconds less than T a permit at worst: that of one permit.
-        let paid_us = self.stable_us - 2.0;
+        let paid_us = self.line.stable_us - 2.0;
         if paid_us < 1.0 {
             return u64::MAX;
         }
-        let saved = match self.rest {
+        let saved = match self.line.rest {
             Rest::Cools { .. } => 0,
-            Rest::Saves { .. } => floor(self.most) + 1,
+            Rest::Saves { .. } => floor(self.line.most) + 1,
         };
         floor(float(last / 1_000 + 2) / paid_us)
             .saturating_add(1 + saved)
@@ -410,9 +350,6 @@ impl Reserve for WarmUp {
     }
 }
 
-/// The last microsecond that Guava's clock can tell.
-const END_US: u64 = u64::MAX >> 1;
-
 /// Down: a ticket that is due within this microsecond is due.
 fn micros(span: Nanos) -> u64 {
     span.as_nanos() / 1_000
@@ -421,25 +358,6 @@ fn micros(span: Nanos) -> u64 {
 /// The time from `now` to a ticket.
 fn wait(next_us: u64, now: Time) -> Nanos {
     Nanos::from_micros(next_us).saturating_sub(now.since(Time::ZERO))
-}
-
-/// Exact below 2^53.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "microseconds below 285 years are exact"
-)]
-fn float(count: u64) -> f64 {
-    count as f64
-}
-
-/// Down to a whole number that Guava's clock can tell; not a number becomes 0.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float becomes the whole number below it, 0 or u64::MAX beyond the range"
-)]
-fn floor(value: f64) -> u64 {
-    (value as u64).min(END_US)
 }
 
 #[cfg(test)]

@@ -1,0 +1,114 @@
+//! The line of prices: what a permit costs when so many are stored.
+//!
+//! ```text
+//!   k x T |              / : <- cold
+//!       T |------------/   :          taking c of s stored: the area from s - c to s,
+//!         | threshold  :   : most     each part cut to whole microseconds
+//!       0 +------------+---+----> stored
+//! ```
+
+use crate::Error;
+
+/// What becomes of the time in which nobody comes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Rest {
+    /// It cools down.
+    Cools { warm_up_us: f64, cold_factor: f64 },
+    /// It is saved up, for so many seconds.
+    Saves { seconds: f64 },
+}
+
+/// The prices of stored and of fresh permits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Line {
+    pub(super) rest: Rest,
+    /// T, in microseconds.
+    pub(super) stable_us: f64,
+    /// The time of rest that stores one permit.
+    pub(super) cooldown_us: f64,
+    pub(super) most: f64,
+    /// Stored permits beyond it cost more than T,
+    threshold: f64,
+    /// by so many microseconds more each.
+    slope: f64,
+}
+
+impl Line {
+    pub(super) fn new(permits_per_second: f64, rest: Rest) -> Result<Self, Error> {
+        if permits_per_second.is_nan() || permits_per_second <= 0.0 {
+            return Err(Error::Rate);
+        }
+        let stable_us = 1e6 / permits_per_second;
+        let mut line = Self {
+            rest,
+            stable_us,
+            cooldown_us: stable_us,
+            most: 0.0,
+            threshold: 0.0,
+            slope: 0.0,
+        };
+        match rest {
+            Rest::Saves { seconds } => line.most = seconds * permits_per_second,
+            Rest::Cools {
+                warm_up_us,
+                cold_factor,
+            } => {
+                let cold_us = stable_us * cold_factor;
+                line.threshold = 0.5 * warm_up_us / stable_us;
+                line.most = line.threshold + 2.0 * warm_up_us / (stable_us + cold_us);
+                line.slope = (cold_us - stable_us) / (line.most - line.threshold);
+                line.cooldown_us = warm_up_us / line.most;
+            }
+        }
+        Ok(line)
+    }
+
+    /// Whether rest cools down, rather than saving up.
+    pub(super) const fn cools(&self) -> bool {
+        matches!(self.rest, Rest::Cools { .. })
+    }
+
+    /// The price of `cost` permits, `from_store` of them out of `stored`, in microseconds.
+    pub(super) fn price(&self, stored: f64, from_store: f64, cost: f64) -> u64 {
+        self.price_of_stored(stored, from_store)
+            .saturating_add(floor((cost - from_store) * self.stable_us))
+    }
+
+    fn price_of_stored(&self, stored: f64, permits: f64) -> u64 {
+        if !self.cools() {
+            return 0;
+        }
+        let mut permits = permits;
+        let mut price = 0;
+        let above = stored - self.threshold;
+        if above > 0.0 {
+            let taken = above.min(permits);
+            let price_at = |above: f64| self.stable_us + above * self.slope;
+            price = floor(taken * (price_at(above) + price_at(above - taken)) / 2.0);
+            permits -= taken;
+        }
+        price.saturating_add(floor(self.stable_us * permits))
+    }
+}
+
+/// The last microsecond that Guava's clock can tell.
+pub(super) const END_US: u64 = u64::MAX >> 1;
+
+/// Exact below 2^53.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds below 285 years are exact"
+)]
+pub(super) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// Down to a whole number that Guava's clock can tell; not a number becomes 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float becomes the whole number below it, 0 or u64::MAX beyond the range"
+)]
+pub(super) fn floor(value: f64) -> u64 {
+    (value as u64).min(END_US)
+}
