@@ -276,6 +276,18 @@ impl Algorithm for Hybrid {
         });
     }
 
+    /// A window opens now: that of the floor was opened by another key, and would end too
+    /// early for this one.
+    fn begin(&self, floor: &Allowance, now: Time) -> Allowance {
+        Allowance(match self.seen(floor, now) {
+            Phase::Bursty { opened, left } => Phase::Bursty {
+                opened: opened.max(now),
+                left,
+            },
+            phase => phase,
+        })
+    }
+
     /// Permits left and Nths of a nanosecond mean the same under the same quota only.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self == old
@@ -393,6 +405,22 @@ mod tests {
             let decision = limit.decide(&mut state, Time::from_nanos(due), Permits::ONE);
             assert!(decision.verdict.allows(), "third {third}");
         }
+    }
+
+    #[test]
+    fn a_key_that_begins_at_a_floor_has_a_window_of_its_own() {
+        let limit = hybrid("3/3s");
+        let mut floor = Allowance::default();
+        let _ = limit.decide(&mut floor, millis(0), Permits::ONE);
+        let mut state = limit.begin(&floor, millis(2_000));
+        let decision = limit.decide(&mut state, millis(2_000), Permits::ONE);
+        assert_eq!(decision.remaining, Permits::ONE);
+        assert_eq!(
+            decision.reset_after,
+            Nanos::from_secs(3),
+            "not the floor's 1 s"
+        );
+        assert_eq!(limit.begin(&floor, millis(3_000)), Allowance::default());
     }
 
     #[test]
