@@ -24,7 +24,7 @@ pub const MAX_KEYS: usize = 1 << 20;
 /// one for most, more where what was saved up is given away in single permits.
 const MOST_FILLS: u32 = 100_000;
 
-/// A limit and the states of its keys; see the [module](self).
+/// A limit and the states of its keys; see the module.
 ///
 /// ```
 /// use ratekeeper_core::{Gcra, Permits, Time};
