@@ -254,17 +254,18 @@ impl Gcra {
     fn deny(&self, tat: &mut Tat, now: u64, debt: u64, price: u64, queue: u64) -> Decision {
         let limit = self.burst + queue;
         let mut debt = debt;
+        // Waiting helps if the price fits the limit, and is paid before time ends.
+        let in_time = |debt: u64| (now + debt).checked_add(price).is_some();
         if self.denials == Denials::Counted && price <= limit {
-            // Up to one further limit, and never beyond the end of time.
+            // Up to one further limit; not where that would make the wait reach past the end
+            // of time.
             let counted = (debt + price).min(2 * limit).min(u64::MAX - now);
-            if counted > debt {
+            if counted > debt && in_time(counted) {
                 debt = counted;
                 *tat = Tat(now + debt);
             }
         }
-        // Waiting helps if the price fits the limit, and is paid before time ends.
-        let in_time = (now + debt).checked_add(price).is_some();
-        let verdict = if price <= limit && in_time {
+        let verdict = if price <= limit && in_time(debt) {
             let retry_after = nanos_ceil(debt + price - limit);
             Verdict::Deny { retry_after }
         } else {
