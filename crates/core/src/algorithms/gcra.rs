@@ -35,7 +35,8 @@
 //! * A clock set back leaves a debt longer than a full burst; it is cut to the full burst,
 //!   and the cut is kept, so that no caller is locked out longer than the limit says. Debts
 //!   that are too long by 10 s or less stay: there, a thread that read the clock and was
-//!   held up must not forgive what others have spent since.
+//!   held up must not forgive what others have spent since. A clock that is set back further
+//!   and then forward again forgives what lies between, a full burst at most.
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 
