@@ -10,8 +10,9 @@
 //!
 //! # Laws
 //!
-//! Checked for every algorithm by `laws.rs` (feature `testing`); a file names those it
-//! breaks, and why.
+//! They hold while what is charged expires before time ends, 584 years after the clock's
+//! zero (GCRA: 9.1 years). `laws.rs` (feature `testing`) checks them for every algorithm; a
+//! file names those it breaks, and why.
 //!
 //! * **Denial is free.** A denial leaves the state equivalent (except [`Denials::Counted`]).
 //! * **Looking is free.** `look` and cost 0 change nothing.

@@ -28,6 +28,7 @@ pub(super) trait StoredKey: Sized {
 
 /// A key of at most 15 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)] // in this order: a probe is compared with all 16 bytes in one read
 pub(super) struct ShortKey {
     /// Length + 1.
     length: NonZeroU8,
@@ -40,27 +41,41 @@ impl ShortKey {
 }
 
 impl StoredKey for ShortKey {
-    type Probe<'a> = Self;
+    /// Length and bytes as one number, as they lie in memory.
+    type Probe<'a> = u128;
 
+    /// Made in registers: a key copied to the stack piece by piece and read back whole would
+    /// stall every look-up.
     #[inline]
-    fn probe(key: &[u8]) -> Self {
-        Self::new(key)
-    }
-
-    #[inline]
-    fn is(&self, probe: Self) -> bool {
-        *self == probe
-    }
-
-    #[inline]
-    fn new(key: &[u8]) -> Self {
+    fn probe(key: &[u8]) -> u128 {
         debug_assert!(key.len() <= Self::MOST);
-        let key = &key[..key.len().min(Self::MOST)];
-        let mut bytes = [0; Self::MOST];
-        bytes[..key.len()].copy_from_slice(key);
-        let length = u8::try_from(key.len()).unwrap_or(0);
+        let length = key.len().min(Self::MOST);
+        // Two reads that overlap hold the same bits where they do.
+        let bytes = if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
+            let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+            u128::from(first) | u128::from(last) << (8 * (length - size_of::<u64>()))
+        } else if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            u128::from(first) | u128::from(last) << (8 * (length - size_of::<u32>()))
+        } else {
+            key.iter()
+                .rev()
+                .fold(0, |bytes, &byte| bytes << 8 | u128::from(byte))
+        };
+        bytes << 8 | (length as u128 + 1)
+    }
+
+    #[inline]
+    fn is(&self, probe: u128) -> bool {
+        let mut all = [self.length.get(); size_of::<u128>()];
+        all[1..].copy_from_slice(&self.bytes);
+        u128::from_le_bytes(all) == probe
+    }
+
+    fn new(key: &[u8]) -> Self {
+        let [length, bytes @ ..] = Self::probe(key).to_le_bytes();
         Self {
-            length: NonZeroU8::MIN.saturating_add(length),
+            length: NonZeroU8::new(length).unwrap_or(NonZeroU8::MIN),
             bytes,
         }
     }
