@@ -91,7 +91,9 @@ impl BigGcra {
             Verdict::DenyForever
         } else {
             let counted = next.min(now + 2 * limit).min(Self::END - 1);
-            if self.counted && counted > self.tat.max(now) {
+            // Not where the wait would then reach past the end of time.
+            let in_time = counted + price < Self::END;
+            if self.counted && counted > self.tat.max(now) && in_time {
                 self.tat = counted;
             }
             let next = self.tat.max(now) + price;

@@ -36,10 +36,10 @@
 //!
 //! So a full store never admits more than an endless one, never stops enforcing, and never
 //! grows. (A quota-reset window opens with a request; a request that is denied here and not
-//! there lets it open later, and serve others. It keeps its bound.) It may deny newcomers that an endless store would have allowed: a flood of
-//! spent-up keys raises the floor. `reset` does not lower the floor. How many keys were
-//! pushed out, and how many had merely expired, is counted for each limit ([`usage`](
-//! MemoryStore::usage)).
+//! there lets it open later, and serve others. It keeps its bound.) It may deny newcomers that an
+//! endless store would have allowed: a flood of spent-up keys raises the floor. `reset` does
+//! not lower the floor. How many keys were pushed out, and how many had merely expired, is
+//! counted for each limit ([`usage`](MemoryStore::usage)).
 //!
 //! # Pauses
 //!

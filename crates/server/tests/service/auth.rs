@@ -157,7 +157,6 @@ fn an_untrusted_peer_speaks_for_itself() {
 
 #[test]
 fn shaping_tells_the_delay() {
-    // The policy language has no shaping yet; a policy that asks for it must be refused.
     let policy = r#"
         version = 1
         [[limit]]
@@ -166,12 +165,19 @@ fn shaping_tells_the_delay() {
         bucket = { size = 1, refill = "1/1s" }
         queue  = { max = 2, max_wait = "2s", order = "fifo" }
     "#;
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ratekeeper.toml");
-    std::fs::write(&path, policy).unwrap();
-    let config = ratekeeper_server::Config::new(&path);
-    assert!(matches!(
-        ratekeeper_server::Service::start(&config),
-        Err(ratekeeper_server::StartError::Policy { .. })
-    ));
+    let fixture = Fixture::new(policy);
+    let mut http = fixture.http();
+    let delays = [(); 4].map(|()| {
+        let answer = http.get("/v1/auth");
+        let delay = answer.header("x-ratekeeper-delay-ms").map(str::to_owned);
+        (answer.status, delay)
+    });
+    let held = |delay: &str| Some(delay.to_owned());
+    let expected = [
+        (200, None),
+        (200, held("1000")),
+        (200, held("2000")),
+        (429, None),
+    ];
+    assert_eq!(delays, expected);
 }
