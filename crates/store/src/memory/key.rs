@@ -51,10 +51,12 @@ impl StoredKey for ShortKey {
         debug_assert!(key.len() <= Self::MOST);
         let length = key.len().min(Self::MOST);
         // Two reads that overlap hold the same bits where they do.
-        let bytes = if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
+        let bytes = if let (Some(first), Some(last)) =
+            (key.first_chunk::<8>(), key.last_chunk::<8>())
+        {
             let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
             u128::from(first) | u128::from(last) << (8 * (length - size_of::<u64>()))
-        } else if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
+        } else if let (Some(first), Some(last)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
             let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
             u128::from(first) | u128::from(last) << (8 * (length - size_of::<u32>()))
         } else {
