@@ -147,6 +147,11 @@ impl Quota {
         self.burst.into()
     }
 
+    /// Permits in a second, to the nearest float.
+    pub fn per_second(self) -> f64 {
+        f64::from(self.permits.get()) / self.per.as_secs_f64()
+    }
+
     /// How long the quota takes to grant `cost`, rounded up; saturating.
     pub fn time_for(self, cost: Permits) -> Nanos {
         let exact = u128::from(cost.get()) * u128::from(self.per.as_nanos());

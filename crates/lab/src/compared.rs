@@ -96,22 +96,18 @@ pub const ALL: &[Compared] = &[
     Compared {
         name: "smooth bursty",
         build: |quota, _| {
-            let bursty = WarmUp::bursty(per_second(quota), quota.per().as_secs_f64())?;
+            let bursty = WarmUp::bursty(quota.per_second(), quota.per().as_secs_f64())?;
             Ok(bursty.with_largest(Permits::ONE).into())
         },
     },
     Compared {
         name: "warm-up",
         build: |quota, _| {
-            let warming_up = WarmUp::warming_up(per_second(quota), quota.per())?;
+            let warming_up = WarmUp::warming_up(quota.per_second(), quota.per())?;
             Ok(warming_up.with_largest(Permits::ONE).into())
         },
     },
 ];
-
-fn per_second(quota: Quota) -> f64 {
-    f64::from(quota.permits().get()) / quota.per().as_secs_f64()
-}
 
 fn fifth(quota: Quota) -> Permits {
     Permits::new((quota.permits().get() / 5).max(1)) // down: any length would do

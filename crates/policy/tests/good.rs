@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log, Nanos,
-    Origin, Permits, Quota, SubBuckets, Time, Verdict, Window,
+    Origin, Permits, Quota, SubBuckets, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 use ratekeeper_policy::{
@@ -173,6 +173,44 @@ fn queues_steps_logs_and_curves_become_algorithms() {
     }
 }
 
+#[test]
+fn guavas_two_limiters_can_be_written() {
+    let ten = Nanos::from_secs(10);
+    let rows: [(&str, WarmUp, u32); 5] = [
+        (
+            "limit = \"100/1s\"\nwarmup = { period = \"10s\" }",
+            WarmUp::warming_up(100.0, ten).unwrap(),
+            100,
+        ),
+        (
+            "limit = \"100/1s\"\nwarmup = { period = \"10s\", cold_factor = 5 }",
+            WarmUp::with_cold_factor(100.0, ten, 5.0).unwrap(),
+            100,
+        ),
+        (
+            "limit = \"30/1m\"\nwarmup = { period = \"10s\" }\ncost = 3",
+            WarmUp::warming_up(0.5, ten).unwrap(),
+            30,
+        ),
+        (
+            "limit = \"5/1s\"\nalgorithm = \"smooth-bursty\"",
+            WarmUp::bursty(5.0, 1.0).unwrap(),
+            5,
+        ),
+        (
+            "limit = \"5/1s\"\nalgorithm = { name = \"smooth-bursty\", save_up = \"3s\" }",
+            WarmUp::bursty(5.0, 3.0).unwrap(),
+            5,
+        ),
+    ];
+    for (lines, limiter, largest) in rows {
+        let limiter = limiter.with_largest(Permits::new(largest));
+        let rule = &one(lines).rules[0];
+        assert_eq!(rule.limit.algorithm, limiter.into(), "{lines}");
+        assert_eq!(rule.quota, Permits::new(largest), "{lines}");
+    }
+}
+
 /// What one key is told when it asks at these milliseconds, one permit each: `0` for "now",
 /// `300` for "in 300 ms", `-` for "no".
 fn told(lines: &str, moments: &[u64]) -> String {
@@ -194,6 +232,7 @@ fn told(lines: &str, moments: &[u64]) -> String {
         AnyAlgorithm::Log(log) => all(log, moments),
         AnyAlgorithm::Hybrid(hybrid) => all(hybrid, moments),
         AnyAlgorithm::Exponential(counter) => all(counter, moments),
+        AnyAlgorithm::WarmUp(limiter) => all(limiter, moments),
         other => panic!("{other:?}"),
     }
 }
@@ -279,6 +318,19 @@ fn whole_steps_logs_and_curves_admit_what_they_say() {
             &[0, 0, 0, 693, 694, 694],
             "0 0 - - 0 -",
         ),
+        // Cold, the second waits for the price of the first, 1,375 ms; later ones for 1,125,
+        // 875, 625, and warm for 500.
+        (
+            "limit = \"2/1s\"\nwarmup = { period = \"4s\" }",
+            &[0, 1_374, 1_375, 2_499, 2_500, 3_375, 4_000, 4_499, 4_500],
+            "0 - 0 - 0 0 0 - 0",
+        ),
+        // Two are saved up, and one is paid for by the next.
+        (
+            "limit = \"2/1s\"\nalgorithm = \"smooth-bursty\"",
+            &[0, 0, 0, 0, 499, 500, 999, 1_000],
+            "0 0 0 - - 0 - 0",
+        ),
     ] {
         assert_eq!(told(lines, moments), told_so, "{lines}");
     }
@@ -305,6 +357,11 @@ fn names_of_algorithms_explain_them() {
             "interval bucket",
         ),
         ("spacing = \"1s\"\nqueue = { max = 9 }", "leaky bucket"),
+        ("limit = \"5/1m\"\nwarmup = { period = \"1m\" }", "warm-up"),
+        (
+            "limit = \"5/1m\"\nalgorithm = \"smooth-bursty\"",
+            "smooth bursty",
+        ),
     ] {
         assert_eq!(one(lines).rules[0].limit.algorithm.name(), name, "{lines}");
     }

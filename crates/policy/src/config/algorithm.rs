@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Edge, Error, Nanos};
+use ratekeeper_core::{Edge, Nanos};
 use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::numbers::{Written, refuse};
+use super::numbers::Written;
+use super::post_paid::span;
 use super::read;
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
@@ -30,6 +31,10 @@ pub(super) enum Algorithm {
     },
     Hybrid,
     Exponential,
+    SmoothBursty {
+        /// For how long permits are saved up; none for the period of the limit.
+        saves: Option<Nanos>,
+    },
 }
 
 /// `algorithm`, and where it stands.
@@ -37,15 +42,16 @@ pub(super) enum Algorithm {
 pub(super) struct Named {
     pub(super) value: Algorithm,
     pub(super) at: Range<usize>,
-    /// Of `min_gap`; empty if it is not written.
-    pub(super) gap_at: Range<usize>,
+    /// Of `min_gap` or `save_up`; empty if neither is written.
+    pub(super) span_at: Range<usize>,
 }
 
 /// The fields of `algorithm = { .. }` that belong to one algorithm: field and algorithm.
-const OWNED: [(&str, &str); 3] = [
+const OWNED: [(&str, &str); 4] = [
     ("count", "sub-buckets"),
     ("edge", "sub-buckets"),
     ("min_gap", "log"),
+    ("save_up", "smooth-bursty"),
 ];
 
 impl Algorithm {
@@ -60,6 +66,7 @@ impl Algorithm {
             Self::Log { .. } => "log",
             Self::Hybrid => "hybrid",
             Self::Exponential => "exponential",
+            Self::SmoothBursty { .. } => "smooth-bursty",
         }
     }
 }
@@ -77,34 +84,31 @@ pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<N
     {
         return None;
     }
-    let mut gap_at = 0..0;
+    let mut span_at = 0..0;
+    let mut written = |field, kind| match fields.and_then(|fields| read::text(fields, field)) {
+        None => Some(None),
+        Some(text) => {
+            span_at = text.at.clone();
+            span(&text, kind, out).map(Some)
+        }
+    };
     let value = match name {
         "sliding" => Algorithm::Sliding,
         "fixed" => Algorithm::Fixed,
         "quota-reset" => Algorithm::QuotaReset,
         "gcra" | "token-bucket" | "leaky-bucket" => Algorithm::Gcra,
         "sub-buckets" => sub_buckets(fields),
-        "log" => {
-            let text = fields.and_then(|fields| read::text(fields, "min_gap"));
-            let gap = match text {
-                None => Nanos::ZERO,
-                Some(text) => {
-                    let gap = text.value.parse().and_then(|gap| match gap {
-                        Nanos::ZERO => Err(Error::NoSpan),
-                        gap => Ok(gap),
-                    });
-                    let gap = gap.map_err(|error| refuse(error, &text, Written::MinGap, out));
-                    gap_at = text.at;
-                    gap.ok()?
-                }
-            };
-            Algorithm::Log { gap }
-        }
+        "log" => Algorithm::Log {
+            gap: written("min_gap", Written::MinGap)?.unwrap_or_default(),
+        },
         "hybrid" => Algorithm::Hybrid,
         "exponential" => Algorithm::Exponential,
+        "smooth-bursty" => Algorithm::SmoothBursty {
+            saves: written("save_up", Written::SaveUp)?,
+        },
         _ => return None, // reported as an unknown word
     };
-    Some(Named { value, at, gap_at })
+    Some(Named { value, at, span_at })
 }
 
 fn sub_buckets(fields: Option<&DeTable<'_>>) -> Algorithm {

@@ -186,7 +186,7 @@ fn covers(strict: &Draft, loose: &Draft) -> bool {
     let monotone = match loose.kind {
         Kind::Calendar(_) => true,
         Kind::Windows(kind) => !matches!(kind, Algorithm::Hybrid | Algorithm::Exponential),
-        Kind::Bucket { .. } | Kind::Steps { .. } => false,
+        Kind::Bucket { .. } | Kind::Steps { .. } | Kind::PostPaid { .. } => false,
     };
     if in_step && monotone {
         return a.quota <= b.quota;
@@ -204,6 +204,9 @@ fn same_exemptions(strict: &Draft, loose: &Draft) -> bool {
 /// What a limit admits in a span `t` is at most `b + r x t`, where `r` is its rate and `b`
 /// what it admits within its own period: every algorithm's `bound` keeps below that line.
 fn admits_less(strict: &Draft, loose: &Draft) -> bool {
+    if let Kind::PostPaid { .. } = strict.kind {
+        return false; // cut to microseconds, its rate is a little above what is written
+    }
     let algorithm = &strict.rule.limit.algorithm;
     let most = u64::from(loose.rule.quota.get());
     let (permits, per) = rate(strict);
@@ -221,7 +224,10 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
                     plain && algorithm.bound(window) <= most
                 }
                 // What these refuse depends on when the requests came; GCRA has no windows.
-                Algorithm::Hybrid | Algorithm::Exponential | Algorithm::Gcra => false,
+                Algorithm::Hybrid
+                | Algorithm::Exponential
+                | Algorithm::Gcra
+                | Algorithm::SmoothBursty { .. } => false,
                 // The estimate may show the last window once more: 2 b + r x t.
                 Algorithm::Sliding => {
                     let paced = u128::from(permits.get()) * u128::from(window.as_nanos());
@@ -249,15 +255,17 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
             algorithm.bound(per) <= most && slower(99)
         }
         // With a queue it may never refuse, and still tell requests to wait; in steps it
-        // refills late.
-        Kind::Bucket { queue: true, .. } | Kind::Steps { .. } => false,
+        // refills late; post-paid, one request refuses the next.
+        Kind::Bucket { queue: true, .. } | Kind::Steps { .. } | Kind::PostPaid { .. } => false,
     }
 }
 
 /// The rate at which a limit admits in the long run, at most.
 fn rate(draft: &Draft) -> (Permits, Nanos) {
     match draft.kind {
-        Kind::Bucket { permits, per, .. } | Kind::Steps { permits, per } => (permits, per),
+        Kind::Bucket { permits, per, .. }
+        | Kind::Steps { permits, per }
+        | Kind::PostPaid { permits, per } => (permits, per),
         Kind::Calendar(word) => (draft.rule.quota, shortest(word)),
         Kind::Windows(_) => (draft.rule.quota, draft.rule.window.unwrap_or(Nanos::SECOND)),
     }

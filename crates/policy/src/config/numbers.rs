@@ -20,6 +20,10 @@ pub(super) enum Written {
     MaxWait,
     /// `min_gap = "200ms"`, of a log.
     MinGap,
+    /// `save_up = "1s"`, of smooth bursty.
+    SaveUp,
+    /// `period = "10s"`, of a warm-up.
+    WarmUpPeriod,
 }
 
 impl Written {
@@ -28,7 +32,9 @@ impl Written {
         match self {
             Self::Limit => "not NUMBER/PERIOD",
             Self::Refill => "not NUMBER/DURATION",
-            Self::Spacing | Self::MaxWait | Self::MinGap => "not a duration",
+            Self::Spacing | Self::MaxWait | Self::MinGap | Self::SaveUp | Self::WarmUpPeriod => {
+                "not a duration"
+            }
         }
     }
 
@@ -50,6 +56,12 @@ impl Written {
             Self::MinGap => {
                 "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in min_gap = \"200ms\""
             }
+            Self::SaveUp => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in save_up = \"1s\""
+            }
+            Self::WarmUpPeriod => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in period = \"10s\""
+            }
         }
     }
 
@@ -64,10 +76,12 @@ impl Written {
             Self::Refill => quota_like(text)
                 .and_then(rolling)
                 .map(|quota| format!("refill = \"{quota}\"")),
-            Self::Spacing | Self::MaxWait | Self::MinGap => {
+            Self::Spacing | Self::MaxWait | Self::MinGap | Self::SaveUp | Self::WarmUpPeriod => {
                 let field = match self {
                     Self::MaxWait => "max_wait",
                     Self::MinGap => "min_gap",
+                    Self::SaveUp => "save_up",
+                    Self::WarmUpPeriod => "period",
                     _ => "spacing",
                 };
                 let span = match text.trim().parse::<u32>() {
@@ -100,8 +114,8 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     let value = shown(text.value);
     if matches!(error, Error::Quota | Error::Span) {
         let (code, kind) = match written {
-            Written::Spacing | Written::MaxWait | Written::MinGap => (codes::SPAN, "no duration"),
             Written::Limit | Written::Refill => (codes::QUOTA, "no number in a period"),
+            _ => (codes::SPAN, "no duration"),
         };
         let meant = written
             .meant(text.value)

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   limit = "N/duration"   sliding (default), fixed, quota-reset, gcra, sub-buckets, log,
-//!                          hybrid, exponential
+//!                          hybrid, exponential, smooth-bursty
+//!   warmup = { .. }        beside such a limit: whoever rested is served slowly at first
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
 //!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
 //!   spacing = ".."         GCRA with a burst of one
@@ -19,51 +20,15 @@ use toml::de::DeTable;
 
 use super::algorithm::{Algorithm, Named, algorithm, no_algorithm};
 use super::codes;
+use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::log::log;
-use super::numbers::{Written, refuse, rolling};
+use super::numbers::{Written, refuse};
+use super::post_paid::{smooth_bursty, warming};
 use super::queue::{Queue, queue};
 use super::read::{self, At};
 use super::settings::Zone;
-use crate::calendar::{Word, calendar};
-
-/// The words of the calendar.
-const WORDS: [Calendar; 5] = [
-    Calendar {
-        name: "hour",
-        word: Word::Hour,
-        nominal: Some(3_600),
-    },
-    Calendar {
-        name: "day",
-        word: Word::Day,
-        nominal: Some(86_400),
-    },
-    Calendar {
-        name: "week",
-        word: Word::Week,
-        nominal: Some(7 * 86_400),
-    },
-    Calendar {
-        name: "month",
-        word: Word::Month,
-        nominal: None,
-    },
-    Calendar {
-        name: "year",
-        word: Word::Year,
-        nominal: None,
-    },
-];
-
-/// A word of the calendar.
-#[derive(Debug)]
-struct Calendar {
-    name: &'static str,
-    word: Word,
-    /// Its length in seconds, clock changes aside; months and years have none.
-    nominal: Option<u64>,
-}
+use crate::calendar::Word;
 
 /// What a limit allows.
 #[derive(Clone, Debug)]
@@ -94,6 +59,8 @@ pub(super) enum Kind {
         /// Whether what is over waits.
         queue: bool,
     },
+    /// By a price that the next one pays.
+    PostPaid { permits: Permits, per: Nanos },
 }
 
 /// What a quantity depends on besides its own fields.
@@ -112,10 +79,18 @@ pub(super) fn quantity(
 ) -> Option<Quantity> {
     let named = algorithm(table, out);
     let queue = queue(table, out);
+    let warming = warming(table, out);
     if let Some(text) = read::text(table, "limit") {
+        if table.contains_key("warmup") {
+            return warming?.quantity(&text, named, queue.as_ref(), around, out);
+        }
         // What costs more than one takes several places of a log at once.
         let ones = !table.contains_key("cost");
         return limit(&text, ones, named, queue.as_ref(), around, out);
+    }
+    if let Some(warming) = warming {
+        let help = "leave it out, or write limit = \"100/1s\" instead".to_owned();
+        warming.stray("a bucket or `spacing`", help, out);
     }
     if let Some(written) = read::table(table, "bucket") {
         if let Some(step) = written.value.get("step")
@@ -133,7 +108,7 @@ pub(super) fn quantity(
 }
 
 /// Whether denials are free, as they must be for some; reported if not.
-fn free(
+pub(super) fn free(
     denials: Denials,
     (what, instead): (&str, &str),
     at: &Range<usize>,
@@ -160,24 +135,24 @@ fn limit(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    if let Some((number, word)) = text.value.split_once('/')
-        && let Some(word) = WORDS.iter().find(|known| known.name == word)
-    {
+    if let Some(dated) = Dated::read(text.value) {
         if let Some(queue) = queue {
-            let rolling = rolling(word.name).unwrap_or_default();
-            let help = format!("write limit = \"{number}/{rolling}\" and algorithm = \"gcra\"");
+            let help = format!(
+                "write limit = \"{}\" and algorithm = \"gcra\"",
+                dated.rolling()
+            );
             queue.stray("a limit of the calendar", help, out);
         }
-        return by_word(text, number, word, named, around, out);
+        return dated.quantity(text, named, around, out);
     }
     let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
     let phase = around.origin.phase(quota.per());
     let denials = around.denials;
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
-    let (named, at, gap_at) = match named {
+    let (named, at, span_at) = match named {
         None => (Algorithm::Sliding, 0..0, 0..0),
-        Some(Named { value, at, gap_at }) => (value, at, gap_at),
+        Some(Named { value, at, span_at }) => (value, at, span_at),
     };
     if let Some(queue) = queue.filter(|_| named != Algorithm::Gcra) {
         let help = "write algorithm = \"gcra\", or leave `queue` out".to_owned();
@@ -202,13 +177,17 @@ fn limit(
             if gap > Nanos::ZERO {
                 words = format!("{words}, {gap} apart");
             }
-            log(quota, (gap, gap_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
+            log(quota, (gap, span_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
         }
         Algorithm::Hybrid => {
             if !free(denials, ("\"hybrid\"", "algorithm = \"gcra\""), &at, out) {
                 return None;
             }
             Hybrid::quota_linear(quota).map(Into::into)
+        }
+        Algorithm::SmoothBursty { saves } => {
+            let save_up = saves.map(|saves| At::new(saves, span_at));
+            return smooth_bursty(text, save_up, &at, around, out);
         }
         Algorithm::Exponential => {
             Exponential::new(quota).map(|counter| counter.with_denials(denials).into())
@@ -222,50 +201,6 @@ fn limit(
         text: words,
         at: text.at.clone(),
         kind: Kind::Windows(named),
-    })
-}
-
-/// `limit = "N/day"`
-fn by_word(
-    text: &At<&str>,
-    number: &str,
-    word: &Calendar,
-    named: Option<Named>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let name = word.name;
-    let rolling = rolling(name).unwrap_or_default();
-    let permits = built(permits(number), text, Written::Limit, out)?;
-    if let Some(named) = named.filter(|named| named.value != Algorithm::Fixed) {
-        let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
-        let label = "calendar periods are counted by \"fixed\"";
-        out.error(codes::ALGORITHM, named.at, message, label)
-            .help(format!(
-                "remove `algorithm`, or write limit = \"{permits}/{rolling}\" for a rolling {name}"
-            ));
-    }
-    let zone = match around.zone {
-        Zone::Set(zone) => zone.clone(),
-        Zone::Refused => return None,
-        Zone::Unset => {
-            let label = format!("\"{name}\" is a calendar {name}, but no time zone is set");
-            let message = "calendar limit without a time zone";
-            out.error(codes::NO_ZONE, text.at.clone(), message, label).help(format!(
-                "add `timezone = \"UTC\"` at the top, or write \"{permits}/{rolling}\" for a rolling {name}"
-            ));
-            return None;
-        }
-    };
-    let window = Window::calendar(permits, calendar(word.word, zone, around.origin));
-    let window = built(window, text, Written::Limit, out)?.with_denials(around.denials);
-    Some(Quantity {
-        algorithm: window.into(),
-        quota: permits,
-        window: word.nominal.map(Nanos::from_secs),
-        text: text.value.to_owned(),
-        at: text.at.clone(),
-        kind: Kind::Calendar(word.word),
     })
 }
 
@@ -371,19 +306,8 @@ fn paced(
     })
 }
 
-fn permits(number: &str) -> Result<Permits, Error> {
-    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Error::Quota);
-    }
-    match number.parse() {
-        Ok(0) => Err(Error::NoPermits),
-        Ok(number) => Ok(Permits::new(number)),
-        Err(_) => Err(Error::TooManyPermits),
-    }
-}
-
 /// What core has built, or a finding at the value that it refused.
-fn built<T>(
+pub(super) fn built<T>(
     result: Result<T, Error>,
     text: &At<&str>,
     written: Written,

@@ -97,7 +97,7 @@ impl Queue {
     /// Beside something that is not paced.
     pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
         let message = format!("`queue` beside {beside}");
-        let label = "only GCRA knows when the turn of the next one comes";
+        let label = "only GCRA has room to wait";
         out.error(codes::ALGORITHM, self.at.clone(), message, label)
             .help(help);
     }

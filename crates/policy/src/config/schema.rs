@@ -136,7 +136,8 @@ mod tests {
     use crate::config::{Context, parse};
 
     /// Fields whose example is what holds without them: another value, which must matter.
-    const OTHER_VALUES: [(&str, &str); 7] = [
+    const OTHER_VALUES: [(&str, &str); 8] = [
+        ("cold_factor", "4"),
         ("headers", "\"both\""),
         ("header", "\"x-real-ip\""),
         ("ipv6_prefix", "48"),
@@ -148,12 +149,15 @@ mod tests {
 
     /// Fields whose effect shows only with others: the zone of calendar words (RK0211), the
     /// settings of algorithms (below), and `start` and `order`, which have one value so far.
-    const ELSEWHERE: [&str; 6] = ["timezone", "count", "edge", "start", "order", "min_gap"];
+    const ELSEWHERE: [&str; 7] = [
+        "timezone", "count", "edge", "start", "order", "min_gap", "save_up",
+    ];
 
     /// Fields that need another one beside them: field, that one, and its value.
-    const BESIDE: [(&str, &str, &str); 2] = [
+    const BESIDE: [(&str, &str, &str); 3] = [
         ("queue", "bucket", "{ size = 20, refill = \"10/1s\" }"),
         ("min_gap", "name", "\"log\""),
+        ("save_up", "name", "\"smooth-bursty\""),
     ];
 
     /// Limits of every policy that is tried: one says nothing, one names a response.
@@ -326,6 +330,8 @@ mod tests {
         };
         let log = "{ name = \"log\", min_gap = \"1s\" }";
         assert_ne!(algorithm("\"log\""), algorithm(log));
+        let saves = "{ name = \"smooth-bursty\", save_up = \"30s\" }";
+        assert_ne!(algorithm("\"smooth-bursty\""), algorithm(saves));
         let plain = algorithm("{ name = \"sub-buckets\" }");
         assert_ne!(plain, algorithm("{ name = \"sub-buckets\", count = 7 }"));
         assert_ne!(

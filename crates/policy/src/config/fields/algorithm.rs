@@ -1,6 +1,7 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
 use super::{MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required};
+use crate::config::post_paid::MAX_COLD_FACTOR;
 use crate::config::shape::{Shape, Table, Words};
 
 pub(super) static BUCKET: Table = Table {
@@ -94,6 +95,35 @@ pub(super) static QUEUE: Table = Table {
     ..Table::EMPTY
 };
 
+pub(super) static WARMUP: Table = Table {
+    what: "a warm-up",
+    fields: &[
+        required(
+            "period",
+            pattern(SPAN),
+            "\"10s\"",
+            "How long it takes from cold to warm, if requests keep coming.",
+        ),
+        optional(
+            "cold_factor",
+            Shape::Whole {
+                least: 1,
+                most: MAX_COLD_FACTOR,
+            },
+            "3",
+            "How many times slower permits come when it is cold.",
+        ),
+    ],
+    mistaken: hints! {
+        "time" => "write period = \"10s\"",
+        "duration" => "write period = \"10s\"",
+        "factor" => "write cold_factor = 3",
+        "coldFactor" => "write cold_factor = 3",
+        "rate" => "the rate is that of `limit`",
+    },
+    ..Table::EMPTY
+};
+
 pub(super) const ALGORITHMS: Words = Words {
     known: &[
         "sliding",
@@ -106,9 +136,9 @@ pub(super) const ALGORITHMS: Words = Words {
         "log",
         "hybrid",
         "exponential",
+        "smooth-bursty",
     ],
     planned: hints! {
-        "warm-up" => "the nearest is a small bucket: bucket = { size = 5, refill = \"10/1s\" }",
         "permits" => "a small bucket keeps the number in flight low: bucket = { size = 5, refill \
             = \"10/1s\" }",
     },
@@ -128,6 +158,10 @@ pub(super) const ALGORITHMS: Words = Words {
         "interval" => "it is a bucket that refills in whole amounts: bucket = { size = 20, refill = \
             \"10/1s\", step = true }",
         "spacing" => "it is a field of its own: spacing = \"200ms\"",
+        "warm-up" => "it is a field of its own, beside `limit`: warmup = { period = \"10s\" }",
+        "warmup" => "it is a field of its own, beside `limit`: warmup = { period = \"10s\" }",
+        "bursty" => "write \"smooth-bursty\"",
+        "guava" => "write \"smooth-bursty\", or warmup = { period = \"10s\" } beside `limit`",
     },
 };
 
@@ -165,12 +199,20 @@ pub(super) static ALGORITHM: Table = Table {
             "\"200ms\"",
             "Of a log: the least time between two requests.",
         ),
+        optional(
+            "save_up",
+            pattern(SPAN),
+            "\"1s\"",
+            "Of smooth-bursty: for how long permits are saved up (default: the limit's period).",
+        ),
     ],
     mistaken: hints! {
         "buckets" => "write count = 6",
         "type" => "write name = \"sub-buckets\"",
         "gap" => "write min_gap = \"200ms\"",
         "spacing" => "write min_gap = \"200ms\"",
+        "burst" => "of smooth-bursty, a span: save_up = \"1s\"",
+        "max_burst" => "write save_up = \"1s\"",
         "strict" => "of a limit with \"log\": count_denied = true beside `algorithm`",
     },
     ..Table::EMPTY

@@ -1,6 +1,6 @@
 //! Of a limit, and of `[defaults]`.
 
-use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, QUEUE};
+use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, QUEUE, WARMUP};
 use super::requests::MATCH;
 use super::{
     ATTRIBUTE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, optional, pattern, required,
@@ -123,6 +123,12 @@ pub(super) static LIMIT: Table = Table {
             "Beside a bucket, spacing or \"gcra\": what is over waits its turn.",
         ),
         optional(
+            "warmup",
+            Shape::Table(&WARMUP),
+            "{ period = \"10s\", cold_factor = 3 }",
+            "Beside `limit`: whoever has rested is served slowly at first, as by Guava.",
+        ),
+        optional(
             "cost",
             Shape::Either(&[
                 Shape::Whole {
@@ -171,7 +177,6 @@ pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
     "distinct" => "leave it out: events are counted, not different values",
     "alert" => "leave it out, and watch the metric ratekeeper_near_limit_total",
     "anchor" => "leave it out: calendar periods begin for everybody at once",
-    "warmup" => "start with a smaller bucket: bucket = { size = 5, refill = \"10/1s\" }",
     "on_store_error" => "leave it out: the counters are in memory, which does not fail",
     "when" => "say it with `match`: match = { method = \"POST\", path = \"/login\" }",
 };
@@ -202,6 +207,8 @@ pub(super) const LIMIT_MISTAKEN: &[Hint] = hints! {
     "size" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
     "max_wait" => "it belongs into `queue`: queue = { max = 100, max_wait = \"2s\" }",
     "nodelay" => "a bucket refuses what is over, unless a `queue` stands beside it: leave it out",
+    "warm_up" => "write warmup = { period = \"10s\" }",
+    "cold_factor" => "it belongs into `warmup`: warmup = { period = \"10s\", cold_factor = 3 }",
     "refill" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
     "id" => "write name = \"per-ip\"",
     "description" => "write a comment: # what it is for",

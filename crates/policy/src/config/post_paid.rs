@@ -1,0 +1,237 @@
+//! Post-paid: warm-up and smooth bursty, with the arithmetic of what makes no sense.
+//!
+//! ```text
+//!   limit = "100/1s"    warmup = { period = "10s", cold_factor = 3 }
+//!
+//!   T = 1s / 100 = 10 ms a permit, 30 ms when cold; from cold to warm it takes 10 s, in
+//!   which 2 x 10s / (10ms + 3 x 10ms) = 500 permits are granted
+//! ```
+//!
+//! A request may cost as much as the number in `limit`, so that there is a bound: what it
+//! costs is paid by the wait of the next.
+
+use std::ops::Range;
+
+use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
+use toml::de::DeTable;
+
+use super::algorithm::Named;
+use super::codes;
+use super::dated::Dated;
+use super::diagnostic::Findings;
+use super::numbers::{Written, refuse};
+use super::quantity::{Kind, Quantity, Surroundings, built, free};
+use super::queue::Queue;
+use super::read::{self, At};
+
+/// Prices are cut to whole microseconds, up to two of them a request: at this many permits a
+/// second that is half of what a permit costs.
+const MAX_PER_SECOND: u32 = 250_000;
+/// What Guava fixes.
+const COLD_FACTOR: u64 = 3;
+/// The dearest that a cold permit may be.
+pub(super) const MAX_COLD_FACTOR: u64 = 1_000;
+
+/// `warmup = { period, cold_factor }`
+#[derive(Clone, Debug)]
+pub(super) struct Warming {
+    period: At<Nanos>,
+    /// At least 1; the empty range if it is not written.
+    cold_factor: At<u32>,
+    /// The whole value.
+    at: Range<usize>,
+}
+
+/// `warmup`, if it is written and right.
+pub(super) fn warming(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Warming> {
+    let At { value: table, at } = read::table(table, "warmup")?;
+    let text = read::text(table, "period")?;
+    let period = span(&text, Written::WarmUpPeriod, out)?;
+    let factor = match table.get("cold_factor") {
+        None => At::new(COLD_FACTOR, 0..0),
+        Some(_) => read::number(table, "cold_factor", MAX_COLD_FACTOR)?,
+    };
+    Some(Warming {
+        period: At::new(period, text.at),
+        cold_factor: At::new(u32::try_from(factor.value).ok()?, factor.at),
+        at,
+    })
+}
+
+impl Warming {
+    /// Beside `limit`: the limiter; none if that makes no sense, which is reported.
+    pub(super) fn quantity(
+        &self,
+        text: &At<&str>,
+        named: Option<Named>,
+        queue: Option<&Queue>,
+        around: Surroundings<'_>,
+        out: &mut Findings<'_>,
+    ) -> Option<Quantity> {
+        if let Some(dated) = Dated::read(text.value) {
+            let help = format!("write limit = \"{}\"", dated.rolling());
+            self.stray("a limit of the calendar", help, out);
+            return None;
+        }
+        if let Some(named) = named {
+            let label = "a warm-up is an algorithm of its own";
+            out.error(
+                codes::ALGORITHM,
+                named.at,
+                "`algorithm` beside `warmup`",
+                label,
+            )
+            .related(self.at.clone())
+            .help("leave one of them out");
+            return None;
+        }
+        if let Some(queue) = queue {
+            queue.stray("`warmup`", "leave one of them out".to_owned(), out);
+            return None;
+        }
+        let quota = quota(text, ("`warmup`", &self.at), around, out)?;
+        let factor = self.cold_factor.value;
+        self.makes_a_difference(quota, text, out)?;
+        let limiter =
+            WarmUp::with_cold_factor(quota.per_second(), self.period.value, f64::from(factor));
+        let words = format!(
+            "{} when warm, {factor} x slower when cold, warm in {}",
+            text.value, self.period.value
+        );
+        post_paid(limiter, quota, words, text, out)
+    }
+
+    /// Some if a permit is dearer when cold, and one is granted before it is warm.
+    fn makes_a_difference(
+        &self,
+        quota: Quota,
+        text: &At<&str>,
+        out: &mut Findings<'_>,
+    ) -> Option<()> {
+        let (warm, period) = (quota.time_for(Permits::ONE), self.period.value);
+        let factor = self.cold_factor.value;
+        if factor == 1 {
+            let message = "a `cold_factor` of 1 warms nothing up";
+            let label = format!("a permit takes 1 x {warm} = {warm}, cold or warm");
+            out.error(
+                codes::PARAMETERS,
+                self.cold_factor.at.clone(),
+                message,
+                label,
+            )
+            .help("write cold_factor = 3, or leave `warmup` out");
+            return None;
+        }
+        let both = u128::from(warm.as_nanos()) * u128::from(1 + factor);
+        if 2 * u128::from(period.as_nanos()) >= both {
+            return Some(());
+        }
+        let message = format!("no permit is granted in a warm-up of {period}");
+        let label = format!("2 x {period} / ({warm} + {factor} x {warm}), less than one");
+        let least = u64::try_from(both.div_ceil(2)).map(Nanos::from_nanos); // up: one permit
+        let help = least.map_or_else(
+            |_| "leave `warmup` out".to_owned(),
+            |least| format!("write period = \"{least}\" or more, or leave `warmup` out"),
+        );
+        out.error(codes::PARAMETERS, self.period.at.clone(), message, label)
+            .related(text.at.clone())
+            .help(help);
+        None
+    }
+
+    /// Beside something that cannot warm up.
+    pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
+        let message = format!("`warmup` beside {beside}");
+        let label = "only a `limit` with a duration warms up";
+        out.error(codes::ALGORITHM, self.at.clone(), message, label)
+            .help(help);
+    }
+}
+
+/// `algorithm = "smooth-bursty"`: saves up for as long as `save_up` says, else for the
+/// period of the limit.
+pub(super) fn smooth_bursty(
+    text: &At<&str>,
+    save_up: Option<At<Nanos>>,
+    at: &Range<usize>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let quota = quota(text, ("\"smooth-bursty\"", at), around, out)?;
+    let (saves, interval) = (
+        save_up
+            .as_ref()
+            .map_or(quota.per(), |save_up| save_up.value),
+        quota.time_for(Permits::ONE),
+    );
+    if let Some(save_up) = save_up.filter(|_| saves < interval) {
+        let message = format!("nothing is saved up in {saves}");
+        let label = format!("a permit comes every {interval}: {saves} / {interval} = 0 permits");
+        out.error(codes::PARAMETERS, save_up.at, message, label)
+            .related(text.at.clone())
+            .help(format!(
+                "write save_up = \"{interval}\" or more, or algorithm = \"gcra\""
+            ));
+        return None;
+    }
+    let limiter = WarmUp::bursty(quota.per_second(), saves.as_secs_f64());
+    let words = format!("{}, {saves} saved up", text.value);
+    post_paid(limiter, quota, words, text, out)
+}
+
+/// The quota of a post-paid limit; none if its prices would be lost in rounding, or if it
+/// is to count denials.
+fn quota(
+    text: &At<&str>,
+    (what, at): (&str, &Range<usize>),
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quota> {
+    let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
+    if !free(around.denials, (what, "algorithm = \"gcra\""), at, out) {
+        return None;
+    }
+    if quota.per_second() > f64::from(MAX_PER_SECOND) {
+        let message = format!("{what} cannot price \"{}\"", text.value);
+        let interval = quota.time_for(Permits::ONE);
+        let label = format!(
+            "prices are cut to microseconds, up to 2us a request, and a permit costs {interval}"
+        );
+        out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
+            .help(format!(
+                "write at most \"{MAX_PER_SECOND}/1s\", or algorithm = \"gcra\""
+            ));
+        return None;
+    }
+    Some(quota)
+}
+
+fn post_paid(
+    limiter: Result<WarmUp, Error>,
+    quota: Quota,
+    words: String,
+    text: &At<&str>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let limiter = built(limiter, text, Written::Limit, out)?;
+    Some(Quantity {
+        algorithm: AnyAlgorithm::from(limiter.with_largest(quota.permits())),
+        quota: quota.permits(),
+        window: Some(quota.per()),
+        text: words,
+        at: text.at.clone(),
+        kind: Kind::PostPaid {
+            permits: quota.permits(),
+            per: quota.per(),
+        },
+    })
+}
+
+/// A span above zero; none if it is not one, which is reported.
+pub(super) fn span(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
+    let span = text.value.parse().and_then(|span| match span {
+        Nanos::ZERO => Err(Error::NoSpan),
+        span => Ok(span),
+    });
+    span.map_err(|error| refuse(error, text, written, out)).ok()
+}
