@@ -7,7 +7,8 @@
 //!   per contender: least and median over the rounds, of wall and of CPU time
 //! ```
 //!
-//! `cargo run --release -p ratekeeper-benches [-- --quick]`
+//! `cargo run --release -p ratekeeper-benches [-- --quick]`; with `-- http [--quick]`, the
+//! service over real connections instead: see [`http`].
 //!
 //! The fair comparison with governor is at the same price of time: ratekeeper is told the
 //! time by its caller, so governor is given a clock that costs one load. Rows with a real
@@ -15,6 +16,7 @@
 
 mod bytes;
 mod direct;
+mod http;
 mod keyed;
 mod machine;
 mod measure;
@@ -30,6 +32,8 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 pub(crate) struct Effort {
     rounds: usize,
     keys: u32,
+    http_rounds: usize,
+    http_seconds: u32,
 }
 
 fn main() {
@@ -41,18 +45,32 @@ fn main() {
         bytes::of(number(store), number(keys));
         return;
     }
+    if let [child, arguments @ ..] = &args[..]
+        && child == http::CHILD
+    {
+        http::serve(arguments);
+        return;
+    }
     let effort = if args.iter().any(|arg| arg == "--quick") {
         Effort {
             rounds: 15,
             keys: 100_000,
+            http_rounds: 3,
+            http_seconds: 1,
         }
     } else {
         Effort {
             rounds: 60,
             keys: 1_000_000,
+            http_rounds: 5,
+            http_seconds: 3,
         }
     };
     report::line(&machine::describe());
+    if args.iter().any(|arg| arg == "http") {
+        http::run(effort);
+        return;
+    }
     direct::run(effort);
     keyed::run(effort);
     bytes::run(effort);

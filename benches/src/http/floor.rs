@@ -1,0 +1,97 @@
+//! Floor: what an answer costs before anything is decided.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::TcpListener;
+use std::thread;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+
+/// Bytes that hyper puts before the body of a constant: status, date, length.
+const HEAD_BYTES: usize = 75;
+
+/// Answers `length` bytes to whatever comes; returns the port.
+pub(super) fn bytes(length: usize) -> u16 {
+    let body = " ".repeat(length.saturating_sub(HEAD_BYTES));
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", body.len());
+    let padding = length.saturating_sub(head.len() + body.len() + "x: \r\n\r\n".len());
+    let answer = format!("{head}x: {}\r\n\r\n{body}", "-".repeat(padding));
+    let answer = Bytes::from(answer);
+    start(move |mut stream| {
+        let answer = answer.clone();
+        async move {
+            let mut question = [0; 4096];
+            // `wrk` sends a question in one piece, and waits for its answer.
+            while let Ok(1..) = stream.read(&mut question).await {
+                if stream.write_all(&answer).await.is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+/// Reads a request and its body, and answers a constant of `length` bytes; returns the port.
+pub(super) fn hyper(length: usize) -> u16 {
+    let body = Bytes::from(" ".repeat(length.saturating_sub(HEAD_BYTES)));
+    start(move |stream| {
+        let body = body.clone();
+        let answer = move |request: Request<Incoming>| {
+            let body = body.clone();
+            async move {
+                let _ = request.into_body().collect().await; // broken off: hyper closes
+                Ok::<_, Infallible>(Response::new(Full::new(body)))
+            }
+        };
+        let mut builder = http1::Builder::new();
+        builder.header_read_timeout(None).writev(false);
+        let connection = builder.serve_connection(TokioIo::new(stream), service_fn(answer));
+        async move {
+            let _ = connection.await; // the client left
+        }
+    })
+}
+
+/// A runtime for each core, as the service has; connections are given to them in turn.
+fn start<F>(serve: impl Fn(TcpStream) -> F + Clone + Send + 'static) -> u16
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let handles: Vec<_> = (0..cores)
+        .map(|_| {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime");
+            let handle = runtime.handle().clone();
+            thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+            handle
+        })
+        .collect();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        for handle in handles.iter().cycle() {
+            let Ok((stream, _)) = listener.accept() else {
+                return;
+            };
+            let _ = stream.set_nodelay(true); // as the service does
+            let _ = stream.set_nonblocking(true);
+            let serve = serve.clone();
+            handle.spawn(async move {
+                if let Ok(stream) = TcpStream::from_std(stream) {
+                    serve(stream).await;
+                }
+            });
+        }
+    });
+    port
+}

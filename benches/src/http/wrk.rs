@@ -1,0 +1,111 @@
+//! Wrk: the load generator, a program of its own, and what it counted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Threads and connections.
+pub(super) const LOAD: [&str; 2] = ["-t1", "-c32"];
+
+/// A request, sent again and again.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    pub(super) target: &'static str,
+    pub(super) method: &'static str,
+    /// Without `'`.
+    pub(super) body: &'static str,
+}
+
+/// What it counted.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counted {
+    pub(super) answers: u64,
+    /// Of these, with another status than 2xx or 3xx.
+    pub(super) refused: u64,
+    /// Kinds of errors of connections.
+    pub(super) errors: u64,
+}
+
+/// The installed program.
+pub(super) struct Wrk {
+    directory: tempfile::TempDir,
+}
+
+impl Wrk {
+    /// None if it is not installed.
+    pub(super) fn find() -> Option<Self> {
+        let mut version = Command::new("wrk");
+        version
+            .arg("-v")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        version.status().ok()?; // it ends with 1 after its version
+        let directory = tempfile::tempdir().expect("a directory for a script");
+        Some(Self { directory })
+    }
+
+    /// Asks that port for so many seconds.
+    pub(super) fn run(&self, port: u16, question: &Question, seconds: u32) -> Counted {
+        let output = Command::new("wrk")
+            .args(LOAD)
+            .arg(format!("-d{seconds}s"))
+            .arg("-s")
+            .arg(self.script(question))
+            .arg(format!("http://127.0.0.1:{port}{}", question.target))
+            .output()
+            .expect("wrk runs");
+        read(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    fn script(&self, question: &Question) -> PathBuf {
+        let path = self.directory.path().join("question.lua");
+        let Question { method, body, .. } = question;
+        let lines = match *body {
+            "" => format!("wrk.method = '{method}'\n"),
+            body => format!("wrk.method = '{method}'\nwrk.body = '{body}'\n"),
+        };
+        fs::write(&path, lines).expect("a script is written");
+        path
+    }
+}
+
+/// Reads the report.
+fn read(text: &str) -> Counted {
+    let number = |text: &str| text.trim().parse::<u64>().unwrap_or(0);
+    let mut counted = Counted::default();
+    for line in text.lines().map(str::trim) {
+        if let Some((answers, _)) = line.split_once(" requests in ") {
+            counted.answers = number(answers);
+        } else if let Some(refused) = line.strip_prefix("Non-2xx or 3xx responses:") {
+            counted.refused = number(refused);
+        } else if line.starts_with("Socket errors:") {
+            counted.errors += 1;
+        }
+    }
+    counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_read() {
+        let text = "Running 1s test @ http://127.0.0.1:1/
+  1 threads and 32 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency   100.00us   10.00us   1.00ms   99.00%
+  81234 requests in 1.00s, 20.00MB read
+  Socket errors: connect 0, read 3, write 0, timeout 0
+  Non-2xx or 3xx responses: 81214
+Requests/sec:  81234.00
+";
+        let expected = Counted {
+            answers: 81_234,
+            refused: 81_214,
+            errors: 1,
+        };
+        assert_eq!(read(text), expected);
+        assert_eq!(read(""), Counted::default());
+    }
+}
