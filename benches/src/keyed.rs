@@ -51,7 +51,7 @@ fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
         cost: Permits::ONE,
         mode: Mode::Enforce,
     };
-    store.decide_now(&[charge], now).admitted
+    store.decide_one(&charge, now).verdict.allows()
 }
 
 /// A number as a key part: its length, then its bytes.

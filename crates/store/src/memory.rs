@@ -55,7 +55,6 @@ mod request;
 mod shard;
 mod table;
 
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -66,6 +65,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{Decisions, Store, StoreError};
 use budget::Budget;
+use key::Probe;
 use listing::Listing;
 use request::Request;
 use shard::Shard;
@@ -197,13 +197,16 @@ impl MemoryStore {
     /// See [`Store::decide`]; answers at once.
     pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
         match charges {
-            [charge] => {
-                let decide =
-                    |shard: &mut Shard, limit: &Limit, ask: &Ask<'_>| shard.decide(limit, ask);
-                alone(charge, self.with(charge, now, decide))
-            }
+            [charge] => alone(charge, self.decide_one(charge, now)),
             _ => Request::new(self, charges, now).decide(),
         }
+    }
+
+    /// Decides a request of one charge, and charges it if it allows.
+    #[inline]
+    pub fn decide_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
+        let decide = |shard: &mut Shard, limit: &Limit, ask: &Ask<'_>| shard.decide(limit, ask);
+        self.with(charge, now, decide)
     }
 
     /// See [`Store::look`].
@@ -270,11 +273,6 @@ impl MemoryStore {
         }
     }
 
-    #[inline]
-    fn hash(&self, key: Key<'_>) -> u64 {
-        hash_of(&self.hasher, key.as_bytes())
-    }
-
     /// The low bits choose the shard; the high bits the slot.
     #[expect(
         clippy::cast_possible_truncation,
@@ -298,9 +296,10 @@ impl MemoryStore {
         now: Time,
         act: impl FnOnce(&mut Shard, &Limit, &Ask<'_>) -> T,
     ) -> T {
-        let hash = self.hash(charge.key);
+        let probe = Probe::new(charge.key.as_bytes());
+        let hash = probe.hash(&self.hasher);
         let ask = Ask {
-            key: charge.key.as_bytes(),
+            probe,
             hash,
             now,
             cost: charge.cost,
@@ -315,14 +314,6 @@ fn alone(charge: &Charge<'_>, decision: Decision) -> Decisions {
         admitted: decision.verdict.allows() || charge.mode == Mode::Shadow,
         each: smallvec![decision],
     }
-}
-
-/// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
-#[inline]
-fn hash_of(hasher: &RandomState, key: &[u8]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(key);
-    hasher.finish()
 }
 
 impl Store for MemoryStore {

@@ -1,4 +1,5 @@
-//! The key of an entry, in two sizes: a table holds one of them.
+//! Keys: as a request brings them, and as an entry keeps them, in two sizes: a table holds
+//! one of them.
 //!
 //! ```text
 //!   short   | length 1 | bytes 15 |              an address, a number, a short name
@@ -6,24 +7,106 @@
 //! ```
 //!
 //! Both leave a bit pattern for "no entry", so an empty slot costs nothing beside the slot.
+//!
+//! A request's key is read once, into a [`Probe`] that is hashed and compared in registers.
 
+use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU8;
 
+use foldhash::quality::RandomState;
+
+/// The longest short key.
+const SHORT: usize = 15;
 /// The longest key kept in place.
 const INLINE: usize = 30;
 
+/// A key as it is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe<'a> {
+    pub(super) bytes: &'a [u8],
+    /// A short key: length + 1, then all bytes. Else the first 16 bytes.
+    head: u128,
+    /// The other bytes and the length of a key that is kept in place; else 0.
+    tail: u128,
+}
+
+impl<'a> Probe<'a> {
+    /// Reads a key.
+    #[inline]
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let (head, tail) = match (bytes.first_chunk(), bytes.last_chunk()) {
+            (Some(first), Some(last)) if bytes.len() <= INLINE => {
+                let (first, last) = (u128::from_le_bytes(*first), u128::from_le_bytes(*last));
+                let twice = 2 * size_of::<u128>() - bytes.len(); // bytes that are in both
+                let rest = last.checked_shr(8 * u32::try_from(twice).unwrap_or(0));
+                let length = (bytes.len() as u128) << (8 * (INLINE - size_of::<u128>()));
+                (first, rest.unwrap_or(0) | length)
+            }
+            (Some(_), _) => (0, 0),
+            _ => (short(bytes), 0),
+        };
+        Self { bytes, head, tail }
+    }
+
+    /// Whether it is kept as a [`ShortKey`]; else as a [`LongKey`].
+    #[inline]
+    pub(super) fn is_short(&self) -> bool {
+        self.bytes.len() <= SHORT
+    }
+
+    /// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
+    #[inline]
+    pub(super) fn hash(&self, hasher: &RandomState) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        if self.is_short() {
+            hasher.write_u128(self.head);
+        } else if self.bytes.len() <= INLINE {
+            hasher.write_u128(self.head);
+            hasher.write_u128(self.tail);
+        } else {
+            hasher.write(self.bytes);
+        }
+        hasher.finish()
+    }
+}
+
+/// Length + 1 and the bytes of a short key as one number, as they lie in memory.
+///
+/// The first byte is read alone. It is the length of the first part, written by itself just
+/// before, and a read that spans two fresh writes waits until both have left the processor,
+/// and with them all that the processor did before.
+#[inline]
+fn short(key: &[u8]) -> u128 {
+    let Some((&first, rest)) = key.split_first() else {
+        return 1;
+    };
+    // Two reads that overlap hold the same bits where they do.
+    let rest = if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>())
+    {
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        u128::from(first) | u128::from(last) << (8 * (rest.len() - size_of::<u64>()))
+    } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        u128::from(first) | u128::from(last) << (8 * (rest.len() - size_of::<u32>()))
+    } else {
+        let bytes = rest.iter().rev();
+        bytes.fold(0, |bytes, &byte| bytes << 8 | u128::from(byte))
+    };
+    rest << 16 | u128::from(first) << 8 | (key.len() as u128 + 1)
+}
+
 /// A key that a table owns.
 pub(super) trait StoredKey: Sized {
-    /// A key prepared for comparing.
-    type Probe<'a>: Copy;
-
-    fn probe(key: &[u8]) -> Self::Probe<'_>;
-    fn is(&self, probe: Self::Probe<'_>) -> bool;
-    /// `key` is of a length that this size is for.
-    fn new(key: &[u8]) -> Self;
+    fn is(&self, probe: &Probe<'_>) -> bool;
+    /// A copy of a key that is of a length that this size is for.
+    fn new(probe: &Probe<'_>) -> Self;
     fn as_bytes(&self) -> &[u8];
     /// Bytes on the heap that a key of this length takes.
     fn heap_bytes(length: usize) -> usize;
+
+    fn hash(&self, hasher: &RandomState) -> u64 {
+        Probe::new(self.as_bytes()).hash(hasher)
+    }
 }
 
 /// A key of at most 15 bytes.
@@ -32,50 +115,20 @@ pub(super) trait StoredKey: Sized {
 pub(super) struct ShortKey {
     /// Length + 1.
     length: NonZeroU8,
-    bytes: [u8; Self::MOST],
-}
-
-impl ShortKey {
-    /// The longest.
-    pub(super) const MOST: usize = 15;
+    bytes: [u8; SHORT],
 }
 
 impl StoredKey for ShortKey {
-    /// Length and bytes as one number, as they lie in memory.
-    type Probe<'a> = u128;
-
-    /// Made in registers: a key copied to the stack piece by piece and read back whole would
-    /// stall every look-up.
     #[inline]
-    fn probe(key: &[u8]) -> u128 {
-        debug_assert!(key.len() <= Self::MOST);
-        let length = key.len().min(Self::MOST);
-        // Two reads that overlap hold the same bits where they do.
-        let bytes = if let (Some(first), Some(last)) =
-            (key.first_chunk::<8>(), key.last_chunk::<8>())
-        {
-            let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
-            u128::from(first) | u128::from(last) << (8 * (length - size_of::<u64>()))
-        } else if let (Some(first), Some(last)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
-            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-            u128::from(first) | u128::from(last) << (8 * (length - size_of::<u32>()))
-        } else {
-            key.iter()
-                .rev()
-                .fold(0, |bytes, &byte| bytes << 8 | u128::from(byte))
-        };
-        bytes << 8 | (length as u128 + 1)
-    }
-
-    #[inline]
-    fn is(&self, probe: u128) -> bool {
+    fn is(&self, probe: &Probe<'_>) -> bool {
         let mut all = [self.length.get(); size_of::<u128>()];
         all[1..].copy_from_slice(&self.bytes);
-        u128::from_le_bytes(all) == probe
+        u128::from_le_bytes(all) == probe.head
     }
 
-    fn new(key: &[u8]) -> Self {
-        let [length, bytes @ ..] = Self::probe(key).to_le_bytes();
+    fn new(probe: &Probe<'_>) -> Self {
+        debug_assert!(probe.is_short());
+        let [length, bytes @ ..] = probe.head.to_le_bytes();
         Self {
             length: NonZeroU8::new(length).unwrap_or(NonZeroU8::MIN),
             bytes,
@@ -91,7 +144,7 @@ impl StoredKey for ShortKey {
     }
 }
 
-/// A key of any length.
+/// A key of more than 15 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LongKey {
     Inline { length: u8, bytes: [u8; INLINE] },
@@ -99,19 +152,23 @@ pub(super) enum LongKey {
 }
 
 impl StoredKey for LongKey {
-    type Probe<'a> = &'a [u8];
-
     #[inline]
-    fn probe(key: &[u8]) -> &[u8] {
-        key
+    fn is(&self, probe: &Probe<'_>) -> bool {
+        match self {
+            Self::Inline { length, bytes } => {
+                let (mut head, mut tail) = ([0; size_of::<u128>()], [*length; size_of::<u128>()]);
+                head.copy_from_slice(&bytes[..size_of::<u128>()]);
+                let rest = INLINE - size_of::<u128>();
+                tail[..rest].copy_from_slice(&bytes[size_of::<u128>()..]);
+                tail[rest + 1] = 0;
+                u128::from_le_bytes(head) == probe.head && u128::from_le_bytes(tail) == probe.tail
+            }
+            Self::Heap(bytes) => **bytes == *probe.bytes,
+        }
     }
 
-    #[inline]
-    fn is(&self, probe: &[u8]) -> bool {
-        self.as_bytes() == probe
-    }
-
-    fn new(key: &[u8]) -> Self {
+    fn new(probe: &Probe<'_>) -> Self {
+        let key = probe.bytes;
         match u8::try_from(key.len()) {
             Ok(length) if key.len() <= INLINE => {
                 let mut bytes = [0; INLINE];
@@ -148,24 +205,49 @@ pub(super) fn block(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn comes_back<K: StoredKey>(lengths: &[usize]) {
-        for &length in lengths {
-            let key = vec![7; length];
-            let stored = K::new(&key);
+    fn comes_back<K: StoredKey>(lengths: impl IntoIterator<Item = usize>) {
+        let hasher = RandomState::default();
+        for length in lengths {
+            let key: Vec<u8> = (1..=length).map(|at| at.to_le_bytes()[0]).collect();
+            let stored = K::new(&Probe::new(&key));
             assert_eq!(stored.as_bytes(), key);
-            assert!(stored.is(K::probe(&key)));
-            let zeros = vec![0; length.saturating_sub(1)];
-            assert!(length == 0 || !stored.is(K::probe(&zeros)));
+            assert!(stored.is(&Probe::new(&key)));
+            assert_eq!(stored.hash(&hasher), Probe::new(&key).hash(&hasher));
+            for at in 0..length {
+                let mut other = key.clone();
+                other[at] ^= 0x80;
+                let other = Probe::new(&other);
+                assert!(!stored.is(&other), "byte {at} of {length}");
+                assert_ne!(
+                    stored.hash(&hasher),
+                    other.hash(&hasher),
+                    "byte {at} of {length}"
+                );
+            }
         }
     }
 
     #[test]
     fn keys_come_back() {
-        comes_back::<ShortKey>(&[0, 1, 14, 15]);
-        comes_back::<LongKey>(&[0, 1, 16, 30, 31, 255, 256, 70_000]);
-        assert_ne!(ShortKey::new(b""), ShortKey::new(b"\0"), "length tells");
+        comes_back::<ShortKey>(0..=15);
+        comes_back::<LongKey>((16..=40).chain([255, 256, 70_000]));
         assert_eq!(LongKey::heap_bytes(30), 0);
         assert!(LongKey::heap_bytes(31) > 31);
+    }
+
+    #[test]
+    fn the_length_tells() {
+        for length in 0..40 {
+            let (shorter, longer) = (vec![0; length], vec![0; length + 1]);
+            let (shorter, longer) = (Probe::new(&shorter), Probe::new(&longer));
+            if longer.is_short() {
+                assert!(!ShortKey::new(&shorter).is(&longer), "{length}");
+                assert!(!ShortKey::new(&longer).is(&shorter), "{length}");
+            } else if !shorter.is_short() {
+                assert!(!LongKey::new(&shorter).is(&longer), "{length}");
+                assert!(!LongKey::new(&longer).is(&shorter), "{length}");
+            }
+        }
     }
 
     #[test]

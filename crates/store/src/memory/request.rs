@@ -18,6 +18,7 @@ use ratekeeper_core::{Charge, Decision, Mode, Permits, Time};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
+use super::key::Probe;
 use super::shard::Shard;
 use super::table::Ask;
 use crate::Decisions;
@@ -49,7 +50,7 @@ impl<'a> Request<'a> {
     /// Locks what the charges need, and looks at all of them.
     pub(super) fn new(store: &'a MemoryStore, charges: &'a [Charge<'a>], now: Time) -> Self {
         let place = |(index, charge): (usize, &Charge<'_>)| {
-            let hash = store.hash(charge.key);
+            let hash = Probe::new(charge.key.as_bytes()).hash(&store.hasher);
             Place {
                 charge: index,
                 hash,
@@ -210,7 +211,7 @@ impl<'a> Request<'a> {
     ) -> T {
         let charge = &self.charges[place.charge];
         let ask = Ask {
-            key: charge.key.as_bytes(),
+            probe: Probe::new(charge.key.as_bytes()),
             hash: place.hash,
             now: self.now,
             cost,

@@ -21,7 +21,7 @@ const SWEPT_BEFORE_EVICTION: usize = 32;
 /// Runs `$body` with `$table` bound to the table of a slot for keys like that of `$ask`.
 macro_rules! with_table_of {
     ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        if $ask.key.len() <= ShortKey::MOST {
+        if $ask.probe.is_short() {
             with_table!(&mut $slot.short, $table => $body)
         } else {
             with_table!(&mut $slot.long, $table => $body)
@@ -126,7 +126,7 @@ impl Shard {
     /// Gives back.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &Ask<'_>) {
         if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            if ask.key.len() <= ShortKey::MOST {
+            if ask.probe.is_short() {
                 slot.short.refund(ask);
             } else {
                 slot.long.refund(ask);

@@ -24,10 +24,10 @@ mod room;
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Algorithm, Decision, Nanos, Permits, Refund, Time, Verdict};
 
+use super::EvictionCounts;
 use super::budget::{Budget, Purpose};
 use super::flat::{self, Flat};
-use super::key::StoredKey;
-use super::{EvictionCounts, hash_of};
+use super::key::{Probe, StoredKey};
 
 /// Slots looked at on each insert, to forget what has expired: the table is walked through
 /// by the time it has grown by half.
@@ -58,7 +58,7 @@ pub(super) struct Table<A: Algorithm, K> {
 /// A request as a table sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask<'a> {
-    pub(super) key: &'a [u8],
+    pub(super) probe: Probe<'a>,
     pub(super) hash: u64,
     pub(super) now: Time,
     pub(super) cost: Permits,
@@ -118,10 +118,10 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         if start.state == before {
             return Some(decision); // nothing to remember
         }
-        if !self.make_room(ask.key.len(), budget) {
+        if !self.make_room(ask.probe.bytes.len(), budget) {
             return None;
         }
-        self.insert(K::new(ask.key), ask.hash, start.state);
+        self.insert(K::new(&ask.probe), ask.hash, start.state);
         self.sweep(ask.now, SWEPT_PER_INSERT, budget);
         Some(decision)
     }
@@ -178,8 +178,8 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 
     #[inline]
     fn find(&self, ask: &Ask<'_>) -> Option<usize> {
-        let probe = K::probe(ask.key);
-        self.entries.find(ask.hash, |entry| entry.key.is(probe))
+        self.entries
+            .find(ask.hash, |entry| entry.key.is(&ask.probe))
     }
 }
 
@@ -249,7 +249,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         }
         let heap = self.heap_of(key.as_bytes().len());
         if !self.entries.is_full() && budget.take(heap, Purpose::Move) {
-            let hash = hash_of(&self.hasher, key.as_bytes());
+            let hash = key.hash(&self.hasher);
             self.insert(key, hash, state);
         } else {
             self.algorithm.stricter(&mut self.floor, &state);

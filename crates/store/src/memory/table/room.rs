@@ -13,7 +13,6 @@ use ratekeeper_core::{Algorithm, Time};
 use super::{Entry, Table};
 use crate::memory::budget::{Budget, Purpose};
 use crate::memory::flat::{self, Flat};
-use crate::memory::hash_of;
 use crate::memory::key::{StoredKey, block};
 
 /// Entries looked at for a victim: enough to find one with little debt, few enough to be quick.
@@ -125,7 +124,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         let expires_at = |entry: &Entry<K, A::State>| algorithm.expires_at(&entry.state);
         self.entries.resize(
             slots,
-            |entry| hash_of(hasher, entry.key.as_bytes()),
+            |entry| entry.key.hash(hasher),
             |entry| expires_at(entry) > bar,
             |entry| {
                 *heap_bytes -= K::heap_bytes(entry.key.as_bytes().len()) + per_state;
@@ -152,7 +151,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         let hasher = &self.hasher;
         self.entries.resize(
             new,
-            |entry| hash_of(hasher, entry.key.as_bytes()),
+            |entry| entry.key.hash(hasher),
             |_| true,
             |_| debug_assert!(false, "all fit"),
         );
@@ -175,7 +174,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 
     pub(super) fn remove(&mut self, at: usize, budget: &Budget) -> Option<A::State> {
         let hasher = &self.hasher;
-        let hash = |entry: &Entry<K, A::State>| hash_of(hasher, entry.key.as_bytes());
+        let hash = |entry: &Entry<K, A::State>| entry.key.hash(hasher);
         let entry = self.entries.remove(at, hash)?;
         let heap = self.heap_of(entry.key.as_bytes().len());
         self.heap_bytes -= heap;
