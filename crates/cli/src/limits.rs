@@ -1,6 +1,6 @@
 //! Limits in words: which one is meant, how it decides, what it admits at worst.
 
-use ratekeeper_core::{AnyAlgorithm, Nanos};
+use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::{KeyPart, Policy, Rule, RuleMode};
 
 use crate::{Failure, words};
@@ -45,18 +45,53 @@ pub(crate) fn span(rule: &Rule) -> Nanos {
     rule.window.unwrap_or(Nanos::from_secs(31 * 86_400))
 }
 
-/// The most that one key is ever admitted: `at most 39 in any 1 s; 20 at once`.
+/// The most that one key is ever admitted, in words: `at most 39 in any 1 s; 20 at once`, of
+/// a queue `at most 9 in any 500 ms; 2 at once, 3 more wait up to 300 ms`.
 pub(crate) fn worst_case(rule: &Rule) -> String {
-    let algorithm: &AnyAlgorithm = &rule.limit.algorithm;
-    let span = span(rule);
-    let (within, at_once) = (algorithm.bound(span), u64::from(algorithm.capacity().get()));
+    let Worst {
+        within,
+        span,
+        at_once,
+        waiting,
+    } = Worst::of(rule);
     let within_span = format!(
         "at most {} in any {}",
         words::count(within),
         words::span(span)
     );
-    if at_once == within {
-        return within_span;
+    match waiting {
+        Some((places, longest)) => format!(
+            "{within_span}; {} at once, {} more wait up to {}",
+            words::count(at_once),
+            words::count(places.get().into()),
+            words::span(longest)
+        ),
+        None if at_once == within => within_span,
+        None => format!("{within_span}; {} at once", words::count(at_once)),
     }
-    format!("{within_span}; {} at once", words::count(at_once))
+}
+
+/// What one key is ever admitted, at worst.
+pub(crate) struct Worst {
+    /// In any `span`, those that wait included.
+    pub(crate) within: u64,
+    pub(crate) span: Nanos,
+    /// In one instant, those that wait aside.
+    pub(crate) at_once: u64,
+    /// How many may wait at once, and how long.
+    pub(crate) waiting: Option<(Permits, Nanos)>,
+}
+
+impl Worst {
+    pub(crate) fn of(rule: &Rule) -> Self {
+        let (algorithm, span) = (&rule.limit.algorithm, span(rule));
+        let waiting = algorithm.queue();
+        let places = waiting.map_or(0, |(places, _)| u64::from(places.get()));
+        Self {
+            within: algorithm.bound(span),
+            span,
+            at_once: algorithm.bound(Nanos::from_nanos(1)) - places, // they are part of it
+            waiting,
+        }
+    }
 }

@@ -87,6 +87,15 @@ impl AnyAlgorithm {
         with_algorithm!(self, algorithm => algorithm.bound(window))
     }
 
+    /// The most permits that wait at once for a moment they were promised, and the longest
+    /// such wait. `None` for those that promise none: they admit or deny.
+    pub fn queue(&self) -> Option<(Permits, Nanos)> {
+        match self {
+            Self::Gcra(gcra) => Some(gcra.queue()).filter(|(places, _)| *places > Permits::ZERO),
+            _ => None,
+        }
+    }
+
     /// The algorithm's name, for people: `token bucket`, `calendar window`.
     pub fn name(&self) -> &'static str {
         with_algorithm!(self, algorithm => algorithm.name())

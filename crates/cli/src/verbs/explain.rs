@@ -219,6 +219,8 @@ fn mode(rule: &Rule) -> String {
 
 fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer]>) -> Value {
     let limits = policy.rules.iter().enumerate().map(|(index, rule)| {
+        let worst = limits::Worst::of(rule);
+        let (waiting, longest) = worst.waiting.unwrap_or_default();
         let mut limit = json!({
             "name": &*rule.limit.name,
             "line": rule.line,
@@ -228,9 +230,11 @@ fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer
             "match": rule.matcher.fields.iter().map(field_document).collect::<Vec<_>>(),
             "algorithm": rule.limit.algorithm.name(),
             "worst_case": {
-                "permits": rule.limit.algorithm.bound(limits::span(rule)),
-                "span_ms": limits::span(rule).as_millis_ceil(),
-                "at_once": rule.limit.algorithm.capacity().get(),
+                "permits": worst.within,
+                "span_ms": worst.span.as_millis_ceil(),
+                "at_once": worst.at_once,
+                "waiting": waiting.get(),
+                "longest_wait_ms": longest.as_millis_ceil(),
             },
         });
         if let Some(answer) = answers.and_then(|answers| answers.get(index)) {

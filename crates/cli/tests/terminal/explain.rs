@@ -10,6 +10,142 @@ fn every_limit_says_what_it_does_at_worst() {
     );
 }
 
+/// Every algorithm that a policy can name, the same number each.
+const ALGORITHMS: &str = r#"
+version = 1
+timezone = "UTC"
+
+[defaults]
+mode = "shadow"
+
+[[limit]]
+name = "sliding"
+key = ["ip"]
+limit = "10/1m"
+
+[[limit]]
+name = "fixed"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "fixed"
+
+[[limit]]
+name = "calendar"
+key = ["ip"]
+limit = "10/hour"
+
+[[limit]]
+name = "month"
+key = ["ip"]
+limit = "10/month"
+
+[[limit]]
+name = "quota-reset"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "quota-reset"
+
+[[limit]]
+name = "gcra"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "gcra"
+
+[[limit]]
+name = "bucket"
+key = ["ip"]
+bucket = { size = 4, refill = "10/1s" }
+
+[[limit]]
+name = "queue"
+key = ["ip"]
+bucket = { size = 2, refill = "10/1s" }
+queue = { max = 3 }
+
+[[limit]]
+name = "steps"
+key = ["ip"]
+bucket = { size = 10, refill = "5/1m", step = true }
+
+[[limit]]
+name = "spacing"
+key = ["ip"]
+spacing = "200ms"
+
+[[limit]]
+name = "shaped"
+key = ["ip"]
+spacing = "200ms"
+queue = { max = 100, max_wait = "2s" }
+
+[[limit]]
+name = "sub-full"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "sub-buckets"
+
+[[limit]]
+name = "sub-weighted"
+key = ["ip"]
+limit = "10/1m"
+algorithm = { name = "sub-buckets", edge = "weighted" }
+
+[[limit]]
+name = "sub-drop"
+key = ["ip"]
+limit = "10/1m"
+algorithm = { name = "sub-buckets", edge = "drop" }
+
+[[limit]]
+name = "log"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "log"
+
+[[limit]]
+name = "log-gap"
+key = ["ip"]
+limit = "10/1m"
+algorithm = { name = "log", min_gap = "1s" }
+
+[[limit]]
+name = "strict-log"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "log"
+count_denied = true
+
+[[limit]]
+name = "hybrid"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "hybrid"
+
+[[limit]]
+name = "exponential"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "exponential"
+
+[[limit]]
+name = "smooth-bursty"
+key = ["ip"]
+limit = "10/1m"
+algorithm = "smooth-bursty"
+
+[[limit]]
+name = "warm-up"
+key = ["ip"]
+limit = "10/1m"
+warmup = { period = "1m", cold_factor = 3 }
+"#;
+
+#[test]
+fn every_algorithm_says_its_worst_case() {
+    let desk = Desk::new().with("ratekeeper.toml", ALGORITHMS);
+    insta::assert_snapshot!(desk.terminal(&[&["explain"], &["explain", "--json"]]));
+}
+
 #[test]
 fn a_limit_that_does_not_apply_says_why() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);

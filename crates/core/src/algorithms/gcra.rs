@@ -198,6 +198,12 @@ impl Gcra {
         self.permits_in(floor_ticks(span))
     }
 
+    /// The most permits that wait in the limit's own queue, and how long the last of them
+    /// does; zero if there is none.
+    pub fn queue(&self) -> (Permits, Nanos) {
+        (self.permits_in(self.queue), nanos_ceil(self.queue))
+    }
+
     /// The deepest debt that allowed requests can leave.
     fn full(&self) -> u64 {
         self.burst + self.queue.max(self.patience)

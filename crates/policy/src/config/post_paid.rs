@@ -24,8 +24,8 @@ use super::quantity::{Kind, Quantity, Surroundings, built, free};
 use super::queue::Queue;
 use super::read::{self, At};
 
-/// Prices are cut to whole microseconds, up to two of them a request: at this many permits a
-/// second that is half of what a permit costs.
+/// Prices are cut to whole microseconds, by up to three a request: at this many permits a
+/// second that is three quarters of what a permit costs.
 const MAX_PER_SECOND: u32 = 250_000;
 /// What Guava fixes.
 const COLD_FACTOR: u64 = 3;
@@ -195,7 +195,7 @@ fn quota(
         let message = format!("{what} cannot price \"{}\"", text.value);
         let interval = quota.time_for(Permits::ONE);
         let label = format!(
-            "prices are cut to microseconds, up to 2us a request, and a permit costs {interval}"
+            "prices are cut to microseconds, by up to 3us a request, and a permit costs {interval}"
         );
         out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
             .help(format!(
