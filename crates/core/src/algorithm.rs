@@ -28,7 +28,7 @@
 
 use core::fmt;
 
-use crate::{Decision, Nanos, Permits, Time};
+use crate::{Decision, LeaseId, Nanos, Permits, Time};
 
 /// What a denied request costs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -39,6 +39,18 @@ pub enum Denials {
     /// As much as an allowed one, up to one further quota: a client that keeps trying
     /// stays out until it pauses; the lock-out is finite.
     Counted,
+}
+
+/// To whom permits are lent that come back, by an algorithm that counts what is at work.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Lend {
+    /// To nobody in particular: they come back by [`Refund::refund`], or at their expiry.
+    #[default]
+    Unnamed,
+    /// To this name: they come back when it releases them, or at their expiry.
+    To(LeaseId),
+    /// Nothing is lent: whether something is free is all that counts.
+    Nothing,
 }
 
 /// A rate limiting algorithm: a pure transition `(state, now, cost) -> (state', decision)`.
@@ -60,6 +72,18 @@ pub trait Algorithm {
 
     /// Decides whether `cost` may be spent at `now`, and charges it if so.
     fn decide(&self, state: &mut Self::State, now: Time, cost: Permits) -> Decision;
+
+    /// As [`decide`](Self::decide); an algorithm that lends permits lends them as `lend` says.
+    #[inline]
+    fn lend(&self, state: &mut Self::State, now: Time, cost: Permits, _lend: Lend) -> Decision {
+        self.decide(state, now, cost)
+    }
+
+    /// Lets go of permits on loan whose time is over; says how many. It changes no decision.
+    #[inline]
+    fn lapse(&self, _state: &mut Self::State, _now: Time) -> u64 {
+        0
+    }
 
     /// From this moment on the state acts as `Default`: it may be forgotten.
     fn expires_at(&self, state: &Self::State) -> Time;

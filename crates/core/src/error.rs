@@ -55,7 +55,7 @@ impl fmt::Display for Error {
             Self::LogTooLarge => "a sliding log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
             Self::DecayTooLong => "the time in which the quota grants its burst passes 4.5 years",
             Self::Rate => "a rate must be above 0 per second, a cold factor at least 1, a burst time at least 0",
-            Self::TooManyLeases => "permits on loan take 24 bytes each for each key, so at most 10,000 of them (240,000 bytes)",
+            Self::TooManyLeases => "permits on loan take 32 bytes each for each key, so at most 10,000 of them (320,000 bytes)",
         })
     }
 }

@@ -36,7 +36,7 @@ pub mod oracles;
 mod quota;
 mod time;
 
-pub use algorithm::{Algorithm, Denials, Refund, Reserve, Word};
+pub use algorithm::{Algorithm, Denials, Lend, Refund, Reserve, Word};
 pub use algorithms::exponential::{Exponential, Level};
 pub use algorithms::gcra::{Gcra, Tat};
 pub use algorithms::hybrid::{Allowance, Hybrid};

@@ -4,7 +4,9 @@ use alloc::sync::Arc;
 
 use crate::Algorithm;
 use crate::algorithms::window::{SubBuckets, Window};
-use crate::{Decision, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Permits, WarmUp};
+use crate::{
+    Concurrency, Decision, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Permits, WarmUp,
+};
 
 /// Where a store keeps the states of a limit: given once per name, kept across reloads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -58,6 +60,8 @@ pub enum AnyAlgorithm {
     Exponential(Exponential),
     /// Post-paid limiters: warming up, smooth bursty.
     WarmUp(WarmUp),
+    /// Permits on loan: at most so many at work at once.
+    Concurrency(Concurrency),
 }
 
 /// Runs `$body` with `$algorithm` bound to whichever algorithm it is.
@@ -72,6 +76,7 @@ macro_rules! with_algorithm {
             AnyAlgorithm::Hybrid($algorithm) => $body,
             AnyAlgorithm::Exponential($algorithm) => $body,
             AnyAlgorithm::WarmUp($algorithm) => $body,
+            AnyAlgorithm::Concurrency($algorithm) => $body,
         }
     };
 }
@@ -123,7 +128,19 @@ impl AnyAlgorithm {
             Self::SubBuckets(window) => window.effective_window(decision),
             Self::Interval(interval) => interval.effective_window(decision),
             // How soon more comes depends on more than the decision tells.
-            Self::Log(_) | Self::Hybrid(_) | Self::Exponential(_) | Self::WarmUp(_) => None,
+            Self::Log(_) | Self::Hybrid(_) | Self::Exponential(_) | Self::WarmUp(_)
+            // More comes when somebody is done.
+            | Self::Concurrency(_) => None,
+        }
+    }
+
+    /// The limit of what is at work at once, if it is one: then what it allows is lent, and
+    /// comes back.
+    #[inline]
+    pub const fn concurrency(&self) -> Option<&Concurrency> {
+        match self {
+            Self::Concurrency(concurrency) => Some(concurrency),
+            _ => None,
         }
     }
 }
@@ -173,6 +190,12 @@ impl From<Exponential> for AnyAlgorithm {
 impl From<WarmUp> for AnyAlgorithm {
     fn from(algorithm: WarmUp) -> Self {
         Self::WarmUp(algorithm)
+    }
+}
+
+impl From<Concurrency> for AnyAlgorithm {
+    fn from(algorithm: Concurrency) -> Self {
+        Self::Concurrency(algorithm)
     }
 }
 
@@ -232,6 +255,12 @@ mod tests {
                 "warm-up",
             ),
             (WarmUp::bursty(1.0, 1.0).unwrap().into(), "smooth bursty"),
+            (
+                Concurrency::new(Permits::ONE, Nanos::SECOND)
+                    .unwrap()
+                    .into(),
+                "concurrency",
+            ),
         ];
         for (algorithm, name) in rows {
             assert_eq!(algorithm.name(), name);

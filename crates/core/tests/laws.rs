@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use ratekeeper_core::laws::{self, Event, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log,
-    Nanos, Permits, Quota, Refund, Reserve, SubBuckets, Tat, Time, Window,
+    Algorithm, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
+    Interval, Log, Nanos, Permits, Quota, Refund, Reserve, SubBuckets, Tat, Time, Window,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -180,6 +180,16 @@ fn exponentials_keep_the_laws_everywhere() {
 }
 
 #[test]
+fn loans_keep_the_laws_everywhere() {
+    for (permits, lease) in [(1, 1), (1, 4), (2, 3), (3, 4), (2, 5)] {
+        let limit = Concurrency::new(Permits::new(permits), nanos(lease)).unwrap();
+        let reach = Reach::Every { span: 3 * lease };
+        let states = laws::explore_loans(&limit, Denials::Free, lease + 2, reach);
+        assert!(states > 1, "hardly a state was reached: {limit:?}");
+    }
+}
+
+#[test]
 fn the_stricter_of_two_states_is_as_strict_as_both() {
     let calendar = Arc::new(Uneven {
         lengths: &[3, 5, 4],
@@ -198,6 +208,10 @@ fn the_stricter_of_two_states_is_as_strict_as_both() {
         stricter(&Log::sliding(quota).unwrap(), seed);
         stricter(&Hybrid::quota_linear(quota).unwrap(), seed);
         stricter(&Exponential::new(quota).unwrap(), seed);
+        for denials in DENIALS {
+            let limit = Concurrency::new(quota.permits(), quota.per()).unwrap();
+            stricter(&limit.with_denials(denials), seed);
+        }
         stricter(
             &Window::calendar(Permits::new(3), calendar.clone()).unwrap(),
             seed,
@@ -246,6 +260,10 @@ fn less_history_never_denies_more() {
         less_history(&intervals(quota)[0], seed);
         less_history(&Log::sliding(quota).unwrap(), seed);
         less_history(&Exponential::new(quota).unwrap(), seed);
+        less_history(
+            &Concurrency::new(quota.permits(), quota.per()).unwrap(),
+            seed,
+        );
         less_history(
             &Window::calendar(Permits::new(3), calendar.clone()).unwrap(),
             seed,
@@ -373,6 +391,10 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Eve
     if in_time && let Ok(exponential) = Exponential::new(quota) {
         let exponential = exponential.with_denials(denials);
         laws::live_charges(&exponential, denials, start, events, Reach::Edges);
+    }
+    if in_time && let Ok(limit) = Concurrency::new(quota.permits(), quota.per()) {
+        let limit = limit.with_denials(denials);
+        laws::live_loans(&limit, denials, start, events, Reach::Edges);
     }
     for interval in intervals(quota).into_iter().filter(|_| in_time) {
         laws::live(&interval, Denials::Free, start, events, Reach::Edges);

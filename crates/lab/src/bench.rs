@@ -153,6 +153,7 @@ table! {
     Hybrid:;
     Exponential: refunds;
     WarmUp: reserves;
+    Concurrency: refunds;
 }
 
 type ReserveOf<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits, Nanos) -> Decision;

@@ -7,6 +7,7 @@
 //! A store passes if [`check`] returns. Time is the story's; stores that keep their own
 //! clock must offer a test clock.
 
+mod loans;
 mod stories;
 
 use std::pin::pin;
@@ -14,9 +15,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Permits, Time, Verdict};
+use ratekeeper_core::{
+    Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Permits, Time, Verdict,
+};
 
-use crate::{Decisions, Store};
+use crate::{Decisions, Hold, Store};
 use stories::stories;
 
 /// Tells every story to a store of its own.
@@ -52,15 +55,28 @@ enum Act {
     Look,
     Refund,
     Reset,
+    /// Lends to a name.
+    Acquire(u8),
+    /// Lends nothing.
+    Watch,
+    Release(u8),
+    Renew(u8),
 }
 
 /// A charge: index into the story's limits, key, cost, mode.
 type Asked = (usize, &'static str, u32, Mode);
 
 enum Answer {
-    Decided { admitted: bool, each: Vec<Outcome> },
+    Decided {
+        admitted: bool,
+        each: Vec<Outcome>,
+    },
     Refunded,
     WereThere(Vec<bool>),
+    /// So many came back.
+    Released(Vec<u32>),
+    /// For so many ms.
+    Renewed(Vec<Option<u64>>),
 }
 
 /// What a charge is told: the verdict, and what remains.
@@ -109,6 +125,21 @@ fn tell<S: Store>(subject: &S, story: &Story, number: usize, step: &Step) {
             let reset = block_on(subject.reset(&charges, step.at));
             reset.map(|there| Answer::WereThere(there.into_vec()))
         }
+        Act::Acquire(name) => {
+            let lend = Lend::To(lease(name));
+            block_on(subject.acquire(&charges, lend, step.at)).map(answered)
+        }
+        Act::Watch => block_on(subject.acquire(&charges, Lend::Nothing, step.at)).map(answered),
+        Act::Release(name) => {
+            let released = block_on(subject.release(&holds(&charges, name), step.at));
+            let numbers = |permits: &Permits| permits.get();
+            released.map(|each| Answer::Released(each.iter().map(numbers).collect()))
+        }
+        Act::Renew(name) => {
+            let renewed = block_on(subject.renew(&holds(&charges, name), step.at));
+            let millis = |each: Option<Nanos>| each.map(Nanos::as_millis_ceil);
+            renewed.map(|each| Answer::Renewed(each.into_iter().map(millis).collect()))
+        }
     };
     let answer = answer.unwrap_or_else(|error| panic!("{context}: {error}"));
     match (&answer, &step.answer) {
@@ -125,9 +156,29 @@ fn tell<S: Store>(subject: &S, story: &Story, number: usize, step: &Step) {
         (Answer::WereThere(there), Answer::WereThere(expected)) => {
             assert_eq!(there, expected, "{context}");
         }
+        (Answer::Released(back), Answer::Released(expected)) => {
+            assert_eq!(back, expected, "{context}");
+        }
+        (Answer::Renewed(each), Answer::Renewed(expected)) => {
+            assert_eq!(each, expected, "{context}");
+        }
         (Answer::Refunded, Answer::Refunded) => {}
         _ => panic!("{context}: the story asks for another kind of answer"),
     }
+}
+
+fn lease(name: u8) -> LeaseId {
+    LeaseId::from_bytes([name; 16])
+}
+
+/// What the name holds of each limit and key.
+fn holds<'a>(charges: &[Charge<'a>], name: u8) -> Vec<Hold<'a>> {
+    let hold = |charge: &Charge<'a>| Hold {
+        limit: charge.limit,
+        key: charge.key,
+        lease: lease(name),
+    };
+    charges.iter().map(hold).collect()
 }
 
 /// Waits for a future on this thread.

@@ -7,5 +7,5 @@ mod memory;
 mod store;
 
 pub use cell::Cell;
-pub use memory::{EvictionCounts, KeyEntry, LimitUsage, MemoryConfig, MemoryStore, Usage};
-pub use store::{Decisions, Store, StoreError};
+pub use memory::{EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Usage};
+pub use store::{Decisions, Hold, Store, StoreError};

@@ -54,22 +54,24 @@ mod listing;
 mod request;
 mod shard;
 mod table;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::quality::RandomState;
 use parking_lot::{Mutex, MutexGuard};
-use ratekeeper_core::{Charge, Decision, Key, Limit, LimitId, Mode, Permits, Time};
+use ratekeeper_core::{Charge, Decision, Key, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::{SmallVec, smallvec};
 
-use crate::{Decisions, Store, StoreError};
+use crate::{Decisions, Hold, Store, StoreError};
 use budget::Budget;
 use key::Probe;
 use listing::Listing;
 use request::Request;
 use shard::Shard;
 use table::Ask;
+pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
 
 /// Shards of a store: many more than cores, so that two threads seldom want the same.
 const MOST_SHARDS: usize = 64;
@@ -102,39 +104,6 @@ pub struct KeyEntry {
     pub key: Vec<u8>,
     /// The state as it stands.
     pub decision: Decision,
-}
-
-/// What the store holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Bytes in use, all told.
-    pub bytes: usize,
-    /// The bound.
-    pub budget_bytes: usize,
-    /// By limit.
-    pub limits: Vec<LimitUsage>,
-}
-
-/// What one limit holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitUsage {
-    /// Which limit.
-    pub id: LimitId,
-    /// Keys with a state.
-    pub keys: usize,
-    /// Their bytes.
-    pub bytes: usize,
-    /// Since the start.
-    pub evicted: EvictionCounts,
-}
-
-/// Why keys left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EvictionCounts {
-    /// Their state carried no information any more.
-    pub idle: u64,
-    /// The budget was reached.
-    pub budget: u64,
 }
 
 /// The memory store.
@@ -198,7 +167,7 @@ impl MemoryStore {
     pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
         match charges {
             [charge] => alone(charge, self.decide_one(charge, now)),
-            _ => Request::new(self, charges, now).decide(),
+            _ => Request::new(self, charges, Lend::Unnamed, now).decide(),
         }
     }
 
@@ -209,9 +178,14 @@ impl MemoryStore {
         self.with(charge, now, decide)
     }
 
+    /// See [`Store::acquire`]; answers at once.
+    pub fn acquire_now(&self, charges: &[Charge<'_>], lend: Lend, now: Time) -> Decisions {
+        Request::new(self, charges, lend, now).decide()
+    }
+
     /// See [`Store::look`].
     pub fn look_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
-        Request::new(self, charges, now).look()
+        Request::new(self, charges, Lend::Nothing, now).look()
     }
 
     /// See [`Store::refund`].
@@ -225,6 +199,36 @@ impl MemoryStore {
     pub fn reset_now(&self, charges: &[Charge<'_>], now: Time) -> SmallVec<[bool; 4]> {
         let reset = |charge| self.with(charge, now, Shard::reset);
         charges.iter().map(reset).collect()
+    }
+
+    /// See [`Store::release`].
+    pub fn release_now(&self, holds: &[Hold<'_>], now: Time) -> SmallVec<[Permits; 4]> {
+        let release = |hold: &Hold<'_>| {
+            self.with(&hold.free(), now, |shard, limit, ask| {
+                shard.release(limit, ask, hold.lease)
+            })
+        };
+        holds.iter().map(release).collect()
+    }
+
+    /// See [`Store::renew`].
+    pub fn renew_now(&self, holds: &[Hold<'_>], now: Time) -> SmallVec<[Option<Nanos>; 4]> {
+        let renew = |hold: &Hold<'_>| {
+            self.with(&hold.free(), now, |shard, limit, ask| {
+                shard.renew(limit, ask, hold.lease)
+            })
+        };
+        holds.iter().map(renew).collect()
+    }
+
+    /// What a limit has on loan; nothing if it lends nothing. Shards are walked one after the
+    /// other, as by [`keys`](Self::keys).
+    pub fn loans(&self, limit: &Limit, now: Time) -> Loans {
+        let mut loans = Loans::default();
+        for shard in 0..self.shards.len() {
+            self.lock(shard).add_loans(limit, now, &mut loans);
+        }
+        loans
     }
 
     /// The `top` keys of a limit with the least remaining; keys that owe nothing are left
@@ -303,6 +307,7 @@ impl MemoryStore {
             hash,
             now,
             cost: charge.cost,
+            lend: Lend::Unnamed,
         };
         act(&mut self.lock(self.shard_of(hash)), charge.limit, &ask)
     }
@@ -320,6 +325,14 @@ impl Store for MemoryStore {
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         Ok(self.decide_now(charges, now))
     }
+    async fn acquire(
+        &self,
+        charges: &[Charge<'_>],
+        lend: Lend,
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        Ok(self.acquire_now(charges, lend, now))
+    }
     async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         Ok(self.look_now(charges, now))
     }
@@ -333,5 +346,19 @@ impl Store for MemoryStore {
         now: Time,
     ) -> Result<SmallVec<[bool; 4]>, StoreError> {
         Ok(self.reset_now(charges, now))
+    }
+    async fn release(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
+        Ok(self.release_now(holds, now))
+    }
+    async fn renew(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
+        Ok(self.renew_now(holds, now))
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 
-use ratekeeper_core::{Charge, Decision, Time};
+use ratekeeper_core::{Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
 /// The decisions of one request, one for each charge, in the order of the charges.
@@ -20,17 +20,52 @@ pub struct Decisions {
     pub each: SmallVec<[Decision; 4]>,
 }
 
+/// Permits on loan, by the name they were lent to.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold<'a> {
+    /// The limit that lent them.
+    pub limit: &'a Limit,
+    /// Whose permits they are.
+    pub key: Key<'a>,
+    /// The name.
+    pub lease: LeaseId,
+}
+
+impl<'a> Hold<'a> {
+    /// A charge of nothing to the same limit and key.
+    pub(crate) const fn free(&self) -> Charge<'a> {
+        Charge {
+            limit: self.limit,
+            key: self.key,
+            cost: Permits::ZERO,
+            mode: Mode::Enforce,
+        }
+    }
+}
+
 /// Where states live.
 ///
 /// All charges of a request are made together, or none is: a request passes if every charge
 /// in mode enforce allows. A shadow charge that denies is not made, and vetoes nothing. A
 /// charge that denies under a limit that counts denials is written even so. No two charges
 /// of one request name the same limit and key.
+///
+/// What a limit of concurrency is charged is on loan: [`Store::decide`] lends to nobody in
+/// particular, and [`Store::refund`] takes back; [`Store::acquire`] lends to a name, and
+/// [`Store::release`] takes back from it.
 pub trait Store: Send + Sync {
     /// Decides and charges.
     fn decide(
         &self,
         charges: &[Charge<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+
+    /// As [`Store::decide`], with limits of concurrency lending as `lend` says.
+    fn acquire(
+        &self,
+        charges: &[Charge<'_>],
+        lend: Lend,
         now: Time,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
 
@@ -55,6 +90,22 @@ pub trait Store: Send + Sync {
         charges: &[Charge<'_>],
         now: Time,
     ) -> impl Future<Output = Result<SmallVec<[bool; 4]>, StoreError>> + Send;
+
+    /// Takes back what these names hold, each on its own; says of each how many permits came
+    /// back: none if it was released before, or has ended.
+    fn release(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<SmallVec<[Permits; 4]>, StoreError>> + Send;
+
+    /// Lets the leases of these names run their full length from `now`, each on its own; says
+    /// of each how long that is, unless it was released, or has ended.
+    fn renew(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<SmallVec<[Option<Nanos>; 4]>, StoreError>> + Send;
 }
 
 /// Why a store could not answer. The memory store always can.

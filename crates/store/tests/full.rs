@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, LimitId, Log,
-    Mode, Nanos, Permits, Quota, SubBuckets, Time, Verdict, Window,
+    AnyAlgorithm, Charge, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit,
+    LimitId, Log, Mode, Nanos, Permits, Quota, SubBuckets, Time, Verdict, Window,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Usage};
 
@@ -30,7 +30,7 @@ fn bucket(quota: &str) -> Gcra {
     Gcra::token_bucket(quota.parse().unwrap()).unwrap()
 }
 
-fn algorithms(quota: &str) -> [AnyAlgorithm; 10] {
+fn algorithms(quota: &str) -> [AnyAlgorithm; 11] {
     let quota: Quota = quota.parse().unwrap();
     let (most, every) = (quota.permits(), quota.per());
     let sub = |edge| SubBuckets::sub_buckets(quota, 6, edge, Nanos::ZERO).unwrap();
@@ -47,6 +47,7 @@ fn algorithms(quota: &str) -> [AnyAlgorithm; 10] {
         Interval::from_first(most, most, every).unwrap().into(),
         Hybrid::quota_linear(quota).unwrap().into(),
         Exponential::new(quota).unwrap().into(),
+        Concurrency::new(most, every).unwrap().into(),
     ]
 }
 

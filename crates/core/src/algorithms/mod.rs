@@ -28,7 +28,7 @@
 //!   exponential  | Exponential::new        | 16    | 2N - 1    | N - 1/2 per P
 //!   warm_up      | WarmUp::warming_up      | 24    | any cost  | N per P
 //!   smooth burst | WarmUp::bursty          | 24    | any cost  | N per P
-//!   permits      | Concurrency::new        | 24+24N | N at once | as fast as work is
+//!   permits      | Concurrency::new        | 32+32N | N at once | as fast as work is
 //!
 //!   * of M = N permits, all refilled at once; M + R x ceil((P - 1 ns) / F) in general
 //!
@@ -69,7 +69,7 @@ pub mod window;
 
 #[cfg(test)]
 mod tests {
-    use super::{exponential, gcra, hybrid, interval, log, warm_up, window};
+    use super::{exponential, gcra, hybrid, interval, log, permits, warm_up, window};
 
     #[test]
     fn states_are_as_small_as_the_table_says() {
@@ -81,6 +81,7 @@ mod tests {
             (16, size_of::<hybrid::Allowance>()),
             (16, size_of::<exponential::Level>()),
             (24, size_of::<warm_up::Stored>()),
+            (32, size_of::<permits::Leases>()),
         ] {
             assert_eq!(size, bytes);
         }

@@ -9,7 +9,7 @@
 use core::fmt::Debug;
 use std::vec::Vec;
 
-use super::{KeepsAll, Refunds, TakesBack, decide, state_holds};
+use super::{KeepsAll, Refunds, TakesBack, TakesFirst, decide, state_holds};
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::Reach;
 use crate::{Nanos, Permits, Time};
@@ -54,6 +54,20 @@ pub fn live_charges<A: Algorithm + Debug>(
     reach: Reach,
 ) {
     live_with::<A, KeepsAll>(algorithm, denials, start, events, reach);
+}
+
+/// As [`live`], for permits on loan: see [`explore_loans`](super::explore_loans).
+///
+/// # Panics
+/// As [`live`].
+pub fn live_loans<A: Refund + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    start: Time,
+    events: &[Event],
+    reach: Reach,
+) {
+    live_with::<A, TakesFirst>(algorithm, denials, start, events, reach);
 }
 
 /// How far behind the furthest reading of the clock a life may fall: 9 s. Clocks of racing

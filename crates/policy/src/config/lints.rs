@@ -434,6 +434,7 @@ mod tests {
             AnyAlgorithm::Hybrid(algorithm) => key!(algorithm),
             AnyAlgorithm::Exponential(algorithm) => key!(algorithm),
             AnyAlgorithm::WarmUp(algorithm) => key!(algorithm),
+            AnyAlgorithm::Concurrency(algorithm) => key!(algorithm),
         }
     }
 

@@ -16,10 +16,11 @@ pub(super) fn stories() -> Vec<Story> {
     stories.extend(several());
     stories.extend(several_at_odds());
     stories.extend(versions());
+    stories.extend(super::loans::stories());
     stories
 }
 
-fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
     Limit {
         name: format!("limit-{id}").into(),
         id: LimitId::new(id),
@@ -30,7 +31,7 @@ fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
 
 const QUOTA: &str = "a quota within bounds";
 
-fn bucket(quota: &str) -> Gcra {
+pub(super) fn bucket(quota: &str) -> Gcra {
     Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)
 }
 
@@ -47,7 +48,7 @@ fn queue(quota: &str, queue: u32) -> Gcra {
     Gcra::leaky_queue(quota.parse().expect(QUOTA), Permits::new(queue)).expect(QUOTA)
 }
 
-fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> Step {
+pub(super) fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> Step {
     Step {
         at: Time::ZERO + Nanos::from_millis(at_ms),
         act,
@@ -56,30 +57,30 @@ fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> Step {
     }
 }
 
-fn decided(admitted: bool, each: &[Outcome]) -> Answer {
+pub(super) fn decided(admitted: bool, each: &[Outcome]) -> Answer {
     Answer::Decided {
         admitted,
         each: each.to_vec(),
     }
 }
 
-fn passes(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
+pub(super) fn passes(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
     step(at_ms, Act::Decide, charges, decided(true, each))
 }
 
-fn fails(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
+pub(super) fn fails(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
     step(at_ms, Act::Decide, charges, decided(false, each))
 }
 
-fn looks(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
+pub(super) fn looks(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
     step(at_ms, Act::Look, charges, decided(admitted, each))
 }
 
-fn refund(at_ms: u64, charges: &[Asked]) -> Step {
+pub(super) fn refund(at_ms: u64, charges: &[Asked]) -> Step {
     step(at_ms, Act::Refund, charges, Answer::Refunded)
 }
 
-fn reset(at_ms: u64, charges: &[Asked], there: &[bool]) -> Step {
+pub(super) fn reset(at_ms: u64, charges: &[Asked], there: &[bool]) -> Step {
     step(
         at_ms,
         Act::Reset,

@@ -2,7 +2,8 @@
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::{
-    AnyAlgorithm, Exponential, Gcra, Hybrid, Interval, Log, SubBuckets, Time, WarmUp, Window,
+    AnyAlgorithm, Concurrency, Exponential, Gcra, Hybrid, Interval, Log, SubBuckets, Time, WarmUp,
+    Window,
 };
 
 use super::budget::Budget;
@@ -19,6 +20,7 @@ pub(super) enum AnyTable<K> {
     Hybrid(Table<Hybrid, K>),
     Exponential(Table<Exponential, K>),
     WarmUp(Table<WarmUp, K>),
+    Concurrency(Table<Concurrency, K>),
 }
 
 /// Runs `$body` with `$table` bound to whichever table it is.
@@ -33,6 +35,7 @@ macro_rules! with_table {
             AnyTable::Hybrid($table) => $body,
             AnyTable::Exponential($table) => $body,
             AnyTable::WarmUp($table) => $body,
+            AnyTable::Concurrency($table) => $body,
         }
     };
 }
@@ -54,6 +57,9 @@ impl<K: StoredKey> AnyTable<K> {
                 Self::Exponential(Table::new(*algorithm, hasher))
             }
             AnyAlgorithm::WarmUp(algorithm) => Self::WarmUp(Table::new(*algorithm, hasher)),
+            AnyAlgorithm::Concurrency(algorithm) => {
+                Self::Concurrency(Table::new(*algorithm, hasher))
+            }
         }
     }
 
@@ -66,7 +72,16 @@ impl<K: StoredKey> AnyTable<K> {
             Self::Interval(table) => table.refund(ask),
             Self::Log(table) => table.refund(ask),
             Self::Exponential(table) => table.refund(ask),
+            Self::Concurrency(table) => table.take_back(ask),
             Self::Hybrid(_) | Self::WarmUp(_) => {}
+        }
+    }
+
+    /// The permits on loan, if the limit lends any.
+    pub(super) fn loans(&mut self) -> Option<&mut Table<Concurrency, K>> {
+        match self {
+            Self::Concurrency(table) => Some(table),
+            _ => None,
         }
     }
 
@@ -102,6 +117,7 @@ impl<K: StoredKey> AnyTable<K> {
             (Self::Hybrid(table), AnyAlgorithm::Hybrid(new)) => table.adopt(new, budget),
             (Self::Exponential(table), AnyAlgorithm::Exponential(new)) => table.adopt(new, budget),
             (Self::WarmUp(table), AnyAlgorithm::WarmUp(new)) => table.adopt(new, budget),
+            (Self::Concurrency(table), AnyAlgorithm::Concurrency(new)) => table.adopt(new, budget),
             _ => false,
         }
     }

@@ -14,7 +14,7 @@
 //! so that their sum stays within the bound.
 
 use parking_lot::MutexGuard;
-use ratekeeper_core::{Charge, Decision, Mode, Permits, Time};
+use ratekeeper_core::{Charge, Decision, Lend, Mode, Permits, Time};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
@@ -26,6 +26,8 @@ use crate::Decisions;
 /// A request with its shards locked.
 pub(super) struct Request<'a> {
     charges: &'a [Charge<'a>],
+    /// To whom limits of concurrency lend.
+    lend: Lend,
     now: Time,
     /// In the order of shards.
     places: SmallVec<[Place; 4]>,
@@ -48,7 +50,12 @@ struct Place {
 
 impl<'a> Request<'a> {
     /// Locks what the charges need, and looks at all of them.
-    pub(super) fn new(store: &'a MemoryStore, charges: &'a [Charge<'a>], now: Time) -> Self {
+    pub(super) fn new(
+        store: &'a MemoryStore,
+        charges: &'a [Charge<'a>],
+        lend: Lend,
+        now: Time,
+    ) -> Self {
         let place = |(index, charge): (usize, &Charge<'_>)| {
             let hash = Probe::new(charge.key.as_bytes()).hash(&store.hasher);
             Place {
@@ -75,6 +82,7 @@ impl<'a> Request<'a> {
         }
         let mut request = Self {
             charges,
+            lend,
             now,
             places,
             shards,
@@ -215,6 +223,7 @@ impl<'a> Request<'a> {
             hash: place.hash,
             now: self.now,
             cost,
+            lend: self.lend,
         };
         act(&mut self.shards[place.shard], charge.limit, &ask)
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Decision, Limit, LimitId, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Time, Verdict};
 
-use super::LimitUsage;
 use super::any_table::{AnyTable, with_table};
 use super::budget::{Budget, Purpose};
 use super::key::{LongKey, ShortKey};
 use super::table::Ask;
+use super::{LimitUsage, Loans};
 
 /// What a request is told that finds no room and nobody to push out.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
@@ -25,6 +25,18 @@ macro_rules! with_table_of {
             with_table!(&mut $slot.short, $table => $body)
         } else {
             with_table!(&mut $slot.long, $table => $body)
+        }
+    };
+}
+
+/// Runs `$body` with `$table` bound to the loans of a slot for keys like that of `$ask`;
+/// `None` if the limit lends nothing.
+macro_rules! with_loans_of {
+    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
+        if $ask.probe.is_short() {
+            $slot.short.loans().map(|$table| $body)
+        } else {
+            $slot.long.loans().map(|$table| $body)
         }
     };
 }
@@ -134,6 +146,31 @@ impl Shard {
         }
     }
 
+    /// Takes back all that a name holds; says how much that was.
+    pub(super) fn release(&mut self, limit: &Limit, ask: &Ask<'_>, id: LeaseId) -> Permits {
+        let released = self
+            .known(limit, ask.now)
+            .and_then(|slot| with_loans_of!(slot, ask, table => table.release(ask, id)));
+        released.unwrap_or_default()
+    }
+
+    /// Lets the lease of a name run anew; says how long, unless it has ended.
+    pub(super) fn renew(&mut self, limit: &Limit, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos> {
+        let slot = self.known(limit, ask.now)?;
+        with_loans_of!(slot, ask, table => table.renew(ask, id))?
+    }
+
+    /// Adds what a limit has on loan here.
+    pub(super) fn add_loans(&mut self, limit: &Limit, now: Time, loans: &mut Loans) {
+        let Some(slot) = self.known(limit, now) else {
+            return;
+        };
+        if let (Some(short), Some(long)) = (slot.short.loans(), slot.long.loans()) {
+            loans.in_use += short.in_use(now) + long.in_use(now);
+            loans.lapsed += short.lapsed + long.lapsed;
+        }
+    }
+
     /// Forgets a key; says whether it was in debt.
     pub(super) fn reset(&mut self, limit: &Limit, ask: &Ask<'_>) -> bool {
         let budget = Arc::clone(&self.budget);
@@ -145,9 +182,7 @@ impl Shard {
 
     /// The state of a key that is here and in debt.
     pub(super) fn standing(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
-        self.slot(limit.id.index())?;
-        let id = self.prepare(limit, ask.now)?;
-        let slot = self.slot(id)?;
+        let slot = self.known(limit, ask.now)?;
         with_table_of!(slot, ask, table => table.standing(ask))
     }
 
@@ -158,10 +193,7 @@ impl Shard {
         now: Time,
         mut show: impl FnMut(&[u8], Decision),
     ) {
-        if self.slot(limit.id.index()).is_none() {
-            return;
-        }
-        if let Some(slot) = self.prepare(limit, now).and_then(|id| self.slot(id)) {
+        if let Some(slot) = self.known(limit, now) {
             let mut show = |(key, decision): (&[u8], _)| show(key, decision);
             with_table!(&slot.short, table => table.live(now).for_each(&mut show));
             with_table!(&slot.long, table => table.live(now).for_each(&mut show));
@@ -205,6 +237,13 @@ impl Shard {
     #[inline]
     fn slot(&mut self, id: usize) -> Option<&mut Slot> {
         self.slots.get_mut(id)?.as_deref_mut()
+    }
+
+    /// The slot of a limit that has one, run with numbers at least as new.
+    fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut Slot> {
+        self.slot(limit.id.index())?;
+        let id = self.prepare(limit, now)?;
+        self.slot(id)
     }
 
     /// Makes room for a new key: forgets what has expired, has a limit that takes twice as

@@ -19,10 +19,11 @@
 //! that is not in the table is judged no earlier than the moment at which something was
 //! last forgotten.
 
+mod loans;
 mod room;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Algorithm, Decision, Nanos, Permits, Refund, Time, Verdict};
+use ratekeeper_core::{Algorithm, Decision, Lend, Nanos, Permits, Refund, Time, Verdict};
 
 use super::EvictionCounts;
 use super::budget::{Budget, Purpose};
@@ -52,6 +53,8 @@ pub(super) struct Table<A: Algorithm, K> {
     /// Slots below it are still to be swept in this round.
     hand: usize,
     pub(super) evicted: EvictionCounts,
+    /// Permits on loan whose time ran out.
+    pub(super) lapsed: u64,
     hasher: RandomState,
 }
 
@@ -62,6 +65,8 @@ pub(super) struct Ask<'a> {
     pub(super) hash: u64,
     pub(super) now: Time,
     pub(super) cost: Permits,
+    /// To whom a limit of concurrency lends.
+    pub(super) lend: Lend,
 }
 
 /// A key that is not in the table is judged at `now` or later; see the module.
@@ -91,6 +96,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
             heap_bytes: 0,
             hand: 0,
             evicted: EvictionCounts::default(),
+            lapsed: 0,
             hasher,
         }
     }
@@ -104,7 +110,11 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     #[inline(always)]
     pub(super) fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
         match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
-            Some(entry) => Some(self.algorithm.decide(&mut entry.state, ask.now, ask.cost)),
+            Some(entry) => {
+                let (algorithm, state) = (&self.algorithm, &mut entry.state);
+                self.lapsed += algorithm.lapse(state, ask.now);
+                Some(algorithm.lend(state, ask.now, ask.cost, ask.lend))
+            }
             None => self.decide_new(ask, budget),
         }
     }
@@ -113,7 +123,8 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     fn decide_new(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
         let mut start = self.start(ask.now);
         let before = start.state.clone();
-        let decision = self.algorithm.decide(&mut start.state, start.now, ask.cost);
+        let (algorithm, state) = (&self.algorithm, &mut start.state);
+        let decision = algorithm.lend(state, start.now, ask.cost, ask.lend);
         let decision = later(decision, start.lag);
         if start.state == before {
             return Some(decision); // nothing to remember

@@ -121,15 +121,17 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         let (algorithm, per_state) = (&self.algorithm, block(self.algorithm.heap_bytes()));
         let (floor, evicted) = (&mut self.floor, &mut self.evicted);
         let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
+        let lapsed = &mut self.lapsed;
         let expires_at = |entry: &Entry<K, A::State>| algorithm.expires_at(&entry.state);
         self.entries.resize(
             slots,
             |entry| entry.key.hash(hasher),
             |entry| expires_at(entry) > bar,
-            |entry| {
+            |mut entry| {
                 *heap_bytes -= K::heap_bytes(entry.key.as_bytes().len()) + per_state;
                 if expires_at(&entry) <= now {
                     *forgotten = (*forgotten).max(now);
+                    *lapsed += algorithm.lapse(&mut entry.state, now);
                     evicted.idle += 1;
                 } else {
                     algorithm.stricter(floor, &entry.state);
@@ -166,7 +168,8 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     }
 
     fn forget(&mut self, at: usize, now: Time, budget: &Budget) {
-        if self.remove(at, budget).is_some() {
+        if let Some(mut state) = self.remove(at, budget) {
+            self.lapsed += self.algorithm.lapse(&mut state, now);
             self.forgotten = self.forgotten.max(now);
             self.evicted.idle += 1;
         }

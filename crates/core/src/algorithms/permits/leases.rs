@@ -1,0 +1,171 @@
+//! The permits of one key that are on loan: a list by end.
+//!
+//! ```text
+//!   ended |                        on loan
+//!   a  3  | batch 12   b  1   batch 3   c  2   batch 40        sum = 61, held = 58
+//!   ------+--------------------------------------------> end
+//!        now
+//! ```
+//!
+//! The sum is kept, so that what is held is found without walking through the list: only
+//! what has ended and was not let go of yet is taken off.
+
+use alloc::vec::Vec;
+
+use crate::Time;
+
+/// Anonymous permits end at multiples of this part of the lease.
+pub(super) const PARTS: u64 = 16;
+/// Batches of anonymous permits kept: those of 16 parts that end at different moments are
+/// 17; two more for leases that were given under other numbers.
+pub(super) const MAX_BATCHES: usize = 19;
+
+/// The name of permits on loan; unique among those of a key, chosen by its holder.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LeaseId([u8; 16]);
+
+impl LeaseId {
+    /// The name with these bytes: a random number, a request id, a UUID.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Lease {
+    pub(super) ends: Time,
+    /// None of a batch of anonymous permits.
+    pub(super) holder: Option<LeaseId>,
+    pub(super) permits: u32,
+}
+
+/// The permits of one key that are on loan.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Leases {
+    /// By end; of one end and holder there is one.
+    pub(super) by_end: Vec<Lease>,
+    /// The permits of all of them.
+    pub(super) sum: u64,
+}
+
+impl Leases {
+    /// How many leases have ended at `now`.
+    pub(super) fn ended(&self, now: Time) -> usize {
+        self.by_end.partition_point(|lease| lease.ends <= now)
+    }
+
+    /// Permits on loan at `now`.
+    pub(super) fn held(&self, now: Time) -> u64 {
+        self.sum - permits_of(&self.by_end[..self.ended(now)])
+    }
+
+    pub(super) fn latest(&self) -> Time {
+        self.by_end.last().map_or(Time::ZERO, |lease| lease.ends)
+    }
+
+    /// Lets go of what has ended; says how many permits that were.
+    pub(super) fn drop_ended(&mut self, now: Time) -> u64 {
+        let ended = self.by_end.drain(..self.ended(now));
+        let permits = ended.fold(0, |sum, lease| sum + u64::from(lease.permits));
+        self.sum -= permits;
+        permits
+    }
+
+    /// Adds a lease, in a list that grows to `most` at most unless more are alive.
+    pub(super) fn insert(&mut self, lease: Lease, most: usize) {
+        let permits = u64::from(lease.permits);
+        let key = |lease: &Lease| (lease.ends, lease.holder);
+        match self.by_end.binary_search_by_key(&key(&lease), key) {
+            Ok(at) => {
+                let there = &mut self.by_end[at].permits;
+                let whole = there.saturating_add(lease.permits);
+                self.sum += u64::from(whole - *there);
+                *there = whole;
+            }
+            Err(at) => {
+                let length = self.by_end.len();
+                if length == self.by_end.capacity() {
+                    // Doubles, but not beyond what is accounted for.
+                    let room = (length + 1).next_power_of_two().min(most).max(length + 1);
+                    self.by_end.reserve_exact(room - length);
+                }
+                self.by_end.insert(at, lease);
+                self.sum += permits;
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, at: usize) -> Lease {
+        let lease = self.by_end.remove(at);
+        self.sum -= u64::from(lease.permits);
+        lease
+    }
+
+    /// Where a name's lease stands that has not ended; a name has one at most.
+    pub(super) fn find(&self, id: LeaseId, now: Time) -> Option<usize> {
+        let ended = self.ended(now);
+        let found = self.by_end[ended..]
+            .iter()
+            .position(|lease| lease.holder == Some(id));
+        found.map(|at| ended + at)
+    }
+
+    /// Merges the batches that end first into later ones until few are left.
+    pub(super) fn merge_batches(&mut self) {
+        let anonymous = |lease: &Lease| lease.holder.is_none();
+        let batches = self.by_end.iter().filter(|lease| anonymous(lease)).count();
+        for _ in MAX_BATCHES..batches {
+            let Some(first) = self.by_end.iter().position(anonymous) else {
+                return;
+            };
+            let lease = self.by_end.remove(first);
+            if let Some(next) = self.by_end.iter_mut().find(|lease| anonymous(lease)) {
+                let whole = next.permits.saturating_add(lease.permits);
+                self.sum -= u64::from(next.permits) + u64::from(lease.permits) - u64::from(whole);
+                next.permits = whole;
+            }
+        }
+    }
+}
+
+/// Permits from the one that ends last.
+pub(super) struct Backwards<'a> {
+    rest: &'a [Lease],
+    /// Of the last of `rest`, taken already.
+    taken: u32,
+}
+
+impl<'a> Backwards<'a> {
+    pub(super) fn new(leases: &'a Leases) -> Self {
+        Self {
+            rest: &leases.by_end,
+            taken: 0,
+        }
+    }
+
+    /// How many end together next.
+    pub(super) fn permits(&self) -> Option<u32> {
+        self.rest.last().map(|lease| lease.permits - self.taken)
+    }
+
+    /// Takes as many as [`permits`](Self::permits) says, or fewer; says when they end.
+    pub(super) fn take(&mut self, permits: u32) -> Time {
+        let Some((last, rest)) = self.rest.split_last() else {
+            return Time::ZERO;
+        };
+        self.taken += permits;
+        if self.taken == last.permits {
+            (self.rest, self.taken) = (rest, 0);
+        }
+        last.ends
+    }
+}
+
+fn permits_of(leases: &[Lease]) -> u64 {
+    leases.iter().map(|lease| u64::from(lease.permits)).sum()
+}

@@ -1,0 +1,180 @@
+//! Stories of permits on loan: with names and without, alone and beside rates.
+
+use ratekeeper_core::{Concurrency, Denials, Nanos, Permits};
+
+use super::stories::{bucket, decided, fails, limit, looks, passes, refund, reset, step};
+use super::{Act, Answer, Asked, Outcome, Step, Story};
+use Outcome::{Allow, Deny, Never};
+use ratekeeper_core::Mode::{Enforce, Shadow};
+
+/// At most `permits` at once, each for 16 s.
+fn at_once(permits: u32) -> Concurrency {
+    let limit = Concurrency::new(Permits::new(permits), Nanos::from_secs(16));
+    limit.expect("a limit within bounds")
+}
+
+fn acquires(at_ms: u64, name: u8, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Acquire(name), charges, decided(true, each))
+}
+
+fn refused(at_ms: u64, name: u8, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Acquire(name), charges, decided(false, each))
+}
+
+fn watches(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Watch, charges, decided(admitted, each))
+}
+
+fn releases(at_ms: u64, name: u8, charges: &[Asked], back: &[u32]) -> Step {
+    let answer = Answer::Released(back.to_vec());
+    step(at_ms, Act::Release(name), charges, answer)
+}
+
+fn renews(at_ms: u64, name: u8, charges: &[Asked], each: &[Option<u64>]) -> Step {
+    let answer = Answer::Renewed(each.to_vec());
+    step(at_ms, Act::Renew(name), charges, answer)
+}
+
+const ADA: Asked = (0, "ada", 1, Enforce);
+const BOB: Asked = (0, "bob", 1, Enforce);
+
+pub(super) fn stories() -> Vec<Story> {
+    let mut stories = alone();
+    stories.extend(beside_rates());
+    stories
+}
+
+fn alone() -> Vec<Story> {
+    vec![
+        Story {
+            name: "permits come back by release, once, and by expiry",
+            limits: vec![limit(0, 1, at_once(2))],
+            steps: vec![
+                acquires(0, 1, &[ADA], &[Allow(1)]),
+                acquires(3_000, 2, &[ADA], &[Allow(0)]),
+                refused(4_000, 3, &[ADA], &[Deny(12_000, 0)]),
+                acquires(4_000, 3, &[BOB], &[Allow(1)]),
+                releases(4_000, 2, &[ADA, BOB], &[1, 0]),
+                releases(4_000, 2, &[ADA], &[0]),
+                acquires(4_000, 4, &[ADA], &[Allow(0)]),
+                refused(15_999, 5, &[ADA], &[Deny(1, 0)]), // the holder of 1 has crashed
+                releases(16_000, 1, &[ADA], &[0]),
+                acquires(16_000, 5, &[ADA], &[Allow(0)]),
+                reset(16_000, &[ADA], &[true]),
+                releases(16_000, 5, &[ADA], &[0]),
+                acquires(16_000, 6, &[(0, "ada", 2, Enforce)], &[Allow(0)]),
+                releases(16_000, 6, &[ADA], &[2]),
+                refused(16_000, 7, &[(0, "ada", 3, Enforce)], &[Never(2)]),
+            ],
+        },
+        Story {
+            name: "a renewed lease runs on, an ended one does not come back",
+            limits: vec![limit(0, 1, at_once(1)), limit(1, 1, bucket("9/1s"))],
+            steps: vec![
+                acquires(0, 1, &[ADA], &[Allow(0)]),
+                renews(15_000, 1, &[ADA, BOB], &[Some(16_000), None]),
+                refused(30_000, 2, &[ADA], &[Deny(1_000, 0)]),
+                renews(31_000, 1, &[ADA], &[None]),
+                acquires(31_000, 2, &[ADA], &[Allow(0)]),
+                // Of a rate nothing is on loan.
+                acquires(31_000, 3, &[(1, "ada", 1, Enforce)], &[Allow(8)]),
+                renews(31_000, 3, &[(1, "ada", 1, Enforce)], &[None]),
+                releases(31_000, 3, &[(1, "ada", 1, Enforce)], &[0]),
+            ],
+        },
+        Story {
+            name: "without a name: deciding takes, a refund gives back",
+            limits: vec![limit(0, 1, at_once(2))],
+            steps: vec![
+                passes(0, &[(0, "ada", 2, Enforce)], &[Allow(0)]),
+                fails(0, &[ADA], &[Deny(16_000, 0)]),
+                refund(1_000, &[ADA]),
+                looks(1_000, true, &[ADA], &[Allow(1)]),
+                acquires(1_000, 1, &[ADA], &[Allow(0)]),
+                refund(1_000, &[(0, "ada", 2, Enforce)]), // one of them: the other has a name
+                passes(1_000, &[ADA], &[Allow(0)]),
+                releases(1_000, 1, &[ADA], &[1]),
+            ],
+        },
+        Story {
+            name: "counted denials are at work until they are given back",
+            limits: vec![limit(0, 1, at_once(1).with_denials(Denials::Counted))],
+            steps: vec![
+                passes(0, &[ADA], &[Allow(0)]),
+                fails(0, &[ADA], &[Deny(16_000, 0)]),
+                refund(0, &[ADA]),
+                fails(0, &[ADA], &[Deny(16_000, 0)]),
+                refund(0, &[ADA]),
+                refund(0, &[ADA]),
+                refused(0, 1, &[(0, "ada", 2, Enforce)], &[Never(1)]),
+                acquires(0, 1, &[ADA], &[Allow(0)]),
+                refused(0, 2, &[ADA], &[Deny(16_000, 0)]), // a denied name holds nothing
+                releases(0, 1, &[ADA], &[1]),
+                acquires(0, 3, &[ADA], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "other numbers keep what is on loan",
+            limits: vec![limit(0, 1, at_once(3)), limit(0, 2, at_once(1))],
+            steps: vec![
+                acquires(0, 1, &[(0, "ada", 2, Enforce)], &[Allow(1)]),
+                refused(0, 2, &[(1, "ada", 1, Enforce)], &[Deny(16_000, 0)]),
+                releases(0, 1, &[(1, "ada", 1, Enforce)], &[2]),
+                acquires(0, 2, &[(1, "ada", 1, Enforce)], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "from a rate: what was used is taken, for one lease",
+            limits: vec![limit(0, 1, bucket("4/4h")), limit(0, 2, at_once(3))],
+            steps: vec![
+                passes(0, &[(0, "ada", 2, Enforce)], &[Allow(2)]),
+                acquires(0, 1, &[(1, "ada", 1, Enforce)], &[Allow(0)]),
+                acquires(17_000, 2, &[(1, "ada", 3, Enforce)], &[Allow(0)]),
+            ],
+        },
+    ]
+}
+
+fn beside_rates() -> Vec<Story> {
+    let limits = || vec![limit(0, 1, at_once(1)), limit(1, 1, bucket("2/2h"))];
+    let both = |key| [(0, key, 1, Enforce), (1, key, 1, Enforce)];
+    let rate = (1, "ada", 0, Enforce);
+    vec![
+        Story {
+            name: "a rate and permits: both or none",
+            limits: limits(),
+            steps: vec![
+                acquires(0, 1, &both("ada"), &[Allow(0), Allow(1)]),
+                refused(0, 2, &both("ada"), &[Deny(16_000, 0), Allow(1)]),
+                looks(0, true, &[rate], &[Allow(1)]),
+                releases(0, 1, &both("ada"), &[1, 0]),
+                acquires(0, 3, &both("ada"), &[Allow(0), Allow(0)]),
+                releases(0, 3, &both("ada"), &[1, 0]),
+                refused(0, 4, &both("ada"), &[Allow(1), Deny(3_600_000, 0)]),
+                acquires(0, 5, &[ADA], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "who only watches takes no permit, and pays the rate",
+            limits: limits(),
+            steps: vec![
+                watches(0, true, &both("ada"), &[Allow(1), Allow(1)]),
+                acquires(0, 1, &[ADA], &[Allow(0)]),
+                watches(0, false, &both("ada"), &[Deny(16_000, 0), Allow(1)]),
+                releases(0, 1, &[ADA], &[1]),
+                watches(0, true, &both("ada"), &[Allow(1), Allow(0)]),
+                watches(0, true, &[ADA], &[Allow(1)]),
+            ],
+        },
+        Story {
+            name: "a shadow of permits lends while it can and refuses nobody",
+            limits: limits(),
+            steps: vec![
+                acquires(0, 1, &[(0, "ada", 1, Shadow)], &[Allow(0)]),
+                acquires(0, 2, &[(0, "ada", 1, Shadow)], &[Deny(16_000, 0)]),
+                releases(0, 2, &[ADA], &[0]),
+                releases(0, 1, &[ADA], &[1]),
+            ],
+        },
+    ]
+}
