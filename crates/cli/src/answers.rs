@@ -121,6 +121,7 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &Request) -> String {
         Field::Ip => request.ip.map(|ip| ip.to_string()).unwrap_or_default(),
         Field::Header(name) => values(&request.headers, name),
         Field::Attribute(name) => values(&request.attributes, name),
+        Field::Domain | Field::Descriptor(_) => String::new(),
         Field::Query(_) => request.query.clone(),
         Field::Cookie(_) => values(&request.headers, "cookie"),
     };

@@ -162,6 +162,7 @@ impl Request {
             headers: &headers,
             cost: self.cost.map(Permits::new),
             attributes: &attributes,
+            descriptor: None,
         })
     }
 }

@@ -5,7 +5,8 @@ use alloc::sync::Arc;
 use crate::Algorithm;
 use crate::algorithms::window::{SubBuckets, Window};
 use crate::{
-    Concurrency, Decision, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Permits, WarmUp,
+    Concurrency, Decision, Error, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Origin, Permits,
+    Quota, WarmUp,
 };
 
 /// Where a store keeps the states of a limit: given once per name, kept across reloads.
@@ -106,6 +107,35 @@ impl AnyAlgorithm {
         with_algorithm!(self, algorithm => algorithm.name())
     }
 
+    /// The same way of counting with other numbers: windows stay windows on the same kind of
+    /// grid, those of a calendar become windows since 1970; buckets hold the quota's burst
+    /// and have no queue; post-paid limits become buckets; loans keep their lease. Denials cost what they did.
+    ///
+    /// ```
+    /// use ratekeeper_core::{AnyAlgorithm, Nanos, Origin, Permits, Window};
+    /// let minute = Window::fixed("10/1m".parse().unwrap(), Nanos::ZERO).unwrap();
+    /// let hour = AnyAlgorithm::from(minute).with_quota("20/1h".parse().unwrap(), Origin::UNIX);
+    /// assert_eq!(hour.unwrap().capacity(), Permits::new(20));
+    /// ```
+    ///
+    /// # Errors
+    /// When the algorithm cannot keep such numbers.
+    pub fn with_quota(&self, quota: Quota, origin: Origin) -> Result<Self, Error> {
+        Ok(match self {
+            Self::Gcra(gcra) => gcra.with_quota(quota)?.into(),
+            Self::Window(window) => window.with_quota(quota, origin)?.into(),
+            Self::SubBuckets(window) => window.with_quota(quota, origin)?.into(),
+            Self::Interval(_) => {
+                Interval::from_first(quota.burst(), quota.permits(), quota.per())?.into()
+            }
+            Self::Log(log) => log.with_quota(quota)?.into(),
+            Self::Hybrid(_) => Hybrid::quota_linear(quota)?.into(),
+            Self::Exponential(exponential) => exponential.with_quota(quota)?.into(),
+            Self::WarmUp(_) => Gcra::token_bucket(quota)?.into(),
+            Self::Concurrency(loans) => loans.with_permits(quota.permits())?.into(),
+        })
+    }
+
     /// The time within which the client may use no more than `decision.remaining`: `t` of
     /// the `RateLimit` field. `None` if the decision does not tell.
     ///
@@ -204,7 +234,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::{Denials, Edge, Quota, Time};
+    use crate::{Denials, Edge, Time};
 
     #[test]
     fn an_algorithm_says_its_name() {

@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Decision, Key, Mode, Nanos, Permits, Verdict};
-use ratekeeper_policy::{Charges, Policy, Rule};
+use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits, Verdict};
+use ratekeeper_policy::{Charges, Numbers, Policy, Rule};
 use ratekeeper_store::Decisions;
 
 /// What the limits said about one request.
@@ -20,22 +20,62 @@ pub struct Answer {
     decisions: Decisions,
 }
 
+/// How far a list of charges reaches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Span {
+    pub(crate) entries: usize,
+    missing: usize,
+    barred: usize,
+}
+
+impl Span {
+    /// All of it.
+    pub(crate) fn of(charges: &Charges) -> Self {
+        Self {
+            entries: charges.entries.len(),
+            missing: charges.missing.len(),
+            barred: charges.barred.len(),
+        }
+    }
+
+    /// Drops what refuses without being asked beyond here.
+    pub(crate) fn forget_refusals_since(self, charges: &mut Charges) {
+        charges.missing.truncate(self.missing);
+        charges.barred.truncate(self.barred);
+    }
+}
+
 /// What one limit said.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     /// The limit.
     pub rule: &'a Rule,
+    /// What decided: the rule's own limit, or the same with numbers of the caller.
+    pub limit: &'a Limit,
     /// Its decision.
     pub decision: Decision,
     /// Who was counted.
     pub key: Key<'a>,
     /// What the request costs under this limit.
     pub cost: Permits,
+    /// The numbers of the caller, if they stand in place of the rule's own.
+    pub numbers: Option<Numbers>,
     /// A key part was missing: something else stood in, or the request was refused for it.
     pub key_missing: bool,
 }
 
 impl Outcome<'_> {
+    /// What the limit holds at most.
+    pub fn quota(&self) -> Permits {
+        self.numbers.map_or(self.rule.quota, Numbers::permits)
+    }
+
+    /// The span of the quota; none for months and years of the calendar.
+    pub fn window(&self) -> Option<Nanos> {
+        self.numbers
+            .map_or(self.rule.window, |numbers| Some(numbers.per()))
+    }
+
     /// Whether this limit refuses the request: it denies, and it is enforced.
     pub fn refuses(&self) -> bool {
         !self.decision.verdict.allows() && self.mode() == Some(Mode::Enforce)
@@ -81,21 +121,44 @@ impl Answer {
     }
 
     /// What each limit said, in the policy's order; those that deny because a key part is
-    /// missing come last, as `DenyForever`.
+    /// missing, or because the caller lets nobody pass, come last, as `DenyForever`.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
+        self.outcomes_between(Span::default(), Span::of(&self.charges))
+    }
+
+    /// As [`outcomes`](Self::outcomes), of a part of the charges.
+    pub(crate) fn outcomes_between(
+        &self,
+        start: Span,
+        end: Span,
+    ) -> impl Iterator<Item = Outcome<'_>> {
         let decided = self.charges.entries.iter().zip(&self.decisions.each);
+        let decided = decided.take(end.entries).skip(start.entries);
         let decided = decided.filter_map(|(entry, &decision)| {
+            let rule = self.policy.rules.get(entry.rule as usize)?;
+            let replaced = self.charges.replaced_of(entry);
             Some(Outcome {
-                rule: self.policy.rules.get(entry.rule as usize)?,
+                rule,
+                limit: replaced.map_or(&rule.limit, |(limit, _)| limit),
+                numbers: replaced.map(|(_, numbers)| *numbers),
                 decision,
                 key: self.charges.key(entry),
                 cost: entry.cost,
                 key_missing: entry.fallback,
             })
         });
-        let missing = self.charges.missing.iter().filter_map(|&rule| {
+        let missing = self.charges.missing.iter();
+        let missing = missing.take(end.missing).skip(start.missing);
+        let barred = self.charges.barred.iter();
+        let barred = barred.take(end.barred).skip(start.barred);
+        let unasked = missing.map(|rule| (*rule, None));
+        let unasked = unasked.chain(barred.map(|(rule, numbers)| (*rule, Some(*numbers))));
+        let unasked = unasked.filter_map(|(rule, numbers)| {
+            let rule = self.policy.rules.get(rule as usize)?;
             Some(Outcome {
-                rule: self.policy.rules.get(rule as usize)?,
+                rule,
+                limit: &rule.limit,
+                numbers,
                 decision: Decision {
                     verdict: Verdict::DenyForever,
                     remaining: Permits::ZERO,
@@ -103,10 +166,10 @@ impl Answer {
                 },
                 key: Key::ALL,
                 cost: Permits::ZERO,
-                key_missing: true,
+                key_missing: numbers.is_none(),
             })
         });
-        decided.chain(missing)
+        decided.chain(unasked)
     }
 
     /// The limit that refuses; of several, the one with the longest wait.

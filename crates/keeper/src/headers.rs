@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 
 use ratekeeper_core::{Mode, Nanos};
-use ratekeeper_policy::{HeaderStyle, Rule};
+use ratekeeper_policy::HeaderStyle;
 use smallvec::SmallVec;
 
 use crate::{Answer, Outcome};
@@ -80,7 +80,7 @@ pub fn retry_after_secs(wait: Nanos) -> u64 {
 
 /// The greater, the earlier in the list: longest wait first, then the least share left.
 fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
-    let quota = u64::from(outcome.rule.quota.get()).max(1);
+    let quota = u64::from(outcome.quota().get()).max(1);
     let left = u64::from(outcome.decision.remaining.get());
     let used_ppm = (quota.saturating_sub(left) * 1_000_000) / quota; // floor: an order, no more
     (outcome.wait(), used_ppm)
@@ -101,7 +101,7 @@ fn join(outcomes: &[Outcome<'_>], item: fn(&Outcome<'_>, &mut String)) -> String
 
 /// `;q=5;w=60`
 fn policy_item(outcome: &Outcome<'_>, list: &mut String) {
-    let (quota, window) = quota_per_window(outcome.rule);
+    let (quota, window) = quota_per_window(outcome);
     let _ = write!(list, ";q={quota}");
     if let Some(seconds) = window {
         let _ = write!(list, ";w={seconds}");
@@ -110,9 +110,9 @@ fn policy_item(outcome: &Outcome<'_>, list: &mut String) {
 
 /// The quota and its window in whole seconds. A window under a second is not expressible:
 /// where a whole number of them makes a second, the quota of one second is shown.
-fn quota_per_window(rule: &Rule) -> (u64, Option<u64>) {
-    let quota = u64::from(rule.quota.get());
-    match rule.window {
+fn quota_per_window(outcome: &Outcome<'_>) -> (u64, Option<u64>) {
+    let quota = u64::from(outcome.quota().get());
+    match outcome.window() {
         None => (quota, None),
         Some(window) if window >= Nanos::SECOND => (quota, Some(window.as_secs_ceil())),
         Some(window) => {
@@ -132,11 +132,10 @@ fn limit_item(outcome: &Outcome<'_>, list: &mut String) {
     let window = match outcome.decision.verdict.retry_after() {
         Some(wait) => Some(retry_after_secs(wait)),
         None => outcome
-            .rule
             .limit
             .algorithm
             .effective_window(&outcome.decision)
-            .or(outcome.rule.window)
+            .or(outcome.window())
             .map(Nanos::as_secs_ceil),
     };
     if let Some(seconds) = window {
@@ -146,7 +145,7 @@ fn limit_item(outcome: &Outcome<'_>, list: &mut String) {
 
 fn legacy(tightest: &Outcome<'_>, fields: &mut SmallVec<[HeaderField; 4]>) {
     let decision = tightest.decision;
-    let quota = tightest.rule.quota;
+    let quota = tightest.quota();
     fields.push((names::X_RATELIMIT_LIMIT, quota.to_string()));
     fields.push((names::X_RATELIMIT_REMAINING, decision.remaining.to_string()));
     fields.push((

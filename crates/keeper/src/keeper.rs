@@ -7,14 +7,15 @@
 //! ```
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
-use ratekeeper_core::{Charge, LimitId, Time};
-use ratekeeper_policy::{Charges, Facts, Policy, RuleMode};
+use ratekeeper_core::{Charge, Limit, LimitId, Permits, Time};
+use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -26,11 +27,45 @@ pub struct Keeper<S, C> {
     store: S,
     clock: C,
     policy: ArcSwap<Policy>,
-    ids: Mutex<HashMap<Arc<str>, LimitId>>,
+    ids: Mutex<Ids>,
 }
 
+/// The ids of limits: given once, for as long as the process runs.
+#[derive(Debug, Default)]
+struct Ids {
+    limits: HashMap<Arc<str>, LimitId>,
+    /// Of limits whose numbers callers have replaced.
+    replaced: HashMap<(LimitId, Numbers), LimitId>,
+}
+
+impl Ids {
+    fn next(&self) -> LimitId {
+        let count = self.limits.len() + self.replaced.len();
+        LimitId::new(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    fn of(&mut self, name: &Arc<str>) -> LimitId {
+        let next = self.next();
+        *self.limits.entry(Arc::clone(name)).or_insert(next)
+    }
+
+    /// None if there are too many.
+    fn of_replaced(&mut self, limit: &Limit, numbers: Numbers) -> Option<LimitId> {
+        let next = self.next();
+        let full = self.replaced.len() >= MAX_REPLACED;
+        match self.replaced.entry((limit.id, numbers)) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(_) if full => None,
+            Entry::Vacant(new) => Some(*new.insert(next)),
+        }
+    }
+}
+
+/// Most limits with numbers of callers that a keeper keeps apart.
+pub const MAX_REPLACED: usize = 1_024;
+
 /// The charges of a request as the store takes them.
-type ChargeList<'a> = SmallVec<[Charge<'a>; 4]>;
+pub(crate) type ChargeList<'a> = SmallVec<[Charge<'a>; 4]>;
 
 impl<S: Store, C: Clock> Keeper<S, C> {
     /// A keeper of `policy`. Policies must be parsed for the origin of this clock.
@@ -52,8 +87,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         policy.version = self.policy.load().version + 1;
         let version = policy.version;
         for limit in policy.rules.limits_mut() {
-            let next = LimitId::new(u32::try_from(ids.len()).unwrap_or(u32::MAX));
-            limit.id = *ids.entry(Arc::clone(&limit.name)).or_insert(next);
+            limit.id = ids.of(&limit.name);
             limit.version = version;
         }
         self.policy.store(Arc::new(policy));
@@ -67,8 +101,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
-        let decisions = if refused_for_its_key(&charges, &policy) {
-            self.refused_unasked(&charges, &policy, now).await?
+        let decisions = if refused_at_once(&charges, &policy) {
+            self.refused_unasked(&list(&charges, &policy), now).await?
         } else {
             self.store.decide(&list(&charges, &policy), now).await?
         };
@@ -83,8 +117,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
-        let decisions = if refused_for_its_key(&charges, &policy) {
-            self.refused_unasked(&charges, &policy, now).await?
+        let decisions = if refused_at_once(&charges, &policy) {
+            self.refused_unasked(&list(&charges, &policy), now).await?
         } else {
             self.store.look(&list(&charges, &policy), now).await?
         };
@@ -141,20 +175,44 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             };
             charges.entries.retain(|entry| named(&entry.rule));
             charges.missing.retain(|rule| named(rule));
+            charges.barred.retain(|(rule, _)| named(rule));
         }
+        self.number_replaced(&mut charges);
         (policy, charges)
     }
 
-    /// A request that a missing key refuses is charged nowhere.
-    async fn refused_unasked(
+    /// A request that a missing key refuses, or a caller's limit of nothing, is charged
+    /// nowhere.
+    pub(crate) async fn refused_unasked(
         &self,
-        charges: &Charges,
-        policy: &Policy,
+        charges: &[Charge<'_>],
         now: Time,
     ) -> Result<Decisions, StoreError> {
-        let mut decisions = self.store.look(&free(charges, policy), now).await?;
+        let free: ChargeList<'_> = charges.iter().copied().map(at_no_cost).collect();
+        let mut decisions = self.store.look(&free, now).await?;
         decisions.admitted = false;
         Ok(decisions)
+    }
+
+    /// Gives limits with a caller's numbers ids of their own: a store keeps one set of
+    /// numbers for a limit. Beyond the bound, the limit's own numbers hold.
+    pub(crate) fn number_replaced(&self, charges: &mut Charges) {
+        if charges.replaced.is_empty() {
+            return;
+        }
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in &mut charges.entries {
+            let limit = entry
+                .replaced
+                .and_then(|at| charges.replaced.get_mut(at as usize));
+            let Some((limit, numbers)) = limit else {
+                continue;
+            };
+            match ids.of_replaced(limit, *numbers) {
+                Some(id) => limit.id = id,
+                None => entry.replaced = None,
+            }
+        }
     }
 }
 
@@ -182,7 +240,7 @@ impl<C: Clock> Keeper<MemoryStore, C> {
 }
 
 /// The answer of a future that never waits.
-fn at_once(answer: impl Future<Output = Result<Answer, StoreError>>) -> Answer {
+pub(crate) fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> T {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(answer)) => answer,
         // By construction: every method of `MemoryStore` is ready at once and never fails.
@@ -200,24 +258,30 @@ pub enum Scope<'a> {
     Only(&'a [&'a str]),
 }
 
-/// Whether an enforced limit refuses because a part of its key is missing.
-fn refused_for_its_key(charges: &Charges, policy: &Policy) -> bool {
-    let rules = charges
+/// Whether an enforced limit refuses without being asked: a part of its key is missing, or
+/// the caller has set its numbers to none.
+pub(crate) fn refused_at_once(charges: &Charges, policy: &Policy) -> bool {
+    let barred = charges.barred.iter().map(|(rule, _)| rule);
+    let mut rules = charges
         .missing
         .iter()
+        .chain(barred)
         .filter_map(|&rule| policy.rules.get(rule as usize));
-    rules.into_iter().any(|rule| rule.mode == RuleMode::Enforce)
+    rules.any(|rule| rule.mode == RuleMode::Enforce)
 }
 
-fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
+pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
     charges.iter(policy).collect()
 }
 
 /// The same charges at no cost: they only look.
 fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
-    let free = |charge| Charge {
-        cost: ratekeeper_core::Permits::ZERO,
+    charges.iter(policy).map(at_no_cost).collect()
+}
+
+fn at_no_cost(charge: Charge<'_>) -> Charge<'_> {
+    Charge {
+        cost: Permits::ZERO,
         ..charge
-    };
-    charges.iter(policy).map(free).collect()
+    }
 }

@@ -29,14 +29,16 @@
 //! ```
 
 mod answer;
+mod call;
 mod clock;
 pub mod headers;
 mod keeper;
 pub mod problem;
 
 pub use answer::{Answer, Outcome};
+pub use call::{Act, Answers, Asked};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use keeper::{Keeper, Scope};
+pub use keeper::{Keeper, MAX_REPLACED, Scope};
 pub use ratekeeper_core as core;
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;

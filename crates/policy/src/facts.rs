@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use ratekeeper_core::Permits;
 
+use crate::Descriptor;
+
 /// What is known about one request. A value that is empty counts as missing.
 ///
 /// ```
@@ -34,6 +36,9 @@ pub struct Facts<'a> {
     pub cost: Option<Permits>,
     /// What the application says about the request.
     pub attributes: &'a [(&'a str, &'a str)],
+    /// The descriptor that is asked about. With one, only limits on descriptors apply, and
+    /// nothing above is looked at but `cost`; without one, only the others.
+    pub descriptor: Option<Descriptor<'a>>,
 }
 
 impl<'a> Facts<'a> {

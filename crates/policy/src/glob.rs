@@ -19,6 +19,29 @@ pub(crate) struct Glob {
     tail: Option<Box<[u8]>>,
 }
 
+/// A piece of a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Piece {
+    /// All of it.
+    Whole,
+    /// So many of its first bytes.
+    First(usize),
+    /// So many of its last bytes.
+    Last(usize),
+}
+
+impl Piece {
+    /// This piece of `text`; none if it is too short.
+    #[inline]
+    pub(crate) fn of(self, text: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Whole => Some(text),
+            Self::First(length) => text.get(..length),
+            Self::Last(length) => text.get(text.len().checked_sub(length)?..),
+        }
+    }
+}
+
 impl Glob {
     pub(crate) fn new(text: &[u8]) -> Self {
         Self::from_pieces(text.split(|byte| *byte == b'*').map(Into::into).collect())
@@ -40,6 +63,16 @@ impl Glob {
     /// The text, if there is no `*` in it.
     pub(crate) fn literal(&self) -> Option<&[u8]> {
         self.tail.is_none().then_some(&*self.head)
+    }
+
+    /// What every text that matches begins or ends with; none if nothing is fixed.
+    pub(crate) fn fixed(&self) -> Option<(Piece, &[u8])> {
+        match &self.tail {
+            None => Some((Piece::Whole, &self.head)),
+            Some(_) if !self.head.is_empty() => Some((Piece::First(self.head.len()), &self.head)),
+            Some(tail) if !tail.is_empty() => Some((Piece::Last(tail.len()), tail)),
+            Some(_) => None,
+        }
     }
 
     pub(crate) fn matches(&self, value: &[u8]) -> bool {

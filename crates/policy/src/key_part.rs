@@ -18,6 +18,7 @@
 //!   api_key      `x-api-key`, else the bearer       absent or empty
 //!                token; hashed
 //!   attr:X       the first                          absent or empty
+//!   descriptor:X the value of the entry             absent or empty
 //! ```
 //!
 //! Headers that carry secrets (`authorization` and its like) are hashed too.
@@ -28,7 +29,7 @@ use std::str::FromStr;
 use crate::pattern::is_token;
 use crate::request::{Request, trim};
 use crate::value::{self, Prefix};
-use crate::{KeyBytes, ValueError};
+use crate::{EntryName, KeyBytes, ValueError};
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
 const MAX_NAME: usize = 128;
@@ -78,6 +79,8 @@ pub enum KeyPart {
     ApiKey,
     /// `attr:X`
     Attribute(String),
+    /// `descriptor:X`: the value of an entry.
+    Descriptor(EntryName),
 }
 
 impl KeyPart {
@@ -103,7 +106,7 @@ impl KeyPart {
             "host" => Ok(Self::Host),
             "api_key" => Ok(Self::ApiKey),
             "country" | "asn" => Err(not_built(text)),
-            "header" | "cookie" | "query" | "attr" => Err(ValueError::new(
+            "header" | "cookie" | "query" | "attr" | "descriptor" => Err(ValueError::new(
                 format!("key part `{text}` names no {text}"),
                 format!("write \"{text}:NAME\""),
             )),
@@ -113,11 +116,12 @@ impl KeyPart {
 
     fn parse_named(text: &str, kind: &str, name: &str) -> Result<Self, ValueError> {
         let build = match kind {
+            "descriptor" => |name: String| Self::Descriptor(EntryName::new(&name)),
             "header" => Self::Header,
             "cookie" => Self::Cookie,
             "query" => Self::Query,
             "attr" => Self::Attribute,
-            "jwt" | "form" | "descriptor" => return Err(not_built(text)),
+            "jwt" | "form" => return Err(not_built(text)),
             _ => return Err(unknown(text, kind)),
         };
         let is_wire_name = matches!(kind, "header" | "cookie");
@@ -178,6 +182,10 @@ impl KeyPart {
             Self::Host => Some(request.host()),
             Self::Header(name) => request.headers(name).next(),
             Self::Attribute(name) => request.attribute(name).map(str::as_bytes),
+            Self::Descriptor(name) => {
+                let descriptor = request.facts.descriptor.as_ref();
+                descriptor.and_then(|d| name.of(d)).map(str::as_bytes)
+            }
         };
         written(text.filter(|text| !text.is_empty()), value::write_text, out)
     }
@@ -240,6 +248,7 @@ impl fmt::Display for KeyPart {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::ApiKey => f.write_str("api_key"),
             Self::Attribute(name) => write!(f, "attr:{name}"),
+            Self::Descriptor(name) => write!(f, "descriptor:{name}"),
         }
     }
 }
@@ -274,9 +283,19 @@ fn not_built(text: &str) -> ValueError {
 
 fn unknown(text: &str, kind: &str) -> ValueError {
     /// Words, and the kinds that are followed by a name.
-    const KNOWN: [&str; 11] = [
-        "all", "ip", "path", "route", "method", "host", "api_key", "header:", "cookie:", "query:",
+    const KNOWN: [&str; 12] = [
+        "all",
+        "ip",
+        "path",
+        "route",
+        "method",
+        "host",
+        "api_key",
+        "header:",
+        "cookie:",
+        "query:",
         "attr:",
+        "descriptor:",
     ];
     /// Edits that still make a near spelling.
     const NEAR: usize = 2;
@@ -292,7 +311,7 @@ fn unknown(text: &str, kind: &str) -> ValueError {
         (Some(near), _) if near.ends_with(':') => format!("did you mean `{near}NAME`?"),
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, _) => "known: all, ip, ip/24, path, route, method, host, header:X, cookie:X, \
-                      query:X, api_key, attr:X"
+                      query:X, api_key, attr:X, descriptor:X"
             .into(),
     };
     ValueError::new(format!("unknown key part `{text}`"), help)
@@ -326,6 +345,8 @@ mod tests {
             "api_key",
             "attr:user_id",
             "attr:a:b",
+            "descriptor:user",
+            "descriptor:generic_key#2",
         ] {
             assert_eq!(KeyPart::parse(text).unwrap().to_string(), text);
         }
@@ -359,7 +380,7 @@ mod tests {
             ("asn", "not supported yet", "attr:NAME"),
             ("jwt:sub", "not supported yet", "header:NAME"),
             ("form:username", "not supported yet", "attr:NAME"),
-            ("descriptor:x", "not supported yet", "attr:NAME"),
+            ("descriptor", "names no descriptor", "\"descriptor:NAME\""),
         ] {
             let error = KeyPart::parse(text).unwrap_err();
             assert!(error.reason.contains(reason), "{text}: {error}");

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::key_part::Value;
 use crate::request::Request;
 use crate::value::{is_hashed, write_missing};
-use crate::{KeyBytes, KeyPart, MissingKey, Rule};
+use crate::{Facts, KeyBytes, KeyPart, MissingKey, Rule};
 
 /// Values remembered per request; further ones are worked out again.
 const REMEMBERED: usize = 8;
@@ -44,6 +44,11 @@ impl<'p, 'r> Keys<'p, 'r> {
             ipv6_prefix,
             seen: SmallVec::new(),
         }
+    }
+
+    /// What the keys are made from.
+    pub(crate) fn facts(&self) -> &'r Facts<'r> {
+        self.request.facts
     }
 
     /// Appends the key of the request under `rule`, or nothing.

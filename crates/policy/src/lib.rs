@@ -10,6 +10,8 @@
 
 pub mod calendar;
 pub mod config;
+mod descriptor;
+mod descriptor_index;
 mod error;
 mod facts;
 mod forwarded;
@@ -29,6 +31,7 @@ mod settings;
 mod value;
 mod zone;
 
+pub use descriptor::{Descriptor, EntryName, Numbers};
 pub use error::ValueError;
 pub use facts::Facts;
 pub use identify::ClientIp;

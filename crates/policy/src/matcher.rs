@@ -94,6 +94,15 @@ impl Field {
             Self::Attribute(name) => request
                 .attribute(name)
                 .is_some_and(|value| text(value.as_bytes())),
+            Self::Domain => {
+                let descriptor = request.facts.descriptor;
+                descriptor.is_some_and(|d| pattern.matches_text(d.domain.as_bytes()))
+            }
+            Self::Descriptor(name) => {
+                let descriptor = request.facts.descriptor;
+                let value = descriptor.and_then(|descriptor| name.of(&descriptor));
+                value.is_some_and(|value| pattern.matches_text(value.as_bytes()))
+            }
         }
     }
 }
@@ -110,6 +119,8 @@ impl fmt::Display for Field {
             Self::Cookie(name) => write!(f, "cookie.{name}"),
             Self::Ip => f.write_str("ip"),
             Self::Attribute(name) => write!(f, "attr.{name}"),
+            Self::Domain => f.write_str("domain"),
+            Self::Descriptor(name) => write!(f, "descriptor.{name}"),
         }
     }
 }

@@ -7,6 +7,7 @@
 //!   path                "/users/{id}", "/api/**"   see path patterns; normal paths
 //!   query header cookie "beta", "beta-*", "*"      this text; some run for `*`; any value
 //!     and attr          "!*"                       no value
+//!   domain descriptor   "edge", "user-*", "*"      as above; an empty value is one, too
 //!   ip                  "10.0.0.0/8", "192.0.2.1"  a block; one address
 //!   any                 "!VALUE"                   anything but
 //! ```
@@ -20,9 +21,9 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::ValueError;
-use crate::glob::Glob;
+use crate::glob::{Glob, Piece};
 use crate::path_pattern::PathPattern;
+use crate::{EntryName, ValueError};
 
 /// Longest pattern, in bytes: bounds the work of a match.
 pub(crate) const MAX_PATTERN: usize = 1024;
@@ -46,6 +47,17 @@ pub enum Field {
     Ip,
     /// `attr.X`
     Attribute(String),
+    /// `domain`: of a descriptor.
+    Domain,
+    /// `descriptor.X`: the value of an entry.
+    Descriptor(EntryName),
+}
+
+impl Field {
+    /// Whether it looks at descriptors, and not at requests of other kinds.
+    pub fn is_of_descriptors(&self) -> bool {
+        matches!(self, Self::Domain | Self::Descriptor(_))
+    }
 }
 
 /// One acceptable value. Built by [`Pattern::parse`] for the field it belongs to.
@@ -102,7 +114,15 @@ impl Pattern {
             Field::Path => Form::Path(PathPattern::parse(value)?),
             Field::Ip => Form::Network(network(value)?),
             Field::Header(_) | Field::Cookie(_) => Form::Text(trimmed(value)?),
-            Field::Query(_) | Field::Attribute(_) => Form::Text(Glob::new(value.as_bytes())),
+            Field::Descriptor(_) if text == "!*" => {
+                return Err(ValueError::new(
+                    "`!*` can never match: an entry that is named must be there",
+                    "leave it out: a limit is for descriptors with exactly the entries it names",
+                ));
+            }
+            Field::Query(_) | Field::Attribute(_) | Field::Domain | Field::Descriptor(_) => {
+                Form::Text(Glob::new(value.as_bytes()))
+            }
         };
         Ok(Self {
             negated,
@@ -137,6 +157,14 @@ impl Pattern {
             Form::Text(glob) => glob.literal(),
             Form::Path(path) => path.exact(),
             Form::Network(_) => None,
+        }
+    }
+
+    /// What every text that matches begins or ends with, if that is fixed.
+    pub(crate) fn fixed(&self) -> Option<(Piece, &[u8])> {
+        match &self.form {
+            Form::Text(glob) => glob.fixed(),
+            Form::Path(_) | Form::Network(_) => None,
         }
     }
 

@@ -3,12 +3,12 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use ratekeeper_core::{Charge, Key, KeySink, Permits};
+use ratekeeper_core::{Charge, Key, KeySink, Limit, Origin, Permits};
 use smallvec::SmallVec;
 
 use crate::keys::{Keys, Subject};
 use crate::request::Request;
-use crate::{ClientIp, Facts, HeaderStyle, Rule, Rules, Settings};
+use crate::{ClientIp, Facts, HeaderStyle, Numbers, Rule, Rules, Settings};
 
 /// The rules of one policy file.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Policy {
     pub sha: Arc<str>,
     /// In the order of the file.
     pub rules: Rules,
+    /// Where the clock's zero lies.
+    pub origin: Origin,
     /// Where addresses come from.
     pub client_ip: ClientIp,
     /// Which headers tell clients about their limits.
@@ -37,6 +39,11 @@ pub struct Charges {
     /// Rules that deny because a key part is missing (`missing_key = "deny"`), those in
     /// shadow mode too.
     pub missing: SmallVec<[u32; 2]>,
+    /// Rules whose numbers the caller has replaced by none at all: they deny.
+    pub barred: Vec<(u32, Numbers)>,
+    /// Limits with the numbers of the caller in place of their own. They have the ids of
+    /// their rules until the keeper gives them some of their own.
+    pub replaced: Vec<(Limit, Numbers)>,
     /// The keys' bytes, one after the other.
     pub bytes: KeyBytes,
 }
@@ -86,6 +93,8 @@ pub struct Entry {
     pub cost: Permits,
     /// A key part was missing and something else stood in.
     pub fallback: bool,
+    /// Which of the limits with replaced numbers, if not the rule's own.
+    pub replaced: Option<u32>,
 }
 
 impl Policy {
@@ -94,23 +103,60 @@ impl Policy {
     /// Up to 4 charges with keys of 128 bytes together need no allocation.
     pub fn charges(&self, facts: &Facts<'_>, out: &mut Charges) {
         out.clear();
+        self.add_charges(facts, out);
+    }
+
+    /// As [`charges`](Self::charges), after those that are in `out` already: one call may ask
+    /// about several descriptors.
+    pub fn add_charges(&self, facts: &Facts<'_>, out: &mut Charges) {
         let request = Request::new(facts);
         let mut keys = Keys::new(&request, self.client_ip.ipv6_prefix);
-        for (index, rule) in self.rules.candidates(&request) {
-            let mut exemptions = rule.exemptions.iter();
-            if !rule.matcher.holds(&request) || exemptions.any(|e| e.matcher.holds(&request)) {
-                continue;
+        match &facts.descriptor {
+            None => {
+                for (index, rule) in self.rules.candidates(&request) {
+                    if rule.holds(&request) {
+                        self.add(index, rule, &mut keys, out);
+                    }
+                }
             }
-            let start = out.bytes.end();
-            match keys.write(rule, &mut out.bytes) {
-                Subject::Deny => out.missing.push(index),
-                Subject::Skip => {}
-                subject @ (Subject::Known | Subject::StandIn) => out.entries.push(Entry {
-                    rule: index,
+            Some(descriptor) => {
+                for (index, rule) in self.rules.of_descriptor(descriptor) {
+                    if rule.names_all(descriptor) && rule.holds(&request) {
+                        self.add(index, rule, &mut keys, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the charge of a rule that applies.
+    fn add<'p>(&'p self, rule: u32, of: &'p Rule, keys: &mut Keys<'p, '_>, out: &mut Charges) {
+        let facts = keys.facts();
+        let numbers = facts.descriptor.and_then(|descriptor| descriptor.instead);
+        if let Some(numbers) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
+            out.barred.push((rule, numbers));
+            return;
+        }
+        let start = out.bytes.end();
+        match keys.write(of, &mut out.bytes) {
+            Subject::Deny => out.missing.push(rule),
+            Subject::Skip => {}
+            subject @ (Subject::Known | Subject::StandIn) => {
+                let replaced = numbers.and_then(|numbers| {
+                    let limit = of.limit_of(numbers, self.origin)?;
+                    Some((limit, numbers))
+                });
+                let replaced = replaced.map(|replaced| {
+                    out.replaced.push(replaced);
+                    u32::try_from(out.replaced.len() - 1).unwrap_or(u32::MAX)
+                });
+                out.entries.push(Entry {
+                    rule,
                     key: start..out.bytes.end(),
-                    cost: rule.cost.of(facts),
+                    cost: of.cost.of(facts),
                     fallback: subject == Subject::StandIn,
-                }),
+                    replaced,
+                });
             }
         }
     }
@@ -125,6 +171,8 @@ impl Charges {
     fn clear(&mut self) {
         self.entries.clear();
         self.missing.clear();
+        self.barred.clear();
+        self.replaced.clear();
         self.bytes.truncate(0);
     }
 
@@ -133,12 +181,23 @@ impl Charges {
         self.entries.iter().filter_map(|entry| {
             let rule = policy.rules.get(entry.rule as usize)?;
             Some(Charge {
-                limit: &rule.limit,
+                limit: self.limit(entry, rule),
                 key: self.key(entry),
                 cost: entry.cost,
                 mode: rule.mode.charge_mode()?,
             })
         })
+    }
+
+    /// The limit of an entry: the rule's own, or one with the numbers of the caller.
+    pub fn limit<'a>(&'a self, entry: &Entry, rule: &'a Rule) -> &'a Limit {
+        self.replaced_of(entry)
+            .map_or(&rule.limit, |(limit, _)| limit)
+    }
+
+    /// The limit of an entry with the numbers of the caller, if they are not the rule's own.
+    pub fn replaced_of(&self, entry: &Entry) -> Option<&(Limit, Numbers)> {
+        self.replaced.get(entry.replaced? as usize)
     }
 
     /// The key of an entry.
@@ -205,6 +264,7 @@ mod tests {
             headers: &[("x-device", b"d1"), ("x-internal", b"yes")],
             cost: None,
             attributes: &[("user", "u1"), ("amount", "7"), ("odd", "7.5")],
+            descriptor: None,
         }
     }
 
@@ -478,6 +538,7 @@ mod tests {
                 headers: &[(name, &header)],
                 cost: None,
                 attributes: &[("a", &attribute)],
+                descriptor: None,
             };
             let mut charges = Charges::default();
             policy.charges(&facts, &mut charges);

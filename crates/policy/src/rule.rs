@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Key, Limit, Mode, Nanos, Permits};
+use ratekeeper_core::{AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Window};
 
-use crate::{Facts, KeyPart, Matcher};
+use crate::descriptor::MAX_ENTRIES;
+use crate::request::Request;
+use crate::{Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers};
 
 /// One limit of the policy.
 #[derive(Clone, Debug)]
@@ -36,6 +38,77 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether it is for descriptors: its `match` or its `key` names a domain or an entry.
+    /// If so, it is for nothing else; if not, it is for no descriptor.
+    pub fn is_for_descriptors(&self) -> bool {
+        let of_descriptors = |(field, _): &(Field, _)| field.is_of_descriptors();
+        self.matcher.fields.iter().any(of_descriptors) || self.entry_names().next().is_some()
+    }
+
+    /// Whether it is for this request.
+    pub fn applies_to(&self, facts: &Facts<'_>) -> bool {
+        let named = match &facts.descriptor {
+            None => !self.is_for_descriptors(),
+            Some(descriptor) => self.is_for_descriptors() && self.names_all(descriptor),
+        };
+        named && self.holds(&Request::new(facts))
+    }
+
+    /// The entries it names, in its `match` and in its `key`; one that both name comes twice.
+    pub(crate) fn entry_names(&self) -> impl Iterator<Item = &EntryName> {
+        let matched = self.matcher.fields.iter().map(|(field, _)| match field {
+            Field::Descriptor(name) => Some(name),
+            _ => None,
+        });
+        let counted = self.key.iter().map(|part| match part {
+            KeyPart::Descriptor(name) => Some(name),
+            _ => None,
+        });
+        matched.chain(counted).flatten()
+    }
+
+    /// Whether it names the entries of the descriptor, all of them and no other. A rule that
+    /// names none is for descriptors of any entries.
+    pub(crate) fn names_all(&self, descriptor: &Descriptor<'_>) -> bool {
+        let mut names = self.entry_names().peekable();
+        if names.peek().is_none() {
+            return true;
+        }
+        let entries = descriptor.entries;
+        let is_named = |(index, (key, _)): (usize, &(&str, _))| {
+            let before = entries[..index].iter().filter(|(k, _)| k == key).count();
+            let mut names = self.entry_names();
+            names.any(|name| name.number() == before + 1 && name.key() == *key)
+        };
+        entries.len() <= MAX_ENTRIES
+            && names.all(|name| name.of(descriptor).is_some())
+            && entries.iter().enumerate().all(is_named)
+    }
+
+    /// Whether every field holds, and no exemption does. Exemptions that look at descriptors
+    /// are for them alone, and the others for other requests.
+    pub(crate) fn holds(&self, request: &Request<'_>) -> bool {
+        let asked = request.facts.descriptor.is_some();
+        let exempt = |exemption: &Arc<Exemption>| {
+            exemption.for_descriptors() == asked && exemption.matcher.holds(request)
+        };
+        self.matcher.holds(request) && !self.exemptions.iter().any(exempt)
+    }
+
+    /// Its limit with other numbers; none if they are its own.
+    ///
+    /// What its algorithm cannot keep (a log of a million) becomes a fixed window.
+    pub(crate) fn limit_of(&self, numbers: Numbers, origin: Origin) -> Option<Limit> {
+        let quota = numbers.quota()?;
+        let fixed = || Window::fixed(quota, origin.phase(quota.per())).map(AnyAlgorithm::from);
+        let own = &self.limit.algorithm;
+        let algorithm = own.with_quota(quota, origin).or_else(|_| fixed()).ok()?;
+        (algorithm != *own).then(|| Limit {
+            algorithm,
+            ..self.limit.clone()
+        })
+    }
+
     /// A key of this rule in words, one for each part: `ip=192.0.2.1`, `attr:user_id=u1`;
     /// none for a rule that counts everybody together.
     pub fn describe_key<'a>(&'a self, key: Key<'a>) -> impl Iterator<Item = String> + 'a {
@@ -93,7 +166,7 @@ impl Default for MissingKey {
 pub enum Cost {
     /// What the caller says, 1 if it says nothing. The default.
     Request,
-    /// Always the same, whatever the caller says.
+    /// Always the same, whatever the caller says; nothing for a descriptor that only looks.
     Fixed(Permits),
     /// The value of an attribute; 1 if it is missing or no whole number.
     Attribute(String),
@@ -103,6 +176,7 @@ impl Cost {
     pub(crate) fn of(&self, facts: &Facts<'_>) -> Permits {
         match self {
             Self::Request => facts.cost.unwrap_or(Permits::ONE),
+            Self::Fixed(_) if looks(facts) => Permits::ZERO,
             Self::Fixed(cost) => *cost,
             Self::Attribute(name) => facts
                 .attribute(name)
@@ -110,6 +184,11 @@ impl Cost {
                 .unwrap_or(Permits::ONE),
         }
     }
+}
+
+/// A descriptor with a cost of 0 charges nothing, whatever the rule says.
+fn looks(facts: &Facts<'_>) -> bool {
+    facts.descriptor.is_some() && facts.cost == Some(Permits::ZERO)
 }
 
 /// Digits only; more than can be counted is as much as can be counted.
@@ -125,6 +204,14 @@ pub struct Exemption {
     pub matcher: Matcher,
     /// Why, for the record.
     pub reason: String,
+}
+
+impl Exemption {
+    /// Whether it looks at descriptors; then it exempts nothing else.
+    pub fn for_descriptors(&self) -> bool {
+        let mut fields = self.matcher.fields.iter();
+        fields.any(|(field, _)| field.is_of_descriptors())
+    }
 }
 
 /// How a refusal looks: `[response.NAME]`.

@@ -12,6 +12,9 @@
 //!
 //! A request looks up its path, segment and host, and merges four short lists. The index
 //! only leaves out rules that cannot match; what it offers is still compared in full.
+//!
+//! Rules for descriptors are for nothing else, and have an index of their own: they name all
+//! entries of a descriptor, where a rule for requests names some of very many fields.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -19,10 +22,11 @@ use std::ops::Deref;
 use foldhash::fast::RandomState;
 use ratekeeper_core::Limit;
 
+use crate::descriptor_index::DescriptorIndex;
 use crate::path_pattern::first_segment;
 use crate::pattern::Pattern;
 use crate::request::Request;
-use crate::{Field, Rule, RuleMode};
+use crate::{Descriptor, Field, Rule, RuleMode};
 
 /// The rules of a policy. Read them as a slice; what can change afterwards (the numbers of
 /// the limits, enforce to shadow) is nothing the index looks at.
@@ -33,6 +37,7 @@ pub struct Rules {
     by_segment: Lists,
     by_host: Lists,
     rest: Vec<u32>,
+    descriptors: DescriptorIndex,
 }
 
 /// Rules by a value of the request; each list in the order of the file. The values come from
@@ -44,7 +49,12 @@ impl Rules {
     pub fn new(rules: Vec<Rule>) -> Self {
         let mut indexed = Self::default();
         for (index, rule) in (0..).zip(&rules) {
-            if rule.mode != RuleMode::Off {
+            if rule.mode == RuleMode::Off {
+                continue;
+            }
+            if rule.is_for_descriptors() {
+                indexed.descriptors.insert(index, rule);
+            } else {
                 indexed.insert(index, rule);
             }
         }
@@ -93,6 +103,15 @@ impl Rules {
                 find(&self.by_host, &|| get(&self.by_host, request.host())),
             ],
         }
+    }
+
+    /// The rules for descriptors that may match, in the order of the file, none twice.
+    pub(crate) fn of_descriptor<'a>(
+        &'a self,
+        descriptor: &Descriptor<'_>,
+    ) -> impl Iterator<Item = (u32, &'a Rule)> {
+        let found = self.descriptors.find(descriptor).into_iter();
+        found.filter_map(|index| Some((index, self.all.get(index as usize)?)))
     }
 
     /// Turns every rule that enforces to shadow: it decides and counts, and refuses nobody.

@@ -223,7 +223,7 @@ impl Row {
         self.units[did as usize].add(u64::from(outcome.cost.get()));
         if matches!(did, Did::Denied) {
             self.log_denial(outcome, now);
-        } else if near(outcome.rule.quota, outcome.decision.remaining) {
+        } else if near(outcome.quota(), outcome.decision.remaining) {
             self.near.add(1);
         }
     }

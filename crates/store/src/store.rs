@@ -47,8 +47,8 @@ impl<'a> Hold<'a> {
 ///
 /// All charges of a request are made together, or none is: a request passes if every charge
 /// in mode enforce allows. A shadow charge that denies is not made, and vetoes nothing. A
-/// charge that denies under a limit that counts denials is written even so. No two charges
-/// of one request name the same limit and key.
+/// charge that denies under a limit that counts denials is written even so. Charges of one
+/// request that name the same limit and key are judged one upon the other, in their order.
 ///
 /// What a limit of concurrency is charged is on loan: [`Store::decide`] lends to nobody in
 /// particular, and [`Store::refund`] takes back; [`Store::acquire`] lends to a name, and

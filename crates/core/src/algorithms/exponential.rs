@@ -103,6 +103,11 @@ impl Exponential {
         })
     }
 
+    /// A counter of other numbers; denials cost what they did.
+    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
+        Ok(Self::new(quota)?.with_denials(self.denials))
+    }
+
     /// The same limit with another price of denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {

@@ -174,6 +174,11 @@ impl Gcra {
         }
     }
 
+    /// A bucket of other numbers, without a queue; denials cost what they did.
+    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
+        Ok(Self::token_bucket(quota)?.with_denials(self.denials))
+    }
+
     /// The same limit, willing to promise moments up to `longest_wait` ahead when asked by
     /// [`Reserve::reserve`]; at most 1.1 years less the burst. Without it, a reservation
     /// waits no longer than in the limit's own queue.

@@ -105,6 +105,11 @@ impl Log {
         Self { denials, ..self }
     }
 
+    /// A log of other numbers, without a gap; denials cost what they did.
+    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
+        Ok(Self::sliding(quota)?.with_denials(self.denials))
+    }
+
     /// The same limit with a minimum gap between two requests that are logged.
     ///
     /// # Errors

@@ -115,6 +115,11 @@ impl Concurrency {
         Self { denials, ..self }
     }
 
+    /// As many permits as the caller says, lent as long; denials cost what they did.
+    pub(crate) fn with_permits(&self, permits: Permits) -> Result<Self, Error> {
+        Ok(Self::new(permits, self.lease)?.with_denials(self.denials))
+    }
+
     /// How long a permit is lent, at least.
     pub const fn lease(&self) -> Nanos {
         self.lease

@@ -58,7 +58,7 @@ pub use anchor::{Anchor, Calendar, CalendarWindow};
 pub use counters::Counters;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time};
+use crate::{Decision, Error, Nanos, Origin, Permits, Quota, Time};
 use anchor::Sight;
 use counters::Seen;
 
@@ -215,6 +215,19 @@ impl<C> Window<C> {
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         Self { denials, ..self }
+    }
+
+    /// Windows of other numbers; those of a calendar become windows since 1970.
+    pub(crate) fn with_quota(&self, quota: Quota, origin: Origin) -> Result<Self, Error> {
+        let width = quota.per().as_nanos().div_ceil(u64::from(self.buckets));
+        let phase = match self.anchor {
+            Anchor::First => None,
+            Anchor::Grid { .. } | Anchor::Calendar(_) => {
+                Some(origin.phase(Nanos::from_nanos(width)))
+            }
+        };
+        let window = Self::new(quota, self.buckets, self.edge, phase)?;
+        Ok(window.with_denials(self.denials))
     }
 
     pub(crate) fn name(&self) -> &'static str {

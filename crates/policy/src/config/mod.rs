@@ -154,6 +154,7 @@ fn policy(
         version: 0,
         sha: sha(text).into(),
         rules: Rules::new(drafts.into_iter().map(|draft| draft.rule).collect()),
+        origin: context.origin,
         client_ip,
         headers: settings::headers(root),
         settings,

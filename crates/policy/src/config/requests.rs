@@ -11,7 +11,7 @@ use super::fields::{MAX_NAME, MAX_NAMES};
 use super::read::{self, At};
 use super::settings::header_name;
 use super::shape::Hint;
-use crate::{Field, KeyPart, Matcher, MissingKey, Pattern, ValueError};
+use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, Pattern, ValueError};
 
 /// Characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
@@ -31,10 +31,6 @@ const PLANNED_PARTS: &[Hint] = &[
     (
         "form",
         "let the application send the field: key = [\"attr:username\"]",
-    ),
-    (
-        "descriptor",
-        "let the caller send it as an attribute: key = [\"attr:NAME\"]",
     ),
     (
         "plan",
@@ -95,6 +91,7 @@ pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests 
         ("host", Field::Host),
         ("path", Field::Path),
         ("ip", Field::Ip),
+        ("domain", Field::Domain),
     ] {
         if let Some(node) = written.get(name) {
             all.add(name, field, &read::texts(node), out);
@@ -105,6 +102,9 @@ pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests 
         ("header", Field::Header),
         ("cookie", Field::Cookie),
         ("attr", Field::Attribute),
+        ("descriptor", |name| {
+            Field::Descriptor(EntryName::new(&name))
+        }),
     ] {
         let Some(names) = read::table(written, group) else {
             continue;

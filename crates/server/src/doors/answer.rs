@@ -53,7 +53,7 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push(json, ",\"verdict\":\"");
     push(json, verdict);
     push(json, "\",\"quota\":");
-    push_number(json, outcome.rule.quota.get().into());
+    push_number(json, outcome.quota().get().into());
     push(json, ",\"remaining\":");
     push_number(json, outcome.decision.remaining.get().into());
     if let Some(retry_after) = retry_after {
@@ -132,7 +132,7 @@ pub(crate) fn push_limits_after(
         push_name(json, &outcome);
         extra(json, &outcome);
         push(json, ",\"quota\":");
-        push_number(json, outcome.rule.quota.get().into());
+        push_number(json, outcome.quota().get().into());
         push(json, ",\"remaining\":");
         push_number(json, outcome.decision.remaining.get().into());
         push_reset_and_key(json, &outcome);

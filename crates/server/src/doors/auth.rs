@@ -85,6 +85,7 @@ pub(super) async fn auth<C: Clock>(
         headers: &headers,
         cost: None,
         attributes: &[],
+        descriptor: None,
     };
     let clock = shared.keeper.clock();
     let before = clock.now();

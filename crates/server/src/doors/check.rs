@@ -177,6 +177,7 @@ async fn ask<C: Clock>(
         headers: &headers,
         cost: check.cost,
         attributes: &attributes,
+        descriptor: None,
     };
     let scope = match check.limits {
         None => Scope::All,

@@ -1,0 +1,169 @@
+//! Calls about descriptors, end to end in virtual time: policy text in, answers out.
+
+use ratekeeper::core::{Nanos, Origin, Permits};
+use ratekeeper::policy::{Descriptor, Facts, Numbers, config};
+use ratekeeper::store::{MemoryConfig, MemoryStore};
+use ratekeeper::{Act, Answers, Asked, Keeper, ManualClock};
+
+type TestKeeper = Keeper<MemoryStore, ManualClock>;
+
+fn keeper(text: &str) -> TestKeeper {
+    let context = config::Context {
+        origin: Origin::UNIX,
+    };
+    let policy = match config::parse(&format!("version = 1\n{text}"), context) {
+        Ok(loaded) => loaded.policy,
+        Err(findings) => panic!("{findings:#?}"),
+    };
+    let store = MemoryStore::new(MemoryConfig::default());
+    Keeper::new(policy, store, ManualClock::at(Origin::UNIX))
+}
+
+/// Entries, cost, what is done.
+type Row<'a> = (&'a [(&'a str, &'a str)], u32, Act);
+
+fn asked<'a>((entries, cost, act): Row<'a>) -> Asked<'a> {
+    let descriptor = Descriptor {
+        domain: "edge",
+        entries,
+        instead: None,
+    };
+    Asked {
+        facts: Facts {
+            cost: Some(Permits::new(cost)),
+            descriptor: Some(descriptor),
+            ..Facts::default()
+        },
+        act,
+    }
+}
+
+fn call(keeper: &TestKeeper, rows: &[Row<'_>]) -> Answers {
+    let asked: Vec<_> = rows.iter().map(|row| asked(*row)).collect();
+    keeper.call_now(&asked)
+}
+
+/// `ok` or `over`, then of each thing asked what its limits have left.
+fn shown(answers: &Answers) -> String {
+    let each = (0..answers.len()).map(|index| {
+        let sign = if answers.refuses(index) { "!" } else { "" };
+        let limits = answers.outcomes(index).map(|outcome| {
+            let name = &outcome.rule.limit.name;
+            format!("{name}={}", outcome.decision.remaining)
+        });
+        format!("{sign}{}", limits.collect::<Vec<_>>().join(","))
+    });
+    let each: Vec<_> = each.collect();
+    let word = if answers.allowed() { "ok" } else { "over" };
+    format!("{word} {}", each.join(" "))
+}
+
+const USER_AND_PATH: &str = r#"
+[[limit]]
+name = "user"
+match = { domain = "edge" }
+key = ["descriptor:user"]
+limit = "3/1m"
+algorithm = "fixed"
+
+[[limit]]
+name = "path"
+match = { domain = "edge", descriptor.path = "/login" }
+key = ["all"]
+limit = "2/1m"
+algorithm = "fixed"
+"#;
+
+const ADA: &[(&str, &str)] = &[("user", "ada")];
+const BOB: &[(&str, &str)] = &[("user", "bob")];
+const LOGIN: &[(&str, &str)] = &[("path", "/login")];
+const OTHER: &[(&str, &str)] = &[("path", "/")];
+
+#[test]
+fn a_call_is_charged_as_a_whole_or_not_at_all() {
+    let keeper = keeper(USER_AND_PATH);
+    let both = |user| [(user, 1, Act::Charge), (LOGIN, 1, Act::Charge)];
+    for (rows, expected) in [
+        (both(ADA), "ok user=2 path=1"),
+        (both(ADA), "ok user=1 path=0"),
+        (both(BOB), "over user=3 !path=0"),
+        (both(ADA), "over user=1 !path=0"),
+        (
+            [(ADA, 1, Act::Charge), (OTHER, 1, Act::Charge)],
+            "ok user=0 ",
+        ),
+        (both(ADA), "over !user=0 !path=0"),
+    ] {
+        assert_eq!(shown(&call(&keeper, &rows)), expected);
+    }
+}
+
+#[test]
+fn a_cost_of_none_looks() {
+    let keeper = keeper(USER_AND_PATH);
+    let look = [(ADA, 0, Act::Charge)];
+    for (rows, expected) in [
+        (look, "ok user=3"),
+        ([(ADA, 3, Act::Charge)], "ok user=0"),
+        (look, "ok user=0"),
+        ([(ADA, 1, Act::Charge)], "over !user=0"),
+    ] {
+        assert_eq!(shown(&call(&keeper, &rows)), expected);
+    }
+}
+
+#[test]
+fn what_is_given_back_can_be_spent_again_in_the_same_call() {
+    let keeper = keeper(USER_AND_PATH);
+    let (spend, back) = (Act::Charge, Act::GiveBack);
+    for (rows, expected) in [
+        (vec![(ADA, 3, spend)], "ok user=0"),
+        (vec![(ADA, 1, spend), (ADA, 1, back)], "ok user=0 user=0"),
+        (vec![(ADA, 2, spend), (ADA, 1, back)], "over !user=1 user=1"),
+        (vec![(ADA, 9, back)], "ok user=3"),
+        (
+            vec![(ADA, 9, back), (LOGIN, 3, spend)],
+            "over user=3 !path=2",
+        ),
+    ] {
+        assert_eq!(shown(&call(&keeper, &rows)), expected);
+    }
+}
+
+#[test]
+fn two_charges_of_one_key_are_judged_one_upon_the_other() {
+    let keeper = keeper(USER_AND_PATH);
+    let twice = [(ADA, 2, Act::Charge), (ADA, 2, Act::Charge)];
+    assert_eq!(shown(&call(&keeper, &twice)), "over user=3 !user=3");
+    let fits = [(ADA, 2, Act::Charge), (ADA, 1, Act::Charge)];
+    assert_eq!(shown(&call(&keeper, &fits)), "ok user=1 user=0");
+}
+
+#[test]
+fn a_caller_brings_numbers_of_its_own() {
+    let keeper = keeper(USER_AND_PATH);
+    let with = |permits, seconds| {
+        let numbers = Numbers::new(Permits::new(permits), Nanos::from_secs(seconds)).unwrap();
+        let mut asked = asked((ADA, 1, Act::Charge));
+        if let Some(descriptor) = &mut asked.facts.descriptor {
+            descriptor.instead = Some(numbers);
+        }
+        let answers = keeper.call_now(&[asked]);
+        let outcome = answers.outcomes(0).next().unwrap();
+        let (quota, window) = (outcome.quota(), outcome.window().unwrap());
+        format!("{} of {quota}/{window}", shown(&answers))
+    };
+    for (permits, seconds, expected) in [
+        (5, 600, "ok user=4 of 5/10m"),
+        (5, 600, "ok user=3 of 5/10m"),
+        (1, 60, "ok user=0 of 1/1m"),
+        (1, 60, "over !user=0 of 1/1m"),
+        (0, 60, "over !user=0 of 0/1m"),
+        // The limit's own numbers are the limit itself.
+        (3, 60, "ok user=2 of 3/1m"),
+    ] {
+        assert_eq!(with(permits, seconds), expected);
+    }
+    let own = [(ADA, 1, Act::Charge)];
+    assert_eq!(shown(&call(&keeper, &own)), "ok user=1");
+}
