@@ -11,12 +11,14 @@ use std::time::Instant;
 
 use governor::clock::FakeRelativeClock;
 use governor::{Quota as GovernorQuota, RateLimiter};
-use ratekeeper_core::{Algorithm, Decision, Gcra, Nanos, Permits, Tat, Time, Window, WindowState};
+use ratekeeper_core::{Decision, Gcra, Permits, Time};
 use ratekeeper_store::Cell;
 
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
 
+/// The floor: what one atomic change of a word takes.
+pub(crate) const FLOOR: &str = "floor: load + compare-exchange";
 /// Never denies: a permit a nanosecond, and a thousand million saved up.
 pub(crate) const ALLOWS: &str = "1000000000/1s";
 /// Denies all but the first.
@@ -25,16 +27,6 @@ const DENIES: &str = "1/1d";
 pub(crate) fn gcra(quota: &str) -> Gcra {
     let quota = quota.parse().expect("a valid quota");
     Gcra::token_bucket(quota).expect("a quota within bounds")
-}
-
-fn window(quota: &str) -> Window {
-    let quota = quota.parse().expect("a valid quota");
-    Window::fixed(quota, Nanos::ZERO).expect("a quota within bounds")
-}
-
-fn two_window(quota: &str) -> Window {
-    let quota = quota.parse().expect("a valid quota");
-    Window::two_window(quota, Nanos::ZERO).expect("a quota within bounds")
 }
 
 /// The time of decision `number`: 100 ns after the one before it.
@@ -52,49 +44,28 @@ fn governor_denies() -> GovernorQuota {
 }
 
 pub(crate) fn run(effort: Effort) {
-    floors_and_functions(effort);
+    floors(effort);
     cells(effort);
 }
 
-fn floors_and_functions(effort: Effort) {
+fn floors(effort: Effort) {
     let word = AtomicU64::new(0);
     let quanta = quanta::Clock::new();
-    let (gcra, denying) = (gcra(ALLOWS), gcra(DENIES));
-    let (fixed, two) = (window(ALLOWS), two_window(ALLOWS));
-    let (mut tat, mut spent) = (Tat::default(), Tat::default());
-    let _ = told(denying.decide(&mut spent, Time::ZERO, Permits::ONE));
-    let (mut counts, mut pair) = (WindowState::default(), WindowState::default());
     let mut contenders = [
-        Contender::new("floor: load + compare-exchange", |_| load_and_cas(&word)),
+        Contender::new(FLOOR, |_| load_and_cas(&word)),
         Contender::new("clock: std Instant", |_| Instant::now()),
         Contender::new("clock: quanta", |_| quanta.raw()),
-        Contender::new("Gcra::decide, allow", |n| {
-            told(gcra.decide(&mut tat, at(n), Permits::ONE))
-        }),
-        Contender::new("Gcra::decide, deny", |n| {
-            told(denying.decide(&mut spent, at(n), Permits::ONE))
-        }),
-        Contender::new("Window::decide, fixed, allow", |n| {
-            told(fixed.decide(&mut counts, at(n), Permits::ONE))
-        }),
-        Contender::new("Window::decide, two-window, allow", |n| {
-            told(two.decide(&mut pair, at(n), Permits::ONE))
-        }),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::table(
-        "floor and pure functions",
-        "floor: load + compare-exchange",
-        &rows,
-    );
+    report::table("floor and clocks", FLOOR, &rows);
 }
 
 /// What a caller reads of a decision.
-fn told(decision: Decision) -> (bool, Permits) {
+pub(crate) fn told(decision: Decision) -> (bool, Permits) {
     (decision.verdict.allows(), decision.remaining)
 }
 
-fn load_and_cas(word: &AtomicU64) -> bool {
+pub(crate) fn load_and_cas(word: &AtomicU64) -> bool {
     let now = word.load(Ordering::Relaxed);
     word.compare_exchange(now, now + 1, Ordering::Relaxed, Ordering::Relaxed)
         .is_ok()
@@ -116,7 +87,7 @@ fn cells(effort: Effort) {
     let timed_governor = RateLimiter::direct(governor_allows());
 
     let mut contenders = [
-        Contender::new("floor: load + compare-exchange", |_| load_and_cas(&word)),
+        Contender::new(FLOOR, |_| load_and_cas(&word)),
         Contender::new("cell, allow", |n| {
             told(open.decide(&allows, at(n), Permits::ONE))
         }),
@@ -150,5 +121,5 @@ fn cells(effort: Effort) {
         }),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::table("one limiter", "floor: load + compare-exchange", &rows);
+    report::table("one limiter", FLOOR, &rows);
 }

@@ -7,14 +7,16 @@
 //!   per contender: least and median over the rounds, of wall and of CPU time
 //! ```
 //!
-//! `cargo run --release -p ratekeeper-benches [-- --quick]`; with `-- http [--quick]`, the
-//! service over real connections instead: see [`http`].
+//! `cargo run --release -p ratekeeper-benches [-- --quick]`; with `-- cores [--quick]`, only
+//! the pure functions: see [`cores`]; with `-- http [--quick]`, the service over real
+//! connections instead: see [`http`].
 //!
 //! The fair comparison with governor is at the same price of time: ratekeeper is told the
 //! time by its caller, so governor is given a clock that costs one load. Rows with a real
 //! clock (quanta, which governor uses by default) stand beside it.
 
 mod bytes;
+mod cores;
 mod direct;
 mod http;
 mod keyed;
@@ -69,6 +71,10 @@ fn main() {
     report::line(&machine::describe());
     if args.iter().any(|arg| arg == "http") {
         http::run(effort);
+        return;
+    }
+    cores::run(effort);
+    if args.iter().any(|arg| arg == "cores") {
         return;
     }
     direct::run(effort);

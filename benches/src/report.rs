@@ -33,3 +33,42 @@ pub(crate) fn table(title: &str, reference: &str, rows: &[Measured]) {
         );
     }
 }
+
+/// Prints a table with the bytes of each row, and how it stands to its goal; one whose goal
+/// is not a number has none.
+pub(crate) fn goals(
+    title: &str,
+    reference: &str,
+    rows: &[Measured],
+    goals: impl Iterator<Item = (usize, f64)>,
+) {
+    let base = rows.iter().find(|row| row.name == reference);
+    let base = base.map_or(f64::NAN, |row| row.least);
+    println!("\n{title}   (ns per decision; ratio of least to: {reference})");
+    println!(
+        "{:<42} {:>8} {:>8} {:>8} {:>8} {:>7}  goal",
+        "", "bytes", "least", "median", "cpu", "ratio"
+    );
+    let mut missed = 0;
+    for (row, (bytes, goal)) in rows.iter().zip(goals) {
+        let share = row.least / goal;
+        let stands = match goal {
+            goal if goal.is_nan() => String::new(),
+            goal if row.least <= goal => format!("{goal:.0}: met {share:.2}"),
+            goal => {
+                missed += 1;
+                format!("{goal:.0}: missed {share:.2}")
+            }
+        };
+        println!(
+            "{:<42} {:>8} {:>8.2} {:>8.2} {:>8.2} {:>7.2}  {stands}",
+            row.name,
+            bytes,
+            row.least,
+            row.median,
+            row.cpu,
+            row.least / base
+        );
+    }
+    println!("{missed} missed");
+}
