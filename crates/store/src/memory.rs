@@ -61,15 +61,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::quality::RandomState;
 use parking_lot::{Mutex, MutexGuard};
-use ratekeeper_core::{Charge, Decision, Key, Lend, Limit, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{
+    Algorithm, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Nanos, Permits, Time,
+};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{Decisions, Hold, Store, StoreError};
 use budget::Budget;
-use key::Probe;
+use key::{LongKey, ShortKey, hash_of, is_short};
 use listing::Listing;
 use request::Request;
-use shard::Shard;
+use shard::{KeySize, Shard};
 use table::Ask;
 pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
 
@@ -109,7 +111,7 @@ pub struct KeyEntry {
 /// The memory store.
 ///
 /// ```
-/// use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Permits, Time};
+/// use ratekeeper_core::{Algorithm, AnyAlgorithm, Charge, Gcra, Key, Limit, LimitId, Mode, Permits, Time};
 /// use ratekeeper_store::{MemoryConfig, MemoryStore};
 ///
 /// let store = MemoryStore::new(MemoryConfig::default());
@@ -174,8 +176,11 @@ impl MemoryStore {
     /// Decides a request of one charge, and charges it if it allows.
     #[inline]
     pub fn decide_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
-        let decide = |shard: &mut Shard, limit: &Limit, ask: &Ask<'_>| shard.decide(limit, ask);
-        self.with(charge, now, decide)
+        if is_short(charge.key.as_bytes()) {
+            self.decide_sized::<ShortKey>(charge, now)
+        } else {
+            self.decide_sized::<LongKey>(charge, now)
+        }
     }
 
     /// See [`Store::acquire`]; answers at once.
@@ -300,16 +305,40 @@ impl MemoryStore {
         now: Time,
         act: impl FnOnce(&mut Shard, &Limit, &Ask<'_>) -> T,
     ) -> T {
-        let probe = Probe::new(charge.key.as_bytes());
-        let hash = probe.hash(&self.hasher);
+        let key = charge.key.as_bytes();
         let ask = Ask {
-            probe,
-            hash,
+            key,
+            hash: hash_of(&self.hasher, key),
             now,
             cost: charge.cost,
             lend: Lend::Unnamed,
         };
-        act(&mut self.lock(self.shard_of(hash)), charge.limit, &ask)
+        act(&mut self.lock(self.shard_of(ask.hash)), charge.limit, &ask)
+    }
+
+    /// The common case (a key that is here, of a limit by GCRA that has not changed) in line,
+    /// in registers, and nothing beside it: a processor that sees several decisions at once
+    /// waits for their memory at once.
+    #[expect(clippy::inline_always, reason = "a copy for each size of key")]
+    #[inline(always)]
+    fn decide_sized<K: KeySize>(&self, charge: &Charge<'_>, now: Time) -> Decision {
+        let (limit, key, cost) = (charge.limit, charge.key.as_bytes(), charge.cost);
+        let probe = K::probe(key);
+        let hash = K::hash(&self.hasher, &probe);
+        let mut shard = self.lock(self.shard_of(hash));
+        if let AnyAlgorithm::Gcra(gcra) = &limit.algorithm
+            && let Some(tat) = shard.likely::<K>(limit, hash, &probe)
+        {
+            return gcra.decide(tat, now, cost);
+        }
+        let ask = Ask {
+            key,
+            hash,
+            now,
+            cost,
+            lend: Lend::Unnamed,
+        };
+        shard.decide(limit, &ask)
     }
 }
 

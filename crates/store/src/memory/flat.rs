@@ -76,21 +76,26 @@ impl<T> Flat<T> {
         self.slots.into_iter().flatten()
     }
 
+    /// The slot where an entry with this hash most likely is, if it is here; it may hold
+    /// another, or none, or not exist. No branch on what memory holds.
+    #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
+    #[inline(always)]
+    pub(super) fn likely(&self, hash: u64) -> Option<usize> {
+        let at = home(hash, self.slots.len());
+        let group = u64::from_le_bytes(*self.tags.get(at..)?.first_chunk()?);
+        Some(at + equal(group, hash).trailing_zeros() as usize / 8)
+    }
+
     /// The slot of the entry with this hash that `is_it`.
-    #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(&T) -> bool) -> Option<usize> {
         let slots = self.slots.len();
-        let wanted = LOW * u64::from(tag(hash));
         let mut at = home(hash, slots);
         loop {
             let group = self.tags.get(at..)?.first_chunk()?;
             let group = u64::from_le_bytes(*group);
-            let differ = group ^ wanted;
-            // A tag that differs may be taken for equal behind one that is: `is_it` knows.
-            let equal = differ.wrapping_sub(LOW) & !differ & HIGH;
             let empty = !group & HIGH;
             let before = empty.wrapping_sub(1) & !empty; // all, if none is empty
-            let mut candidates = equal & before;
+            let mut candidates = equal(group, hash) & before;
             while candidates != 0 {
                 let found = wrap(at + candidates.trailing_zeros() as usize / 8, slots);
                 if self.get(found).is_some_and(&mut is_it) {
@@ -202,6 +207,14 @@ const fn tags_for(slots: usize) -> usize {
 #[inline]
 fn tag(hash: u64) -> u8 {
     (hash >> 16) as u8 | 0x80
+}
+
+/// The highest bit of each tag of a group that is that of `hash`; one that differs may be
+/// taken for equal behind one that is.
+#[inline]
+fn equal(group: u64, hash: u64) -> u64 {
+    let differ = group ^ (LOW * u64::from(tag(hash)));
+    differ.wrapping_sub(LOW) & !differ & HIGH
 }
 
 /// Past the end begins at the start again; `at` is less than a few times around.

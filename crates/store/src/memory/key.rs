@@ -8,10 +8,13 @@
 //!
 //! Both leave a bit pattern for "no entry", so an empty slot costs nothing beside the slot.
 //!
-//! A request's key is read once, into a [`Probe`] that is hashed and compared in registers.
+//! A request's key is read once, into a *probe* that is hashed and compared in registers.
+//! Reads are cut so that they do not span what was written piece by piece just before: such
+//! a read waits until those writes have left the processor, and with them all that the
+//! processor did before, the last decision too.
 
 use std::hash::{BuildHasher, Hasher};
-use std::num::NonZeroU8;
+use std::num::NonZeroU64;
 
 use foldhash::quality::RandomState;
 
@@ -19,124 +22,99 @@ use foldhash::quality::RandomState;
 const SHORT: usize = 15;
 /// The longest key kept in place.
 const INLINE: usize = 30;
+/// Bytes of a long key that its head holds.
+const HEAD: usize = 16;
 
-/// A key as it is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Probe<'a> {
-    pub(super) bytes: &'a [u8],
-    /// A short key: length + 1, then all bytes. Else the first 16 bytes.
-    head: u128,
-    /// The other bytes and the length of a key that is kept in place; else 0.
-    tail: u128,
-}
-
-impl<'a> Probe<'a> {
-    /// Reads a key.
-    #[inline]
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        let (head, tail) = match (bytes.first_chunk(), bytes.last_chunk()) {
-            (Some(first), Some(last)) if bytes.len() <= INLINE => {
-                let (first, last) = (u128::from_le_bytes(*first), u128::from_le_bytes(*last));
-                let twice = 2 * size_of::<u128>() - bytes.len(); // bytes that are in both
-                let rest = last.checked_shr(8 * u32::try_from(twice).unwrap_or(0));
-                let length = (bytes.len() as u128) << (8 * (INLINE - size_of::<u128>()));
-                (first, rest.unwrap_or(0) | length)
-            }
-            (Some(_), _) => (0, 0),
-            _ => (short(bytes), 0),
-        };
-        Self { bytes, head, tail }
-    }
-
-    /// Whether it is kept as a [`ShortKey`]; else as a [`LongKey`].
-    #[inline]
-    pub(super) fn is_short(&self) -> bool {
-        self.bytes.len() <= SHORT
-    }
-
-    /// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
-    #[inline]
-    pub(super) fn hash(&self, hasher: &RandomState) -> u64 {
-        let mut hasher = hasher.build_hasher();
-        if self.is_short() {
-            hasher.write_u128(self.head);
-        } else if self.bytes.len() <= INLINE {
-            hasher.write_u128(self.head);
-            hasher.write_u128(self.tail);
-        } else {
-            hasher.write(self.bytes);
-        }
-        hasher.finish()
-    }
-}
-
-/// Length + 1 and the bytes of a short key as one number, as they lie in memory.
-///
-/// The first byte is read alone. It is the length of the first part, written by itself just
-/// before, and a read that spans two fresh writes waits until both have left the processor,
-/// and with them all that the processor did before.
+/// Whether a key is kept as a [`ShortKey`]; else as a [`LongKey`].
 #[inline]
-fn short(key: &[u8]) -> u128 {
-    let Some((&first, rest)) = key.split_first() else {
-        return 1;
-    };
-    // Two reads that overlap hold the same bits where they do.
-    let rest = if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>())
-    {
-        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
-        u128::from(first) | u128::from(last) << (8 * (rest.len() - size_of::<u64>()))
-    } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
-        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-        u128::from(first) | u128::from(last) << (8 * (rest.len() - size_of::<u32>()))
+pub(super) fn is_short(key: &[u8]) -> bool {
+    key.len() <= SHORT
+}
+
+/// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
+#[inline]
+pub(super) fn hash_of(hasher: &RandomState, key: &[u8]) -> u64 {
+    if is_short(key) {
+        ShortKey::hash(hasher, &ShortKey::probe(key))
     } else {
-        let bytes = rest.iter().rev();
-        bytes.fold(0, |bytes, &byte| bytes << 8 | u128::from(byte))
-    };
-    rest << 16 | u128::from(first) << 8 | (key.len() as u128 + 1)
+        LongKey::hash(hasher, &LongKey::probe(key))
+    }
 }
 
 /// A key that a table owns.
-pub(super) trait StoredKey: Sized {
-    fn is(&self, probe: &Probe<'_>) -> bool;
-    /// A copy of a key that is of a length that this size is for.
-    fn new(probe: &Probe<'_>) -> Self;
-    fn as_bytes(&self) -> &[u8];
+pub(super) trait StoredKey: Sized + 'static {
+    /// A key prepared for hashing and comparing.
+    type Probe<'a>: Copy;
+
+    /// `key` is of a length that this size is for.
+    fn probe(key: &[u8]) -> Self::Probe<'_>;
+    fn hash(hasher: &RandomState, probe: &Self::Probe<'_>) -> u64;
+    fn is(&self, probe: &Self::Probe<'_>) -> bool;
+    fn new(key: &[u8]) -> Self;
+    /// Shows the key as it was.
+    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T;
     /// Bytes on the heap that a key of this length takes.
     fn heap_bytes(length: usize) -> usize;
 
-    fn hash(&self, hasher: &RandomState) -> u64 {
-        Probe::new(self.as_bytes()).hash(hasher)
+    /// Bytes of the key.
+    fn length(&self) -> usize {
+        self.show(<[u8]>::len)
+    }
+
+    /// The hash of this key.
+    fn rehash(&self, hasher: &RandomState) -> u64 {
+        self.show(|key| Self::hash(hasher, &Self::probe(key)))
     }
 }
 
-/// A key of at most 15 bytes.
+/// A key of at most 15 bytes, as it would lie in memory: length + 1, then the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)] // in this order: a probe is compared with all 16 bytes in one read
 pub(super) struct ShortKey {
-    /// Length + 1.
-    length: NonZeroU8,
-    bytes: [u8; SHORT],
+    low: NonZeroU64,
+    high: u64,
 }
 
 impl StoredKey for ShortKey {
-    #[inline]
-    fn is(&self, probe: &Probe<'_>) -> bool {
-        let mut all = [self.length.get(); size_of::<u128>()];
-        all[1..].copy_from_slice(&self.bytes);
-        u128::from_le_bytes(all) == probe.head
-    }
+    type Probe<'a> = Self;
 
-    fn new(probe: &Probe<'_>) -> Self {
-        debug_assert!(probe.is_short());
-        let [length, bytes @ ..] = probe.head.to_le_bytes();
+    #[expect(clippy::inline_always, reason = "made and compared in registers")]
+    #[inline(always)]
+    fn probe(key: &[u8]) -> Self {
+        debug_assert!(is_short(key));
+        let Some((&first, rest)) = key.split_first() else {
+            let (low, high) = (NonZeroU64::MIN, 0);
+            return Self { low, high };
+        };
+        // The first byte is the length of the first part, written by itself.
+        let (low, high) = padded(rest);
+        let length = key.len() as u64 + 1;
+        let low_end = length | u64::from(first) << 8;
         Self {
-            length: NonZeroU8::new(length).unwrap_or(NonZeroU8::MIN),
-            bytes,
+            low: NonZeroU64::new(low << 16 | low_end).unwrap_or(NonZeroU64::MIN),
+            high: high << 16 | low >> 48,
         }
     }
 
-    fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length.get() - 1)]
+    #[inline]
+    fn hash(hasher: &RandomState, probe: &Self) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        hasher.write_u128(u128::from(probe.high) << 64 | u128::from(probe.low.get()));
+        hasher.finish()
+    }
+
+    #[inline]
+    fn is(&self, probe: &Self) -> bool {
+        (self.low.get() ^ probe.low.get()) | (self.high ^ probe.high) == 0
+    }
+
+    fn new(key: &[u8]) -> Self {
+        Self::probe(key)
+    }
+
+    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
+        let all = u128::from(self.high) << 64 | u128::from(self.low.get());
+        let [length, bytes @ ..] = all.to_le_bytes();
+        to(&bytes[..usize::from(length - 1)])
     }
 
     fn heap_bytes(_length: usize) -> usize {
@@ -147,49 +125,136 @@ impl StoredKey for ShortKey {
 /// A key of more than 15 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LongKey {
-    Inline { length: u8, bytes: [u8; INLINE] },
+    /// Bytes behind the end are 0.
+    Inline {
+        length: u8,
+        tail: [u8; INLINE - HEAD],
+        head: [u64; 2],
+    },
     Heap(Box<[u8]>),
 }
 
+/// A long key as it is looked for.
+#[derive(Clone, Copy)]
+pub(super) struct LongProbe<'a> {
+    key: &'a [u8],
+    /// The first 16 bytes of a key that is kept in place.
+    head: [u64; 2],
+    /// Its other bytes, at most 14.
+    tail: [u64; 2],
+}
+
 impl StoredKey for LongKey {
+    type Probe<'a> = LongProbe<'a>;
+
+    #[expect(clippy::inline_always, reason = "made and compared in registers")]
+    #[inline(always)]
+    fn probe(key: &[u8]) -> LongProbe<'_> {
+        let [mut head, mut tail] = [[0; 2]; 2];
+        if let Some((first, rest)) = key.split_first_chunk::<HEAD>()
+            && key.len() <= INLINE
+        {
+            let first = u128::from_le_bytes(*first);
+            head = [low(first), low(first >> 64)];
+            tail = padded(rest).into();
+        }
+        LongProbe { key, head, tail }
+    }
+
     #[inline]
-    fn is(&self, probe: &Probe<'_>) -> bool {
+    fn hash(hasher: &RandomState, probe: &LongProbe<'_>) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        if probe.key.len() <= INLINE {
+            // The length fits above the 14 bytes of the tail.
+            let length = (probe.key.len() as u64) << 48;
+            let [head, tail] = [probe.head, [probe.tail[0], probe.tail[1] | length]];
+            hasher.write_u128(u128::from(head[1]) << 64 | u128::from(head[0]));
+            hasher.write_u128(u128::from(tail[1]) << 64 | u128::from(tail[0]));
+        } else {
+            hasher.write(probe.key);
+        }
+        hasher.finish()
+    }
+
+    #[inline]
+    fn is(&self, probe: &LongProbe<'_>) -> bool {
         match self {
-            Self::Inline { length, bytes } => {
-                let (mut head, mut tail) = ([0; size_of::<u128>()], [*length; size_of::<u128>()]);
-                head.copy_from_slice(&bytes[..size_of::<u128>()]);
-                let rest = INLINE - size_of::<u128>();
-                tail[..rest].copy_from_slice(&bytes[size_of::<u128>()..]);
-                tail[rest + 1] = 0;
-                u128::from_le_bytes(head) == probe.head && u128::from_le_bytes(tail) == probe.tail
+            Self::Inline { length, tail, head } => {
+                let differ = |a: u64, b: u64| a ^ b;
+                let (start, end) = ends(tail);
+                let other_end = probe.tail[1] << 16 | probe.tail[0] >> 48;
+                usize::from(*length) == probe.key.len()
+                    && differ(head[0], probe.head[0])
+                        | differ(head[1], probe.head[1])
+                        | differ(start, probe.tail[0])
+                        | differ(end, other_end)
+                        == 0
             }
-            Self::Heap(bytes) => **bytes == *probe.bytes,
+            Self::Heap(bytes) => **bytes == *probe.key,
         }
     }
 
-    fn new(probe: &Probe<'_>) -> Self {
-        let key = probe.bytes;
+    fn new(key: &[u8]) -> Self {
+        let LongProbe { head, tail, .. } = Self::probe(key);
         match u8::try_from(key.len()) {
             Ok(length) if key.len() <= INLINE => {
-                let mut bytes = [0; INLINE];
-                bytes[..key.len()].copy_from_slice(key);
-                Self::Inline { length, bytes }
+                let all = u128::from(tail[1]) << 64 | u128::from(tail[0]);
+                let [tail @ .., _, _] = all.to_le_bytes();
+                Self::Inline { length, tail, head }
             }
             _ => Self::Heap(key.into()),
         }
     }
 
-    #[inline]
-    fn as_bytes(&self) -> &[u8] {
+    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
         match self {
-            Self::Inline { length, bytes } => &bytes[..usize::from(*length)],
-            Self::Heap(bytes) => bytes,
+            Self::Inline { length, tail, head } => {
+                let mut bytes = [0; INLINE];
+                bytes[..8].copy_from_slice(&head[0].to_le_bytes());
+                bytes[8..HEAD].copy_from_slice(&head[1].to_le_bytes());
+                bytes[HEAD..].copy_from_slice(tail);
+                to(&bytes[..usize::from(*length)])
+            }
+            Self::Heap(bytes) => to(bytes),
         }
     }
 
     fn heap_bytes(length: usize) -> usize {
         if length <= INLINE { 0 } else { block(length) }
     }
+}
+
+/// Up to 14 bytes, then zeros, as two numbers.
+#[expect(clippy::inline_always, reason = "made in registers")]
+#[inline(always)]
+fn padded(bytes: &[u8]) -> (u64, u64) {
+    // Two reads that overlap; the second is shifted until it holds only what is new.
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        let half = 4 * (16 - bytes.len()); // by halves: 64 at once is not a shift
+        let last = u64::from_le_bytes(*last);
+        (u64::from_le_bytes(*first), last >> half >> half)
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        let last = u64::from(last) << (8 * (bytes.len() - 4));
+        (u64::from(first) | last, 0)
+    } else {
+        let bytes = bytes.iter().rev();
+        (bytes.fold(0, |all, &byte| all << 8 | u64::from(byte)), 0)
+    }
+}
+
+/// The first and the last 8 bytes of a tail.
+#[inline]
+fn ends(tail: &[u8; INLINE - HEAD]) -> (u64, u64) {
+    let [first @ .., _, _, _, _, _, _] = *tail;
+    let [_, _, _, _, _, _, last @ ..] = *tail;
+    (u64::from_le_bytes(first), u64::from_le_bytes(last))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+#[inline]
+fn low(number: u128) -> u64 {
+    number as u64
 }
 
 /// What an allocator takes for a block of `bytes`: a header and rounding, as in the GNU C
@@ -209,20 +274,17 @@ mod tests {
         let hasher = RandomState::default();
         for length in lengths {
             let key: Vec<u8> = (1..=length).map(|at| at.to_le_bytes()[0]).collect();
-            let stored = K::new(&Probe::new(&key));
-            assert_eq!(stored.as_bytes(), key);
-            assert!(stored.is(&Probe::new(&key)));
-            assert_eq!(stored.hash(&hasher), Probe::new(&key).hash(&hasher));
+            let stored = K::new(&key);
+            stored.show(|bytes| assert_eq!(bytes, key));
+            assert_eq!(stored.length(), length);
+            assert!(stored.is(&K::probe(&key)));
+            assert_eq!(stored.rehash(&hasher), hash_of(&hasher, &key));
             for at in 0..length {
                 let mut other = key.clone();
                 other[at] ^= 0x80;
-                let other = Probe::new(&other);
-                assert!(!stored.is(&other), "byte {at} of {length}");
-                assert_ne!(
-                    stored.hash(&hasher),
-                    other.hash(&hasher),
-                    "byte {at} of {length}"
-                );
+                assert!(!stored.is(&K::probe(&other)), "byte {at} of {length}");
+                let (hash, other) = (hash_of(&hasher, &key), hash_of(&hasher, &other));
+                assert_ne!(hash, other, "byte {at} of {length}");
             }
         }
     }
@@ -237,17 +299,15 @@ mod tests {
 
     #[test]
     fn the_length_tells() {
-        for length in 0..40 {
-            let (shorter, longer) = (vec![0; length], vec![0; length + 1]);
-            let (shorter, longer) = (Probe::new(&shorter), Probe::new(&longer));
-            if longer.is_short() {
-                assert!(!ShortKey::new(&shorter).is(&longer), "{length}");
-                assert!(!ShortKey::new(&longer).is(&shorter), "{length}");
-            } else if !shorter.is_short() {
-                assert!(!LongKey::new(&shorter).is(&longer), "{length}");
-                assert!(!LongKey::new(&longer).is(&shorter), "{length}");
+        fn check<K: StoredKey>(lengths: impl Iterator<Item = usize>) {
+            for length in lengths {
+                let (shorter, longer) = (vec![0; length], vec![0; length + 1]);
+                assert!(!K::new(&shorter).is(&K::probe(&longer)), "{length}");
+                assert!(!K::new(&longer).is(&K::probe(&shorter)), "{length}");
             }
         }
+        check::<ShortKey>(0..15);
+        check::<LongKey>(16..40);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use ratekeeper_core::{Charge, Decision, Lend, Mode, Permits, Time};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
-use super::key::Probe;
+use super::key::hash_of;
 use super::shard::Shard;
 use super::table::Ask;
 use crate::Decisions;
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
         now: Time,
     ) -> Self {
         let place = |(index, charge): (usize, &Charge<'_>)| {
-            let hash = Probe::new(charge.key.as_bytes()).hash(&store.hasher);
+            let hash = hash_of(&store.hasher, charge.key.as_bytes());
             Place {
                 charge: index,
                 hash,
@@ -219,7 +219,7 @@ impl<'a> Request<'a> {
     ) -> T {
         let charge = &self.charges[place.charge];
         let ask = Ask {
-            probe: Probe::new(charge.key.as_bytes()),
+            key: charge.key.as_bytes(),
             hash: place.hash,
             now: self.now,
             cost,

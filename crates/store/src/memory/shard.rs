@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict};
 
 use super::any_table::{AnyTable, with_table};
 use super::budget::{Budget, Purpose};
-use super::key::{LongKey, ShortKey};
+use super::key::{LongKey, ShortKey, StoredKey, is_short};
 use super::table::Ask;
 use super::{LimitUsage, Loans};
 
@@ -21,7 +21,7 @@ const SWEPT_BEFORE_EVICTION: usize = 32;
 /// Runs `$body` with `$table` bound to the table of a slot for keys like that of `$ask`.
 macro_rules! with_table_of {
     ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        if $ask.probe.is_short() {
+        if is_short($ask.key) {
             with_table!(&mut $slot.short, $table => $body)
         } else {
             with_table!(&mut $slot.long, $table => $body)
@@ -33,7 +33,7 @@ macro_rules! with_table_of {
 /// `None` if the limit lends nothing.
 macro_rules! with_loans_of {
     ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        if $ask.probe.is_short() {
+        if is_short($ask.key) {
             $slot.short.loans().map(|$table| $body)
         } else {
             $slot.long.loans().map(|$table| $body)
@@ -43,11 +43,31 @@ macro_rules! with_loans_of {
 
 /// The tables of a limit.
 #[derive(Debug)]
-struct Slot {
+pub(super) struct Slot {
     /// Of the numbers that the tables run with.
     version: u32,
     short: AnyTable<ShortKey>,
     long: AnyTable<LongKey>,
+}
+
+/// A size of key.
+pub(super) trait KeySize: StoredKey {
+    /// The table of a slot for such keys, and the version of its numbers.
+    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>);
+}
+
+impl KeySize for ShortKey {
+    #[inline]
+    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
+        (slot.version, &mut slot.short)
+    }
+}
+
+impl KeySize for LongKey {
+    #[inline]
+    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
+        (slot.version, &mut slot.long)
+    }
 }
 
 impl Slot {
@@ -98,12 +118,27 @@ impl Shard {
         }
     }
 
-    /// Decides and charges.
-    #[expect(
-        clippy::inline_always,
-        reason = "copying an answer costs more than deciding"
-    )]
+    /// The state of a key, if it is here and found at the first guess, and its limit by GCRA
+    /// has not changed.
+    #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
     #[inline(always)]
+    pub(super) fn likely<K: KeySize>(
+        &mut self,
+        limit: &Limit,
+        hash: u64,
+        probe: &K::Probe<'_>,
+    ) -> Option<&mut Tat> {
+        let slot = self.slots.get_mut(limit.id.index())?.as_deref_mut()?;
+        match K::table_of(slot) {
+            (version, AnyTable::Gcra(table)) if version == limit.version => {
+                table.likely(hash, probe)
+            }
+            _ => None,
+        }
+    }
+
+    /// Decides and charges.
+    #[inline(never)]
     pub(super) fn decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
         match self.try_decide(limit, ask) {
             Some(decision) => decision,
@@ -112,19 +147,10 @@ impl Shard {
     }
 
     /// `None` if there is no room.
-    #[expect(
-        clippy::inline_always,
-        reason = "copying an answer costs more than deciding"
-    )]
-    #[inline(always)]
     fn try_decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
         let id = self.prepare(limit, ask.now)?;
         let slot = self.slots.get_mut(id)?.as_deref_mut()?;
         with_table_of!(slot, ask, table => table.decide(ask, &self.budget))
-    }
-
-    fn retry(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
-        self.try_decide(limit, ask)
     }
 
     /// What `decide` would say, were there room.
@@ -138,7 +164,7 @@ impl Shard {
     /// Gives back.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &Ask<'_>) {
         if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            if ask.probe.is_short() {
+            if is_short(ask.key) {
                 slot.short.refund(ask);
             } else {
                 slot.long.refund(ask);
@@ -194,9 +220,8 @@ impl Shard {
         mut show: impl FnMut(&[u8], Decision),
     ) {
         if let Some(slot) = self.known(limit, now) {
-            let mut show = |(key, decision): (&[u8], _)| show(key, decision);
-            with_table!(&slot.short, table => table.live(now).for_each(&mut show));
-            with_table!(&slot.long, table => table.live(now).for_each(&mut show));
+            with_table!(&slot.short, table => table.show_live(now, &mut show));
+            with_table!(&slot.long, table => table.show_live(now, &mut show));
         }
     }
 
@@ -256,11 +281,11 @@ impl Shard {
         if let Some(slot) = self.slot(id) {
             with_table_of!(slot, ask, table => table.sweep(now, SWEPT_BEFORE_EVICTION, &budget));
         }
-        if let Some(decision) = self.retry(limit, ask) {
+        if let Some(decision) = self.try_decide(limit, ask) {
             return decision;
         }
         if self.squeeze_fullest(id, now)
-            && let Some(decision) = self.retry(limit, ask)
+            && let Some(decision) = self.try_decide(limit, ask)
         {
             return decision;
         }
@@ -269,7 +294,7 @@ impl Shard {
             if !with_table_of!(slot, ask, table => table.evict(now, &budget)) {
                 break;
             }
-            if let Some(decision) = self.retry(limit, ask) {
+            if let Some(decision) = self.try_decide(limit, ask) {
                 return decision;
             }
         }

@@ -28,7 +28,7 @@ use ratekeeper_core::{Algorithm, Decision, Lend, Nanos, Permits, Refund, Time, V
 use super::EvictionCounts;
 use super::budget::{Budget, Purpose};
 use super::flat::{self, Flat};
-use super::key::{Probe, StoredKey};
+use super::key::StoredKey;
 
 /// Slots looked at on each insert, to forget what has expired: the table is walked through
 /// by the time it has grown by half.
@@ -61,7 +61,7 @@ pub(super) struct Table<A: Algorithm, K> {
 /// A request as a table sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask<'a> {
-    pub(super) probe: Probe<'a>,
+    pub(super) key: &'a [u8],
     pub(super) hash: u64,
     pub(super) now: Time,
     pub(super) cost: Permits,
@@ -103,11 +103,6 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 
     /// Decides and charges. `None` if the key is new and `budget` has no room for it: then
     /// nothing was done.
-    #[expect(
-        clippy::inline_always,
-        reason = "copying an answer costs more than deciding"
-    )]
-    #[inline(always)]
     pub(super) fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
         match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
             Some(entry) => {
@@ -119,7 +114,15 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         }
     }
 
-    #[inline(never)]
+    /// The state of a key that is here, if the first guess finds it.
+    #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
+    #[inline(always)]
+    pub(super) fn likely(&mut self, hash: u64, probe: &K::Probe<'_>) -> Option<&mut A::State> {
+        let at = self.entries.likely(hash)?;
+        let entry = self.entries.get_mut(at)?;
+        entry.key.is(probe).then_some(&mut entry.state)
+    }
+
     fn decide_new(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
         let mut start = self.start(ask.now);
         let before = start.state.clone();
@@ -129,10 +132,10 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         if start.state == before {
             return Some(decision); // nothing to remember
         }
-        if !self.make_room(ask.probe.bytes.len(), budget) {
+        if !self.make_room(ask.key.len(), budget) {
             return None;
         }
-        self.insert(K::new(&ask.probe), ask.hash, start.state);
+        self.insert(K::new(ask.key), ask.hash, start.state);
         self.sweep(ask.now, SWEPT_PER_INSERT, budget);
         Some(decision)
     }
@@ -159,12 +162,13 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         self.standing_of(&entry.state, ask.now)
     }
 
-    /// All keys in debt.
-    pub(super) fn live(&self, now: Time) -> impl Iterator<Item = (&[u8], Decision)> {
-        self.entries.iter().filter_map(move |entry| {
-            let standing = self.standing_of(&entry.state, now)?;
-            Some((entry.key.as_bytes(), standing))
-        })
+    /// Shows all keys in debt.
+    pub(super) fn show_live(&self, now: Time, mut show: impl FnMut(&[u8], Decision)) {
+        for entry in self.entries.iter() {
+            if let Some(standing) = self.standing_of(&entry.state, now) {
+                entry.key.show(|key| show(key, standing));
+            }
+        }
     }
 
     fn standing_of(&self, state: &A::State, now: Time) -> Option<Decision> {
@@ -189,8 +193,8 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 
     #[inline]
     fn find(&self, ask: &Ask<'_>) -> Option<usize> {
-        self.entries
-            .find(ask.hash, |entry| entry.key.is(&ask.probe))
+        let probe = K::probe(ask.key);
+        self.entries.find(ask.hash, |entry| entry.key.is(&probe))
     }
 }
 
@@ -258,9 +262,9 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         if state == A::State::default() {
             return;
         }
-        let heap = self.heap_of(key.as_bytes().len());
+        let heap = self.heap_of(key.length());
         if !self.entries.is_full() && budget.take(heap, Purpose::Move) {
-            let hash = key.hash(&self.hasher);
+            let hash = key.rehash(&self.hasher);
             self.insert(key, hash, state);
         } else {
             self.algorithm.stricter(&mut self.floor, &state);

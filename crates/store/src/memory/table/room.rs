@@ -125,10 +125,10 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         let expires_at = |entry: &Entry<K, A::State>| algorithm.expires_at(&entry.state);
         self.entries.resize(
             slots,
-            |entry| entry.key.hash(hasher),
+            |entry| entry.key.rehash(hasher),
             |entry| expires_at(entry) > bar,
             |mut entry| {
-                *heap_bytes -= K::heap_bytes(entry.key.as_bytes().len()) + per_state;
+                *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
                 if expires_at(&entry) <= now {
                     *forgotten = (*forgotten).max(now);
                     *lapsed += algorithm.lapse(&mut entry.state, now);
@@ -153,7 +153,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         let hasher = &self.hasher;
         self.entries.resize(
             new,
-            |entry| entry.key.hash(hasher),
+            |entry| entry.key.rehash(hasher),
             |_| true,
             |_| debug_assert!(false, "all fit"),
         );
@@ -163,7 +163,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 
     /// Adds a key for which room has been made.
     pub(super) fn insert(&mut self, key: K, hash: u64, state: A::State) {
-        self.heap_bytes += self.heap_of(key.as_bytes().len());
+        self.heap_bytes += self.heap_of(key.length());
         self.entries.insert(hash, Entry { key, state });
     }
 
@@ -177,9 +177,9 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 
     pub(super) fn remove(&mut self, at: usize, budget: &Budget) -> Option<A::State> {
         let hasher = &self.hasher;
-        let hash = |entry: &Entry<K, A::State>| entry.key.hash(hasher);
+        let hash = |entry: &Entry<K, A::State>| entry.key.rehash(hasher);
         let entry = self.entries.remove(at, hash)?;
-        let heap = self.heap_of(entry.key.as_bytes().len());
+        let heap = self.heap_of(entry.key.length());
         self.heap_bytes -= heap;
         budget.give(heap);
         if self.entries.len() == 0 {
