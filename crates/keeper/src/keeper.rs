@@ -13,13 +13,13 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper_core::{Charge, Limit, LimitId, Permits, Time};
-use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode};
+use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::{Answer, Clock};
+use crate::{Answer, Clock, RateLimitError};
 
 /// A policy, a store and a clock: what a door asks.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub struct Keeper<S, C> {
     store: S,
     clock: C,
     policy: ArcSwap<Policy>,
+    envoy: ArcSwapOption<envoy::Config>,
     ids: Mutex<Ids>,
 }
 
@@ -74,6 +75,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             store,
             clock,
             policy: ArcSwap::from_pointee(policy.clone()),
+            envoy: ArcSwapOption::empty(),
             ids: Mutex::default(),
         };
         keeper.install(policy);
@@ -92,6 +94,20 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         self.policy.store(Arc::new(policy));
         version
+    }
+
+    /// Replaces the configuration of the rate limit service; counters stay with their domains.
+    pub fn install_envoy(&self, mut config: envoy::Config) {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        for limit in config.limits_mut() {
+            limit.id = ids.of(&limit.name);
+        }
+        self.envoy.store(Some(Arc::new(config)));
+    }
+
+    /// The configuration of the rate limit service in force.
+    pub fn envoy(&self) -> Option<Arc<envoy::Config>> {
+        self.envoy.load_full()
     }
 
     /// Decides one request and charges it, all limits together or none.
@@ -223,6 +239,22 @@ impl<C: Clock> Keeper<MemoryStore, C> {
         at_once(self.check(facts, scope))
     }
 
+    /// [`rate_limit`](Self::rate_limit), at once.
+    ///
+    /// # Errors
+    /// For a call that asks nothing or too much.
+    pub fn rate_limit_now<'c>(
+        &self,
+        config: &'c envoy::Config,
+        call: &envoy::Call<'_>,
+    ) -> Result<envoy::Answer<'c>, envoy::CallError> {
+        match ready(self.rate_limit(config, call)) {
+            Ok(answer) => Ok(answer),
+            Err(RateLimitError::Call(error)) => Err(error),
+            Err(RateLimitError::Store(_)) => unreachable!("the memory store always answers"),
+        }
+    }
+
     /// [`peek`](Self::peek), at once.
     pub fn peek_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
         at_once(self.peek(facts, scope))
@@ -239,12 +271,16 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     }
 }
 
-/// The answer of a future that never waits.
+/// The answer of the memory store.
 pub(crate) fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> T {
-    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(Ok(answer)) => answer,
-        // By construction: every method of `MemoryStore` is ready at once and never fails.
-        Poll::Ready(Err(_)) | Poll::Pending => unreachable!("the memory store always answers"),
+    ready(answer).unwrap_or_else(|_| unreachable!("the memory store always answers"))
+}
+
+/// The output of a future that never waits: every method of `MemoryStore` is ready at once.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("the memory store never waits"),
     }
 }
 

@@ -34,11 +34,13 @@ mod clock;
 pub mod headers;
 mod keeper;
 pub mod problem;
+mod rate_limit;
 
 pub use answer::{Answer, Outcome};
 pub use call::{Act, Answers, Asked};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
+pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;

@@ -12,6 +12,7 @@ pub mod calendar;
 pub mod config;
 mod descriptor;
 mod descriptor_index;
+pub mod envoy;
 mod error;
 mod facts;
 mod forwarded;

@@ -10,8 +10,8 @@ use crate::keys::{Keys, Subject};
 use crate::request::Request;
 use crate::{ClientIp, Facts, HeaderStyle, Numbers, Rule, Rules, Settings};
 
-/// The rules of one policy file.
-#[derive(Clone, Debug)]
+/// The rules of one policy file. The default has none: it lets everything pass.
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Counts the policies this process has run, from 1; 0 until the keeper takes it.
     pub version: u32,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   RK01..  the shape of the file      RK02..  values      RK03..  lints
+//!   RK04..  the rate limit service's configuration files
 //! ```
 //!
 //! A page is a paragraph, a file that shows the finding, and the same file put right. Both
@@ -10,7 +11,7 @@
 /// Declares each code once: its constant and its page.
 macro_rules! codes {
     ($($(#[$attribute:meta])* $name:ident = $code:literal;)*) => {
-        $($(#[$attribute])* pub(super) const $name: &str = $code;)*
+        $($(#[$attribute])* pub(crate) const $name: &str = $code;)*
 
         /// Code and page.
         pub(super) const PAGES: &[(&str, &str)] =
@@ -69,6 +70,23 @@ codes! {
     NEVER_REFUSES = "RK0304";
     SAID_TWICE = "RK0305";
     UNUSED_RESPONSE = "RK0306";
+
+    ENVOY_YAML = "RK0401";
+    ENVOY_KEY_TYPE = "RK0402";
+    ENVOY_LIST = "RK0403";
+    ENVOY_NO_KEY = "RK0404";
+    ENVOY_DESCRIPTOR_TWICE = "RK0405";
+    ENVOY_UNIT = "RK0406";
+    ENVOY_UNLIMITED = "RK0407";
+    ENVOY_REPLACES_ITSELF = "RK0408";
+    ENVOY_REPLACES_NOTHING = "RK0409";
+    ENVOY_SHARE = "RK0410";
+    ENVOY_DOMAIN_TWICE = "RK0411";
+    ENVOY_NO_DOMAIN = "RK0412";
+    ENVOY_BOUNDS = "RK0413";
+    ENVOY_IGNORED = "RK0414";
+    ENVOY_DOCUMENT = "RK0415";
+    ENVOY_BLOCKS = "RK0416";
 }
 
 /// Explains a code: `ratekeeper help RK0103`.
@@ -86,8 +104,11 @@ pub fn explain(code: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_core::Origin;
+
     use super::*;
     use crate::config::{Context, Diagnostic, parse};
+    use crate::envoy::{File, Settings, load};
 
     fn findings(text: &str) -> Vec<Diagnostic> {
         match parse(text, Context::default()) {
@@ -96,12 +117,36 @@ mod tests {
         }
     }
 
-    /// The files on a page.
-    fn files(page: &str) -> Vec<&str> {
-        let blocks = page.split("```toml\n").skip(1);
-        blocks
-            .map(|block| block.split("```").next().unwrap_or_default())
-            .collect()
+    /// What a page's block is found to be: a policy, or files of the rate limit service.
+    fn findings_of(block: &Block<'_>) -> Vec<Diagnostic> {
+        if block.language == "toml" {
+            return findings(block.text);
+        }
+        let texts = block.text.split("# other file\n");
+        let files: Vec<_> = texts
+            .map(|text| File {
+                name: "a.yaml",
+                text,
+            })
+            .collect();
+        let found = match load(&files, Settings::default(), Origin::UNIX) {
+            Ok(loaded) => loaded.warnings,
+            Err(errors) => errors,
+        };
+        found.into_iter().flatten().collect()
+    }
+
+    /// A file on a page.
+    struct Block<'p> {
+        language: &'p str,
+        text: &'p str,
+    }
+
+    fn blocks(page: &str) -> Vec<Block<'_>> {
+        let blocks = page.split("```").skip(1).step_by(2);
+        let split = |block| str::split_once(block, '\n').unwrap();
+        let named = |(language, text)| Block { language, text };
+        blocks.map(split).map(named).collect()
     }
 
     #[test]
@@ -109,13 +154,13 @@ mod tests {
         for (code, page) in PAGES {
             assert!(page.starts_with(&format!("# {code}: ")), "{code}");
             assert!(page.is_ascii(), "{code}");
-            let files = files(page);
-            let (right, wrong) = files.split_last().unwrap();
-            for text in wrong {
-                let found: Vec<_> = findings(text).iter().map(|found| found.code).collect();
-                assert_eq!(found, [*code], "{text}");
+            let blocks = blocks(page);
+            let (right, wrong) = blocks.split_last().unwrap();
+            for block in wrong {
+                let found: Vec<_> = findings_of(block).iter().map(|found| found.code).collect();
+                assert_eq!(found, [*code], "{}", block.text);
             }
-            assert_eq!(findings(right), [], "{code}: {right}");
+            assert_eq!(findings_of(right), [], "{code}: {}", right.text);
         }
     }
 }

@@ -51,7 +51,7 @@ pub struct Diagnostic {
 
 /// The findings of one text, in the making.
 #[derive(Debug)]
-pub(super) struct Findings<'t> {
+pub(crate) struct Findings<'t> {
     text: &'t str,
     found: Vec<Diagnostic>,
     /// Whether one of them is an error.
@@ -64,7 +64,7 @@ pub(super) struct Findings<'t> {
 }
 
 impl<'t> Findings<'t> {
-    pub(super) const fn new(text: &'t str) -> Self {
+    pub(crate) const fn new(text: &'t str) -> Self {
         Self {
             text,
             found: Vec::new(),
@@ -75,7 +75,7 @@ impl<'t> Findings<'t> {
     }
 
     /// An error at `at`; the returned finding can be given a help.
-    pub(super) fn error(
+    pub(crate) fn error(
         &mut self,
         code: &'static str,
         at: Range<usize>,
@@ -86,7 +86,7 @@ impl<'t> Findings<'t> {
     }
 
     /// A lint at `at`.
-    pub(super) fn warning(
+    pub(crate) fn warning(
         &mut self,
         code: &'static str,
         at: Range<usize>,
@@ -97,22 +97,22 @@ impl<'t> Findings<'t> {
     }
 
     /// That TOML could not read the line that holds `at`.
-    pub(super) fn unreadable(&mut self, at: usize) {
+    pub(crate) fn unreadable(&mut self, at: usize) {
         self.unreadable.push(line_start(self.text, at));
     }
 
     /// Whether the text was read whole, so that what is missing is really missing.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.unreadable.is_empty()
     }
 
     /// Whether any error was found.
-    pub(super) const fn has_errors(&self) -> bool {
+    pub(crate) const fn has_errors(&self) -> bool {
         self.errors
     }
 
     /// The known word that was probably meant; none once nobody would see it.
-    pub(super) fn nearest<'k>(
+    pub(crate) fn nearest<'k>(
         &self,
         word: &str,
         known: impl IntoIterator<Item = &'k str>,
@@ -125,19 +125,19 @@ impl<'t> Findings<'t> {
     }
 
     /// Whether further findings are only counted.
-    pub(super) const fn is_full(&self) -> bool {
+    pub(crate) const fn is_full(&self) -> bool {
         self.found.len() >= MAX_FINDINGS
     }
 
     /// The text of a value, if it is short and stands on one line.
-    pub(super) fn source(&self, at: Range<usize>) -> Option<&'t str> {
+    pub(crate) fn source(&self, at: Range<usize>) -> Option<&'t str> {
         let source = self.text.get(at)?;
         (!source.is_empty() && source.len() <= MAX_QUOTED && !source.contains(char::is_control))
             .then_some(source)
     }
 
     /// Where `part` stands within `at`; all of `at` if it is not written like that.
-    pub(super) fn within(&self, at: &Range<usize>, part: &str) -> Range<usize> {
+    pub(crate) fn within(&self, at: &Range<usize>, part: &str) -> Range<usize> {
         let found = self
             .text
             .get(at.clone())
@@ -149,7 +149,7 @@ impl<'t> Findings<'t> {
     }
 
     /// All findings in the order of the text.
-    pub(super) fn finish(mut self) -> Vec<Diagnostic> {
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         let unreadable = std::mem::take(&mut self.unreadable);
         let text = self.text;
         self.found.retain(|found| {
@@ -225,13 +225,13 @@ fn finding(
 
 impl Diagnostic {
     /// Adds a concrete edit.
-    pub(super) fn help(&mut self, help: impl Into<String>) -> &mut Self {
+    pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help = Some(help.into());
         self
     }
 
     /// Adds another part of the text.
-    pub(super) fn related(&mut self, at: Range<usize>) -> &mut Self {
+    pub(crate) fn related(&mut self, at: Range<usize>) -> &mut Self {
         self.related = Some(at);
         self
     }
@@ -275,7 +275,7 @@ fn line_start(text: &str, at: usize) -> usize {
 }
 
 /// A value for a message: bounded, without control characters.
-pub(super) fn shown(value: &str) -> String {
+pub(crate) fn shown(value: &str) -> String {
     let mut short: String = value.chars().take(MAX_QUOTED).collect();
     if short.len() < value.len() {
         short.push_str("...");

@@ -19,7 +19,7 @@
 
 mod algorithm;
 mod check;
-mod codes;
+pub(crate) mod codes;
 mod complaint;
 mod dated;
 mod diagnostic;
@@ -54,7 +54,7 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use render::{Colour, render};
 pub use schema::schema;
 
-use self::diagnostic::Findings;
+pub(crate) use self::diagnostic::{Findings, shown};
 use self::fields::MAX_LIMITS;
 use self::limit::{Draft, Shared};
 use crate::{Policy, Rules};

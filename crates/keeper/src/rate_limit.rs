@@ -1,0 +1,111 @@
+//! Rate limit: one call of Envoy's rate limit protocol on its way through the keeper.
+//!
+//! ```text
+//!   call --config--> plan --> give back --> (look, hold back) --> count --> answer
+//! ```
+//!
+//! Each descriptor is decided and counted on its own, as the Go service does: here alone is
+//! no all-or-none. Between the look and the count, which only `stop_increment` asks for,
+//! another call may come.
+
+use std::fmt;
+
+use ratekeeper_policy::envoy::{Answer, Call, CallError, Config};
+use ratekeeper_store::{Store, StoreError};
+
+use crate::{Clock, Keeper};
+
+impl<S: Store, C: Clock> Keeper<S, C> {
+    /// Decides and counts one call under `config`, which is that of [`Keeper::envoy`].
+    ///
+    /// ```
+    /// use ratekeeper::core::Origin;
+    /// use ratekeeper::policy::envoy::{Call, Code, Descriptor, File, Settings, load};
+    /// use ratekeeper::policy::Policy;
+    /// use ratekeeper::store::{MemoryConfig, MemoryStore};
+    /// use ratekeeper::{Keeper, ManualClock};
+    ///
+    /// let text = "
+    /// domain: shop
+    /// descriptors:
+    ///   - { key: user, rate_limit: { unit: minute, requests_per_unit: 1 } }
+    /// ";
+    /// let file = File { name: "shop.yaml", text };
+    /// let loaded = load(&[file], Settings::default(), Origin::UNIX).unwrap();
+    /// let clock = ManualClock::at(Origin::UNIX);
+    /// let store = MemoryStore::new(MemoryConfig::default());
+    /// let keeper = Keeper::new(Policy::default(), store, clock);
+    /// keeper.install_envoy(loaded.config);
+    ///
+    /// let ann = Descriptor { entries: [("user", "ann")].into_iter().collect(), ..Default::default() };
+    /// let call = Call { domain: "shop", descriptors: [ann].into_iter().collect(), hits_addend: 0 };
+    /// let config = keeper.envoy().unwrap();
+    /// let ask = || keeper.rate_limit_now(&config, &call).unwrap();
+    /// assert_eq!(ask().overall, Code::Ok);
+    /// assert_eq!(ask().overall, Code::OverLimit);
+    /// ```
+    ///
+    /// # Errors
+    /// For a call that asks nothing or too much, and when the store cannot answer.
+    pub async fn rate_limit<'c>(
+        &self,
+        config: &'c Config,
+        call: &Call<'_>,
+    ) -> Result<Answer<'c>, RateLimitError> {
+        let mut plan = config.plan(call, self.clock().now())?;
+        let now = plan.now();
+        let refunds = plan.refunds();
+        if !refunds.is_empty() {
+            self.store().refund(&refunds, now).await?;
+        }
+        drop(refunds);
+        let looks = plan.looks();
+        let looked = match &looks {
+            Some(looks) => Some(self.store().look(looks, now).await?),
+            None => None,
+        };
+        drop(looks);
+        if let Some(looked) = looked {
+            plan.hold_back(&looked.each);
+        }
+        let charges = plan.charges();
+        if charges.is_empty() {
+            return Ok(plan.answer(&[]));
+        }
+        let decisions = self.store().decide(&charges, now).await?;
+        Ok(plan.answer(&decisions.each))
+    }
+}
+
+/// Why a call of the rate limit protocol has no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RateLimitError {
+    /// The call is at fault.
+    Call(CallError),
+    /// The store is.
+    Store(StoreError),
+}
+
+impl From<CallError> for RateLimitError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<StoreError> for RateLimitError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for RateLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RateLimitError {}

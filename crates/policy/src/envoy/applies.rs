@@ -1,0 +1,117 @@
+//! Applies: which limit a descriptor of a call meets, and who counts its hits.
+//!
+//! ```text
+//!   descriptor --override? rule?--> nothing | unlimited | a limit --> a counter
+//!                                                 |
+//!                                                 +--> the series of its hits
+//! ```
+
+use super::Domain;
+use super::answer::CurrentLimit;
+use super::call::Descriptor;
+use super::hits::Series;
+use super::rule::{LevelName, RateLimit, Rule, SeriesName};
+use super::unit::Span;
+
+/// What applies to a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Applies<'c> {
+    Nothing,
+    Unlimited(&'c Rule),
+    Limit {
+        current: CurrentLimit<'c>,
+        /// None: the limit comes with the call.
+        rule: Option<&'c Rule>,
+    },
+}
+
+impl<'c> Applies<'c> {
+    /// What applies to a descriptor of a known domain.
+    pub(super) fn find(domain: &'c Domain, descriptor: &Descriptor<'_>) -> Self {
+        if let Some(limit) = descriptor.limit {
+            let current = CurrentLimit {
+                name: None,
+                requests_per_unit: limit.requests_per_unit,
+                unit: limit.unit,
+                multiplier: limit.multiplier.max(1),
+            };
+            return Self::Limit {
+                current,
+                rule: None,
+            };
+        }
+        let Some(rule) = domain.top.find(&descriptor.entries) else {
+            return Self::Nothing;
+        };
+        match rule.limit {
+            RateLimit::Unlimited => Self::Unlimited(rule),
+            RateLimit::PerUnit {
+                requests_per_unit,
+                unit,
+            } => Self::Limit {
+                current: CurrentLimit {
+                    name: rule.name.as_deref(),
+                    requests_per_unit,
+                    unit,
+                    multiplier: 1,
+                },
+                rule: Some(rule),
+            },
+        }
+    }
+
+    pub(super) fn rule(&self) -> Option<&'c Rule> {
+        match self {
+            Self::Nothing => None,
+            Self::Unlimited(rule) => Some(rule),
+            Self::Limit { rule, .. } => *rule,
+        }
+    }
+
+    pub(super) fn is_quota(&self, all: bool) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Unlimited(rule) => all || rule.quota,
+            Self::Limit { rule, .. } => all || rule.is_some_and(|rule| rule.quota),
+        }
+    }
+
+    /// What its hits are counted under.
+    pub(super) fn series(&self, domain: &str, entries: &[(&str, &str)]) -> Option<Series> {
+        let levels = match self {
+            Self::Nothing => return None,
+            Self::Limit { rule: None, .. } => &[],
+            Self::Unlimited(rule)
+            | Self::Limit {
+                rule: Some(rule), ..
+            } => match &rule.series {
+                SeriesName::Path => return Some(Series::Rule(rule.id)),
+                SeriesName::Levels(levels) => &levels[..],
+            },
+        };
+        let mut name = domain.to_owned();
+        for (level, (key, value)) in entries.iter().enumerate() {
+            name.push('.');
+            if let Some(LevelName::Fixed(written) | LevelName::Written(written)) = levels.get(level)
+            {
+                name.push_str(written);
+                continue;
+            }
+            name.push_str(key);
+            if !value.is_empty() {
+                name.push('_');
+                name.push_str(value);
+            }
+        }
+        Some(Series::Named(name))
+    }
+}
+
+impl CurrentLimit<'_> {
+    pub(super) const fn span(&self) -> Span {
+        Span {
+            unit: self.unit,
+            multiplier: self.multiplier,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Config: all domains, ready to be asked.
+
+use std::collections::HashMap;
+
+use foldhash::quality::RandomState;
+use ratekeeper_core::{Limit, Origin, Time};
+
+use super::counters::{DomainCounters, SpanCounters};
+use super::tree::Level;
+use super::{Call, CallError, Plan, Rule};
+
+/// What holds for all rules: the environment of the Go service, as settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "five switches of another program, each on its own"
+)]
+pub struct Settings {
+    /// Several files may describe one domain.
+    pub merge_domains: bool,
+    /// If any descriptor of a call would be over, only those that would are counted.
+    pub stop_increment: bool,
+    /// No call is refused; the statuses stay true.
+    pub shadow_mode: bool,
+    /// Every rule is a quota rule.
+    pub quota_mode: bool,
+    /// Answers carry dynamic metadata.
+    pub dynamic_metadata: bool,
+}
+
+/// All domains of a configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(super) settings: Settings,
+    pub(super) origin: Origin,
+    pub(super) domains: HashMap<Box<str>, Domain, RandomState>,
+    pub(super) spans: SpanCounters,
+    /// Rules in all domains.
+    pub(super) rules: u32,
+}
+
+/// One domain.
+#[derive(Clone, Debug)]
+pub(super) struct Domain {
+    pub(super) top: Level,
+    pub(super) counters: DomainCounters,
+}
+
+impl Domain {
+    pub(super) fn new(name: &str, origin: Origin) -> Self {
+        Self {
+            top: Level::default(),
+            counters: DomainCounters::new(name, origin),
+        }
+    }
+}
+
+impl Config {
+    /// No domains: every call passes. `origin` is where the zero of the clock lies.
+    pub fn new(settings: Settings, origin: Origin) -> Self {
+        Self {
+            settings,
+            origin,
+            domains: HashMap::default(),
+            spans: SpanCounters::new(),
+            rules: 0,
+        }
+    }
+
+    /// What a call at `now` is charged, and where.
+    ///
+    /// # Errors
+    /// For a call without domain or descriptors, or with too many.
+    pub fn plan<'c>(&'c self, call: &Call<'_>, now: Time) -> Result<Plan<'c>, CallError> {
+        Plan::new(self, call, now)
+    }
+
+    /// What holds for all rules.
+    pub const fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// How many domains there are.
+    pub fn domain_count(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// Whether this domain is configured.
+    pub fn has_domain(&self, domain: &str) -> bool {
+        self.domains.contains_key(domain)
+    }
+
+    /// All rules, by number.
+    pub fn rules(&self) -> Vec<&Rule> {
+        let mut rules = Vec::with_capacity(self.rules as usize);
+        for domain in self.domains.values() {
+            domain.top.each_rule(&mut |rule| rules.push(rule));
+        }
+        rules.sort_unstable_by_key(|rule| rule.id);
+        rules
+    }
+
+    /// The counters, to be given the ids that the store knows them by: each name is the
+    /// identity of its states across reloads.
+    pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
+        let domains = self.domains.values_mut();
+        let units = domains.flat_map(|domain| domain.counters.limits_mut());
+        units.chain(self.spans.limits_mut())
+    }
+}

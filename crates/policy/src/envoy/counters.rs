@@ -1,0 +1,177 @@
+//! Counters: the limits that the store counts with.
+//!
+//! ```text
+//!   rule or override        counter (a `Limit`)          key
+//!   5 a minute              envoy:minute:DOMAIN          entries
+//!   7 a minute, override    the same                     the same
+//!   3 a 10 minutes          envoy:spans:2^10s            domain, span, window, entries
+//! ```
+//!
+//! A counter is a window that holds all that can be counted, so it never refuses. What a
+//! rule grants is not part of it: two numbers for one key are two readings of one counter,
+//! and a reload that changes a number changes no state.
+//!
+//! A span of several units comes with a call, so there can be any number of them. They
+//! share 32 counters, each of windows that open with a key's first request and last the
+//! next power of two of seconds; the key names the window, so nothing of it is ever counted
+//! in another, and the counter lasts at least as long as the window does.
+
+use ratekeeper_core::{
+    Algorithm as _, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Permits, Quota, Window,
+};
+
+use super::Unit;
+use super::unit::Span;
+use crate::KeyBytes;
+use crate::value::write_text;
+
+/// The most a counter holds; then it stays there.
+pub(super) const CAPACITY: Permits = Permits::MAX;
+/// Counters of multiplied spans: the last is for 2^31 s, 68 years, and longer.
+const CLASSES: usize = 32;
+/// A part of a key that begins with it is no value of a request: those are hashed.
+const MARK: &[u8] = b"~";
+
+/// The counters of one domain.
+#[derive(Clone, Debug)]
+pub(super) struct DomainCounters {
+    /// By unit.
+    units: Box<[Limit]>,
+}
+
+impl DomainCounters {
+    pub(super) fn new(domain: &str, origin: Origin) -> Self {
+        let counter = |unit: Unit| {
+            let width = Nanos::from_secs(unit.seconds());
+            let window = Window::fixed(quota(width), origin.phase(width));
+            limit(format!("envoy:{unit}:{domain}"), window)
+        };
+        Self {
+            units: Unit::ALL.map(counter).into(),
+        }
+    }
+
+    pub(super) fn of(&self, unit: Unit) -> &Limit {
+        &self.units[unit as usize]
+    }
+
+    pub(super) fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
+        self.units.iter_mut()
+    }
+}
+
+/// The counters of multiplied spans, for all domains.
+#[derive(Clone, Debug)]
+pub(super) struct SpanCounters {
+    /// By the power of two of seconds.
+    classes: Box<[Limit]>,
+}
+
+impl SpanCounters {
+    pub(super) fn new() -> Self {
+        let counter = |class| {
+            let window = Window::quota_reset(quota(Nanos::from_secs(1_u64 << class)));
+            limit(format!("envoy:spans:2^{class}s"), window)
+        };
+        Self {
+            classes: (0..CLASSES).map(counter).collect(),
+        }
+    }
+
+    pub(super) fn of(&self, span: Span) -> &Limit {
+        let class = span.seconds().next_power_of_two().ilog2() as usize;
+        &self.classes[class.min(CLASSES - 1)]
+    }
+
+    pub(super) fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
+        self.classes.iter_mut()
+    }
+}
+
+fn quota(width: Nanos) -> Quota {
+    Quota::new(CAPACITY, width).expect("neither the capacity nor a unit is zero")
+}
+
+fn limit(name: String, window: Result<Window, ratekeeper_core::Error>) -> Limit {
+    let window = window.expect("no unit or class is longer than 73 years");
+    debug_assert_eq!(window.capacity(), CAPACITY);
+    Limit {
+        name: name.into(),
+        id: LimitId::default(),
+        // Counters of one name never change, so no state ever needs converting.
+        version: 1,
+        // What would pass the capacity fills it up: full counters stay full.
+        algorithm: window.with_denials(Denials::Counted).into(),
+    }
+}
+
+/// Writes the key of a multiplied span's window.
+pub(super) fn write_window(domain: &str, span: Span, number: u64, out: &mut KeyBytes) {
+    write_text(domain.as_bytes(), out);
+    let mut key = KeyBuilder::new(out);
+    key.part(&[span.unit as u8]);
+    key.part(&span.multiplier.to_le_bytes());
+    key.part(&number.to_le_bytes());
+}
+
+/// Writes entries; a level that shares its counter is written as its pattern.
+pub(super) fn write_entries(
+    entries: &[(&str, &str)],
+    shared: &[Option<Box<str>>],
+    out: &mut KeyBytes,
+) {
+    for (level, (key, value)) in entries.iter().enumerate() {
+        write_text(key.as_bytes(), out);
+        match shared.get(level) {
+            Some(Some(pattern)) => {
+                // Patterns come from the configuration, which bounds them.
+                KeyBuilder::new(out).part(&[MARK, pattern.as_bytes()].concat());
+            }
+            _ => write_text(value.as_bytes(), out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(entries: &[(&str, &str)], shared: &[Option<Box<str>>]) -> KeyBytes {
+        let mut out = KeyBytes::default();
+        write_entries(entries, shared, &mut out);
+        out
+    }
+
+    #[test]
+    fn keys_never_run_together() {
+        let shared = [Some("b*".into())];
+        let keys = [
+            key(&[("a_b", "c")], &[]),
+            key(&[("a", "b_c")], &[]),
+            key(&[("a", "b"), ("c", "")], &[]),
+            key(&[("a", "b*")], &[]),
+            key(&[("a", "~b*")], &[]),
+            key(&[("a", "bc")], &shared),
+        ];
+        for (at, one) in keys.iter().enumerate() {
+            assert!(!keys[..at].contains(one), "key {at}");
+        }
+        assert_eq!(key(&[("a", "bd")], &shared), keys[5]);
+    }
+
+    #[test]
+    fn a_class_lasts_as_long_as_its_spans() {
+        let counters = SpanCounters::new();
+        for (unit, multiplier, class) in [
+            (Unit::Second, 1, "2^0s"),
+            (Unit::Second, 2, "2^1s"),
+            (Unit::Second, 3, "2^2s"),
+            (Unit::Minute, 10, "2^10s"),
+            (Unit::Year, 50, "2^31s"),
+            (Unit::Year, u32::MAX, "2^31s"),
+        ] {
+            let limit = counters.of(Span { unit, multiplier });
+            assert_eq!(&*limit.name, format!("envoy:spans:{class}"));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Grant: what a `rate_limit` says.
+//!
+//! ```text
+//!   unit + requests_per_unit    so many in each window
+//!   unlimited                   everything; no unit
+//!   replaces                    names of other rate limits
+//! ```
+
+use std::sync::Arc;
+
+use super::read::{Place, Table, Text};
+use super::{RateLimit, Unit};
+use crate::config::{Findings, codes, shown};
+
+/// What a `rate_limit` grants.
+pub(super) fn grant(limit: &Table<'_>, out: &mut Findings<'_>) -> Option<RateLimit> {
+    let unlimited = limit.flag("unlimited", out);
+    let unit = limit.text("unit", out);
+    let requests = limit.number("requests_per_unit", out);
+    if unlimited {
+        if let Some(unit) = unit {
+            let message = "an unlimited rate limit has no unit";
+            out.error(codes::ENVOY_UNLIMITED, unit.at, message, "a unit of what?")
+                .help("leave out the unit, or `unlimited`");
+        }
+        if limit.has("requests_per_unit") {
+            let message = "`requests_per_unit` does nothing beside `unlimited`";
+            let at = limit.place_of("requests_per_unit");
+            out.warning(codes::ENVOY_IGNORED, at, message, "never counted")
+                .help("leave one of the two out");
+        }
+        return Some(RateLimit::Unlimited);
+    }
+    let unit = unit_of(unit, limit, out)?;
+    if requests.is_none() && !limit.has("requests_per_unit") {
+        let message = "a rate limit without `requests_per_unit` lets nothing pass";
+        out.warning(
+            codes::ENVOY_BLOCKS,
+            limit.place_of("unit"),
+            message,
+            "0 requests of these",
+        )
+        .help("write requests_per_unit: 0 if that is meant");
+        return Some(RateLimit::PerUnit {
+            requests_per_unit: 0,
+            unit,
+        });
+    }
+    Some(RateLimit::PerUnit {
+        requests_per_unit: requests?,
+        unit,
+    })
+}
+
+fn unit_of(text: Option<Text<'_>>, limit: &Table<'_>, out: &mut Findings<'_>) -> Option<Unit> {
+    let known = Unit::ALL.map(Unit::name);
+    let Some(text) = text else {
+        let at = limit.place_of("unit");
+        let label = format!("one of {}", known.join(", "));
+        out.error(codes::ENVOY_UNIT, at, "a rate limit has no unit", label)
+            .help("write for example unit: minute");
+        return None;
+    };
+    if let Some(unit) = Unit::from_name(text.value) {
+        return Some(unit);
+    }
+    let message = format!("`{}` is no unit", shown(text.value));
+    let label = format!("one of {}", known.join(", "));
+    let near = out.nearest(text.value, known).unwrap_or("minute");
+    out.error(codes::ENVOY_UNIT, text.at, message, label)
+        .help(format!("write for example unit: {near}"));
+    None
+}
+
+/// The names that a rule replaces.
+pub(super) fn replaces(
+    limit: &Table<'_>,
+    own: Option<&Text<'_>>,
+    out: &mut Findings<'_>,
+) -> Box<[Arc<str>]> {
+    let mut names = Vec::new();
+    for entry in limit.tables("replaces", Place::Replaces, out) {
+        let Some(name) = entry.text("name", out) else {
+            let at = entry.place_of("name");
+            out.error(
+                codes::ENVOY_REPLACES_NOTHING,
+                at,
+                "`replaces` names nothing",
+                "no name",
+            )
+            .help("write - name: OTHER, the name of another rate limit");
+            continue;
+        };
+        if own.is_some_and(|own| own.value == name.value) {
+            let message = format!("the rate limit `{}` replaces itself", shown(name.value));
+            out.error(
+                codes::ENVOY_REPLACES_ITSELF,
+                name.at,
+                message,
+                "its own name",
+            )
+            .help("name another rate limit, or leave it out");
+            continue;
+        }
+        names.push(name.value.into());
+    }
+    names.into()
+}

@@ -1,0 +1,109 @@
+//! Hits: what one descriptor of a call adds to the counters of its rule.
+//!
+//! ```text
+//!   count   0 ------------ near = 0.8 limit --- limit ------------>
+//!           |  within             |  within, near |  over
+//! ```
+
+use super::RuleId;
+
+/// Whose counters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Series {
+    /// Those of the rule, called after its path.
+    Rule(RuleId),
+    /// Those of this name, which carries values of the call: anybody can make up new ones,
+    /// so whoever keeps them must bound their number.
+    Named(String),
+}
+
+/// What a call adds to the counters of one series.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hits {
+    /// Whose.
+    pub series: Series,
+    /// All hits.
+    pub total_hits: u64,
+    /// Those beyond the limit.
+    pub over_limit: u64,
+    /// Those beyond 0.8 of the limit, and not beyond the limit.
+    pub near_limit: u64,
+    /// All hits of a call that passed.
+    pub within_limit: u64,
+    /// All hits of a call that would have been over, but for shadow mode.
+    pub shadow_mode: u64,
+}
+
+/// One counting, as the limit saw it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) limit: u64,
+    pub(super) hits: u64,
+    pub(super) after: u64,
+}
+
+impl Hits {
+    pub(super) const fn unlimited(series: Series, hits: u64) -> Self {
+        Self {
+            series,
+            total_hits: hits,
+            over_limit: 0,
+            near_limit: 0,
+            within_limit: hits,
+            shadow_mode: 0,
+        }
+    }
+
+    pub(super) fn new(series: Series, counted: Counted, shadow: bool) -> Self {
+        let Counted { limit, hits, after } = counted;
+        let before = after.saturating_sub(hits);
+        let near = limit * 4 / 5; // down, as the service does
+        let over = after > limit;
+        let (over_limit, near_limit) = if !over {
+            let beyond = after.saturating_sub(near.max(before));
+            (0, beyond.min(hits))
+        } else if before >= limit {
+            (hits, 0)
+        } else {
+            (after - limit, limit - near.max(before))
+        };
+        Self {
+            series,
+            total_hits: hits,
+            over_limit,
+            near_limit,
+            within_limit: if over { 0 } else { hits },
+            shadow_mode: if over && shadow { hits } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_are_split_at_the_thresholds() {
+        for (limit, hits, after, [over, near, within]) in [
+            (10, 1, 1, [0, 0, 1]),
+            (10, 1, 8, [0, 0, 1]),
+            (10, 1, 9, [0, 1, 1]),
+            (10, 1, 10, [0, 1, 1]),
+            (10, 1, 11, [1, 0, 0]),
+            (10, 5, 9, [0, 1, 5]),
+            (10, 7, 14, [4, 2, 0]), // 7 of them before: 8 is near, 9 and 10 too
+            (10, 3, 17, [3, 0, 0]),
+            (10, 12, 12, [2, 2, 0]),
+            (0, 1, 1, [1, 0, 0]),
+            (3, 1, 3, [0, 1, 1]), // near from 2.4, down: 2
+            (10, 0, 10, [0, 0, 0]),
+        ] {
+            let counted = Counted { limit, hits, after };
+            let split = Hits::new(Series::Rule(RuleId(0)), counted, true);
+            let seen = [split.over_limit, split.near_limit, split.within_limit];
+            assert_eq!(seen, [over, near, within], "{counted:?}");
+            assert_eq!(split.total_hits, hits);
+            assert_eq!(split.shadow_mode, if after > limit { hits } else { 0 });
+        }
+    }
+}

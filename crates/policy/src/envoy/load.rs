@@ -1,0 +1,322 @@
+//! Load: files to a configuration, with every error of every file.
+//!
+//! ```text
+//!   file --yaml--> tables --read--> descriptors --> tree of its domain
+//!                   |                  |
+//!                   +--- findings -----+--> refused: all errors, file by file
+//! ```
+//!
+//! A configuration is taken whole or not at all.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ratekeeper_core::Origin;
+
+use super::grant::{grant, replaces};
+use super::metadata::metadata;
+use super::read::{Place, Table, Text};
+use super::rule::{LevelName, SeriesName};
+use super::tree::{Level, Node, Wanted};
+use super::yaml;
+use super::{Config, Domain, Rule, RuleId, Settings};
+use crate::config::{Diagnostic, Findings, codes, shown};
+
+/// Domains of a configuration.
+const MAX_DOMAINS: usize = 1_000;
+
+/// One file of a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'t> {
+    /// What findings call it.
+    pub name: &'t str,
+    /// Its text.
+    pub text: &'t str,
+}
+
+/// What files become.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// By file, as given: it runs, but look at these.
+    pub warnings: Vec<Vec<Diagnostic>>,
+}
+
+/// Reads a configuration; `origin` is where the zero of the clock lies.
+///
+/// ```
+/// use ratekeeper_core::Origin;
+/// use ratekeeper_policy::envoy::{File, Settings, load};
+///
+/// let text = "
+/// domain: shop
+/// descriptors:
+///   - key: user
+///     rate_limit: { unit: minute, requests_per_unit: 5 }
+/// ";
+/// let file = File { name: "shop.yaml", text };
+/// let loaded = load(&[file], Settings::default(), Origin::UNIX).unwrap();
+/// assert_eq!(&*loaded.config.rules()[0].path, "shop.user");
+///
+/// let file = File { name: "shop.yaml", text: "domain: shop\ndescriptors: [{ kye: user }]\n" };
+/// let errors = load(&[file], Settings::default(), Origin::UNIX).unwrap_err();
+/// assert_eq!((errors[0][0].code, errors[0][0].line, errors[0][0].column), ("RK0103", 2, 17));
+/// ```
+///
+/// # Errors
+/// All findings of all files, by file as given, if any of them is an error.
+pub fn load(
+    files: &[File<'_>],
+    settings: Settings,
+    origin: Origin,
+) -> Result<Loaded, Vec<Vec<Diagnostic>>> {
+    let mut loader = Loader {
+        config: Config::new(settings, origin),
+        owners: HashMap::new(),
+    };
+    let mut errors = false;
+    let mut findings = Vec::with_capacity(files.len());
+    for file in files {
+        let mut out = Findings::new(file.text);
+        loader.file(file, &mut out);
+        errors |= out.has_errors();
+        findings.push(out.finish());
+    }
+    if errors {
+        return Err(findings);
+    }
+    Ok(Loaded {
+        config: loader.config,
+        warnings: findings,
+    })
+}
+
+struct Loader {
+    config: Config,
+    /// Which file described a domain first.
+    owners: HashMap<Box<str>, String>,
+}
+
+/// The way from the top of a domain to a descriptor.
+#[derive(Clone, Debug)]
+struct Way {
+    /// `domain.key_value.key`
+    path: String,
+    levels: Vec<LevelName>,
+    shared: Vec<Option<Box<str>>>,
+}
+
+/// What is known of the descriptors of one level in this file.
+type Seen<'n> = HashMap<(&'n str, &'n str), Range<usize>>;
+
+impl Loader {
+    fn file(&mut self, file: &File<'_>, out: &mut Findings<'_>) {
+        let Some(node) = yaml::parse(file.text, out) else {
+            return;
+        };
+        let Some(root) = Table::new(&node, Place::File, out) else {
+            return;
+        };
+        let domain = root.text("domain", out);
+        if root.lacks("domain") {
+            let at = root.place_of("domain");
+            out.error(
+                codes::ENVOY_NO_DOMAIN,
+                at,
+                "the file has no domain",
+                "no `domain` here",
+            )
+            .help("write domain: NAME, as the rate limit filter of Envoy says it");
+        }
+        let (name, mut top) = match &domain {
+            Some(domain) => (domain.value, self.domain(domain, file.name, out)),
+            None => ("", None),
+        };
+        let way = Way {
+            path: name.to_owned(),
+            levels: Vec::new(),
+            shared: Vec::new(),
+        };
+        let mut scratch = Level::default();
+        let level = top.as_mut().map_or(&mut scratch, |domain| &mut domain.top);
+        self.level(&root, &way, level, out);
+        if let Some(domain) = top {
+            self.config.domains.insert(name.into(), domain);
+        }
+    }
+
+    /// The domain of a file, taken out to be added to; none if the file may not.
+    fn domain(&mut self, name: &Text<'_>, file: &str, out: &mut Findings<'_>) -> Option<Domain> {
+        if let Some(first) = self.owners.get(name.value)
+            && !self.config.settings.merge_domains
+        {
+            let message = format!("the domain `{}` is described twice", shown(name.value));
+            let label = format!("described in {} already", shown(first));
+            out.error(codes::ENVOY_DOMAIN_TWICE, name.at.clone(), message, label)
+                .help("put both into one file, or set merge_domains = true under [envoy]");
+            return None;
+        }
+        self.owners
+            .entry(name.value.into())
+            .or_insert_with(|| file.to_owned());
+        if self.owners.len() > MAX_DOMAINS {
+            let message = format!("there are more than {MAX_DOMAINS} domains");
+            out.error(
+                codes::ENVOY_BOUNDS,
+                name.at.clone(),
+                message,
+                "one too many",
+            )
+            .help("tell callers apart by the first key of their descriptors");
+            return None;
+        }
+        let known = self.config.domains.remove(name.value);
+        Some(known.unwrap_or_else(|| Domain::new(name.value, self.config.origin)))
+    }
+
+    /// Adds the descriptors of a table to a level.
+    fn level(&mut self, of: &Table<'_>, way: &Way, level: &mut Level, out: &mut Findings<'_>) {
+        let mut seen = Seen::new();
+        for table in of.tables("descriptors", Place::Descriptor, out) {
+            self.descriptor(&table, way, (level, &mut seen), out);
+        }
+    }
+
+    fn descriptor<'n>(
+        &mut self,
+        table: &Table<'n>,
+        way: &Way,
+        (level, seen): (&mut Level, &mut Seen<'n>),
+        out: &mut Findings<'_>,
+    ) {
+        let key = table.text("key", out);
+        if table.lacks("key") {
+            let at = table.place_of("key");
+            out.error(
+                codes::ENVOY_NO_KEY,
+                at,
+                "a descriptor has no key",
+                "no `key` here",
+            )
+            .help("write key: NAME, as the descriptors of the calls say it");
+        }
+        let value = table.text("value", out);
+        let (key_text, value_text) = (
+            key.as_ref().map_or("", |key| key.value),
+            value.as_ref().map_or("", |value| value.value),
+        );
+        let wanted = Wanted::new(value_text);
+        let way = way.down(table, (key_text, wanted), out);
+        let mut node = Node {
+            rule: self.rule(table, &way, out),
+            below: Level::default(),
+        };
+        self.level(table, &way, &mut node.below, out);
+        if key.is_none() {
+            return;
+        }
+        let at = key.map_or_else(|| table.at.clone(), |key| key.at);
+        let first = seen.insert((key_text, value_text), at.clone());
+        if first.is_none() && level.node(key_text, wanted).is_none() {
+            level.add(key_text, wanted, node);
+            return;
+        }
+        let message = format!("the descriptor `{}` is there twice", shown(&way.path));
+        let label = match &first {
+            Some(_) => "the same key and value again",
+            None => "another file of this domain has it already",
+        };
+        let finding = out.error(codes::ENVOY_DESCRIPTOR_TWICE, at, message, label);
+        finding.help("put what belongs together into one of them");
+        if let Some(first) = first {
+            finding.related(first);
+        }
+    }
+
+    fn rule(&mut self, table: &Table<'_>, way: &Way, out: &mut Findings<'_>) -> Option<Rule> {
+        let shadow = table.flag("shadow_mode", out);
+        let quota = table.flag("quota_mode", out);
+        let detailed = table.flag("detailed_metric", out);
+        let metadata = table.free("metadata", out).map(|node| metadata(node, out));
+        let limit = table.table("rate_limit", Place::RateLimit, out)?;
+        let grant = grant(&limit, out);
+        let name = limit.text("name", out);
+        let replaces = replaces(&limit, name.as_ref(), out);
+        let id = RuleId(self.config.rules);
+        self.config.rules += 1;
+        Some(Rule {
+            id,
+            path: way.path.as_str().into(),
+            limit: grant?,
+            name: name.map(|name| name.value.into()),
+            replaces,
+            shadow,
+            quota,
+            metadata,
+            series: way.series(detailed),
+            shared: way.shared(),
+        })
+    }
+}
+
+impl Way {
+    /// One level further down.
+    fn down(
+        &self,
+        table: &Table<'_>,
+        (key, wanted): (&str, Wanted<'_>),
+        out: &mut Findings<'_>,
+    ) -> Self {
+        let written = match wanted {
+            Wanted::Any => key.to_owned(),
+            Wanted::Exact(value) | Wanted::Like(value) => format!("{key}_{value}"),
+        };
+        let shared = match (table.flag("share_threshold", out), wanted) {
+            (false, _) => None,
+            (true, Wanted::Like(pattern)) => Some(pattern.into()),
+            (true, _) => {
+                let at = table.place_of("share_threshold");
+                let message = "`share_threshold` without a wildcard shares nothing";
+                out.error(codes::ENVOY_SHARE, at, message, "the value has no `*`")
+                    .help("write a value with a `*`, or leave share_threshold out");
+                None
+            }
+        };
+        let by_value = table.flag("value_to_metric", out);
+        let varies = !matches!(wanted, Wanted::Exact(_)) && shared.is_none();
+        let mut down = self.clone();
+        down.path.push('.');
+        down.path.push_str(&written);
+        down.levels.push(match (varies, by_value) {
+            (false, _) => LevelName::Fixed(written.into()),
+            (true, false) => LevelName::Written(written.into()),
+            (true, true) => LevelName::Requested,
+        });
+        down.shared.push(shared);
+        down
+    }
+
+    /// The patterns that share a counter, if there are any.
+    fn shared(&self) -> Box<[Option<Box<str>>]> {
+        if self.shared.iter().any(Option::is_some) {
+            self.shared.clone().into()
+        } else {
+            Box::default()
+        }
+    }
+
+    /// What the series of a rule down here is called after.
+    fn series(&self, detailed: bool) -> SeriesName {
+        let level = |level: &LevelName| match level {
+            LevelName::Written(_) if detailed => LevelName::Requested,
+            level => level.clone(),
+        };
+        let levels: Box<[_]> = self.levels.iter().map(level).collect();
+        if levels.contains(&LevelName::Requested) {
+            SeriesName::Levels(levels)
+        } else {
+            SeriesName::Path
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Envoy: the rate limit service's configuration files as they are, and what they mean.
+//!
+//! ```text
+//!   files --load--> Config --plan(call)--> [ (counter, key, cost), ... ] --store--> decisions
+//!                                                                             |
+//!                             Answer { overall, statuses, hits } <--answer----+
+//! ```
+//!
+//! The semantics are those of the Go service that Envoy's users run today, not those of the
+//! native policy language:
+//!
+//! * fixed windows only, aligned to 1970; over when the count *after* the call exceeds the
+//!   limit, so a look at an exhausted limit passes with nothing left;
+//! * denied hits are counted;
+//! * descriptors of one call are decided and counted each on its own: there is no
+//!   all-or-none here.
+//!
+//! So the store is only asked to count: every charge goes to a counter of one domain and
+//! one unit that is never full, and the answer compares what it counted with the limit of
+//! the rule. That is what lets an override share the counter of a rule, and a rule change
+//! its number, without touching a state.
+//!
+//! Source: envoyproxy/ratelimit (2026), and the protos of Envoy's rate limit service, v3.
+
+mod answer;
+mod applies;
+mod call;
+mod config;
+mod counters;
+mod grant;
+mod hits;
+mod load;
+mod metadata;
+mod plan;
+mod read;
+mod rule;
+mod tree;
+mod unit;
+mod yaml;
+
+pub use answer::{Answer, Code, CurrentLimit, Status};
+pub use call::{Call, CallError, Descriptor, Direction, MAX_DESCRIPTORS, Override};
+use config::Domain;
+pub use config::{Config, Settings};
+pub use hits::{Hits, Series};
+pub use load::{File, Loaded, load};
+pub use plan::{Charges, Plan};
+pub use rule::{RateLimit, Rule, RuleId};
+pub use unit::Unit;

@@ -1,0 +1,326 @@
+//! Plan: one call on its way through the store.
+//!
+//! ```text
+//!   call --lookup--> steps, one a descriptor --replaces--> charges, one a counter
+//!                                                            |
+//!   refunds --> store.refund        (hits given back)        |
+//!   looks ----> store.look ----> hold_back   (stop_increment only)
+//!   charges --> store.decide --> answer
+//! ```
+//!
+//! Two descriptors of a call that count on one key make one charge: each is told the count
+//! as it stood after its own hits.
+
+use std::ops::Range;
+
+use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Permits, Time};
+use serde_json::Map;
+use smallvec::SmallVec;
+
+use super::answer::{Answer, Code, Status, Votes};
+use super::applies::Applies;
+use super::call::{Call, CallError, Direction, MAX_DESCRIPTORS};
+use super::config::{Config, Domain};
+use super::counters::{CAPACITY, write_entries, write_window};
+use super::hits::{Counted, Hits, Series};
+use crate::KeyBytes;
+
+/// The charges of a call as a store takes them.
+pub type Charges<'p> = SmallVec<[Charge<'p>; 4]>;
+
+/// What a call is charged, and where; and what to tell it then.
+#[derive(Clone, Debug)]
+pub struct Plan<'c> {
+    config: &'c Config,
+    now: Time,
+    steps: SmallVec<[Step<'c>; 4]>,
+    counts: SmallVec<[Count<'c>; 4]>,
+    bytes: KeyBytes,
+}
+
+/// One descriptor.
+#[derive(Clone, Debug)]
+struct Step<'c> {
+    applies: Applies<'c>,
+    /// What it adds to its counter, or takes off it.
+    hits: u32,
+    direction: Direction,
+    /// Who counts the hits of the rule, if anybody does.
+    series: Option<Series>,
+    /// Index of its counter.
+    count: usize,
+    /// Held back: it is not counted, because another descriptor is over.
+    held: bool,
+}
+
+/// One key of one counter.
+#[derive(Clone, Debug)]
+struct Count<'c> {
+    limit: &'c Limit,
+    key: Range<usize>,
+}
+
+impl<'c> Plan<'c> {
+    pub(super) fn new(config: &'c Config, call: &Call<'_>, now: Time) -> Result<Self, CallError> {
+        if call.domain.is_empty() {
+            return Err(CallError::EmptyDomain);
+        }
+        if call.descriptors.is_empty() {
+            return Err(CallError::NoDescriptors);
+        }
+        if call.descriptors.len() > MAX_DESCRIPTORS {
+            return Err(CallError::TooManyDescriptors);
+        }
+        let mut plan = Self {
+            config,
+            now,
+            steps: SmallVec::new(),
+            counts: SmallVec::new(),
+            bytes: KeyBytes::default(),
+        };
+        let domain = config.domains.get(call.domain);
+        for descriptor in &call.descriptors {
+            let applies =
+                domain.map_or(Applies::Nothing, |domain| Applies::find(domain, descriptor));
+            let hits = match (descriptor.hits_addend, call.hits_addend) {
+                (Some(own), _) => u32::try_from(own).unwrap_or(u32::MAX),
+                (None, 0) => 1,
+                (None, shared) => shared,
+            };
+            plan.steps.push(Step {
+                applies,
+                hits,
+                direction: descriptor.direction,
+                series: None,
+                count: 0,
+                held: false,
+            });
+        }
+        plan.replace();
+        if let Some(domain) = domain {
+            plan.place(domain, call);
+        }
+        Ok(plan)
+    }
+
+    /// The moment that the call is decided at.
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// What is counted; the decisions on it make the [`answer`](Self::answer).
+    pub fn charges(&self) -> Charges<'_> {
+        self.charge(|step| match step.direction {
+            Direction::Take if !step.held => step.hits,
+            _ => 0,
+        })
+    }
+
+    /// What must be given back before anything is counted.
+    pub fn refunds(&self) -> Charges<'_> {
+        let mut refunds = self.charge(|step| match step.direction {
+            Direction::Take => 0,
+            Direction::GiveBack => step.hits,
+        });
+        refunds.retain(|refund| refund.cost > Permits::ZERO);
+        refunds
+    }
+
+    /// What must be looked at before anything is counted, for
+    /// [`hold_back`](Self::hold_back). None unless settings ask for it.
+    pub fn looks(&self) -> Option<Charges<'_>> {
+        self.config
+            .settings
+            .stop_increment
+            .then(|| self.charge(|_| 0))
+    }
+
+    /// Learns how the counters stand before the call: if any descriptor would be over, only
+    /// those that would are counted. What happens between the look and the count is missed.
+    pub fn hold_back(&mut self, looked: &[Decision]) {
+        let mut after: SmallVec<[u64; 4]> = looked.iter().map(counted).collect();
+        let mut over: SmallVec<[bool; 4]> = SmallVec::from_elem(false, self.steps.len());
+        for (step, over) in self.steps.iter().zip(&mut over) {
+            let (Applies::Limit { current, .. }, Direction::Take) = (step.applies, step.direction)
+            else {
+                continue;
+            };
+            after[step.count] += u64::from(step.hits);
+            *over = after[step.count] > u64::from(current.requests_per_unit);
+        }
+        if over.contains(&true) {
+            for (step, over) in self.steps.iter_mut().zip(over) {
+                step.held = !over;
+            }
+        }
+    }
+
+    /// What the call is told, given the decisions on its [`charges`](Self::charges).
+    pub fn answer(&self, decisions: &[Decision]) -> Answer<'c> {
+        let settings = self.config.settings;
+        let mut after: SmallVec<[u64; 4]> = decisions.iter().map(counted).collect();
+        let mut statuses: SmallVec<[Status<'c>; 4]> = SmallVec::new();
+        // Backwards: what later descriptors counted on the same key is taken off again.
+        for step in self.steps.iter().rev() {
+            let after = after.get_mut(step.count);
+            statuses.push(self.status(step, after));
+        }
+        statuses.reverse();
+        let mut votes = Votes::default();
+        let mut metadata = Map::new();
+        for (step, status) in self.steps.iter().zip(&statuses) {
+            votes.add(status.code, step.applies.is_quota(settings.quota_mode));
+            let rule = step.applies.rule().filter(|_| status.code == Code::Ok);
+            if let Some(told) = rule.and_then(|rule| rule.metadata.as_ref())
+                && settings.dynamic_metadata
+            {
+                for (field, value) in told {
+                    metadata.entry(field).or_insert_with(|| value.clone());
+                }
+            }
+        }
+        let over = votes.over();
+        Answer {
+            overall: if over && !settings.shadow_mode {
+                Code::OverLimit
+            } else {
+                Code::Ok
+            },
+            shadowed: over && settings.shadow_mode,
+            statuses,
+            metadata,
+        }
+    }
+
+    /// Rules that another rule of the call replaces do not apply.
+    fn replace(&mut self) {
+        let rules = self.steps.iter().filter_map(|step| step.applies.rule());
+        let replaced: SmallVec<[&str; 4]> = rules
+            .flat_map(|rule| &rule.replaces)
+            .map(|name| &**name)
+            .collect();
+        if replaced.is_empty() {
+            return;
+        }
+        for step in &mut self.steps {
+            if let Applies::Limit { current, .. } = step.applies
+                && current.name.is_some_and(|name| replaced.contains(&name))
+            {
+                step.applies = Applies::Nothing;
+            }
+        }
+    }
+
+    /// Gives every descriptor that a limit applies to its counter and key.
+    fn place(&mut self, domain: &'c Domain, call: &Call<'_>) {
+        for (step, descriptor) in self.steps.iter_mut().zip(&call.descriptors) {
+            let entries = &descriptor.entries[..];
+            step.series = step.applies.series(call.domain, entries);
+            let Applies::Limit { current, rule } = step.applies else {
+                continue;
+            };
+            let start = self.bytes.len();
+            let span = current.span();
+            let limit = if span.multiplier == 1 {
+                domain.counters.of(span.unit)
+            } else {
+                let window = span.window_at(self.now, self.config.origin);
+                write_window(call.domain, span, window.number, &mut self.bytes);
+                self.config.spans.of(span)
+            };
+            write_entries(
+                entries,
+                rule.map_or(&[], |rule| &rule.shared),
+                &mut self.bytes,
+            );
+            let key = start..self.bytes.len();
+            let same = |count: &Count<'_>| {
+                std::ptr::eq(count.limit, limit)
+                    && self.bytes[count.key.clone()] == self.bytes[key.clone()]
+            };
+            let earlier = self.counts.iter().position(same);
+            step.count = earlier.unwrap_or(self.counts.len());
+            if earlier.is_some() {
+                self.bytes.truncate(start);
+            } else {
+                self.counts.push(Count { limit, key });
+            }
+        }
+    }
+
+    /// A charge for each counter: the sum of what `cost` says of its descriptors.
+    fn charge(&self, cost: impl Fn(&Step<'c>) -> u32) -> Charges<'_> {
+        let charge = |count: &Count<'c>| Charge {
+            limit: count.limit,
+            key: Key::from_bytes(&self.bytes[count.key.clone()]),
+            cost: Permits::ZERO,
+            // Counters are never full, but their store may be: that must not keep the other
+            // descriptors from being counted.
+            mode: Mode::Shadow,
+        };
+        let mut charges: Charges<'_> = self.counts.iter().map(charge).collect();
+        for step in &self.steps {
+            if let Applies::Limit { .. } = step.applies {
+                let charge = &mut charges[step.count];
+                charge.cost = charge.cost + Permits::new(cost(step));
+            }
+        }
+        charges
+    }
+
+    /// What one descriptor is told; `after` is the count after its own hits, and loses them.
+    fn status(&self, step: &Step<'c>, after: Option<&mut u64>) -> Status<'c> {
+        let series = step.series.clone();
+        let hits = u64::from(step.hits);
+        let (current, rule) = match step.applies {
+            Applies::Nothing => return Status::NONE,
+            Applies::Unlimited(_) => {
+                return Status {
+                    limit_remaining: u32::MAX,
+                    hits: series.map(|series| Hits::unlimited(series, hits)),
+                    ..Status::NONE
+                };
+            }
+            Applies::Limit { current, rule } => (current, rule),
+        };
+        let taken = step.direction == Direction::Take;
+        // A store that did not decide admits nothing.
+        let after = after.map_or(FULL, |after| {
+            let mine = *after;
+            if taken && !step.held && mine < FULL {
+                *after = mine.saturating_sub(hits);
+            }
+            mine
+        });
+        let limit = u64::from(current.requests_per_unit);
+        let shadow = rule.is_some_and(|rule| rule.shadow);
+        let left = limit.saturating_sub(after);
+        let window = current.span().window_at(self.now, self.config.origin);
+        let counted = Counted { limit, hits, after };
+        Status {
+            code: if after > limit && !shadow {
+                Code::OverLimit
+            } else {
+                Code::Ok
+            },
+            current_limit: Some(current),
+            limit_remaining: u32::try_from(left).unwrap_or(u32::MAX),
+            reset_after_s: Some(window.left.as_secs_ceil()),
+            hits: series
+                .filter(|_| taken)
+                .map(|series| Hits::new(series, counted, shadow)),
+        }
+    }
+}
+
+/// More than any limit: a counter that is full, or that its store had no room for.
+const FULL: u64 = CAPACITY.get() as u64 + 1;
+
+/// What a counter has counted.
+fn counted(decision: &Decision) -> u64 {
+    if decision.verdict.allows() {
+        u64::from((CAPACITY - decision.remaining).get())
+    } else {
+        FULL
+    }
+}

@@ -1,0 +1,333 @@
+//! Read: from tables of the right shape to descriptors.
+//!
+//! ```text
+//!   file         domain, descriptors
+//!   descriptor   key, value, rate_limit, descriptors, shadow_mode, quota_mode,
+//!                detailed_metric, value_to_metric, share_threshold, metadata
+//!   rate_limit   unit, requests_per_unit, unlimited, name, replaces
+//!   replaces     name
+//! ```
+//!
+//! A key that stands where it does nothing is a warning: the Go service loads such files.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::yaml::{Content, Node, flag, is_null, is_number};
+use crate::config::{Findings, codes, shown};
+
+/// Bytes of a domain, key, value or name.
+const MAX_TEXT: usize = 1_024;
+
+/// Where a table stands, and the fields it may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    File,
+    Descriptor,
+    RateLimit,
+    Replaces,
+}
+
+/// Every field, and where it belongs.
+const FIELDS: [(&str, &[Place]); 17] = [
+    ("domain", &[Place::File]),
+    ("descriptors", &[Place::File, Place::Descriptor]),
+    ("key", &[Place::Descriptor]),
+    ("value", &[Place::Descriptor]),
+    ("rate_limit", &[Place::Descriptor]),
+    ("shadow_mode", &[Place::Descriptor]),
+    ("quota_mode", &[Place::Descriptor]),
+    ("detailed_metric", &[Place::Descriptor]),
+    ("value_to_metric", &[Place::Descriptor]),
+    ("share_threshold", &[Place::Descriptor]),
+    ("metadata", &[Place::Descriptor]),
+    ("unit", &[Place::RateLimit]),
+    ("requests_per_unit", &[Place::RateLimit]),
+    ("unlimited", &[Place::RateLimit]),
+    ("name", &[Place::RateLimit, Place::Replaces]),
+    ("replaces", &[Place::RateLimit]),
+    ("<<", &[]),
+];
+
+impl Place {
+    const fn what(self) -> &'static str {
+        match self {
+            Self::File => "the file",
+            Self::Descriptor => "a descriptor",
+            Self::RateLimit => "`rate_limit`",
+            Self::Replaces => "`replaces`",
+        }
+    }
+}
+
+/// A text and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Text<'n> {
+    pub(super) value: &'n str,
+    pub(super) at: Range<usize>,
+}
+
+/// A table whose fields have been compared with those it may have.
+#[derive(Debug)]
+pub(super) struct Table<'n> {
+    pub(super) at: Range<usize>,
+    fields: HashMap<&'static str, &'n Node>,
+}
+
+impl<'n> Table<'n> {
+    /// Reports what does not belong here.
+    pub(super) fn new(node: &'n Node, place: Place, out: &mut Findings<'_>) -> Option<Self> {
+        let mut fields = HashMap::new();
+        let Content::Table(entries) = &node.content else {
+            if place == Place::File && node.is_null() {
+                return Some(Self {
+                    at: node.at.clone(),
+                    fields,
+                });
+            }
+            wrong(
+                node,
+                place.what(),
+                "a table",
+                "write its fields as `name: value`",
+                out,
+            );
+            return None;
+        };
+        for (key, value) in entries {
+            let Some(name) = field_name(key, out) else {
+                continue;
+            };
+            let Some((known, places)) = FIELDS.iter().find(|(known, _)| *known == name) else {
+                unknown(name, key, place, out);
+                continue;
+            };
+            if !places.contains(&place) {
+                misplaced(known, key, (places, place), out);
+                continue;
+            }
+            fields.insert(*known, value);
+        }
+        Some(Self {
+            at: node.at.clone(),
+            fields,
+        })
+    }
+
+    fn field(&self, name: &str) -> Option<&'n Node> {
+        let node = *self.fields.get(name)?;
+        (!node.is_null()).then_some(node)
+    }
+
+    /// Whether a text is missing or empty.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        self.field(name)
+            .is_none_or(|node| matches!(&node.content, Content::Quoted(text) if text.is_empty()))
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.field(name).is_some()
+    }
+
+    /// A text, as it is written; empty is none.
+    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<Text<'n>> {
+        let node = self.field(name)?;
+        let (Content::Plain(value) | Content::Quoted(value)) = &node.content else {
+            let what = format!("`{name}`");
+            wrong(node, &what, "a text", "write it on one line", out);
+            return None;
+        };
+        if value.len() > MAX_TEXT {
+            let message = format!("`{name}` has {} bytes", value.len());
+            let label = format!("at most {MAX_TEXT} bytes");
+            out.error(codes::ENVOY_BOUNDS, node.at.clone(), message, label)
+                .help("a shorter text can stand for it, in the calls too");
+            return None;
+        }
+        (!value.is_empty()).then(|| Text {
+            value,
+            at: node.at.clone(),
+        })
+    }
+
+    /// Where a field stands, or else the table.
+    pub(super) fn place_of(&self, name: &str) -> Range<usize> {
+        let node = self.fields.get(name);
+        node.map_or_else(|| self.at.clone(), |node| node.at.clone())
+    }
+
+    /// A flag; not stated is no.
+    pub(super) fn flag(&self, name: &str, out: &mut Findings<'_>) -> bool {
+        let Some(node) = self.field(name) else {
+            return false;
+        };
+        if let Content::Plain(text) = &node.content
+            && let Some(flag) = flag(text)
+        {
+            return flag;
+        }
+        let what = format!("`{name}`");
+        wrong(
+            node,
+            &what,
+            "true or false",
+            &format!("write {name}: true"),
+            out,
+        );
+        false
+    }
+
+    /// A whole number of up to 32 bits.
+    pub(super) fn number(&self, name: &str, out: &mut Findings<'_>) -> Option<u32> {
+        let node = self.field(name)?;
+        let what = format!("`{name}`");
+        let example = format!("write {name}: 100");
+        let Content::Plain(text) = &node.content else {
+            wrong(node, &what, "a whole number", &example, out);
+            return None;
+        };
+        let digits = text.replace('_', "");
+        if digits.len() > 1 && digits.starts_with('0') && !digits.contains('.') {
+            wrong(node, &what, "a decimal number", &example, out);
+            return None;
+        }
+        match digits.parse::<f64>() {
+            // Every whole number up to 2^32 is an `f64` exactly.
+            Ok(number) if is_number(&digits) && number.fract() == 0.0 => {
+                let whole = (0.0..=f64::from(u32::MAX)).contains(&number);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "checked: whole, and in range"
+                )]
+                let whole = whole.then_some(number as u32);
+                if whole.is_none() {
+                    let message = format!("{what} is {}", shown(text));
+                    out.error(
+                        codes::OUT_OF_RANGE,
+                        node.at.clone(),
+                        message,
+                        "0 to 4294967295",
+                    )
+                    .help(example);
+                }
+                whole
+            }
+            _ => {
+                wrong(node, &what, "a whole number", &example, out);
+                None
+            }
+        }
+    }
+
+    /// A table.
+    pub(super) fn table(&self, name: &str, place: Place, out: &mut Findings<'_>) -> Option<Self> {
+        Self::new(self.field(name)?, place, out)
+    }
+
+    /// The free-form table of a descriptor.
+    pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<&'n Node> {
+        let node = self.field(name)?;
+        if let Content::Table(_) = node.content {
+            return Some(node);
+        }
+        wrong(
+            node,
+            &format!("`{name}`"),
+            "a table",
+            "write its fields as `name: value`",
+            out,
+        );
+        None
+    }
+
+    /// The tables of a list; what is no table is reported and left out.
+    pub(super) fn tables(&self, name: &str, place: Place, out: &mut Findings<'_>) -> Vec<Self> {
+        let Some(node) = self.field(name) else {
+            return Vec::new();
+        };
+        let Content::List(list) = &node.content else {
+            let what = format!("`{name}`");
+            wrong(node, &what, "a list", "begin each with `- `", out);
+            return Vec::new();
+        };
+        let mut tables = Vec::with_capacity(list.len());
+        for element in list {
+            if let Content::Table(_) = element.content {
+                tables.extend(Self::new(element, place, out));
+                continue;
+            }
+            let message = format!("`{name}` is a list of tables, not of {}", plural(element));
+            let example = match place {
+                Place::Replaces => "write each as `- name: other-limit`",
+                _ => "write each as `- key: name`, with its fields below",
+            };
+            out.error(
+                codes::ENVOY_LIST,
+                element.at.clone(),
+                message,
+                "not a table",
+            )
+            .help(example);
+        }
+        tables
+    }
+}
+
+fn plural(node: &Node) -> &'static str {
+    match &node.content {
+        Content::Plain(text) if is_null(text) => "nothing",
+        Content::Plain(text) if is_number(text) => "numbers",
+        Content::List(_) => "lists",
+        _ => "texts",
+    }
+}
+
+/// The name of a field, if it is a text.
+fn field_name<'n>(key: &'n Node, out: &mut Findings<'_>) -> Option<&'n str> {
+    let kind = match &key.content {
+        Content::Plain(text) if key.kind() == "a text" => return Some(text),
+        Content::Quoted(text) => return Some(text),
+        _ => key.kind(),
+    };
+    let message = format!("the name of a field is a text, not {kind}");
+    out.error(codes::ENVOY_KEY_TYPE, key.at.clone(), message, "not a text")
+        .help("a value belongs behind its field, as in value: \"5\"");
+    None
+}
+
+fn unknown(name: &str, key: &Node, place: Place, out: &mut Findings<'_>) {
+    let fields = FIELDS.iter().filter(|(_, places)| places.contains(&place));
+    let known: Vec<_> = fields.map(|(known, _)| *known).collect();
+    let all = FIELDS.iter().map(|(known, _)| *known);
+    let near = out
+        .nearest(name, known.iter().copied())
+        .or_else(|| out.nearest(name, all));
+    let message = format!("unknown field `{}` in {}", shown(name), place.what());
+    let label = format!("known: {}", known.join(", "));
+    let finding = out.error(codes::UNKNOWN_FIELD, key.at.clone(), message, label);
+    if let Some(near) = near {
+        finding.help(format!("did you mean `{near}`?"));
+    }
+}
+
+fn misplaced(name: &str, key: &Node, where_: (&[Place], Place), out: &mut Findings<'_>) {
+    let (belongs, place) = where_;
+    let message = format!("`{name}` does nothing in {}", place.what());
+    let places: Vec<_> = belongs.iter().map(|place| place.what()).collect();
+    let label = format!("a field of {}", places.join(" and of "));
+    out.warning(codes::ENVOY_IGNORED, key.at.clone(), message, label)
+        .help("the Go service ignores it too: move it, or leave it out");
+}
+
+/// Reports a value of another type.
+fn wrong(node: &Node, what: &str, wanted: &str, help: &str, out: &mut Findings<'_>) {
+    let message = format!("{what} must be {wanted}, not {}", node.kind());
+    out.error(
+        codes::TYPE,
+        node.at.clone(),
+        message,
+        format!("not {wanted}"),
+    )
+    .help(help);
+}

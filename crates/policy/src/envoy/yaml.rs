@@ -1,0 +1,385 @@
+//! YAML: a document as a tree in which everything knows where it stands.
+//!
+//! ```text
+//!   text --events--> nodes, bounded in depth and number --aliases, merges--> tree
+//! ```
+//!
+//! What a scalar means is decided by whoever reads it: `value: 1.10` is the text it looks
+//! like, and only a field that wants a number asks for one. Aliases are copied, and each
+//! copy counts as new nodes, so a file cannot unfold into more than it may hold.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+
+use crate::config::{Findings, codes, shown};
+
+/// Bytes of a file.
+pub(super) const MAX_BYTES: usize = 1 << 20;
+/// Lists and tables within one another.
+const MAX_DEPTH: usize = 64;
+/// Keys and values of a file, aliases unfolded.
+const MAX_NODES: usize = 250_000;
+
+/// A value and where it stands.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Node {
+    /// Bytes of the text; of an alias, where it is used.
+    pub(super) at: Range<usize>,
+    pub(super) content: Content,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Content {
+    /// Written without quotes: a number, a flag, nothing, or a text.
+    Plain(String),
+    /// A text for certain.
+    Quoted(String),
+    List(Vec<Node>),
+    Table(Vec<(Node, Node)>),
+}
+
+impl Node {
+    /// Nothing: `~`, `null`, or no value at all.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.content, Content::Plain(text) if is_null(text))
+    }
+
+    /// What it is, for a message.
+    pub(super) fn kind(&self) -> &'static str {
+        match &self.content {
+            Content::Plain(text) if is_null(text) => "nothing",
+            Content::Plain(text) if flag(text).is_some() => "a flag",
+            Content::Plain(text) if is_number(text) => "a number",
+            Content::Plain(_) | Content::Quoted(_) => "a text",
+            Content::List(_) => "a list",
+            Content::Table(_) => "a table",
+        }
+    }
+}
+
+pub(super) fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
+/// The flag that a plain scalar is, as YAML 1.1 reads it.
+pub(super) fn flag(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
+            Some(true)
+        }
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => {
+            Some(false)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a plain scalar is a number: it starts like one and `f64` can read it.
+pub(super) fn is_number(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+', '.']);
+    digits.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok()
+}
+
+/// The first document of `text`; none if it cannot be read.
+pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<Node> {
+    if text.len() > MAX_BYTES {
+        let message = format!("the file has {} bytes", text.len());
+        out.error(
+            codes::TOO_LARGE,
+            0..0,
+            message,
+            "at most 1 MiB (1,048,576 bytes)",
+        )
+        .help("split the domain over several files, with merge_domains = true");
+        return None;
+    }
+    let mut reader = Reader {
+        events: Parser::new_from_str(text),
+        places: Places::new(text),
+        anchors: HashMap::new(),
+        room: MAX_NODES,
+        out,
+    };
+    reader.document().ok()
+}
+
+/// Reading stopped, and a finding says why.
+struct Stopped;
+
+struct Reader<'t, 'o, 'f> {
+    events: Parser<'t, StrInput<'t>>,
+    places: Places,
+    anchors: HashMap<usize, Node>,
+    /// Nodes that may still come.
+    room: usize,
+    out: &'o mut Findings<'f>,
+}
+
+impl<'t> Reader<'t, '_, '_> {
+    fn document(&mut self) -> Result<Node, Stopped> {
+        let mut document = None;
+        loop {
+            let (event, at) = self.next()?;
+            match event {
+                Event::DocumentStart(_) if document.is_some() => {
+                    self.out
+                        .warning(
+                            codes::ENVOY_DOCUMENT,
+                            at,
+                            "a file is one document; what follows is not read",
+                            "the second document starts here",
+                        )
+                        .help("move it to a file of its own");
+                    break;
+                }
+                Event::StreamEnd => break,
+                Event::Nothing
+                | Event::StreamStart
+                | Event::DocumentStart(_)
+                | Event::DocumentEnd => {}
+                event => document = Some(self.node(event, at, 0)?),
+            }
+        }
+        let nothing = || Node {
+            at: 0..0,
+            content: Content::Plain(String::new()),
+        };
+        Ok(document.unwrap_or_else(nothing))
+    }
+
+    fn next(&mut self) -> Result<(Event<'t>, Range<usize>), Stopped> {
+        match self.events.next_event() {
+            Some(Ok((event, span))) => Ok((event, self.places.range(span))),
+            Some(Err(error)) => Err(self.unreadable(&error)),
+            None => Ok((Event::StreamEnd, 0..0)),
+        }
+    }
+
+    fn unreadable(&mut self, error: &ScanError) -> Stopped {
+        let at = self.places.byte(error.marker().index());
+        let label = shown(error.info());
+        self.out
+            .error(codes::ENVOY_YAML, at..at, "this is not YAML", label)
+            .help("check indentation, quotes and brackets around here");
+        Stopped
+    }
+
+    fn node(&mut self, event: Event<'t>, at: Range<usize>, depth: usize) -> Result<Node, Stopped> {
+        self.take(1, &at)?;
+        if depth > MAX_DEPTH {
+            let label = format!("more than {MAX_DEPTH} lists and tables within one another");
+            self.out
+                .error(
+                    codes::ENVOY_BOUNDS,
+                    at,
+                    "the file is nested too deeply",
+                    label,
+                )
+                .help("a descriptor has as many levels as a call has entries: a handful");
+            return Err(Stopped);
+        }
+        let (anchor, content, end) = match event {
+            Event::Alias(id) => return self.alias(id, at),
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = style == ScalarStyle::Plain && !self.is_text(tag.as_deref(), &at);
+                let text = text.into_owned();
+                let content = if plain {
+                    Content::Plain(text)
+                } else {
+                    Content::Quoted(text)
+                };
+                (anchor, content, at.end)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.is_text(tag.as_deref(), &at);
+                let (list, end) = self.list(depth)?;
+                (anchor, Content::List(list), end)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.is_text(tag.as_deref(), &at);
+                let (table, end) = self.table(depth)?;
+                (anchor, Content::Table(table), end)
+            }
+            // By the grammar of events no other can stand where a value does.
+            _ => (0, Content::Plain(String::new()), at.end),
+        };
+        let at = at.start..end.max(at.end);
+        let node = Node { at, content };
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn list(&mut self, depth: usize) -> Result<(Vec<Node>, usize), Stopped> {
+        let mut list = Vec::new();
+        loop {
+            let (event, at) = self.next()?;
+            if event == Event::SequenceEnd {
+                return Ok((list, at.end));
+            }
+            list.push(self.node(event, at, depth + 1)?);
+        }
+    }
+
+    fn table(&mut self, depth: usize) -> Result<(Vec<(Node, Node)>, usize), Stopped> {
+        let mut table: Vec<(Node, Node)> = Vec::new();
+        let mut merged: Vec<Node> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
+        let end = loop {
+            let (event, at) = self.next()?;
+            if event == Event::MappingEnd {
+                break at.end;
+            }
+            let key = self.node(event, at, depth + 1)?;
+            let (event, at) = self.next()?;
+            let value = self.node(event, at, depth + 1)?;
+            match &key.content {
+                Content::Plain(text) if text == "<<" => merged.push(value),
+                Content::Plain(text) | Content::Quoted(text) => {
+                    if seen.insert(text.clone()) {
+                        table.push((key, value));
+                    } else {
+                        let message = format!("`{}` is set twice", shown(text));
+                        self.out
+                            .error(codes::DUPLICATE_FIELD, key.at, message, "set above already")
+                            .help("keep one of the two");
+                    }
+                }
+                _ => table.push((key, value)),
+            }
+        };
+        for source in merged {
+            self.merge(source, &mut table, &mut seen);
+        }
+        Ok((table, end))
+    }
+
+    /// `<<: *base`: the fields of another table that this one does not set itself.
+    fn merge(&mut self, source: Node, table: &mut Vec<(Node, Node)>, seen: &mut HashSet<String>) {
+        match source.content {
+            Content::Table(fields) => {
+                for (key, value) in fields {
+                    let (Content::Plain(text) | Content::Quoted(text)) = &key.content else {
+                        continue;
+                    };
+                    if seen.insert(text.clone()) {
+                        table.push((key, value));
+                    }
+                }
+            }
+            Content::List(sources) if sources.iter().all(is_table) => {
+                for source in sources {
+                    self.merge(source, table, seen);
+                }
+            }
+            _ => {
+                self.out
+                    .error(
+                        codes::TYPE,
+                        source.at,
+                        "`<<` merges tables only",
+                        "not a table, and not a list of tables",
+                    )
+                    .help("write the name of an anchored table, as in <<: *base");
+            }
+        }
+    }
+
+    /// A copy of what the anchor names.
+    fn alias(&mut self, id: usize, at: Range<usize>) -> Result<Node, Stopped> {
+        let Some(node) = self.anchors.get(&id) else {
+            self.out
+                .error(
+                    codes::ENVOY_YAML,
+                    at,
+                    "an anchor contains itself",
+                    "used within itself",
+                )
+                .help("write out what is meant");
+            return Err(Stopped);
+        };
+        let size = size(node);
+        self.take(size, &at)?;
+        let content = self.anchors[&id].content.clone();
+        Ok(Node { at, content })
+    }
+
+    fn take(&mut self, nodes: usize, at: &Range<usize>) -> Result<(), Stopped> {
+        if let Some(room) = self.room.checked_sub(nodes) {
+            self.room = room;
+            return Ok(());
+        }
+        let label = format!("more than {MAX_NODES} keys and values, aliases unfolded");
+        self.out
+            .error(
+                codes::ENVOY_BOUNDS,
+                at.clone(),
+                "the file holds too much",
+                label,
+            )
+            .help("split the domain over several files, with merge_domains = true");
+        Err(Stopped)
+    }
+
+    /// Whether a tag makes a scalar a text; reports tags that mean something else.
+    fn is_text(&mut self, tag: Option<&Tag>, at: &Range<usize>) -> bool {
+        let Some(tag) = tag else {
+            return false;
+        };
+        let known = ["str", "int", "float", "bool", "null", "seq", "map"];
+        if !tag.is_yaml_core_schema() || !known.contains(&&*tag.suffix) {
+            let message = format!("the tag `{}` means nothing here", shown(&tag.to_string()));
+            self.out
+                .error(codes::ENVOY_YAML, at.clone(), message, "tagged")
+                .help("leave the tag out");
+        }
+        tag.suffix == "str"
+    }
+}
+
+fn is_table(node: &Node) -> bool {
+    matches!(node.content, Content::Table(_))
+}
+
+/// Nodes in a tree; its depth is bounded.
+fn size(node: &Node) -> usize {
+    1 + match &node.content {
+        Content::Plain(_) | Content::Quoted(_) => 0,
+        Content::List(list) => list.iter().map(size).sum(),
+        Content::Table(table) => table
+            .iter()
+            .map(|(key, value)| size(key) + size(value))
+            .sum(),
+    }
+}
+
+/// Turns positions in characters, as the parser tells them, into bytes.
+struct Places {
+    /// By character; none if every character is one byte.
+    bytes: Option<Vec<usize>>,
+    end: usize,
+}
+
+impl Places {
+    fn new(text: &str) -> Self {
+        let bytes = || text.char_indices().map(|(at, _)| at).collect();
+        Self {
+            bytes: (!text.is_ascii()).then(bytes),
+            end: text.len(),
+        }
+    }
+
+    fn byte(&self, index: usize) -> usize {
+        match &self.bytes {
+            Some(bytes) => bytes.get(index).copied().unwrap_or(self.end),
+            None => index.min(self.end),
+        }
+    }
+
+    fn range(&self, span: Span) -> Range<usize> {
+        self.byte(span.start.index())..self.byte(span.end.index())
+    }
+}
