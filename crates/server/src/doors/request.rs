@@ -1,7 +1,8 @@
 //! Request: the JSON of a check, borrowed from the bytes it came in.
 //!
 //! Read by hand-written visitors, so that a wrong field is named by its path, an unknown
-//! one by its near spelling, and nothing is copied unless it holds an escape.
+//! one by its near spelling, and nothing is copied unless it holds an escape. They fill a
+//! check where it lies: it is a kilobyte, and was once handed up through every level.
 
 use std::cell::Cell;
 use std::fmt;
@@ -39,32 +40,30 @@ pub(super) struct Check<'a> {
 
 /// Reads one check.
 pub(super) fn check(body: &[u8]) -> Result<Check<'_>, Problem> {
-    let blame = Cell::new(WRONG_VALUE);
-    read(body, Object::<Check<'_>>::new(&blame), &blame)
+    let mut check = Check::default();
+    read(body, &mut check)?;
+    Ok(check)
 }
 
 /// Reads a batch.
 pub(super) fn batch(body: &[u8]) -> Result<Vec<Check<'_>>, Problem> {
-    let blame = Cell::new(WRONG_VALUE);
-    read(body, Object::<Batch<'_>>::new(&blame), &blame).map(|batch| batch.0)
+    let mut batch = Batch::default();
+    read(body, &mut batch)?;
+    Ok(batch.0)
 }
 
 /// What to call an error that the parser reports.
 type Blame = Cell<ProblemKind>;
 
-fn read<'a, S: DeserializeSeed<'a>>(
-    body: &'a [u8],
-    seed: S,
-    blame: &Blame,
-) -> Result<S::Value, Problem> {
+fn read<'a>(body: &'a [u8], fields: &mut impl Fields<'a>) -> Result<(), Problem> {
     if body.iter().all(u8::is_ascii_whitespace) {
         let detail = "the body is empty; `{}` asks about a request of which nothing is known";
         return Err(Problem::new(NOT_JSON, detail));
     }
     let mut json = serde_json::Deserializer::from_slice(body);
-    let value = seed.deserialize(&mut json);
-    let value = value.and_then(|value| json.end().map(|()| value));
-    value.map_err(|error| {
+    let blame = &Cell::new(WRONG_VALUE);
+    let read = Object { fields, blame }.deserialize(&mut json);
+    read.and_then(|()| json.end()).map_err(|error| {
         let kind = match error.classify() {
             serde_json::error::Category::Data => blame.get(),
             _ => NOT_JSON,
@@ -86,7 +85,7 @@ fn message(error: &serde_json::Error) -> String {
 }
 
 /// An object with a closed set of fields.
-trait Fields<'a>: Default {
+trait Fields<'a> {
     /// What it is called in messages.
     const PLACE: &'static str;
     /// At most 32.
@@ -112,18 +111,12 @@ impl<'a> Fields<'a> for Check<'a> {
     ) -> Result<(), M::Error> {
         match name {
             "request" => {
-                if let Some(request) = optional(map, Object::<Request<'a>>::new(blame))? {
-                    let Request(read) = request;
-                    self.method = read.method;
-                    self.path = read.path;
-                    self.host = read.host;
-                    self.query = read.query;
-                    self.ip = read.ip;
-                    self.headers = read.headers;
-                }
+                let fields = &mut Request(self);
+                optional(map, Object { fields, blame })?;
             }
             "attributes" => {
-                self.attributes = optional(map, PairsOf::Attributes)?.unwrap_or_default();
+                let into = &mut self.attributes;
+                optional(map, PairsOf::Attributes.read(into))?;
             }
             "cost" => self.cost = optional(map, Cost)?,
             _ => self.limits = optional(map, Names)?,
@@ -133,10 +126,9 @@ impl<'a> Fields<'a> for Check<'a> {
 }
 
 /// The fields of a check that lie in `request`.
-#[derive(Default)]
-struct Request<'a>(Check<'a>);
+struct Request<'c, 'a>(&'c mut Check<'a>);
 
-impl<'a> Fields<'a> for Request<'a> {
+impl<'a> Fields<'a> for Request<'_, 'a> {
     const PLACE: &'static str = "`request`";
     const NAMES: &'static [&'static str] = &["method", "path", "host", "ip", "query", "headers"];
 
@@ -146,7 +138,7 @@ impl<'a> Fields<'a> for Request<'a> {
         map: &mut M,
         _blame: &Blame,
     ) -> Result<(), M::Error> {
-        let request = &mut self.0;
+        let request = &mut *self.0;
         let mut text = |path| Ok(optional(map, TextAt(path))?.unwrap_or_default());
         match name {
             "method" => request.method = text("request.method")?,
@@ -154,7 +146,9 @@ impl<'a> Fields<'a> for Request<'a> {
             "host" => request.host = text("request.host")?,
             "query" => request.query = text("request.query")?,
             "ip" => request.ip = optional(map, Address)?,
-            _ => request.headers = optional(map, PairsOf::Headers)?.unwrap_or_default(),
+            _ => {
+                optional(map, PairsOf::Headers.read(&mut request.headers))?;
+            }
         }
         Ok(())
     }
@@ -179,18 +173,10 @@ impl<'a> Fields<'a> for Batch<'a> {
     }
 }
 
+/// Fills the fields of an object.
 struct Object<'b, F> {
+    fields: &'b mut F,
     blame: &'b Blame,
-    fields: F,
-}
-
-impl<'b, F: Default> Object<'b, F> {
-    fn new(blame: &'b Blame) -> Self {
-        Self {
-            blame,
-            fields: F::default(),
-        }
-    }
 }
 
 impl<'a, F: Fields<'a>> fmt::Display for Object<'_, F> {
@@ -200,17 +186,17 @@ impl<'a, F: Fields<'a>> fmt::Display for Object<'_, F> {
 }
 
 impl<'a, F: Fields<'a>> DeserializeSeed<'a> for Object<'_, F> {
-    type Value = F;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<F, D::Error> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
     }
 }
 
 impl<'a, F: Fields<'a>> Visitor<'a> for Object<'_, F> {
-    type Value = F;
+    type Value = ();
     expecting_as_shown!();
 
-    fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<F, M::Error> {
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
         let mut seen = 0u32;
         while let Some(name) = map.next_key_seed(TextAt("a field name"))? {
             let known = F::NAMES.iter().position(|known| *known == name);
@@ -232,7 +218,7 @@ impl<'a, F: Fields<'a>> Visitor<'a> for Object<'_, F> {
             seen |= 1 << index;
             self.fields.read(&name, &mut map, self.blame)?;
         }
-        Ok(self.fields)
+        Ok(())
     }
 }
 
@@ -258,12 +244,17 @@ impl<'a> Visitor<'a> for Checks<'_> {
 
     fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {
         let mut checks = Vec::new();
-        while let Some(check) = list.next_element_seed(Object::<Check<'a>>::new(self.0))? {
+        let blame = self.0;
+        loop {
+            let mut check = Check::default();
+            let fields = &mut check;
+            if list.next_element_seed(Object { fields, blame })?.is_none() {
+                return Ok(checks);
+            }
             if checks.len() == MAX_CHECKS {
                 return Err(de::Error::invalid_length(checks.len() + 1, &self));
             }
             checks.push(check);
         }
-        Ok(checks)
     }
 }

@@ -155,6 +155,10 @@ pub(crate) enum PairsOf {
 }
 
 impl PairsOf {
+    /// Reads them to where they are kept.
+    pub(crate) fn read<'p, 'a>(self, into: &'p mut Pairs<'a>) -> PairsInto<'p, 'a> {
+        PairsInto { of: self, into }
+    }
     const fn max(self) -> usize {
         match self {
             Self::Attributes => MAX_ATTRIBUTES,
@@ -176,42 +180,54 @@ impl fmt::Display for PairsOf {
     }
 }
 
-impl<'a> DeserializeSeed<'a> for PairsOf {
-    type Value = Pairs<'a>;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Pairs<'a>, D::Error> {
+/// Fills `into`, which is empty, with what is read.
+pub(crate) struct PairsInto<'p, 'a> {
+    of: PairsOf,
+    into: &'p mut Pairs<'a>,
+}
+
+impl fmt::Display for PairsInto<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.of.fmt(f)
+    }
+}
+
+impl<'a> DeserializeSeed<'a> for PairsInto<'_, 'a> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
     }
 }
 
-impl<'a> Visitor<'a> for PairsOf {
-    type Value = Pairs<'a>;
+impl<'a> Visitor<'a> for PairsInto<'_, 'a> {
+    type Value = ();
     expecting_as_shown!();
 
-    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Pairs<'a>, M::Error> {
-        let mut pairs = Pairs::new();
-        while let Some(mut name) = map.next_key_seed(TextAt(self.path()))? {
-            if self == Self::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
+        let of = self.of;
+        while let Some(mut name) = map.next_key_seed(TextAt(of.path()))? {
+            if of == PairsOf::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
                 name.to_mut().make_ascii_lowercase();
             }
             // A header may stand on several lines; an attribute has one value.
-            if self == Self::Attributes && pairs.iter().any(|(known, _)| *known == name) {
+            if of == PairsOf::Attributes && self.into.iter().any(|(known, _)| *known == name) {
                 let name = shown(&name);
                 return Err(de::Error::custom(format_args!(
                     "attribute `{name}` stands twice"
                 )));
             }
-            if pairs.len() == self.max() {
-                return Err(de::Error::invalid_length(pairs.len() + 1, &self));
+            if self.into.len() == of.max() {
+                return Err(de::Error::invalid_length(self.into.len() + 1, &self));
             }
-            let value = match self {
-                Self::Attributes => map.next_value_seed(Scalar)?,
-                Self::Headers => map.next_value_seed(Nullable(TextAt("request.headers")))?,
+            let value = match of {
+                PairsOf::Attributes => map.next_value_seed(Scalar)?,
+                PairsOf::Headers => map.next_value_seed(Nullable(TextAt("request.headers")))?,
             };
             if let Some(value) = value {
-                pairs.push((name, value));
+                self.into.push((name, value));
             }
         }
-        Ok(pairs)
+        Ok(())
     }
 }
 
