@@ -227,6 +227,9 @@ fn bounded() -> auto::Builder<TokioExecutor> {
         .http1()
         .header_read_timeout(None) // `Pulse` bounds it, at no cost per request
         .max_buf_size(MAX_HEAD_BYTES)
+        // A client that says it sends no more is answered all the same; and hyper need not
+        // get a buffer ready to look for that in the middle of each request.
+        .half_close(true)
         .writev(false) // answers are small: one copy costs less than a vectored write
         .max_headers(MAX_HEADERS);
     builder

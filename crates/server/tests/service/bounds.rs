@@ -76,6 +76,17 @@ fn heads_have_a_bound() {
 }
 
 #[test]
+fn a_client_that_sends_no_more_is_answered() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    http.send("POST /v1/check", b"{}");
+    let write = std::net::Shutdown::Write;
+    http.stream.get_ref().shutdown(write).unwrap();
+    assert_eq!(http.answer(false).status, 200);
+    assert!(http.is_closed());
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
