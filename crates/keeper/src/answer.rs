@@ -18,6 +18,8 @@ pub struct Answer {
     policy: Arc<Policy>,
     charges: Charges,
     decisions: Decisions,
+    /// Which outcome refuses: status, headers and body all ask.
+    refused_by: Option<usize>,
 }
 
 /// How far a list of charges reaches.
@@ -103,11 +105,14 @@ impl Outcome<'_> {
 
 impl Answer {
     pub(crate) fn new(policy: Arc<Policy>, charges: Charges, decisions: Decisions) -> Self {
-        Self {
+        let mut answer = Self {
             policy,
             charges,
             decisions,
-        }
+            refused_by: None,
+        };
+        answer.refused_by = answer.longest_wait();
+        answer
     }
 
     /// Whether the request may pass.
@@ -174,19 +179,24 @@ impl Answer {
 
     /// The limit that refuses; of several, the one with the longest wait.
     pub fn refused_by(&self) -> Option<Outcome<'_>> {
+        self.outcomes().nth(self.refused_by?)
+    }
+
+    fn longest_wait(&self) -> Option<usize> {
         if self.allowed() {
             return None;
         }
+        let refusals = self.outcomes().enumerate();
+        let refusals = refusals.filter(|(_, outcome)| outcome.refuses());
         // The first of equals, so that the policy's order decides.
-        self.outcomes()
-            .filter(Outcome::refuses)
-            .reduce(|worst, next| {
-                if next.wait() > worst.wait() {
-                    next
-                } else {
-                    worst
-                }
-            })
+        let longest = refusals.reduce(|worst, next| {
+            if next.1.wait() > worst.1.wait() {
+                next
+            } else {
+                worst
+            }
+        });
+        longest.map(|(index, _)| index)
     }
 
     /// How long a refused client must wait; none if it is allowed, or if waiting is no use.
