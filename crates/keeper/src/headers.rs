@@ -14,7 +14,6 @@
 //!   The draft still moves; nothing outside this file knows its syntax.
 
 use std::cmp::Reverse;
-use std::fmt::Write;
 
 use ratekeeper_core::{Mode, Nanos};
 use ratekeeper_policy::HeaderStyle;
@@ -43,11 +42,22 @@ pub mod names {
 /// Name and value of one header field.
 pub type HeaderField = (&'static str, String);
 
+/// Room for the value of two limits.
+const USUAL_BYTES: usize = 64;
+
 impl Answer {
     /// The header fields for the client, in the policy's style, with `Retry-After` where
     /// the request is refused and waiting helps.
     pub fn header_fields(&self) -> SmallVec<[HeaderField; 4]> {
         let mut fields = SmallVec::new();
+        self.put_header_fields(|name, value| fields.push((name, value.to_owned())));
+        fields
+    }
+
+    /// Hands name and value of each of the [`header_fields`](Self::header_fields) to `put`;
+    /// the values are written one after the other into the same buffer.
+    pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
+        let mut value = Value(String::with_capacity(USUAL_BYTES));
         let style = self.policy().headers;
         if style != HeaderStyle::Off {
             let mut shown: SmallVec<[Outcome<'_>; 4]> = self
@@ -57,18 +67,50 @@ impl Answer {
             shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
             if let Some(tightest) = shown.first() {
                 if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) {
-                    fields.push((names::RATELIMIT_POLICY, join(&shown, policy_item)));
-                    fields.push((names::RATELIMIT, join(&shown, limit_item)));
+                    put(names::RATELIMIT_POLICY, value.list(&shown, policy_item));
+                    put(names::RATELIMIT, value.list(&shown, limit_item));
                 }
                 if matches!(style, HeaderStyle::Legacy | HeaderStyle::Both) {
-                    legacy(tightest, &mut fields);
+                    for (name, number) in legacy(tightest) {
+                        put(name, value.number(number));
+                    }
                 }
             }
         }
         if let Some(wait) = self.retry_after() {
-            fields.push((names::RETRY_AFTER, retry_after_secs(wait).to_string()));
+            put(names::RETRY_AFTER, value.number(retry_after_secs(wait)));
         }
-        fields
+    }
+}
+
+/// The value of one field at a time.
+struct Value(String);
+
+impl Value {
+    fn list(&mut self, outcomes: &[Outcome<'_>], item: fn(&Outcome<'_>, &mut Self)) -> &str {
+        self.0.clear();
+        for (index, outcome) in outcomes.iter().enumerate() {
+            if index > 0 {
+                self.0.push_str(", ");
+            }
+            // Names are `[a-z0-9-]`: nothing in them needs escaping.
+            self.0.push('"');
+            self.0.push_str(&outcome.rule.limit.name);
+            self.0.push('"');
+            item(outcome, self);
+        }
+        &self.0
+    }
+
+    fn number(&mut self, number: u64) -> &str {
+        self.0.clear();
+        self.push("", number);
+        &self.0
+    }
+
+    fn push(&mut self, before: &str, number: u64) {
+        self.0.push_str(before);
+        self.0.push_str(itoa::Buffer::new().format(number));
     }
 }
 
@@ -86,25 +128,12 @@ fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
     (outcome.wait(), used_ppm)
 }
 
-fn join(outcomes: &[Outcome<'_>], item: fn(&Outcome<'_>, &mut String)) -> String {
-    let mut list = String::with_capacity(outcomes.len() * 32);
-    for (index, outcome) in outcomes.iter().enumerate() {
-        if index > 0 {
-            list.push_str(", ");
-        }
-        // Names are `[a-z0-9-]`: nothing in them needs escaping.
-        let _ = write!(list, "\"{}\"", outcome.rule.limit.name);
-        item(outcome, &mut list);
-    }
-    list
-}
-
 /// `;q=5;w=60`
-fn policy_item(outcome: &Outcome<'_>, list: &mut String) {
+fn policy_item(outcome: &Outcome<'_>, list: &mut Value) {
     let (quota, window) = quota_per_window(outcome);
-    let _ = write!(list, ";q={quota}");
+    list.push(";q=", quota);
     if let Some(seconds) = window {
-        let _ = write!(list, ";w={seconds}");
+        list.push(";w=", seconds);
     }
 }
 
@@ -127,8 +156,8 @@ fn quota_per_window(outcome: &Outcome<'_>) -> (u64, Option<u64>) {
 }
 
 /// `;r=0;t=37`: within `t` seconds the client may use no more than `r`.
-fn limit_item(outcome: &Outcome<'_>, list: &mut String) {
-    let _ = write!(list, ";r={}", outcome.decision.remaining);
+fn limit_item(outcome: &Outcome<'_>, list: &mut Value) {
+    list.push(";r=", outcome.decision.remaining.get().into());
     let window = match outcome.decision.verdict.retry_after() {
         Some(wait) => Some(retry_after_secs(wait)),
         None => outcome
@@ -139,21 +168,24 @@ fn limit_item(outcome: &Outcome<'_>, list: &mut String) {
             .map(Nanos::as_secs_ceil),
     };
     if let Some(seconds) = window {
-        let _ = write!(list, ";t={seconds}");
+        list.push(";t=", seconds);
     }
 }
 
-fn legacy(tightest: &Outcome<'_>, fields: &mut SmallVec<[HeaderField; 4]>) {
+fn legacy(tightest: &Outcome<'_>) -> [(&'static str, u64); 4] {
     let decision = tightest.decision;
     let quota = tightest.quota();
-    fields.push((names::X_RATELIMIT_LIMIT, quota.to_string()));
-    fields.push((names::X_RATELIMIT_REMAINING, decision.remaining.to_string()));
-    fields.push((
-        names::X_RATELIMIT_USED,
-        (quota - decision.remaining).to_string(),
-    ));
-    fields.push((
-        names::X_RATELIMIT_RESET,
-        decision.reset_after.as_secs_ceil().to_string(),
-    ));
+    let used = quota - decision.remaining;
+    [
+        (names::X_RATELIMIT_LIMIT, quota.get().into()),
+        (
+            names::X_RATELIMIT_REMAINING,
+            decision.remaining.get().into(),
+        ),
+        (names::X_RATELIMIT_USED, used.get().into()),
+        (
+            names::X_RATELIMIT_RESET,
+            decision.reset_after.as_secs_ceil(),
+        ),
+    ]
 }

@@ -154,7 +154,7 @@ fn push(json: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn push_number(json: &mut Vec<u8>, number: u64) {
-    let _ = write!(json, "{number}"); // a vector takes everything
+    push(json, itoa::Buffer::new().format(number));
 }
 
 /// Appends a JSON string.

@@ -243,7 +243,7 @@ fn respond(answer: &Answer, options: Options) -> Response<Reply> {
     } else {
         refused(answer, options)
     };
-    put_fields(&mut response, answer.header_fields());
+    put_fields(&mut response, answer);
     let delay = answer.delay();
     if answer.allowed() && delay > Nanos::ZERO {
         let delay = HeaderValue::from(delay.as_millis_ceil());

@@ -60,7 +60,7 @@ pub(super) async fn check<C: Clock>(
     };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     let mut response = json(status, answer::check(&answer));
-    put_fields(&mut response, answer.header_fields());
+    put_fields(&mut response, &answer);
     Ok(response)
 }
 

@@ -14,6 +14,8 @@ mod values;
 use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::Full;
+use ratekeeper::Answer;
+use ratekeeper::headers::names;
 
 pub(crate) use self::access::bearer_ok;
 pub(crate) use self::check::{refund, reset};
@@ -38,16 +40,25 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
 }
 
 /// Adds the header fields that tell a client about its limits.
-fn put_fields(
-    response: &mut Response<Reply>,
-    fields: impl IntoIterator<Item = (&'static str, String)>,
-) {
-    for (name, value) in fields {
+fn put_fields(response: &mut Response<Reply>, answer: &Answer) {
+    let headers = response.headers_mut();
+    answer.put_header_fields(|name, value| {
         // Values are made of limit names and numbers; one that could not be sent is left out.
-        if let Ok(value) = HeaderValue::try_from(value) {
-            // The names are constants of the keeper, in lower case: this cannot fail.
-            let name = HeaderName::from_static(name);
-            response.headers_mut().append(name, value);
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.append(field_name(name), value);
         }
+    });
+}
+
+/// A name of the keeper's; the usual ones are ready.
+fn field_name(name: &'static str) -> HeaderName {
+    const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(names::RATELIMIT_POLICY);
+    const RATELIMIT: HeaderName = HeaderName::from_static(names::RATELIMIT);
+    match name {
+        names::RATELIMIT_POLICY => RATELIMIT_POLICY,
+        names::RATELIMIT => RATELIMIT,
+        names::RETRY_AFTER => header::RETRY_AFTER,
+        // The names are constants of the keeper, in lower case: this cannot fail.
+        other => HeaderName::from_static(other),
     }
 }
