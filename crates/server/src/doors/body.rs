@@ -1,5 +1,8 @@
 //! Body: the bytes of a request, within bounds of size and time.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -25,8 +28,12 @@ pub(crate) async fn read(request: Request<Incoming>, max: usize) -> Result<Bytes
     if announced.is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
-    let read = timeout(READ_TIMEOUT, collect(request.into_body(), max));
-    read.await.unwrap_or_else(|_| {
+    let mut whole = pin!(collect(request.into_body(), max));
+    // Nearly always all of it came with the head, and no timer is needed.
+    if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(whole.as_mut().poll(context))).await {
+        return read;
+    }
+    timeout(READ_TIMEOUT, whole).await.unwrap_or_else(|_| {
         let detail = format!("{} s were allowed", READ_TIMEOUT.as_secs());
         Err(Problem::new(TOO_SLOW, detail))
     })
