@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits, Verdict};
+use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Charges, Numbers, Policy, Rule};
 use ratekeeper_store::Decisions;
 
@@ -18,6 +18,7 @@ pub struct Answer {
     policy: Arc<Policy>,
     charges: Charges,
     decisions: Decisions,
+    decided_at: Time,
     /// Which outcome refuses: status, headers and body all ask.
     refused_by: Option<usize>,
 }
@@ -104,11 +105,17 @@ impl Outcome<'_> {
 }
 
 impl Answer {
-    pub(crate) fn new(policy: Arc<Policy>, charges: Charges, decisions: Decisions) -> Self {
+    pub(crate) fn new(
+        policy: Arc<Policy>,
+        charges: Charges,
+        decisions: Decisions,
+        decided_at: Time,
+    ) -> Self {
         let mut answer = Self {
             policy,
             charges,
             decisions,
+            decided_at,
             refused_by: None,
         };
         answer.refused_by = answer.longest_wait();
@@ -123,6 +130,11 @@ impl Answer {
     /// The policy that decided.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// The time the limits saw, read before the policy was asked which they are.
+    pub fn decided_at(&self) -> Time {
+        self.decided_at
     }
 
     /// What each limit said, in the policy's order; those that deny because a key part is

@@ -94,6 +94,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn call(&self, asked: &[Asked<'_>]) -> Result<Answers, StoreError> {
+        let now = self.clock().now();
         let policy = self.policy();
         let mut charges = Charges::default();
         let mut ends: SmallVec<[Span; 4]> = SmallVec::with_capacity(asked.len());
@@ -106,7 +107,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             ends.push(Span::of(&charges));
         }
         self.number_replaced(&mut charges);
-        let now = self.clock().now();
         let mut decisions = {
             let mut all = list(&charges, &policy);
             let back = take_back(asked, &ends, &mut all);
@@ -125,7 +125,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             }
         }
         Ok(Answers {
-            answer: Answer::new(policy, charges, decisions),
+            answer: Answer::new(policy, charges, decisions, now),
             ends,
         })
     }

@@ -115,14 +115,14 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
+        let (policy, charges) = self.charges(facts, scope);
         let decisions = if refused_at_once(&charges, &policy) {
             self.refused_unasked(&list(&charges, &policy), now).await?
         } else {
             self.store.decide(&list(&charges, &policy), now).await?
         };
-        Ok(Answer::new(policy, charges, decisions))
+        Ok(Answer::new(policy, charges, decisions, now))
     }
 
     /// Says what [`check`](Self::check) would say; charges nothing, and shows the limits as
@@ -131,14 +131,14 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
+        let (policy, charges) = self.charges(facts, scope);
         let decisions = if refused_at_once(&charges, &policy) {
             self.refused_unasked(&list(&charges, &policy), now).await?
         } else {
             self.store.look(&list(&charges, &policy), now).await?
         };
-        Ok(Answer::new(policy, charges, decisions))
+        Ok(Answer::new(policy, charges, decisions, now))
     }
 
     /// Gives back what a request was charged; the answer shows the limits as they then stand.
@@ -146,11 +146,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn refund(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
+        let (policy, charges) = self.charges(facts, scope);
         self.store.refund(&list(&charges, &policy), now).await?;
         let decisions = self.store.look(&free(&charges, &policy), now).await?;
-        Ok(Answer::new(policy, charges, decisions))
+        Ok(Answer::new(policy, charges, decisions, now))
     }
 
     /// Forgets the states of a request's limits and keys; the answer shows them fresh.
@@ -158,11 +158,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn reset(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        let (policy, charges) = self.charges(facts, scope);
         let now = self.clock.now();
+        let (policy, charges) = self.charges(facts, scope);
         self.store.reset(&list(&charges, &policy), now).await?;
         let decisions = self.store.look(&free(&charges, &policy), now).await?;
-        Ok(Answer::new(policy, charges, decisions))
+        Ok(Answer::new(policy, charges, decisions, now))
     }
 
     /// The policy in force.

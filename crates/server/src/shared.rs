@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use ratekeeper::{Clock, Keeper};
+use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_store::MemoryStore;
 
 use crate::event::Sink;
@@ -43,6 +43,13 @@ impl<C: Clock> Shared<C> {
             ready: AtomicBool::new(false),
             untrusted_reported: AtomicU32::new(0),
         }
+    }
+
+    /// Counts a decided request.
+    pub(crate) fn record(&self, answer: &Answer) {
+        let now = self.keeper.clock().now();
+        let took = now.since(answer.decided_at());
+        self.metrics.record(answer, took, now);
     }
 
     pub(crate) fn ready(&self) -> bool {

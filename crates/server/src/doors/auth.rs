@@ -87,12 +87,9 @@ pub(super) async fn auth<C: Clock>(
         attributes: &[],
         descriptor: None,
     };
-    let clock = shared.keeper.clock();
-    let before = clock.now();
     let answer = shared.keeper.check(&facts, Scope::All).await;
     let answer = answer.map_err(|error| store_down(&error))?;
-    let now = clock.now();
-    shared.metrics.record(&answer, now.since(before), now);
+    shared.record(&answer);
     Ok(respond(&answer, options))
 }
 

@@ -134,12 +134,9 @@ async fn decide<C: Clock>(
         Charge::Yes => Ask::Check,
         Charge::No => Ask::Peek,
     };
-    let clock = shared.keeper.clock();
-    let before = clock.now();
     let answer = ask(shared, check, ask_for).await?;
-    let now = clock.now();
     match charge {
-        Charge::Yes => shared.metrics.record(&answer, now.since(before), now),
+        Charge::Yes => shared.record(&answer),
         Charge::No if answer.allowed() => shared.metrics.request(RequestResult::Allowed),
         Charge::No => shared.metrics.request(RequestResult::Denied),
     }
