@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -168,6 +169,12 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// The policy in force.
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()
+    }
+
+    /// The policy in force, for a short look: no count of references is touched, which all
+    /// threads would fight for.
+    pub fn look_at_policy(&self) -> impl Deref<Target = Arc<Policy>> + use<S, C> {
+        self.policy.load()
     }
 
     /// The store.

@@ -69,7 +69,7 @@ pub(super) async fn auth<C: Clock>(
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .collect();
-    let policy = shared.keeper.policy();
+    let policy = shared.keeper.look_at_policy();
     let original = if policy.client_ip.trusts(peer) {
         original(parts, behind)?
     } else {
