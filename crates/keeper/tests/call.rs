@@ -22,7 +22,7 @@ fn keeper(text: &str) -> TestKeeper {
 /// Entries, cost, what is done.
 type Row<'a> = (&'a [(&'a str, &'a str)], u32, Act);
 
-fn asked<'a>((entries, cost, act): Row<'a>) -> Asked<'a> {
+fn asked((entries, cost, act): Row<'_>) -> Asked<'_> {
     let descriptor = Descriptor {
         domain: "edge",
         entries,
