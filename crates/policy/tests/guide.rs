@@ -1,0 +1,38 @@
+//! The guide to the algorithms writes each of them as the policy does.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
+
+use std::collections::BTreeSet;
+
+use ratekeeper_policy::config::{Context, parse};
+
+const GUIDE: &str = include_str!("../../../docs/guide/algorithms.md");
+
+/// The rows of the second table: a name, and the fields that make it.
+fn rows() -> impl Iterator<Item = (&'static str, String)> {
+    let table = GUIDE.split("| how it is written |\n|---|---|\n").nth(1);
+    let rows = table.unwrap().lines().take_while(|line| !line.is_empty());
+    rows.map(|line| {
+        let (name, written) = line.trim_matches('|').split_once('|').unwrap();
+        let fields = written.split('`').skip(1).step_by(2);
+        (name.trim(), fields.collect::<Vec<_>>().join("\n"))
+    })
+}
+
+#[test]
+fn every_way_to_write_an_algorithm_is_read_as_that_algorithm() {
+    let mut names = BTreeSet::new();
+    for (name, fields) in rows() {
+        let text = format!(
+            "version = 1\ntimezone = \"UTC\"\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\n{fields}\n"
+        );
+        let loaded = parse(&text, Context::default()).unwrap();
+        assert_eq!(
+            loaded.policy.rules[0].limit.algorithm.name(),
+            name,
+            "{text}"
+        );
+        names.insert(name);
+    }
+    assert_eq!(names.len(), 14, "{names:?}");
+}
