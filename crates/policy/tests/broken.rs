@@ -8,7 +8,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{Colour, Context, Diagnostic, explain, parse, render};
+use ratekeeper_policy::envoy::{File, Settings, load};
 
 /// Codes that no small file can show.
 const NOT_SHOWN: [&str; 3] = [
@@ -17,8 +19,10 @@ const NOT_SHOWN: [&str; 3] = [
     "RK0150", // found by the server
 ];
 
-fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(folder);
     let entries = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -35,7 +39,7 @@ fn findings(text: &str) -> Vec<Diagnostic> {
 
 #[test]
 fn pages_are_as_reviewed() {
-    let files = files();
+    let files = files("broken");
     assert!(files.len() >= 70, "{}", files.len());
     let mut settings = insta::Settings::clone_current();
     settings.set_omit_expression(true);
@@ -52,12 +56,59 @@ fn pages_are_as_reviewed() {
     });
 }
 
+/// What is said about the files of the rate limit service, with their texts.
+fn envoy_findings(text: &str) -> Vec<(String, Vec<Diagnostic>)> {
+    let texts: Vec<_> = text.split("# other file\n").collect();
+    let named = texts.iter().map(|text| File {
+        name: "a.yaml",
+        text,
+    });
+    let files: Vec<_> = named.collect();
+    let found = match load(&files, Settings::default(), Origin::UNIX) {
+        Ok(loaded) => loaded.warnings,
+        Err(errors) => errors,
+    };
+    let texts = texts.iter().map(|text| (*text).to_owned());
+    texts.zip(found).collect()
+}
+
+#[test]
+fn pages_about_the_rate_limit_service_are_as_reviewed() {
+    let files = files("broken_envoy");
+    assert!(files.len() >= 25, "{}", files.len());
+    let mut settings = insta::Settings::clone_current();
+    settings.set_omit_expression(true);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.bind(|| {
+        for file in files {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(&file).unwrap();
+            let found = envoy_findings(&text);
+            let pages = found
+                .iter()
+                .map(|(text, findings)| render("limits.yaml", text, findings, Colour::Never));
+            let page: String = pages.collect();
+            assert!(!page.is_empty(), "{name} is not broken");
+            insta::assert_snapshot!(format!("envoy_{name}"), page);
+        }
+    });
+}
+
 #[test]
 fn every_code_is_explained_and_shown() {
     let mut shown = BTreeSet::new();
-    for file in files() {
+    let mut found = Vec::new();
+    for file in files("broken") {
         let text = std::fs::read_to_string(&file).unwrap();
-        for finding in findings(&text) {
+        found.push((file, findings(&text)));
+    }
+    for file in files("broken_envoy") {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let all = envoy_findings(&text).into_iter();
+        found.push((file, all.flat_map(|(_, findings)| findings).collect()));
+    }
+    for (file, findings) in found {
+        for finding in findings {
             assert!(explain(finding.code).is_some(), "{}", finding.code);
             assert!(
                 finding.help.is_some(),

@@ -72,17 +72,21 @@ pub(super) struct Text<'n> {
 pub(super) struct Table<'n> {
     pub(super) at: Range<usize>,
     fields: HashMap<&'static str, &'n Node>,
+    /// Fields that unknown ones were probably meant to be: they are not missing.
+    meant: Vec<&'static str>,
 }
 
 impl<'n> Table<'n> {
     /// Reports what does not belong here.
     pub(super) fn new(node: &'n Node, place: Place, out: &mut Findings<'_>) -> Option<Self> {
         let mut fields = HashMap::new();
+        let mut meant = Vec::new();
         let Content::Table(entries) = &node.content else {
             if place == Place::File && node.is_null() {
                 return Some(Self {
                     at: node.at.clone(),
                     fields,
+                    meant,
                 });
             }
             wrong(
@@ -99,7 +103,7 @@ impl<'n> Table<'n> {
                 continue;
             };
             let Some((known, places)) = FIELDS.iter().find(|(known, _)| *known == name) else {
-                unknown(name, key, place, out);
+                meant.extend(unknown(name, key, place, out));
                 continue;
             };
             if !places.contains(&place) {
@@ -111,6 +115,7 @@ impl<'n> Table<'n> {
         Some(Self {
             at: node.at.clone(),
             fields,
+            meant,
         })
     }
 
@@ -121,8 +126,11 @@ impl<'n> Table<'n> {
 
     /// Whether a text is missing or empty.
     pub(super) fn lacks(&self, name: &str) -> bool {
-        self.field(name)
-            .is_none_or(|node| matches!(&node.content, Content::Quoted(text) if text.is_empty()))
+        match self.field(name).map(|node| &node.content) {
+            None => !self.meant.contains(&name),
+            Some(Content::Quoted(text)) => text.is_empty(),
+            Some(_) => false,
+        }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -296,19 +304,23 @@ fn field_name<'n>(key: &'n Node, out: &mut Findings<'_>) -> Option<&'n str> {
     None
 }
 
-fn unknown(name: &str, key: &Node, place: Place, out: &mut Findings<'_>) {
+/// Reports an unknown field; says which one was probably meant.
+fn unknown(name: &str, key: &Node, place: Place, out: &mut Findings<'_>) -> Option<&'static str> {
     let fields = FIELDS.iter().filter(|(_, places)| places.contains(&place));
-    let known: Vec<_> = fields.map(|(known, _)| *known).collect();
+    let known: Vec<&'static str> = fields.map(|(known, _)| *known).collect();
     let all = FIELDS.iter().map(|(known, _)| *known);
     let near = out
         .nearest(name, known.iter().copied())
         .or_else(|| out.nearest(name, all));
     let message = format!("unknown field `{}` in {}", shown(name), place.what());
     let label = format!("known: {}", known.join(", "));
-    let finding = out.error(codes::UNKNOWN_FIELD, key.at.clone(), message, label);
-    if let Some(near) = near {
-        finding.help(format!("did you mean `{near}`?"));
-    }
+    let help = near.map_or_else(
+        || "leave it out: the service has no such setting".to_owned(),
+        |near| format!("did you mean `{near}`?"),
+    );
+    out.error(codes::UNKNOWN_FIELD, key.at.clone(), message, label)
+        .help(help);
+    near
 }
 
 fn misplaced(name: &str, key: &Node, where_: (&[Place], Place), out: &mut Findings<'_>) {
