@@ -1,10 +1,14 @@
-//! Interval bucket, hybrid and exponential beside naive models of themselves: a clock that
-//! strikes one time after the other, a bucket in big integers, and the library's own `exp`.
+//! Interval bucket, hybrid, exponential and warm-up beside naive models of themselves: a clock
+//! that strikes one time after the other, a bucket in big integers, the library's own `exp`,
+//! and the area under the line of prices.
+mod seeds;
+
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, Allowance, Exponential, Hybrid, Interval, Level, Missing, Nanos, Permits, Quota,
-    Time,
+    Reserve, Time, Verdict, WarmUp,
 };
+use seeds::seeds;
 
 /// `(now, cost)` of one random life, time going forward.
 fn life(seed: u64, scale: u64, most: u64) -> Vec<(u64, u64)> {
@@ -31,7 +35,7 @@ fn ask<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64) -
 
 #[test]
 fn interval_buckets_are_refilled_stroke_by_stroke() {
-    for seed in 0..600 {
+    for seed in seeds(600) {
         let mut random = Random::new(seed ^ 0x1_0000);
         let (most, every) = (1 + random.below(9), 1 + random.below(30));
         let refill = 1 + random.below(most);
@@ -78,7 +82,7 @@ struct Bucket {
 
 #[test]
 fn hybrids_keep_their_bucket_exactly() {
-    for seed in 0..600 {
+    for seed in seeds(600) {
         let mut random = Random::new(seed ^ 0x2_0000);
         let permits = 1 + random.below(9);
         let per = 1 + (random.next() >> (20 + random.below(44)));
@@ -133,7 +137,7 @@ fn hybrids_keep_their_bucket_exactly() {
 
 #[test]
 fn exponential_levels_fade_as_the_library_says() {
-    for seed in 0..600 {
+    for seed in seeds(600) {
         let mut random = Random::new(seed ^ 0x3_0000);
         let permits = 1 + random.below(40);
         let per = 1_000 + (random.next() >> (20 + random.below(30)));
@@ -160,6 +164,108 @@ fn exponential_levels_fade_as_the_library_says() {
             if allowed && cost > 0 {
                 (level, at) = (after, now);
             }
+        }
+    }
+}
+
+/// Prices as an area, times in fractions of a microsecond: nothing is cut.
+struct Uncut {
+    most: f64,
+    threshold: f64,
+    /// Of a permit from the store at the threshold and below, and what each beyond adds.
+    stored_price: f64,
+    slope: f64,
+    fresh_price: f64,
+    cooldown: f64,
+    stored: f64,
+    next: f64,
+}
+
+impl Uncut {
+    /// Asked at `now`: the wait. The price is paid by the next.
+    fn ask(&mut self, now: f64, cost: f64) -> f64 {
+        if now > self.next {
+            self.stored = self
+                .most
+                .min(self.stored + (now - self.next) / self.cooldown);
+            self.next = now;
+        }
+        let wait = self.next - now;
+        let area = |stored: f64| {
+            let dear = (stored - self.threshold).max(0.0);
+            stored * self.stored_price + dear * dear * self.slope / 2.0
+        };
+        let taken = cost.min(self.stored);
+        self.next += area(self.stored) - area(self.stored - taken);
+        self.next += (cost - taken) * self.fresh_price;
+        self.stored -= taken;
+        wait
+    }
+}
+
+#[test]
+fn post_paid_limits_ask_for_the_area_under_the_line() {
+    for seed in seeds(400) {
+        let mut random = Random::new(seed ^ 0x4_0000);
+        let whole = |number: u64| f64::from(u32::try_from(number).unwrap());
+        let (rate, seconds) = (1 + random.below(5_000), 1 + random.below(20));
+        let factor = 2 + random.below(6);
+        let (fresh, warm_up) = (1e6 / whole(rate), whole(seconds) * 1e6);
+        let warming = random.below(2) == 0;
+        let (limit, mut naive) = if warming {
+            let threshold = warm_up / fresh / 2.0;
+            let most = threshold + 2.0 * warm_up / (fresh * (1.0 + whole(factor)));
+            let naive = Uncut {
+                most,
+                threshold,
+                stored_price: fresh,
+                slope: fresh * whole(factor - 1) / (most - threshold),
+                fresh_price: fresh,
+                cooldown: warm_up / most,
+                stored: most,
+                next: 0.0,
+            };
+            let period = Nanos::from_secs(seconds);
+            let limit = WarmUp::with_cold_factor(whole(rate), period, whole(factor));
+            (limit.unwrap(), naive)
+        } else {
+            let naive = Uncut {
+                most: whole(rate * seconds),
+                threshold: f64::INFINITY,
+                stored_price: 0.0,
+                slope: 0.0,
+                fresh_price: fresh,
+                cooldown: fresh,
+                stored: 0.0,
+                next: 0.0,
+            };
+            (WarmUp::bursty(whole(rate), whole(seconds)).unwrap(), naive)
+        };
+        let mut state = limit.start(Time::ZERO);
+        for (asked, (now, cost)) in (1..).zip(life(seed, 1_000_000, 2 * rate.min(50))) {
+            if cost == 0 {
+                continue;
+            }
+            let now_us = Time::ZERO + Nanos::from_micros(now);
+            let permits = Permits::saturating_from(cost);
+            let verdict = limit
+                .reserve(&mut state, now_us, permits, Nanos::MAX)
+                .verdict;
+            let wait = match verdict {
+                Verdict::AllowAfter(wait) => whole(wait.as_nanos() / 1_000),
+                verdict => {
+                    assert_eq!(verdict, Verdict::Allow);
+                    0.0
+                }
+            };
+            let uncut = naive.ask(whole(now), whole(cost));
+            // Three microseconds are cut off each price; what is cut is stored a little
+            // sooner, and a stored permit costs up to `factor` times as much.
+            let off = 3.0 * whole(asked) * whole(factor) + 1.0;
+            assert!(
+                (wait - uncut).abs() <= off,
+                "{seed}: {wait} {uncut} at {now}\n{limit:?}"
+            );
         }
     }
 }

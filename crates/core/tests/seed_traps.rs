@@ -3,15 +3,26 @@
 //! ```text
 //!   000  intervals in whole milliseconds; refills that drop the remainder; denials that are
 //!        recorded; a map that is never cleaned
-//!   003  no rule for a cost above 1, or for a quota of 1
+//!   001  one more than the limit passes, if it is counted before it is added
+//!   003  no rule for a cost above 1, or for a quota of 1; a formula that forgets the cap;
+//!        tokens in floats, which refuse what is due at the end of a window
 //!   004  the last token is denied; a window that never ends; a bucket that never drains;
-//!        second and clock resolution that undercounts; 2N across the edge of two windows
+//!        second and clock resolution that undercounts, and 61 slots in 60 seconds; 2N
+//!        across the edge of two windows
+//! ```
+//!
+//! Two servers that read, compare and then write admit one too many: here the store holds a
+//! lock or exchanges a word; see the tests of `ratekeeper-store` with many threads.
+//!
+//! ```text
+//!   limit 2 a minute, strict or not        o  o  x            o
+//!                                          0  1  2 ..        60 s: not 61
 //! ```
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use ratekeeper_core::{
-    Algorithm, Edge, Gcra, Nanos, Permits, Quota, SubBuckets, Tat, Time, Verdict, Window,
-    WindowState,
+    Algorithm, Allowance, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log, Logged, Nanos,
+    Permits, Quota, SubBuckets, Tat, Time, Verdict, Window, WindowState,
 };
 
 fn quota(text: &str) -> Quota {
@@ -64,13 +75,35 @@ fn seed_000_a_client_that_keeps_trying_gets_through() {
     let full = SubBuckets::sub_buckets(quota, 5, Edge::Full, Nanos::ZERO).unwrap();
     let two_window = Window::two_window(quota, Nanos::ZERO).unwrap();
     let gcra = Gcra::token_bucket(quota).unwrap();
+    let log = Log::sliding(quota).unwrap();
+    let hybrid = Hybrid::quota_linear(quota).unwrap();
+    let exponential = Exponential::new(quota).unwrap();
     for (name, passed) in [
         ("full", admitted(&full, 60_000, 1_000_000)), // a minute, every ms
         ("two-window", admitted(&two_window, 60_000, 1_000_000)),
         ("gcra", admitted(&gcra, 60_000, 1_000_000)),
+        ("log", admitted(&log, 60_000, 1_000_000)),
+        ("hybrid", admitted(&hybrid, 60_000, 1_000_000)),
+        ("exponential", admitted(&exponential, 60_000, 1_000_000)),
     ] {
         assert!(passed >= 4 * 50, "{name} admits {passed} a minute of 300");
     }
+}
+
+#[test]
+fn seed_000_whole_refills_keep_the_remainder_too() {
+    // Asked every 0.7 s, a refill of one a second that starts afresh each time never comes.
+    let second = Nanos::SECOND;
+    let bucket = Interval::from_first(Permits::new(10), Permits::ONE, second).unwrap();
+    assert_eq!(admitted(&bucket, 10_000, 700_000_000), 10 + 6_999);
+}
+
+#[test]
+fn seed_000_a_client_that_keeps_trying_is_kept_out_only_by_request() {
+    let strict = Log::sliding(quota("5/1s")).unwrap();
+    let strict = strict.with_denials(Denials::Counted);
+    assert_eq!(admitted(&strict, 60_000, 1_000_000), 5, "the first five");
+    assert_eq!(admitted(&strict, 300, 200_000_000), 300, "at its pace");
 }
 
 #[test]
@@ -84,6 +117,64 @@ fn seed_000_what_is_idle_can_be_forgotten() {
     let window = Window::two_window(quota, Nanos::ZERO).unwrap();
     let _ = window.decide(&mut state, at(0), Permits::new(5));
     assert_eq!(window.expires_at(&state), at(2_000_000_000));
+}
+
+#[test]
+fn seed_001_the_limit_passes_and_not_one_more() {
+    let log = Log::sliding(quota("7/1s")).unwrap();
+    assert_eq!(admitted(&log, 100, 1_000), 7);
+    assert_eq!(admitted(&log.with_denials(Denials::Counted), 100, 1_000), 7);
+}
+
+#[test]
+fn seed_003_a_full_bucket_is_capped() {
+    // Twice too fast, 10 are saved up: q x a / (a - 1) = 20 would pass; the last is refused,
+    // since the first found the bucket full and refilled nothing.
+    let bucket = Gcra::token_bucket(quota("10/10s")).unwrap();
+    let half = |attempt: u64| at(attempt * 500_000_000);
+    let mut tat = Tat::default();
+    let mut tries = (0..).take_while(|&attempt| {
+        let decision = bucket.decide(&mut tat, half(attempt), Permits::ONE);
+        decision.verdict.allows()
+    });
+    assert_eq!(tries.by_ref().count(), 19);
+}
+
+#[test]
+fn seed_003_what_is_due_when_the_window_ends_is_due() {
+    // Smooth, a hybrid of N in P owes one at the end of its window and one each P / N: for
+    // quotas whose P / N no float holds, to the nanosecond.
+    for permits in [3, 6, 7, 9, 11, 13, 49] {
+        let per = 1_000_000_000;
+        let quota = Quota::new(Permits::new(permits), Nanos::from_nanos(per)).unwrap();
+        let hybrid = Hybrid::quota_linear(quota).unwrap();
+        let mut state = Allowance::default();
+        let _ = hybrid.decide(&mut state, at(0), Permits::new(permits));
+        for due in 0..u64::from(10 * permits) {
+            let due = per + (due * per).div_ceil(u64::from(permits));
+            let mut ask = |now| hybrid.decide(&mut state, at(now), Permits::ONE).verdict;
+            let retry_after = Nanos::from_nanos(1);
+            assert_eq!(ask(due - 1), Verdict::Deny { retry_after }, "{permits}");
+            assert_eq!(ask(due), Verdict::Allow, "{permits}");
+        }
+    }
+}
+
+#[test]
+fn seed_003_a_hybrid_of_one_turns_smooth() {
+    let hybrid = Hybrid::quota_linear(quota("1/1s")).unwrap();
+    assert_eq!(admitted(&hybrid, 100, 100_000_000), 10, "one a second");
+    let mut state = Allowance::default();
+    let mut ask = |now, cost| {
+        hybrid
+            .decide(&mut state, at(now), Permits::new(cost))
+            .verdict
+    };
+    assert_eq!(ask(0, 2), Verdict::DenyForever);
+    assert_eq!(ask(0, 1), Verdict::Allow);
+    let retry_after = Nanos::from_nanos(1);
+    assert_eq!(ask(999_999_999, 1), Verdict::Deny { retry_after });
+    assert_eq!(ask(1_000_000_000, 1), Verdict::Allow);
 }
 
 #[test]
@@ -138,6 +229,25 @@ fn seed_004_the_last_token_is_a_token() {
         let window = SubBuckets::sub_buckets(quota, 6, edge, Nanos::ZERO).unwrap();
         assert_eq!(admitted(&window, 20, 0), 7, "{edge:?}");
     }
+    assert_eq!(admitted(&Log::sliding(quota).unwrap(), 20, 0), 7);
+    assert_eq!(admitted(&Hybrid::quota_linear(quota).unwrap(), 20, 0), 7);
+    assert_eq!(admitted(&Exponential::new(quota).unwrap(), 20, 0), 7);
+    let whole = Interval::from_first(quota.permits(), Permits::ONE, quota.per()).unwrap();
+    assert_eq!(admitted(&whole, 20, 0), 7);
+}
+
+#[test]
+fn seed_004_a_minute_has_sixty_seconds() {
+    // A place taken at 0 s is free at 60 s, not at 61 s; nor a moment before.
+    let log = Log::sliding(quota("2/60s")).unwrap();
+    let mut logged = Logged::default();
+    let mut ask = |second: u64, more: u64| {
+        let now = at(second * 1_000_000_000 + more);
+        log.decide(&mut logged, now, Permits::ONE).verdict.allows()
+    };
+    assert!(ask(0, 0) && ask(1, 0) && !ask(2, 0));
+    assert!(!ask(59, 999_999_999) && ask(60, 0));
+    assert!(!ask(60, 999_999_999) && ask(61, 0) && !ask(61, 0));
 }
 
 #[test]
@@ -172,6 +282,8 @@ fn seed_004_events_of_one_moment_all_count() {
     let window = SubBuckets::sub_buckets(quota("5/1s"), 4, Edge::Full, Nanos::ZERO).unwrap();
     assert_eq!(admitted(&window, 100, 0), 5);
     assert_eq!(admitted(&window, 100, 1), 5);
+    let log = Log::sliding(quota("5/1s")).unwrap();
+    assert_eq!(admitted(&log, 100, 0), 5);
 }
 
 #[test]

@@ -252,6 +252,26 @@ fn the_table_of_worst_cases_is_exact() {
     }
 }
 
+/// The bound of weighted sub-buckets is exact up to P and whenever the span ends with a
+/// whole round of buckets; between, it is that of the edge that drops: not below, and told
+/// here beside the worst case, so that neither changes unseen.
+#[test]
+fn weighted_sub_buckets_are_bounded_loosely_beyond_their_window() {
+    let at = |spans: &[u64; 4], of: &dyn Fn(u64) -> u64| spans.map(of);
+    let spans = [12, 24, 36, 48];
+    for (count, worst, told) in [
+        (2, [10, 15, 20, 25], [10, 16, 22, 28]),
+        (3, [9, 14, 19, 25], [9, 15, 21, 27]),
+    ] {
+        let window = sub_buckets(6, 12, count, Edge::Weighted);
+        let found = check(&window, 12, 48, Bound::ExactWithinPeriod);
+        let most = |span: u64| found[usize::try_from(span - 1).unwrap()];
+        assert_eq!(at(&spans, &most), worst, "{count}");
+        let bound = |span| window.bound(Nanos::from_nanos(span));
+        assert_eq!(at(&spans, &bound), told, "{count}");
+    }
+}
+
 fn table_sub_buckets(count: u32, edge: Edge, bound: Bound) -> [u64; 4] {
     let worst = check(&sub_buckets(6, 12, count, edge), 12, 48, bound);
     [worst[0], worst[5], worst[11], worst[47]]

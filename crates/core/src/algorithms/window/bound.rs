@@ -15,6 +15,8 @@
 //! * weighted: never more than drop. If `L = J x m`, the last window and the `m` before it
 //!   hold at most `N + floor(N x (b - 1) / w)`, and `J - 1` times `m` remain before them.
 //!   With `m = 1` each whole window loses at least one permit to the one before it: exact.
+//!   With more it is exact up to P, and at worst so much above it: of 6 in 12 ns, in two
+//!   buckets, 28 are told in 48 ns where 25 can pass.
 //! * quota reset: with `W - 1 = k x P + r`: `N x (k + 1)`, and `N - 1` more if `r > 0`,
 //!   because the request that opened the first window lies outside the span.
 

@@ -1,0 +1,22 @@
+//! Seeds: those of every run, or as many new ones.
+//!
+//! `RATEKEEPER_SEED=random cargo test -p ratekeeper-core --test reference` begins somewhere
+//! else each time and says where, so that `RATEKEEPER_SEED=THAT` shows the same again.
+#![expect(clippy::print_stdout, reason = "a seed is printed to be used again")]
+
+use std::hash::{BuildHasher as _, RandomState};
+
+/// `count` seeds.
+pub(crate) fn seeds(count: u64) -> impl Iterator<Item = u64> {
+    let first = match std::env::var("RATEKEEPER_SEED").as_deref() {
+        Err(_) => 0,
+        Ok("random") => RandomState::new().hash_one(count) >> 1,
+        Ok(seed) => seed
+            .parse()
+            .expect("RATEKEEPER_SEED is a number, or `random`"),
+    };
+    if first != 0 {
+        println!("RATEKEEPER_SEED={first}");
+    }
+    first..first + count
+}
