@@ -114,6 +114,11 @@ impl KeyPart {
         }
     }
 
+    /// Whether it is of descriptors, and of no other requests.
+    pub fn is_of_descriptors(&self) -> bool {
+        matches!(self, Self::Descriptor(_))
+    }
+
     fn parse_named(text: &str, kind: &str, name: &str) -> Result<Self, ValueError> {
         let build = match kind {
             "descriptor" => |name: String| Self::Descriptor(EntryName::new(&name)),

@@ -64,6 +64,7 @@ codes! {
     HEADER_NAME = "RK0224";
     BYTES = "RK0225";
     PARAMETERS = "RK0226";
+    DESCRIPTOR = "RK0230";
 
     OFF = "RK0302";
     MISSING_KEY_UNSET = "RK0303";

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use toml::de::DeTable;
 
 use super::codes;
+use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_EXEMPTIONS;
 use super::limit::Draft;
@@ -21,7 +22,8 @@ pub(super) fn exempt(
     drafts: &mut [Draft],
     out: &mut Findings<'_>,
 ) {
-    for (_, table) in read::tables(root, "exempt", MAX_EXEMPTIONS) {
+    for (index, table) in read::tables(root, "exempt", MAX_EXEMPTIONS) {
+        separate(table.value, &format!("exempt {}", index + 1), out);
         let requests = requests(table.value, out);
         let reason = read::text(table.value, "reason").map(|reason| reason.value.to_owned());
         let exemption = Arc::new(Exemption {

@@ -9,6 +9,7 @@ use toml::de::DeTable;
 
 use super::check::{place, whole};
 use super::codes;
+use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_NAME;
 use super::quantity::{Kind, Surroundings, quantity};
@@ -99,9 +100,15 @@ pub(super) fn limit<'a>(
     } = &shared.defaults;
     let mode = mode(written).or_else(|| usual_mode.clone());
     let said = missing.is_some() || usual_missing.is_some();
+    let on_descriptors = separate(written, &place("limit", index, written), out);
     let missing_key = missing
         .or_else(|| usual_missing.clone())
         .unwrap_or_default();
+    let missing_key = match missing_key {
+        // Descriptors have no address.
+        MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
+        said => said,
+    };
     let count_denied = read::flag(written, "count_denied").or(shared.defaults.count_denied);
     let denials = if count_denied == Some(true) {
         Denials::Counted

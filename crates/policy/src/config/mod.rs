@@ -22,6 +22,7 @@ mod check;
 pub(crate) mod codes;
 mod complaint;
 mod dated;
+mod descriptors;
 mod diagnostic;
 mod exempt;
 mod fields;

@@ -55,6 +55,18 @@ const MISTAKEN_PARTS: &[Hint] = &[
         "token",
         "write \"api_key\", or where it is found, as in \"header:x-token\"",
     ),
+    (
+        "domain",
+        "a limit on descriptors counts where it matches: match = { domain = \"edge\" }",
+    ),
+    (
+        "generic_key",
+        "it is an entry: write \"descriptor:generic_key\"",
+    ),
+    (
+        "remote_address",
+        "write \"ip\"; for an entry of Envoy, \"descriptor:remote_address\"",
+    ),
     ("client_ip", "write \"ip\""),
     ("remote_addr", "write \"ip\""),
     ("address", "write \"ip\""),

@@ -22,6 +22,7 @@ mod response;
 use self::limit::{DEFAULTS, LIMIT};
 use self::process::{CLIENT_IP, HEADERS, LISTEN, STORE};
 use self::requests::EXEMPT;
+pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
 
 /// Limits of one policy.

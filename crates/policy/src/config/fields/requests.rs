@@ -3,7 +3,7 @@
 use super::{MAX_EXEMPT_LIMITS, MAX_NAMES, MAX_VALUES, optional, required};
 use crate::config::shape::{Shape, Table};
 
-pub(super) static MATCH: Table = Table {
+pub(in crate::config) static MATCH: Table = Table {
     what: "`match`",
     fields: &[
         optional(
@@ -83,6 +83,11 @@ pub(super) static MATCH: Table = Table {
         "user_agent" => "it is a header: header.user-agent = \"*bot*\"",
         "user-agent" => "it is a header: header.user-agent = \"*bot*\"",
         "attribute" => "write attr.NAME = \"value\"",
+        "descriptors" => "write descriptor.NAME = \"value\" for each entry",
+        "entries" => "write descriptor.NAME = \"value\" for each entry",
+        "entry" => "write descriptor.NAME = \"value\"",
+        "generic_key" => "it is an entry: descriptor.generic_key = \"value\"",
+        "remote_address" => "it is an entry: descriptor.remote_address = \"*\"",
         "not" => "put `!` before the value: path = \"!/health\"",
     },
     ..Table::EMPTY

@@ -1,0 +1,85 @@
+//! Descriptors: a limit, or an exemption, is for descriptors or for requests, never for both.
+
+use std::ops::Range;
+
+use toml::de::DeTable;
+
+use super::codes;
+use super::diagnostic::{Findings, shown};
+use super::fields::MATCH;
+use super::read;
+use crate::KeyPart;
+
+/// Fields of `match` that look at descriptors.
+const FIELDS: [&str; 2] = ["domain", "descriptor"];
+/// What key parts of descriptors begin with.
+const PART: &str = "descriptor:";
+
+/// What Envoy calls the entry that says the same as a field or key part.
+const ENTRIES: [(&str, &str); 3] = [("ip", "remote_address"), ("path", "path"), ("host", "host")];
+
+/// Reports what a limit or exemption on descriptors says about requests; answers whether it
+/// is on descriptors.
+pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> bool {
+    let written = read::table(table, "match").map(|written| written.value);
+    let fields = || written.iter().flat_map(|fields| fields.iter());
+    let parts = table.get("key").map(read::texts).unwrap_or_default();
+    let stand_in = read::text(table, "missing_key");
+    let stand_in = stand_in.filter(|text| text.value.starts_with("use:"));
+
+    let field = fields().find(|(name, _)| FIELDS.contains(&&**name.get_ref()));
+    let field = field.map(|(name, _)| name.span());
+    let part = parts.iter().find(|part| part.value.starts_with(PART));
+    let Some(because) = field.or_else(|| part.map(|part| part.at.clone())) else {
+        return false;
+    };
+    let mut report = |what: String, at: Range<usize>, help: String| {
+        out.error(
+            codes::DESCRIPTOR,
+            at,
+            format!("{what} in {place}, which is for descriptors"),
+            "a descriptor has a domain and entries, and nothing else",
+        )
+        .related(because.clone())
+        .help(help);
+    };
+    // What is unknown is reported as such.
+    let of_requests = |name: &str| MATCH.field(name).is_some() && !FIELDS.contains(&name);
+    for (name, _) in fields().filter(|(name, _)| of_requests(name.get_ref())) {
+        let at = name.span();
+        let name = shown(name.get_ref());
+        let entry = entry(&name);
+        let help = format!("let the caller send it as an entry: descriptor.{entry} = \"value\"");
+        report(format!("`{name}`"), at, help);
+    }
+    for part in &parts {
+        let of_requests = |part: &KeyPart| *part != KeyPart::All && !part.is_of_descriptors();
+        if !KeyPart::parse(part.value).is_ok_and(|part| of_requests(&part)) {
+            continue;
+        }
+        let name = shown(part.value);
+        let entry = entry(&name);
+        let help = format!("count by an entry: key = [\"{PART}{entry}\"]");
+        report(format!("key part \"{name}\""), part.at.clone(), help);
+    }
+    if let Some(text) = stand_in.filter(|text| !text.value.starts_with("use:descriptor:")) {
+        let help = "write missing_key = \"shared\", \"skip\" or \"deny\"".to_owned();
+        report(
+            format!("missing_key = \"{}\"", shown(text.value)),
+            text.at,
+            help,
+        );
+    }
+    if let Some(text) = read::text(table, "cost") {
+        let help = "leave it out: the caller says what a descriptor costs".to_owned();
+        report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
+    }
+    true
+}
+
+/// The entry that says the same as a field or key part, under the name Envoy gives it.
+fn entry(name: &str) -> &str {
+    let word = name.split([':', '/']).next().unwrap_or_default();
+    let known = ENTRIES.iter().find(|(known, _)| *known == word);
+    known.map_or("NAME", |(_, entry)| *entry)
+}
