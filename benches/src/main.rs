@@ -17,6 +17,7 @@
 
 mod bytes;
 mod cores;
+mod descriptors;
 mod direct;
 mod http;
 mod keyed;
@@ -69,6 +70,10 @@ fn main() {
         }
     };
     report::line(&machine::describe());
+    if args.iter().any(|arg| arg == "descriptors") {
+        descriptors::run(effort);
+        return;
+    }
     if args.iter().any(|arg| arg == "http") {
         http::run(effort);
         return;
@@ -79,5 +84,6 @@ fn main() {
     }
     direct::run(effort);
     keyed::run(effort);
+    descriptors::run(effort);
     bytes::run(effort);
 }

@@ -1,0 +1,130 @@
+//! Descriptors: what a decision costs with one limit in the policy, and with a thousand.
+
+use ratekeeper::core::{Origin, Permits};
+use ratekeeper::policy::{Descriptor, Facts, config};
+use ratekeeper::store::{MemoryConfig, MemoryStore};
+use ratekeeper::{Act, Asked, Keeper, ManualClock};
+
+use crate::measure::{Contender, measure};
+use crate::{Effort, report};
+
+/// Limits of the large policy.
+const MANY: usize = 1_000;
+
+/// A kind of limit: number `n`, one for all of them with a counter each, and what meets `n`.
+struct Kind {
+    title: &'static str,
+    any: &'static str,
+    limit: fn(usize) -> String,
+    entries: fn(usize) -> Vec<(&'static str, String)>,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        title: "one exact entry",
+        any: "key = [\"descriptor:route\"]",
+        limit: |n| format!("match = {{ domain = \"edge\", descriptor.route = \"r{n}\" }}"),
+        entries: |n| vec![("route", format!("r{n}"))],
+    },
+    Kind {
+        title: "one pattern",
+        any: "key = [\"descriptor:path\"]",
+        limit: |n| format!("match = {{ domain = \"edge\", descriptor.path = \"/p{n}/*\" }}"),
+        entries: |n| vec![("path", format!("/p{n}/x"))],
+    },
+    Kind {
+        title: "nested: exact, then any value",
+        any: "key = [\"descriptor:tenant\", \"descriptor:user\"]",
+        limit: |n| {
+            format!(
+                "match = {{ domain = \"edge\", descriptor.tenant = \"t{n}\", descriptor.user = \"*\" }}"
+            )
+        },
+        entries: |n| vec![("tenant", format!("t{n}")), ("user", "ada".to_owned())],
+    },
+    Kind {
+        title: "nested: exact, then a pattern",
+        any: "key = [\"descriptor:tenant\", \"descriptor:path\"]",
+        limit: |n| {
+            let (tenant, path) = (n / 32, n % 32);
+            format!(
+                "match = {{ domain = \"edge\", descriptor.tenant = \"t{tenant}\", descriptor.path = \"/p{path}/*\" }}"
+            )
+        },
+        entries: |n| {
+            vec![
+                ("tenant", format!("t{}", n / 32)),
+                ("path", format!("/p{}/x", n % 32)),
+            ]
+        },
+    },
+];
+
+type BenchKeeper = Keeper<MemoryStore, ManualClock>;
+
+/// Lines of limit `n`: its own, or the one for all.
+fn limit(n: usize, lines: &str) -> String {
+    let name = format!("[[limit]]\nname = \"l{n}\"\n");
+    format!("{name}{lines}\nlimit = \"1000000000/1h\"\nalgorithm = \"fixed\"\n")
+}
+
+fn keeper(limits: &str) -> BenchKeeper {
+    let policy = config::parse(
+        &format!("version = 1\n{limits}"),
+        config::Context::default(),
+    );
+    let policy = policy.expect("the policy is right").policy;
+    let store = MemoryStore::new(MemoryConfig::default());
+    Keeper::new(policy, store, ManualClock::at(Origin::UNIX))
+}
+
+/// Decides one descriptor.
+fn decide(keeper: &BenchKeeper, entries: &[(&str, &str)]) -> bool {
+    let descriptor = Descriptor {
+        domain: "edge",
+        entries,
+        instead: None,
+    };
+    let asked = Asked {
+        facts: Facts {
+            cost: Some(Permits::ONE),
+            descriptor: Some(descriptor),
+            ..Facts::default()
+        },
+        act: Act::Charge,
+    };
+    let answers = keeper.call_now(&[asked]);
+    assert_eq!(answers.outcomes(0).count(), 1, "one limit applies");
+    answers.allowed()
+}
+
+pub(crate) fn run(effort: Effort) {
+    for kind in &KINDS {
+        let own = |n| limit(n, &format!("{}\nkey = [\"all\"]", (kind.limit)(n)));
+        let one = keeper(&own(MANY / 2));
+        let any = keeper(&limit(0, kind.any));
+        let many = keeper(&(0..MANY).map(own).collect::<String>());
+        let entries = |n| (kind.entries)(n);
+        let owned: Vec<_> = (0..MANY).map(entries).collect();
+        let all: Vec<Vec<(&str, &str)>> = owned
+            .iter()
+            .map(|entries| {
+                entries
+                    .iter()
+                    .map(|(key, value)| (*key, &**value))
+                    .collect()
+            })
+            .collect();
+        let same = &all[MANY / 2];
+        let turn = |n: u64| &all[usize::try_from(n).unwrap_or(0) % MANY];
+        let mut contenders = [
+            Contender::new("1 limit", |_| decide(&one, same)),
+            Contender::new("1 limit, 1,000 keys in turn", |n| decide(&any, turn(n))),
+            Contender::new("1,000 limits, one of them met", |_| decide(&many, same)),
+            Contender::new("1,000 limits, each met in turn", |n| decide(&many, turn(n))),
+        ];
+        let rows = measure(effort.rounds, &mut contenders);
+        let title = format!("a descriptor asked of the keeper: {}", kind.title);
+        report::table(&title, "1 limit", &rows);
+    }
+}
