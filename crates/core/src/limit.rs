@@ -136,6 +136,24 @@ impl AnyAlgorithm {
         })
     }
 
+    /// The same limit on a clock with another zero: windows and strokes that lie on a grid
+    /// fall at the same moments of the world. The limit was constructed for `from`.
+    #[must_use]
+    pub fn on_clock(&self, from: Origin, to: Origin) -> Self {
+        match self {
+            Self::Window(window) => Self::Window(window.on_clock(from, to)),
+            Self::SubBuckets(window) => Self::SubBuckets(window.on_clock(from, to)),
+            Self::Interval(interval) => Self::Interval(interval.on_clock(from, to)),
+            // These know spans only.
+            Self::Gcra(_)
+            | Self::Log(_)
+            | Self::Hybrid(_)
+            | Self::Exponential(_)
+            | Self::WarmUp(_)
+            | Self::Concurrency(_) => self.clone(),
+        }
+    }
+
     /// The time within which the client may use no more than `decision.remaining`: `t` of
     /// the `RateLimit` field. `None` if the decision does not tell.
     ///

@@ -194,6 +194,27 @@ impl Origin {
         Time(nanos.saturating_sub(self.0))
     }
 
+    /// Where the phase of a grid of `width` on this clock lies on a clock of origin `other`:
+    /// below `width`.
+    #[must_use]
+    pub(crate) const fn phase_on(self, other: Self, phase: Nanos, width: Nanos) -> Nanos {
+        let width = width.0;
+        if width == 0 {
+            return Nanos::ZERO;
+        }
+        // Below `width`, both: so is their sum, modulo `width`, and nothing overflows.
+        let (zero, phase) = (self.0 % width, phase.0 % width);
+        let since_1970 = match zero.checked_sub(width - phase) {
+            Some(rest) => rest,
+            None => zero + phase,
+        };
+        let other = other.0 % width;
+        Nanos(match since_1970.checked_sub(other) {
+            Some(rest) => rest,
+            None => since_1970 + (width - other),
+        })
+    }
+
     /// The phase of a grid of `width` whose windows begin at whole multiples since 1970.
     #[must_use]
     pub const fn phase(self, width: Nanos) -> Nanos {

@@ -11,7 +11,7 @@ use ratekeeper_core::laws::{self, Event, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
     Algorithm, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, Log, Nanos, Permits, Quota, Refund, Reserve, SubBuckets, Tat, Time, Window,
+    Interval, Log, Nanos, Origin, Permits, Quota, Refund, Reserve, SubBuckets, Tat, Time, Window,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -26,7 +26,7 @@ fn nanos(nanos: u64) -> Nanos {
 }
 
 /// Windows of unequal length, over and over, like days when the clocks change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Uneven {
     lengths: &'static [u64],
     unit: u64,
@@ -51,6 +51,9 @@ impl Calendar for Uneven {
     }
     fn shortest(&self) -> Nanos {
         nanos(self.lengths.iter().min().unwrap() * self.unit)
+    }
+    fn on_clock(&self, _origin: Origin) -> Arc<dyn Calendar> {
+        Arc::new(self.clone())
     }
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use ratekeeper_core::{
     Algorithm, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, Leases, Log, Logged, Nanos, Permits, Quota, SubBuckets, Time, Verdict, WarmUp,
-    Window,
+    Interval, Leases, Log, Logged, Nanos, Origin, Permits, Quota, SubBuckets, Time, Verdict,
+    WarmUp, Window,
 };
 
 const PAGE: &str = include_str!("../src/algorithms/mod.rs");
@@ -183,6 +183,9 @@ impl Calendar for Even {
     }
     fn shortest(&self) -> Nanos {
         self.0
+    }
+    fn on_clock(&self, _origin: Origin) -> Arc<dyn Calendar> {
+        Arc::new(Self(self.0))
     }
 }
 

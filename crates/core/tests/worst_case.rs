@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Hybrid, Interval, Log, Nanos,
+    Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Hybrid, Interval, Log, Nanos, Origin,
     Permits, Quota, SubBuckets, Time, Window,
 };
 
@@ -437,6 +437,9 @@ impl Calendar for Uneven {
     }
     fn shortest(&self) -> Nanos {
         Nanos::from_nanos(3)
+    }
+    fn on_clock(&self, _origin: Origin) -> Arc<dyn Calendar> {
+        Arc::new(Self)
     }
 }
 

@@ -65,7 +65,8 @@ pub enum Word {
 )]
 pub fn calendar(word: Word, zone: TimeZone, origin: Origin) -> Arc<dyn Calendar> {
     let name = format!("{word} in {}", zone_name(&zone));
-    let table = Zone::new(&zone, seconds(origin.as_unix_nanos()));
+    // The window that the origin lies in began before it, maybe on other clocks.
+    let table = Zone::new(&zone, seconds(origin.as_unix_nanos()) - LOOK_BACK);
     let shortest = shortest(word, &table);
     Arc::new(Windows {
         word,
@@ -77,7 +78,7 @@ pub fn calendar(word: Word, zone: TimeZone, origin: Origin) -> Arc<dyn Calendar>
 }
 
 /// Windows of a word in a zone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Windows {
     word: Word,
     zone: Zone,
@@ -104,7 +105,17 @@ impl Calendar for Windows {
     fn shortest(&self) -> Nanos {
         self.shortest
     }
+
+    fn on_clock(&self, origin: Origin) -> Arc<dyn Calendar> {
+        Arc::new(Self {
+            origin,
+            ..self.clone()
+        })
+    }
 }
+
+/// Longer than any window.
+const LOOK_BACK: i64 = 400 * DAY;
 
 /// Whole seconds since 1970; windows begin and end at such.
 fn seconds(unix_nanos: u64) -> i64 {

@@ -4,8 +4,12 @@ mod cell;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod store;
 
 pub use cell::Cell;
 pub use memory::{EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Usage};
+#[cfg(feature = "redis")]
+pub use redis::{RedisClock, RedisConfig, RedisStore};
 pub use store::{Decisions, Hold, Store, StoreError};

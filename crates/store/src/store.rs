@@ -114,12 +114,15 @@ pub trait Store: Send + Sync {
 pub enum StoreError {
     /// Cannot be reached, or did not answer in time; trying later may help.
     Unavailable(String),
+    /// Cannot be used as it was told; trying later does not help.
+    Misconfigured(String),
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unavailable(why) => write!(f, "the store is unavailable: {why}"),
+            Self::Misconfigured(why) => write!(f, "the store is misconfigured: {why}"),
         }
     }
 }

@@ -38,6 +38,7 @@
 //!   (2005); founding design: the wait in closed form.
 
 mod powers;
+mod shared;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};

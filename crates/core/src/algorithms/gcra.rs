@@ -40,6 +40,8 @@
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 
+mod shared;
+
 use core::num::NonZeroU64;
 
 use crate::algorithm::{Algorithm, Denials, Refund, Reserve, Word};

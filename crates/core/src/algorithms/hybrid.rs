@@ -42,6 +42,8 @@
 //!   a request, so a smaller history may admit less.
 //! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
 
+mod shared;
+
 use crate::algorithm::Algorithm;
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
 

@@ -38,8 +38,10 @@
 //! * Source: "Distributed API Rate Limiter" (founding document 4), max amount, refill time,
 //!   refill amount; V. Bukhtoyarov, Bucket4j (2015), "intervally".
 
+mod shared;
+
 use crate::algorithm::{Algorithm, Refund};
-use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+use crate::{Decision, Error, Nanos, Origin, Permits, Time, Verdict};
 
 /// The longest refill of the whole bucket, 146 years: no sum of spans overflows.
 const MAX_REFILL: u64 = 1 << 62;
@@ -132,6 +134,19 @@ impl Interval {
     #[expect(clippy::unused_self, reason = "as every algorithm")]
     pub(crate) const fn name(&self) -> &'static str {
         "interval bucket"
+    }
+
+    /// See [`AnyAlgorithm::on_clock`](crate::AnyAlgorithm::on_clock).
+    pub(crate) fn on_clock(self, from: Origin, to: Origin) -> Self {
+        let Strokes::Grid(phase) = self.strokes else {
+            return self;
+        };
+        let every = Nanos::from_nanos(self.every);
+        let phase = from.phase_on(to, Nanos::from_nanos(phase), every);
+        Self {
+            strokes: Strokes::Grid(phase.as_nanos()),
+            ..self
+        }
     }
 
     /// The time to the next stroke, as far as a decision tells.

@@ -38,6 +38,8 @@
 //! * Source: P. Hayes, "Better rate limiting with Redis sorted sets" (2015), for
 //!   the log, the strict reading and the gap; founding documents 0, 1 and 4.
 
+mod shared;
+
 use alloc::collections::VecDeque;
 
 use crate::algorithm::{Algorithm, Denials, Refund};

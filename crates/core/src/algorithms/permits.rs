@@ -48,6 +48,7 @@
 //!   limiters" (2017), for limiting by concurrency.
 
 mod leases;
+mod shared;
 
 pub use leases::{LeaseId, Leases};
 

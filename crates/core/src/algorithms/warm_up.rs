@@ -53,6 +53,7 @@
 //!   documents 1 and 2 for the figure.
 
 mod line;
+mod shared;
 
 use crate::algorithm::{Algorithm, Reserve};
 use crate::{Decision, Error, Nanos, Permits, Time, Verdict};

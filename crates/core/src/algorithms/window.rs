@@ -49,6 +49,7 @@ mod anchor;
 mod bound;
 mod counters;
 mod judge;
+mod shared;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -194,11 +195,8 @@ impl<C> Window<C> {
         if width > MAX_SIGHT / u64::from(buckets + 1) {
             return Err(Error::WindowTooLong);
         }
-        let anchor = phase.map_or(Anchor::First, |phase| Anchor::Grid {
-            phase: Nanos::from_nanos(match phase.as_nanos() % width {
-                0 => width,
-                inside => inside,
-            }),
+        let anchor = phase.map_or(Anchor::First, |phase| {
+            Anchor::on_grid(phase, Nanos::from_nanos(width))
         });
         Ok(Self {
             permits: quota.permits().get(),

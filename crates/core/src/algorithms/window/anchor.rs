@@ -14,7 +14,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-use crate::{Nanos, Time};
+use crate::{Nanos, Origin, Time};
 
 /// A window of a calendar: from `start`, up to but not including `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,6 +36,8 @@ pub trait Calendar: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
     /// The shortest window there can be.
     fn shortest(&self) -> Nanos;
+    /// The same calendar on a clock whose zero is `origin`.
+    fn on_clock(&self, origin: Origin) -> Arc<dyn Calendar>;
 }
 
 /// Where windows begin.
@@ -81,6 +83,16 @@ pub(super) struct Sight {
 const GONE: u64 = u64::MAX;
 
 impl Anchor {
+    /// A grid whose first window ends `phase` after zero, which is 1 ns to `width`.
+    pub(super) fn on_grid(phase: Nanos, width: Nanos) -> Self {
+        let width = width.as_nanos();
+        let inside = phase.as_nanos() % width;
+        let phase = if inside == 0 { width } else { inside };
+        Self::Grid {
+            phase: Nanos::from_nanos(phase),
+        }
+    }
+
     /// What `now` sees of a state whose newest counter is that of window `index`.
     ///
     /// `touched` says whether the state holds any count; windows of `width` nanoseconds.

@@ -1,0 +1,38 @@
+//! Exponential counters in a shared store. No twin: the logarithm of a wait is a loop.
+//!
+//! ```text
+//!   e | level in 2^-30 permits, 8 bytes | when it was so, 8 bytes
+//! ```
+
+use alloc::vec::Vec;
+
+use super::{Exponential, Level};
+use crate::shared::{Reader, Shared, fingerprint};
+use crate::{Time, UnixMicros};
+
+impl Shared for Exponential {
+    const TAG: u8 = b'e';
+
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Level> {
+        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let level = Level {
+            units: reader.u64()?,
+            at: Time::from_nanos(reader.u64()?),
+        };
+        reader.end(level)
+    }
+
+    fn write(&self, level: &Level, _now: UnixMicros, out: &mut Vec<u8>) {
+        if level.units == 0 {
+            return;
+        }
+        out.push(Self::TAG);
+        out.extend_from_slice(&level.units.to_le_bytes());
+        out.extend_from_slice(&level.at.as_nanos().to_le_bytes());
+    }
+
+    /// How fast levels fade.
+    fn shape(&self) -> u64 {
+        fingerprint(&[self.tau])
+    }
+}

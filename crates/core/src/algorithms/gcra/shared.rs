@@ -1,0 +1,152 @@
+//! GCRA in a shared store: a moment as one decimal number, and the numbers of the twin.
+//!
+//! ```text
+//!   48361057204417 39104          TAT, 19 digits: Redis keeps it in the entry itself
+//!   |              |
+//!   |              ticks of 1/64 ns, below 64,000
+//!   microseconds since 1970, modulo TURN (2.9 years): 19 digits hold no more
+//! ```
+//!
+//! A number of this kind has no horizon: a key is gone once its TAT has passed, so its value
+//! is read as the moment nearest to now of all that it may mean. No debt is deeper than
+//! twice 1.1 years and 10 s; what lies up to `PAST` behind now is a TAT that has passed.
+//!
+//! GCRA works with debts only, so states are read on a clock that always shows `PAST`.
+
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{CLOCK_SLACK_TICKS, Gcra, Tat};
+use crate::algorithm::{Denials, Word};
+use crate::shared::{Shared, Twin, UnixMicros, double};
+use crate::{Permits, Time};
+
+/// Ticks of 1/64 ns in a microsecond.
+const TICKS: u64 = 64_000;
+/// Digits of a number of ticks.
+const TICK_DIGITS: usize = 5;
+/// Microseconds after which values repeat: `TURN x 100,000` stays below 2^63.
+const TURN: u64 = 92_000_000_000_000;
+/// How far behind now a value may lie, 116 days.
+const PAST: u64 = 10_000_000_000_000;
+
+/// A number of ticks as the twin reads it.
+fn micros_and_ticks(ticks: u64) -> [f64; 2] {
+    [double(ticks / TICKS), double(ticks % TICKS)]
+}
+
+impl Shared for Gcra {
+    const TAG: u8 = b'g';
+
+    fn frame(_now: UnixMicros) -> Time {
+        UnixMicros::new(PAST).time()
+    }
+
+    fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
+        let (micros, ticks) = bytes.split_at_checked(bytes.len().checked_sub(TICK_DIGITS)?)?;
+        let (micros, ticks) = (digits(micros)?, digits(ticks)?);
+        if micros >= TURN || ticks >= TICKS {
+            return None;
+        }
+        let ahead = (micros + TURN - now.get() % TURN + PAST) % TURN;
+        Some(Tat::from_word(ahead * TICKS + ticks))
+    }
+
+    fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {
+        let ahead = tat.to_word();
+        if ahead > 0 {
+            let micros = (now.get() % TURN + ahead / TICKS + (TURN - PAST)) % TURN;
+            out.extend_from_slice(format!("{micros}{:05}", ahead % TICKS).as_bytes());
+        }
+    }
+
+    /// A debt is time, whatever the rate.
+    fn shape(&self) -> u64 {
+        0
+    }
+
+    fn twin(&self) -> Option<Twin> {
+        let limit = micros_and_ticks(self.burst + self.queue);
+        let deepest = micros_and_ticks(self.deepest);
+        let full = micros_and_ticks(self.deepest - CLOCK_SLACK_TICKS);
+        let counted = f64::from(u8::from(self.denials == Denials::Counted));
+        let mut numbers = vec![counted];
+        numbers.extend([limit, deepest, full].as_flattened());
+        Some(Twin {
+            source: include_str!("../gcra.lua"),
+            numbers,
+        })
+    }
+
+    fn price(&self, cost: Permits) -> [f64; 4] {
+        let ticks = self.interval.get().saturating_mul(u64::from(cost.get()));
+        let [micros, ticks] = micros_and_ticks(ticks);
+        [micros, ticks, 0.0, 0.0]
+    }
+}
+
+/// A decimal number of at most 18 digits.
+fn digits(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 18 || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = |sum, digit: &u8| sum * 10 + u64::from(digit - b'0');
+    Some(text.iter().fold(0, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::Random;
+    use alloc::string::String;
+
+    fn gcra() -> Gcra {
+        Gcra::token_bucket("3/1s".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn moments_come_back_to_the_tick_whenever_they_are_read() {
+        let mut random = Random::new(5);
+        for _ in 0..100_000 {
+            let now = random.below(1 << 52);
+            let bits = 1 + random.below(62);
+            let ahead = 1 + random.below(1 << bits);
+            let mut text = Vec::new();
+            gcra().write(&Tat(ahead), UnixMicros::new(now), &mut text);
+            let read = |at| gcra().read(&text, UnixMicros::new(at)).unwrap().0;
+            assert_eq!(read(now), ahead);
+            let later = random.below(ahead / TICKS + 1);
+            assert_eq!(read(now + later), ahead - later * TICKS);
+            let earlier = random.below(PAST.min(now + 1));
+            assert_eq!(read(now - earlier), ahead + earlier * TICKS);
+        }
+    }
+
+    #[test]
+    fn a_value_is_a_number_that_redis_keeps_in_place() {
+        for now in [TURN - 1, TURN * 19 + 12, 1_763_712_345_678_901] {
+            let mut text = Vec::new();
+            let tat = Tat(PAST * TICKS + 63_999);
+            gcra().write(&tat, UnixMicros::new(now), &mut text);
+            let number: i64 = String::from_utf8(text).unwrap().parse().unwrap();
+            assert_eq!(number.unsigned_abs(), now % TURN * 100_000 + 63_999);
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        for text in [
+            "", "1", "12345", "-100000", "x00000", "164000", " 100000", "1e500000",
+        ] {
+            assert_eq!(
+                gcra().read(text.as_bytes(), UnixMicros::new(0)),
+                None,
+                "{text}"
+            );
+        }
+        let beyond = format!("{TURN}00000");
+        assert_eq!(gcra().read(beyond.as_bytes(), UnixMicros::new(0)), None);
+        assert_eq!(gcra().read(&[b'1'; 40], UnixMicros::new(0)), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Sliding logs in a shared store: the moments, oldest first.
+//!
+//! ```text
+//!   l | moment, 8 bytes | moment | ...
+//! ```
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::{Log, Logged, MAX_PERMITS};
+use crate::shared::{Reader, Shared, fingerprint};
+use crate::{Time, UnixMicros};
+
+impl Shared for Log {
+    const TAG: u8 = b'l';
+
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Logged> {
+        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let count = reader.left() / size_of::<u64>();
+        if count > MAX_PERMITS as usize {
+            return None;
+        }
+        let mut moments = VecDeque::with_capacity(count);
+        let mut newest = Time::ZERO;
+        for _ in 0..count {
+            let moment = Time::from_nanos(reader.u64()?);
+            if moment < newest {
+                return None;
+            }
+            newest = moment;
+            moments.push_back(moment);
+        }
+        reader.end(Logged(moments))
+    }
+
+    fn write(&self, logged: &Logged, _now: UnixMicros, out: &mut Vec<u8>) {
+        if logged.0.is_empty() {
+            return;
+        }
+        out.push(Self::TAG);
+        for moment in &logged.0 {
+            out.extend_from_slice(&moment.as_nanos().to_le_bytes());
+        }
+    }
+
+    /// The span: of a shorter one, moments that a longer one needs have been let go.
+    fn shape(&self) -> u64 {
+        fingerprint(&[self.per.as_nanos()])
+    }
+}

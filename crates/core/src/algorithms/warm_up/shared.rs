@@ -1,0 +1,37 @@
+//! Post-paid limiters in a shared store. No twin: prices are floats of many roundings.
+//!
+//! ```text
+//!   u | stored, 8 bytes, a float | paid for at, 8 bytes, in microseconds
+//! ```
+
+use alloc::vec::Vec;
+
+use super::{Stored, Ticket, WarmUp};
+use crate::UnixMicros;
+use crate::shared::{Reader, Shared, fingerprint};
+
+impl Shared for WarmUp {
+    const TAG: u8 = b'u';
+
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Stored> {
+        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let ticket = Ticket {
+            stored: f64::from_bits(reader.u64()?),
+            next_us: reader.u64()?,
+        };
+        let sound = ticket.stored >= 0.0; // not if it is no number
+        reader.end(Stored(Some(ticket))).filter(|_| sound)
+    }
+
+    fn write(&self, state: &Stored, _now: UnixMicros, out: &mut Vec<u8>) {
+        let Some(ticket) = state.0 else { return };
+        out.push(Self::TAG);
+        out.extend_from_slice(&ticket.stored.to_bits().to_le_bytes());
+        out.extend_from_slice(&ticket.next_us.to_le_bytes());
+    }
+
+    /// Whether rest cools or saves.
+    fn shape(&self) -> u64 {
+        fingerprint(&[u64::from(self.line.cools())])
+    }
+}

@@ -1,0 +1,78 @@
+//! Windows in a shared store: the number of the newest window and the counters, as bytes.
+//!
+//! ```text
+//!   w | index, 8 bytes | count, 4 bytes | count | ...     newest first
+//! ```
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use super::{Anchor, Counters, Window, WindowState};
+use crate::shared::{Reader, Shared, fingerprint};
+use crate::{Nanos, Origin, UnixMicros};
+
+impl<C> Window<C> {
+    /// See [`AnyAlgorithm::on_clock`](crate::AnyAlgorithm::on_clock).
+    pub(crate) fn on_clock(&self, from: Origin, to: Origin) -> Self {
+        let anchor = match &self.anchor {
+            Anchor::Grid { phase } => {
+                let width = Nanos::from_nanos(self.width);
+                Anchor::on_grid(from.phase_on(to, *phase, width), width)
+            }
+            Anchor::First => Anchor::First,
+            Anchor::Calendar(calendar) => Anchor::Calendar(calendar.on_clock(to)),
+        };
+        Self {
+            permits: self.permits,
+            buckets: self.buckets,
+            width: self.width,
+            edge: self.edge,
+            anchor,
+            denials: self.denials,
+            counters: PhantomData,
+        }
+    }
+}
+
+impl<C: Counters> Shared for Window<C> {
+    const TAG: u8 = b'w';
+
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<WindowState<C>> {
+        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let mut state = WindowState {
+            index: reader.u64()?,
+            counts: C::default(),
+        };
+        for slot in state.counts.slots(self.whole() + 1) {
+            *slot = reader.u32()?;
+        }
+        reader.end(state)
+    }
+
+    fn write(&self, state: &WindowState<C>, _now: UnixMicros, out: &mut Vec<u8>) {
+        let counts = state.counts.as_slice();
+        if counts.iter().all(|&count| count == 0) {
+            return;
+        }
+        out.push(Self::TAG);
+        out.extend_from_slice(&state.index.to_le_bytes());
+        for count in counts {
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+    }
+
+    /// Windows: their width, how many, and where they begin.
+    fn shape(&self) -> u64 {
+        let (kind, phase) = match &self.anchor {
+            Anchor::Grid { phase } => (1, phase.as_nanos()),
+            Anchor::First => (2, 0),
+            Anchor::Calendar(calendar) => (3, name_of(calendar.name())),
+        };
+        fingerprint(&[self.width, u64::from(self.buckets), kind, phase])
+    }
+}
+
+fn name_of(name: &str) -> u64 {
+    name.bytes()
+        .fold(0, |hash, byte| fingerprint(&[hash, u64::from(byte)]))
+}

@@ -1,0 +1,138 @@
+//! Shared: what an algorithm needs to live in a store that many processes share.
+//!
+//! ```text
+//!   this process                            the store
+//!   state   <---- read, write ---->         bytes under a key
+//!   numbers ----- twin, price ----> doubles --> <core>.lua: the same transition there
+//! ```
+//!
+//! The `.rs` file of a core is its definition. A *twin* is the same transition in Lua, so
+//! that a decision takes one call: it says whether the request passes and what is kept. All
+//! rounding is done here; a twin adds and compares whole numbers only, each exact in a
+//! double (below 2^53). What a caller is told (`remaining`, `retry_after`) is worked out
+//! here, by the definition, from the state that the twin found. A limit whose numbers a twin
+//! cannot hold exactly has none, and is decided here by compare-and-set.
+//!
+//! Moments of a shared store count from 1970, in whole microseconds of the store's clock.
+
+use alloc::vec::Vec;
+
+use crate::{Algorithm, Permits, Time};
+
+/// A reading of a shared store's clock: microseconds since 1970, UTC, without leap seconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct UnixMicros(u64);
+
+impl UnixMicros {
+    /// `micros` microseconds after 1970.
+    pub const fn new(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since 1970.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The moment as a [`Time`] whose zero is 1970; saturating, after 584 years.
+    pub const fn time(self) -> Time {
+        Time::from_nanos(self.0.saturating_mul(1_000))
+    }
+}
+
+/// The transition of a limit in Lua.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Twin {
+    /// The core's source: a fragment that adds itself to the table `twins`.
+    pub source: &'static str,
+    /// The numbers of the limit, as the source reads them.
+    pub numbers: Vec<f64>,
+}
+
+/// An algorithm whose states can be kept in a shared store.
+pub trait Shared: Algorithm {
+    /// Names the core, to its twin and in its states: a lower case letter.
+    const TAG: u8;
+
+    /// `now` on the clock in which this algorithm's states are read.
+    fn frame(now: UnixMicros) -> Time {
+        now.time()
+    }
+
+    /// The state that [`write`](Self::write) wrote; `None` if these bytes are no state of
+    /// this limit.
+    fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Self::State>;
+
+    /// Appends the state; nothing at all if it is that of a key never seen.
+    fn write(&self, state: &Self::State, now: UnixMicros, out: &mut Vec<u8>);
+
+    /// A fingerprint of what gives a state its meaning: under equal shapes states mean the
+    /// same. 0 if they do under any.
+    fn shape(&self) -> u64;
+
+    /// The twin, if there is one that is exact for these numbers.
+    fn twin(&self) -> Option<Twin> {
+        None
+    }
+
+    /// A cost as the twin reads it.
+    fn price(&self, cost: Permits) -> [f64; 4] {
+        [f64::from(cost.get()), 0.0, 0.0, 0.0]
+    }
+}
+
+/// The whole number as a double; exact below 2^53, which the caller has seen to.
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+pub(crate) fn double(number: u64) -> f64 {
+    debug_assert!(number < 1 << 53, "{number} is not exact as a double");
+    number as f64
+}
+
+/// FNV-1a over words.
+pub(crate) fn fingerprint(words: &[u64]) -> u64 {
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Takes apart the bytes of a state; every step is `None` once they run out.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The bytes after the tag, if that is the tag.
+    pub(crate) fn of(tag: u8, bytes: &'a [u8]) -> Option<Self> {
+        let (&first, rest) = bytes.split_first()?;
+        (first == tag).then_some(Self(rest))
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    /// How many bytes are left.
+    pub(crate) const fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    /// `value`, if nothing is left.
+    pub(crate) fn end<T>(&self, value: T) -> Option<T> {
+        self.0.is_empty().then_some(value)
+    }
+}

@@ -1,0 +1,197 @@
+//! Batch: requests that one call of the script decides, and what each is answered.
+//!
+//! ```text
+//!   requests     a: (user, 1) (address, 1)      b: (user, 1)
+//!   keys         user, address                  each once: one read, one write
+//!   charges      a.0 a.1* b.0*                  * ends a request: all of it or none
+//!   answer       now, value of user, value of address -> the same again, by the cores
+//! ```
+//!
+//! The script says only what it found and when; the requests are then settled here, over the
+//! same states at the same moment, by the definition of each core. So callers are told what
+//! the definition tells, and the script has little to do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ratekeeper_core::{Mode, UnixMicros};
+use redis::Value;
+use smallvec::SmallVec;
+
+use super::node::Trouble;
+use super::script::{Script, Scripts};
+use super::settle::{Act, Item, Outcome, settle};
+use super::state::State;
+
+/// What a request wants, and of whom.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) act: Act,
+    pub(super) items: SmallVec<[Item; 2]>,
+}
+
+/// Marks the last charge of a request.
+const LAST: u8 = 8;
+
+/// Requests, with their keys told apart.
+pub(super) struct Batch<'a> {
+    asks: Vec<&'a Ask>,
+    /// The first item of each key.
+    keys: Vec<&'a Item>,
+    /// For each request, which key each item is of.
+    places: Vec<SmallVec<[usize; 2]>>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn of(asks: impl IntoIterator<Item = &'a Ask>) -> Self {
+        let asks: Vec<_> = asks.into_iter().collect();
+        let mut known = HashMap::new();
+        let mut keys = Vec::new();
+        let mut places = Vec::with_capacity(asks.len());
+        for ask in &asks {
+            let place = |item: &'a Item| {
+                *known.entry(&*item.name).or_insert_with(|| {
+                    keys.push(item);
+                    keys.len() - 1
+                })
+            };
+            places.push(ask.items.iter().map(place).collect());
+        }
+        Self { asks, keys, places }
+    }
+
+    /// The first item of each key.
+    pub(super) fn items(&self) -> impl Iterator<Item = &'a Item> {
+        self.keys.iter().copied()
+    }
+
+    pub(super) fn item(&self, key: usize) -> &'a Item {
+        self.keys[key]
+    }
+
+    /// Which item of the first request a key is of.
+    pub(super) fn index_of(&self, key: usize) -> usize {
+        let of_key = |&place: &usize| place == key;
+        self.places[0].iter().position(of_key).unwrap_or(key)
+    }
+
+    pub(super) fn names(&self) -> Vec<&'a [u8]> {
+        self.keys.iter().map(|item| &*item.name).collect()
+    }
+
+    /// Whether a request names a key twice: its charges are judged one upon the other, which
+    /// the script does not do.
+    pub(super) fn names_one_twice(&self) -> bool {
+        self.places.iter().any(|places| {
+            let twice = |(at, place)| places[..at].contains(place);
+            places.iter().enumerate().any(twice)
+        })
+    }
+
+    /// The script and its arguments; `None` if a limit has no twin.
+    pub(super) fn script(
+        &self,
+        scripts: &Scripts,
+        told: Option<UnixMicros>,
+    ) -> Option<(Arc<Script>, Vec<Vec<u8>>)> {
+        let mut cores = BTreeMap::new();
+        let mut arguments = vec![told.map_or(Vec::new(), |now| now.get().to_string().into())];
+        for item in &self.keys {
+            let twin = item.limit.twin.as_ref()?;
+            cores.insert(item.limit.tag, twin.source);
+            let mut pack = vec![item.limit.tag];
+            pack.extend(twin.numbers.iter().flat_map(|number| number.to_le_bytes()));
+            arguments.push(pack);
+        }
+        arguments.push(self.charges());
+        Some((scripts.decide(&cores), arguments))
+    }
+
+    /// See `decide.lua`.
+    fn charges(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (ask, places) in self.asks.iter().zip(&self.places) {
+            for (at, (item, &place)) in ask.items.iter().zip(places).enumerate() {
+                let act = match (ask.act, item.mode) {
+                    (Act::Refund, _) => 2,
+                    (_, Mode::Shadow) => 1,
+                    (_, Mode::Enforce) => 0,
+                };
+                let last = if at + 1 == ask.items.len() { LAST } else { 0 };
+                let key = u16::try_from(place + 1).unwrap_or(u16::MAX); // a batch has fewer keys
+                bytes.extend_from_slice(&key.to_le_bytes());
+                bytes.push(act + last);
+                let price = item.limit.price(item.cost);
+                bytes.extend(price.iter().flat_map(|number| number.to_le_bytes()));
+            }
+        }
+        bytes
+    }
+
+    /// What each request is answered, given what the script found.
+    pub(super) fn settle(&self, found: &Found) -> Result<Vec<Outcome>, Trouble> {
+        let mut states = self.states(found)?;
+        Ok(self.settle_over(&mut states, found.now))
+    }
+
+    /// Settles the requests, one after the other, over the states of the keys.
+    pub(super) fn settle_over(&self, states: &mut [State], now: UnixMicros) -> Vec<Outcome> {
+        let requests = self.asks.iter().zip(&self.places);
+        let settled =
+            requests.map(|(ask, places)| settle(ask.act, &ask.items, places, states, now));
+        settled.collect()
+    }
+
+    /// The states of the keys.
+    fn states(&self, found: &Found) -> Result<Vec<State>, Trouble> {
+        let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
+            Some(bytes) => state_of(item, bytes, found.now),
+            None => Ok(State::fresh(&item.limit.algorithm)),
+        };
+        self.keys.iter().zip(&found.values).map(read).collect()
+    }
+}
+
+/// The state of these bytes, under the item's limit.
+pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<State, Trouble> {
+    State::read(&item.limit.algorithm, bytes, now).ok_or_else(|| {
+        let name = String::from_utf8_lossy(&item.name);
+        Trouble::Refused(format!("the value of `{name}` is none of this limit"))
+    })
+}
+
+/// What a script found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    pub(super) now: UnixMicros,
+    /// One for each key.
+    pub(super) values: Vec<Option<Vec<u8>>>,
+}
+
+impl Found {
+    /// The answer of a script that was given `count` keys.
+    pub(super) fn read(answer: Value, count: usize) -> Result<Self, Trouble> {
+        let strange = || Trouble::Refused("a script answered what it cannot".into());
+        let Value::Array(parts) = answer else {
+            return Err(strange());
+        };
+        let mut parts = parts.into_iter();
+        let now = match parts.next() {
+            Some(Value::Int(now)) => u64::try_from(now).map_err(|_| strange())?,
+            _ => return Err(strange()),
+        };
+        let value = |part| match part {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => Ok(Some(bytes)),
+            _ => Err(strange()),
+        };
+        let values: Vec<_> = parts.map(value).collect::<Result<_, _>>()?;
+        if values.len() != count {
+            return Err(strange());
+        }
+        Ok(Self {
+            now: UnixMicros::new(now),
+            values,
+        })
+    }
+}

@@ -1,0 +1,77 @@
+-- Decides a batch of requests on the keys it names, with one read and at most one write for
+-- each key. All charges of a request are made, or none; a denial writes nothing unless the
+-- limit counts denials. Nothing is written before everything has been read and decided.
+--
+-- KEYS      the keys of the batch, each once
+-- ARGV[1]   microseconds since 1970, for tests; empty: the server's clock, read once
+-- ARGV[..]  for each key: the letter of its twin, and the limit's numbers
+-- ARGV[#]   the charges: which key, what to do, four numbers
+-- Answers   the moment; then each value as it was found
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+local twins = {}
+--@twins
+local count = #KEYS
+local found, twin, limit, state = {now}, {}, {}, {}
+for i = 1, count do
+  local pack = ARGV[i + 1]
+  local t = twins[string.sub(pack, 1, 1)]
+  twin[i], limit[i], state[i] = t, {struct.unpack(t.numbers, pack, 2)}, false
+  local value = redis.call('GET', KEYS[i])
+  found[i + 1] = value
+  if value then
+    local read = t.read(value, limit[i])
+    if read == nil then return redis.error_reply('FOREIGN ' .. KEYS[i]) end
+    state[i] = read
+  end
+end
+
+-- What to do, by number; 8 is added to the last charge of a request.
+local ENFORCE, SHADOW, REFUND = 0, 1, 2
+local changed = {}
+local charges, at, size = ARGV[count + 2], 1, #ARGV[count + 2]
+local key, passed, after, length, admitted = {}, {}, {}, 0, true
+while at <= size do
+  local i, act, a, b, c, d
+  i, act, a, b, c, d, at = struct.unpack('<HBdddd', charges, at)
+  local last = act >= 8
+  if last then act = act - 8 end
+  local t = twin[i]
+  length = length + 1
+  key[length] = i
+  if act == REFUND then
+    passed[length], after[length] = true, t.refund(limit[i], state[i], a, b, c, d)
+  else
+    local pass, next = t.decide(limit[i], state[i], a, b, c, d)
+    passed[length], after[length] = pass, next
+    if not pass and act == ENFORCE then admitted = false end
+  end
+  if last then
+    for j = 1, length do
+      local next = after[j]
+      if next ~= nil and (admitted or not passed[j]) then
+        state[key[j]], changed[key[j]] = next, true
+      end
+      after[j] = nil
+    end
+    length, admitted = 0, true
+  end
+end
+
+for i = 1, count do
+  if changed[i] then
+    if state[i] then
+      local value, expires = twin[i].write(state[i], limit[i])
+      local ms = string.format('%.0f', math.ceil(expires / 1000) + 1)
+      redis.call('SET', KEYS[i], value, 'PXAT', ms)
+    elseif found[i + 1] then
+      redis.call('DEL', KEYS[i])
+    end
+  end
+end
+return found

@@ -1,0 +1,177 @@
+//! Limits as the store uses them: on its clock, with a twin if there is one, and what a limit
+//! was before its numbers changed.
+//!
+//! ```text
+//!   name of a key     ...:per-user           GCRA: a debt means the same at any rate
+//!                     ...:per-user~w9c41d02a others: then the shape of their states
+//!
+//!   reload:  ~w9c41d02a --> ~i11fe70b         the new key is not there: what was used under
+//!                                            the old one is carried over, once
+//! ```
+//!
+//! Processes that have not reloaded yet go on with the old keys; so while a new policy spreads
+//! a caller may be counted under both, each within its bound.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use ratekeeper_core::{AnyAlgorithm, Gcra, Lend, Limit, Origin, Permits, Shared, Twin, UnixMicros};
+
+use super::state::{State, with_shared};
+
+/// Earlier shapes of a limit that are remembered: more reloads within one window are rare.
+const MOST_EARLIER: usize = 4;
+
+/// A limit, ready for use.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    version: u32,
+    /// In the names of its keys.
+    pub(super) label: Label,
+    /// On a clock that counts from 1970.
+    pub(super) algorithm: AnyAlgorithm,
+    pub(super) tag: u8,
+    pub(super) twin: Option<Twin>,
+    /// What it was before; the newest first.
+    pub(super) earlier: Vec<Earlier>,
+}
+
+/// What a limit is called in the names of its keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Label {
+    pub(super) limit: Arc<str>,
+    /// Of its states; empty if they mean the same under any numbers.
+    pub(super) shape: String,
+}
+
+/// A limit before its states changed their meaning.
+#[derive(Clone, Debug)]
+pub(super) struct Earlier {
+    pub(super) label: Label,
+    pub(super) algorithm: AnyAlgorithm,
+    until: Arc<AtomicU64>,
+}
+
+impl Earlier {
+    /// Whether a state of it may still say something. The first call that knows the time
+    /// starts its last span.
+    fn matters(&self, now: UnixMicros) -> bool {
+        if now == UnixMicros::default() {
+            return true;
+        }
+        let until = self.until.load(Ordering::Relaxed);
+        if until == 0 {
+            // Twice: denials that are counted may charge a further quota.
+            let mut state = State::fresh(&self.algorithm);
+            let _ = state.decide(
+                &self.algorithm,
+                now,
+                self.algorithm.capacity(),
+                Lend::Unnamed,
+            );
+            let span = state.lasts(&self.algorithm, now).saturating_mul(2);
+            self.until
+                .store(now.get().saturating_add(span).max(1), Ordering::Relaxed);
+            return true;
+        }
+        now.get() <= until
+    }
+}
+
+impl Prepared {
+    fn new(limit: &Limit, origin: Origin, before: Option<&Self>) -> Self {
+        let algorithm = limit.algorithm.on_clock(origin, Origin::UNIX);
+        let tag = with_shared!(&algorithm, algorithm => tag(algorithm));
+        let label = Label {
+            limit: Arc::clone(&limit.name),
+            shape: match with_shared!(&algorithm, algorithm => algorithm.shape()) {
+                0 if tag == Gcra::TAG => String::new(),
+                0 => format!("~{}", char::from(tag)),
+                // That two shapes of one limit share 32 bits is one chance in 4 billion.
+                shape => format!("~{}{:08x}", char::from(tag), shape >> 32),
+            },
+        };
+        let mut earlier = Vec::new();
+        if let Some(before) = before {
+            if before.label != label {
+                earlier.push(Earlier {
+                    label: before.label.clone(),
+                    algorithm: before.algorithm.clone(),
+                    until: Arc::default(),
+                });
+            }
+            earlier.extend(
+                before
+                    .earlier
+                    .iter()
+                    .filter(|old| old.label != label)
+                    .cloned(),
+            );
+            earlier.truncate(MOST_EARLIER);
+        }
+        Self {
+            version: limit.version,
+            label,
+            tag,
+            twin: with_shared!(&algorithm, algorithm => algorithm.twin()),
+            algorithm,
+            earlier,
+        }
+    }
+
+    /// Whether a key that is not there may have been used under an earlier label. `now` is
+    /// any recent reading of the store's clock.
+    pub(super) fn may_inherit(&self, now: UnixMicros) -> bool {
+        self.earlier.iter().any(|earlier| earlier.matters(now))
+    }
+
+    /// The numbers of a cost, as the twin reads them.
+    pub(super) fn price(&self, cost: Permits) -> [f64; 4] {
+        with_shared!(&self.algorithm, algorithm => algorithm.price(cost))
+    }
+}
+
+fn tag<A: Shared>(_: &A) -> u8 {
+    A::TAG
+}
+
+/// The newest version of each limit, by its id.
+#[derive(Debug)]
+pub(super) struct Limits {
+    origin: Origin,
+    slots: RwLock<Vec<Option<Arc<Prepared>>>>,
+}
+
+impl Limits {
+    /// Limits that were constructed for a clock with this origin.
+    pub(super) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            slots: RwLock::default(),
+        }
+    }
+
+    /// The limit, at least as new as this one.
+    pub(super) fn prepare(&self, limit: &Limit) -> Arc<Prepared> {
+        let id = limit.id.index();
+        if let Some(Some(known)) = self.slots.read().get(id)
+            && known.version >= limit.version
+        {
+            return Arc::clone(known);
+        }
+        let mut slots = self.slots.write();
+        if slots.len() <= id {
+            slots.resize(id + 1, None);
+        }
+        let slot = &mut slots[id];
+        match slot {
+            Some(known) if known.version >= limit.version => Arc::clone(known),
+            _ => {
+                let prepared = Arc::new(Prepared::new(limit, self.origin, slot.as_deref()));
+                *slot = Some(Arc::clone(&prepared));
+                prepared
+            }
+        }
+    }
+}

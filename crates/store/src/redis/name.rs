@@ -1,0 +1,155 @@
+//! Names of keys: one subject's limits share a slot, and no two keys share a name.
+//!
+//! ```text
+//!   rk:{203.0.113.7}:per-address            one part: the subject, in the hash tag
+//!   rk:{ada}:per-user-and-path:/login     further parts follow
+//!   rk:{everybody}                          no parts: the limit stands alone
+//!   rk:{#92dd..}:per-user~3f9a71c2          long values are hashed; `~`: what gives a
+//!                                           state its meaning, see `Shared::shape`
+//! ```
+//!
+//! In a cluster the bytes between the first `{` and the first `}` after it choose the slot. So
+//! braces in values are escaped, as are `%`, `:` and what is no printable ASCII.
+
+use std::fmt::Write as _;
+
+use ratekeeper_core::{Key, KeyBuilder};
+use sha2::{Digest, Sha256};
+
+use super::limits::Label;
+
+/// Values whose escaped form is longer are hashed: names stay short.
+const LONGEST_VALUE: usize = 64;
+/// Digits of a hash, 128 bits: nobody can make two values share a name.
+const HASH_DIGITS: usize = 32;
+
+/// The name of `key` under a limit.
+pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
+    let Label { limit, shape } = label;
+    let mut name = String::with_capacity(prefix.len() + limit.len() + key.as_bytes().len() + 16);
+    name.push_str(prefix);
+    name.push_str(":{");
+    if !well_formed(key) {
+        push_value(&mut name, key.as_bytes());
+        name.push_str("}!");
+        name.push_str(limit);
+        name.push_str(shape);
+        return name.into_bytes().into();
+    }
+    let mut parts = key.parts();
+    let Some(subject) = parts.next() else {
+        name.push_str(limit);
+        name.push('}');
+        name.push_str(shape);
+        return name.into_bytes().into();
+    };
+    push_value(&mut name, subject);
+    name.push_str("}:");
+    name.push_str(limit);
+    name.push_str(shape);
+    for part in parts {
+        name.push(':');
+        push_value(&mut name, part);
+    }
+    name.into_bytes().into()
+}
+
+/// Whether the parts of the key say all that its bytes say.
+fn well_formed(key: Key<'_>) -> bool {
+    let mut bytes = Vec::with_capacity(key.as_bytes().len());
+    let mut builder = KeyBuilder::new(&mut bytes);
+    for part in key.parts() {
+        builder.part(part);
+    }
+    bytes == key.as_bytes()
+}
+
+/// Escaped, or hashed if that is long. No escaped value begins with `#`.
+fn push_value(name: &mut String, value: &[u8]) {
+    let start = name.len();
+    for &byte in value {
+        match byte {
+            b'%' | b':' | b'{' | b'}' | b'#' => push_hex(name, byte),
+            b'!'..=b'~' => name.push(char::from(byte)),
+            _ => push_hex(name, byte),
+        }
+        if name.len() - start > LONGEST_VALUE {
+            name.truncate(start);
+            name.push('#');
+            for byte in &Sha256::digest(value)[..HASH_DIGITS / 2] {
+                let _ = write!(name, "{byte:02x}");
+            }
+            return;
+        }
+    }
+}
+
+fn push_hex(name: &mut String, byte: u8) {
+    let _ = write!(name, "%{byte:02X}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn label() -> Label {
+        Label {
+            limit: "limit".into(),
+            shape: String::new(),
+        }
+    }
+
+    fn named(parts: &[&[u8]]) -> String {
+        let mut bytes = Vec::new();
+        let mut builder = KeyBuilder::new(&mut bytes);
+        for part in parts {
+            builder.part(part);
+        }
+        String::from_utf8(name("rk", &label(), Key::from_bytes(&bytes)).into_vec()).unwrap()
+    }
+
+    #[test]
+    fn names_can_be_read() {
+        for (parts, text) in [
+            (&[][..], "rk:{limit}"),
+            (&[&b""[..]], "rk:{}:limit"),
+            (&[b"203.0.113.7"], "rk:{203.0.113.7}:limit"),
+            (&[b"2001:db8::1"], "rk:{2001%3Adb8%3A%3A1}:limit"),
+            (&[b"ada", b"/login", b""], "rk:{ada}:limit:/login:"),
+            (&[b"a}b{c%d\n"], "rk:{a%7Db%7Bc%25d%0A}:limit"),
+        ] {
+            assert_eq!(named(parts), text);
+        }
+        let long = named(&[&[b'x'; 65]]);
+        assert!(long.starts_with("rk:{#") && long.len() == "rk:{#}:limit".len() + HASH_DIGITS);
+    }
+
+    /// Prefixes, limits' names and everything that could be mistaken for a separator.
+    #[test]
+    fn no_two_keys_share_a_name() {
+        let pieces: [&[u8]; 7] = [b"", b"a", b"limit", b"}:limit", b":", b"#", b"%3A"];
+        let mut names = HashSet::new();
+        let mut count = 0;
+        let mut add = |name: String| {
+            assert!(names.insert(name.clone()), "{name}");
+            count += 1;
+        };
+        add(named(&[]));
+        for a in pieces {
+            add(named(&[a]));
+            for b in pieces {
+                add(named(&[a, b]));
+                for c in pieces {
+                    add(named(&[a, b, c]));
+                }
+            }
+        }
+        for raw in [&b"ada"[..], b"limit", b"zz"] {
+            let name = name("rk", &label(), Key::from_bytes(raw)).into_vec();
+            add(String::from_utf8(name).unwrap());
+        }
+        assert_eq!(count, 1 + 7 + 49 + 343 + 3);
+    }
+}

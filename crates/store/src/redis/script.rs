@@ -1,0 +1,76 @@
+//! Scripts: the twins that a call needs, composed into one text.
+//!
+//! ```text
+//!   limits of the call --> tags {g, w} --> decide.lua + gcra.lua + window.lua --> SHA-1
+//! ```
+//!
+//! A script holds no more than it needs, since the store runs all of its text on every call.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+/// Where the twins go.
+const PLACE: &str = "--@twins\n";
+const DECIDE: &str = include_str!("decide.lua");
+const TIME: &str = include_str!("time.lua");
+
+/// A script, by which name servers know it.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) text: String,
+    /// SHA-1 of the text, in hexadecimal.
+    pub(super) hash: String,
+}
+
+impl Script {
+    fn new(text: &str) -> Self {
+        Self {
+            text: text.into(),
+            hash: redis::Script::new(text).get_hash().into(),
+        }
+    }
+}
+
+/// The scripts in use: one for each set of cores that have met in a call.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    /// By tags, in order.
+    decide: RwLock<BTreeMap<Vec<u8>, Arc<Script>>>,
+    pub(super) load: Arc<Script>,
+    pub(super) swap: Arc<Script>,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            decide: RwLock::default(),
+            load: Arc::new(Script::new(include_str!("load.lua"))),
+            swap: Arc::new(Script::new(include_str!("swap.lua"))),
+        }
+    }
+
+    /// The script of these cores: tag and source, in any order.
+    pub(super) fn decide(&self, cores: &BTreeMap<u8, &'static str>) -> Arc<Script> {
+        let tags: Vec<u8> = cores.keys().copied().collect();
+        if let Some(script) = self.decide.read().get(&tags) {
+            return Arc::clone(script);
+        }
+        let script = Arc::new(Script::new(&compose(cores)));
+        self.decide.write().insert(tags, Arc::clone(&script));
+        script
+    }
+}
+
+fn compose(cores: &BTreeMap<u8, &'static str>) -> String {
+    let mut twins = String::new();
+    if cores.keys().any(|&tag| tag != b'g') {
+        twins.push_str(TIME); // GCRA counts in ticks and needs none of it
+    }
+    for source in cores.values() {
+        let _ = writeln!(twins, "do\n{source}end"); // a scope: the names inside stay there
+    }
+    DECIDE.replace(PLACE, &twins)
+}

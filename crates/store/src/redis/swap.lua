@@ -1,0 +1,19 @@
+-- Writes all values or none: if each key still holds what was read. The second half of a
+-- compare-and-set.
+--
+-- ARGV  for each key three: what was read, what it becomes, and when that expires in
+--       milliseconds since 1970. Empty: no value.
+for i = 1, #KEYS do
+  if (redis.call('GET', KEYS[i]) or '') ~= ARGV[3 * i - 2] then return 0 end
+end
+for i = 1, #KEYS do
+  local before, after = ARGV[3 * i - 2], ARGV[3 * i - 1]
+  if after ~= before then
+    if after == '' then
+      redis.call('DEL', KEYS[i])
+    else
+      redis.call('SET', KEYS[i], after, 'PXAT', ARGV[3 * i])
+    end
+  end
+end
+return 1

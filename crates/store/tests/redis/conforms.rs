@@ -1,0 +1,43 @@
+//! The table of checks that every store must pass.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use ratekeeper_core::Origin;
+use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, conformance};
+
+use crate::server::{Server, programs};
+
+/// Stories are told in milliseconds from their zero; keys live by the server's clock. So the
+/// zero lies a day ahead of it.
+pub(crate) fn tomorrow() -> Origin {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the server's clock is the real one"
+    )]
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    Origin::from_unix_nanos((now.as_secs() + 86_400) * 1_000_000_000)
+}
+
+#[test]
+fn the_redis_store_conforms() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let count = AtomicU32::new(0);
+        conformance::check(|| {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            RedisStore::new(RedisConfig {
+                prefix: format!("story-{number}"),
+                origin: tomorrow(),
+                clock: RedisClock::Caller,
+                deadline: Duration::from_secs(10),
+                ..RedisConfig::new(server.url())
+            })
+            .unwrap()
+        });
+    }
+}

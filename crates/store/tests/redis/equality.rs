@@ -1,0 +1,276 @@
+//! Equality: every field of every decision of the store is that of the core, which runs
+//! beside it on states of its own.
+//!
+//! ```text
+//!                     +--> RedisStore (script, or compare-and-set) --> decision
+//!   random operation -+                                                   ==
+//!                     +--> core, state in memory ------------------> decision
+//! ```
+//!
+//! Operations are charges of all sizes, peeks, looks and refunds, at moments that run forward,
+//! stand still, jump, and step back, while the numbers of the limit change. Limits are of all
+//! sizes that the twins hold. `RATEKEEPER_OPS=1000000` runs so many for each core and server.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper_core::laws::Random;
+use ratekeeper_core::{
+    Algorithm, AnyAlgorithm, Charge, Decision, Denials, Gcra, Key, Limit, LimitId, Mode, Nanos,
+    Permits, Quota, Refund, Time,
+};
+use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
+
+use crate::conforms::tomorrow;
+use crate::server::{Server, programs};
+
+/// Operations for each core and server unless `RATEKEEPER_OPS` says otherwise.
+const OPERATIONS: u64 = 20_000;
+/// Lives that run at the same time, so that calls share round trips.
+const LIVES: usize = 64;
+/// Operations of a life.
+const LENGTH: u64 = 200;
+/// Values of GCRA are read right for so long after they have become meaningless.
+const IDLE: Nanos = Nanos::from_secs(90 * 86_400);
+/// Values of GCRA are read right for so long before they become meaningless.
+const AHEAD: Nanos = Nanos::from_secs(900 * 86_400);
+/// Far from the end of GCRA's time in memory, 9.1 years: in the store it has none.
+const END: Time = Time::from_nanos(5 * YEAR.as_nanos());
+const YEAR: Nanos = Nanos::from_secs(365 * 86_400);
+
+/// A core on trial: how its limits are made, and how one is changed so that states keep
+/// their meaning.
+struct Trial<A: Algorithm> {
+    name: &'static str,
+    make: fn(&mut Random) -> A,
+    vary: fn(&A, &mut Random) -> A,
+    refund: fn(&A, &mut A::State, Time, Permits),
+}
+
+fn operations() -> u64 {
+    let told = std::env::var("RATEKEEPER_OPS").ok();
+    told.map_or(OPERATIONS, |text| text.parse().unwrap())
+}
+
+fn run<A>(trial: &Trial<A>)
+where
+    A: Algorithm + Clone + Debug + Into<AnyAlgorithm> + Send + Sync + 'static,
+    A::State: Send,
+{
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let store = Arc::new(
+            RedisStore::new(RedisConfig {
+                origin: tomorrow(),
+                clock: RedisClock::Caller,
+                deadline: Duration::from_mins(1),
+                ..RedisConfig::new(server.url())
+            })
+            .unwrap(),
+        );
+        let lives = operations().div_ceil(LENGTH);
+        runtime.block_on(async {
+            let threads = (0..LIVES as u64).map(|first| {
+                let store = Arc::clone(&store);
+                let (name, make, vary, refund) = (trial.name, trial.make, trial.vary, trial.refund);
+                tokio::spawn(async move {
+                    for seed in (first..lives).step_by(LIVES) {
+                        let trial = Trial {
+                            name,
+                            make,
+                            vary,
+                            refund,
+                        };
+                        live(&trial, &store, seed).await;
+                    }
+                })
+            });
+            for thread in threads.collect::<Vec<_>>() {
+                thread.await.unwrap();
+            }
+        });
+        let count = lives * LENGTH;
+        println!(
+            "{} on {}: {count} operations equal",
+            trial.name, program.name
+        );
+    }
+}
+
+/// One key of one limit, for [`LENGTH`] operations.
+async fn live<A>(trial: &Trial<A>, store: &RedisStore, seed: u64)
+where
+    A: Algorithm + Clone + Debug + Into<AnyAlgorithm>,
+{
+    let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) ^ 0x4d);
+    let mut algorithm = (trial.make)(&mut random);
+    let mut limit = Limit {
+        name: format!("{}-{seed}", trial.name).into(),
+        id: LimitId::new(u32::try_from(seed).unwrap()),
+        version: 1,
+        algorithm: algorithm.clone().into(),
+    };
+    let mut state = A::State::default();
+    let mut now = Time::ZERO + YEAR;
+    let mut history = Vec::new();
+    for number in 0..LENGTH {
+        if random.below(50) == 0 {
+            algorithm = (trial.vary)(&algorithm, &mut random);
+            limit.version += 1;
+            limit.algorithm = algorithm.clone().into();
+        }
+        now = moment(&algorithm, &state, now, &mut random);
+        let cost = cost(&algorithm, &state, now, &mut random);
+        let mode = if random.below(8) == 0 {
+            Mode::Shadow
+        } else {
+            Mode::Enforce
+        };
+        let charge = Charge {
+            limit: &limit,
+            key: Key::from_bytes(b"\x01k"),
+            cost,
+            mode,
+        };
+        let act = random.below(20);
+        history.push((act, now, cost, state.clone()));
+        let (expected, told) = match act {
+            0 => {
+                let verdict = algorithm.look(&state, now, cost).verdict;
+                let standing = algorithm.look(&state, now, Permits::ZERO);
+                // A debt that the clock made too long is cut by deciding, not by looking.
+                let after = algorithm.look(&state, now, cost);
+                let expected = if verdict.allows() {
+                    Decision {
+                        verdict,
+                        ..standing
+                    }
+                } else {
+                    after
+                };
+                (
+                    Some(expected),
+                    Some(store.look(&[charge], now).await.unwrap()),
+                )
+            }
+            1 | 2 => {
+                (trial.refund)(&algorithm, &mut state, now, cost);
+                store.refund(&[charge], now).await.unwrap();
+                (None, None)
+            }
+            _ => {
+                let expected = algorithm.decide(&mut state, now, cost);
+                (
+                    Some(expected),
+                    Some(store.decide(&[charge], now).await.unwrap()),
+                )
+            }
+        };
+        let told = told.map(|decisions| decisions.each[0]);
+        assert_eq!(
+            told,
+            expected,
+            "{} {seed}, operation {number}, (act, now, cost, state): {:?}\n{algorithm:?}",
+            trial.name,
+            &history[history.len().saturating_sub(4)..],
+        );
+    }
+}
+
+/// The next moment: often the same, soon after, at an edge, far ahead, or back.
+fn moment<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, random: &mut Random) -> Time {
+    let expires = algorithm.expires_at(state);
+    let capacity = algorithm.capacity();
+    let edge = algorithm
+        .look(state, now, Permits::new(1 + below(random, capacity)))
+        .verdict;
+    let scale = expires
+        .since(now)
+        .as_nanos()
+        .clamp(1_000_000, YEAR.as_nanos());
+    let span = |random: &mut Random, most: u64| Nanos::from_nanos(random.below(most + 1));
+    let next = match random.below(16) {
+        0..5 => now,
+        5..8 => {
+            let most = 1 << random.below(30);
+            now + span(random, most)
+        }
+        8..10 => now + span(random, scale / 8),
+        10 | 11 => now + edge.retry_after().unwrap_or(Nanos::ZERO),
+        12 => now + edge.retry_after().unwrap_or(Nanos::ZERO) - Nanos::from_micros(1),
+        13 => now + span(random, scale * 2),
+        14 => now - span(random, 20_000_000_000),
+        _ => now - span(random, scale),
+    };
+    // Within what values can tell; up to whole microseconds, as clocks of servers are.
+    let latest = expires.max(now) + IDLE;
+    let first = (expires - AHEAD).max(Time::ZERO + Nanos::from_secs(86_400));
+    let next = next.clamp(first, latest.min(END).max(first));
+    Time::from_nanos(next.as_nanos().div_ceil(1_000) * 1_000)
+}
+
+fn cost<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, random: &mut Random) -> Permits {
+    let remaining = algorithm.look(state, now, Permits::ZERO).remaining;
+    let capacity = algorithm.capacity();
+    match random.below(16) {
+        0 => Permits::ZERO,
+        1..8 => Permits::ONE,
+        8 | 9 => remaining,
+        10 | 11 => remaining + Permits::ONE,
+        12 => capacity,
+        13 => Permits::saturating_from(random.below(1 << 32)),
+        _ => Permits::new(below(random, capacity)),
+    }
+}
+
+fn below(random: &mut Random, end: Permits) -> u32 {
+    u32::try_from(random.below(u64::from(end.get()))).unwrap()
+}
+
+fn number(random: &mut Random, bits: u64) -> u32 {
+    let most = 1 << random.below(bits + 1);
+    1 + u32::try_from(random.below(most)).unwrap()
+}
+
+/// From a few microseconds to a year.
+fn span(random: &mut Random) -> Nanos {
+    let most = 1 << (10 + random.below(45));
+    Nanos::from_nanos(1 + random.below(most))
+}
+
+fn denials(random: &mut Random) -> Denials {
+    if random.below(3) == 0 {
+        Denials::Counted
+    } else {
+        Denials::Free
+    }
+}
+
+#[test]
+fn gcra_equals_its_twin() {
+    fn make(random: &mut Random) -> Gcra {
+        loop {
+            let quota = Quota::new(Permits::new(number(random, 30)), span(random)).unwrap();
+            let quota = match random.below(2) {
+                0 => quota.with_burst(Permits::new(number(random, 24))).unwrap(),
+                _ => quota,
+            };
+            let queue = match random.below(3) {
+                0 => Permits::new(number(random, 10)),
+                _ => Permits::ZERO,
+            };
+            // Too fast or too long: another.
+            if let Ok(gcra) = Gcra::new(quota, queue) {
+                return gcra.with_denials(denials(random));
+            }
+        }
+    }
+    run(&Trial {
+        name: "gcra",
+        make,
+        vary: |_, random| make(random),
+        refund: Gcra::refund,
+    });
+}

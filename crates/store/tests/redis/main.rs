@@ -1,0 +1,11 @@
+//! The Redis store against real servers.
+#![cfg(feature = "redis")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(
+    clippy::print_stdout,
+    reason = "what was skipped, and how much was compared"
+)]
+
+mod conforms;
+mod equality;
+mod server;
