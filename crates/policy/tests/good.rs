@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log, Nanos,
-    Origin, Permits, Quota, SubBuckets, Time, Verdict, WarmUp, Window,
+    Algorithm, AnyAlgorithm, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log,
+    Nanos, Origin, Permits, Quota, SubBuckets, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 use ratekeeper_policy::{
@@ -107,6 +107,27 @@ fn numbers_become_algorithms() {
     ];
     for (lines, algorithm) in rows {
         assert_eq!(one(lines).rules[0].limit.algorithm, algorithm, "{lines}");
+    }
+}
+
+#[test]
+fn permits_on_loan_become_a_limit() {
+    let at_once =
+        |permits, secs| Concurrency::new(Permits::new(permits), Nanos::from_secs(secs)).unwrap();
+    for (lines, limit) in [
+        ("concurrency = 50", at_once(50, 60)),
+        ("concurrency = { max = 50 }", at_once(50, 60)),
+        ("concurrency = { max = 1, lease = \"5m\" }", at_once(1, 300)),
+        (
+            "concurrency = { max = 10_000, lease = \"1s\" }\ncount_denied = true",
+            at_once(10_000, 1).with_denials(Denials::Counted),
+        ),
+    ] {
+        let policy = one(lines);
+        let rule = &policy.rules[0];
+        assert_eq!(rule.limit.algorithm.concurrency(), Some(&limit), "{lines}");
+        assert_eq!((rule.quota, rule.window), (limit.capacity(), None));
+        assert_eq!(rule.text, format!("{} at once", limit.capacity()));
     }
 }
 

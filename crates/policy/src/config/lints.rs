@@ -186,7 +186,9 @@ fn covers(strict: &Draft, loose: &Draft) -> bool {
     let monotone = match loose.kind {
         Kind::Calendar(_) => true,
         Kind::Windows(kind) => !matches!(kind, Algorithm::Hybrid | Algorithm::Exponential),
-        Kind::Bucket { .. } | Kind::Steps { .. } | Kind::PostPaid { .. } => false,
+        Kind::Bucket { .. } | Kind::Steps { .. } | Kind::PostPaid { .. } | Kind::AtOnce { .. } => {
+            false
+        }
     };
     if in_step && monotone {
         return a.quota <= b.quota;
@@ -204,8 +206,10 @@ fn same_exemptions(strict: &Draft, loose: &Draft) -> bool {
 /// What a limit admits in a span `t` is at most `b + r x t`, where `r` is its rate and `b`
 /// what it admits within its own period: every algorithm's `bound` keeps below that line.
 fn admits_less(strict: &Draft, loose: &Draft) -> bool {
-    if let Kind::PostPaid { .. } = strict.kind {
-        return false; // cut to microseconds, its rate is a little above what is written
+    // Cut to microseconds, the rate of one is a little above what is written; what comes back
+    // to the other is allowed again.
+    if matches!(strict.kind, Kind::PostPaid { .. } | Kind::AtOnce { .. }) {
+        return false;
     }
     let algorithm = &strict.rule.limit.algorithm;
     let most = u64::from(loose.rule.quota.get());
@@ -255,8 +259,12 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
             algorithm.bound(per) <= most && slower(99)
         }
         // With a queue it may never refuse, and still tell requests to wait; in steps it
-        // refills late; post-paid, one request refuses the next.
-        Kind::Bucket { queue: true, .. } | Kind::Steps { .. } | Kind::PostPaid { .. } => false,
+        // refills late; post-paid, one request refuses the next; and how many are at work
+        // no rate can tell.
+        Kind::Bucket { queue: true, .. }
+        | Kind::Steps { .. }
+        | Kind::PostPaid { .. }
+        | Kind::AtOnce { .. } => false,
     }
 }
 
@@ -265,7 +273,8 @@ fn rate(draft: &Draft) -> (Permits, Nanos) {
     match draft.kind {
         Kind::Bucket { permits, per, .. }
         | Kind::Steps { permits, per }
-        | Kind::PostPaid { permits, per } => (permits, per),
+        | Kind::PostPaid { permits, per }
+        | Kind::AtOnce { permits, per } => (permits, per),
         Kind::Calendar(word) => (draft.rule.quota, shortest(word)),
         Kind::Windows(_) => (draft.rule.quota, draft.rule.window.unwrap_or(Nanos::SECOND)),
     }

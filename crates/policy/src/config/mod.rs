@@ -21,6 +21,7 @@ mod algorithm;
 mod check;
 pub(crate) mod codes;
 mod complaint;
+mod concurrency;
 mod dated;
 mod descriptors;
 mod diagnostic;

@@ -24,6 +24,8 @@ pub(super) enum Written {
     SaveUp,
     /// `period = "10s"`, of a warm-up.
     WarmUpPeriod,
+    /// `lease = "60s"`, of a concurrency.
+    Lease,
 }
 
 impl Written {
@@ -32,9 +34,12 @@ impl Written {
         match self {
             Self::Limit => "not NUMBER/PERIOD",
             Self::Refill => "not NUMBER/DURATION",
-            Self::Spacing | Self::MaxWait | Self::MinGap | Self::SaveUp | Self::WarmUpPeriod => {
-                "not a duration"
-            }
+            Self::Spacing
+            | Self::MaxWait
+            | Self::MinGap
+            | Self::SaveUp
+            | Self::WarmUpPeriod
+            | Self::Lease => "not a duration",
         }
     }
 
@@ -62,6 +67,9 @@ impl Written {
             Self::WarmUpPeriod => {
                 "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in period = \"10s\""
             }
+            Self::Lease => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in lease = \"60s\""
+            }
         }
     }
 
@@ -76,15 +84,22 @@ impl Written {
             Self::Refill => quota_like(text)
                 .and_then(rolling)
                 .map(|quota| format!("refill = \"{quota}\"")),
-            Self::Spacing | Self::MaxWait | Self::MinGap | Self::SaveUp | Self::WarmUpPeriod => {
+            Self::Spacing
+            | Self::MaxWait
+            | Self::MinGap
+            | Self::SaveUp
+            | Self::WarmUpPeriod
+            | Self::Lease => {
                 let field = match self {
                     Self::MaxWait => "max_wait",
                     Self::MinGap => "min_gap",
                     Self::SaveUp => "save_up",
                     Self::WarmUpPeriod => "period",
+                    Self::Lease => "lease",
                     _ => "spacing",
                 };
                 let span = match text.trim().parse::<u32>() {
+                    Ok(number) if self == Self::Lease => format!("{number}s"),
                     Ok(number) => format!("{number}ms"),
                     Err(_) => span_like(text)?,
                 };

@@ -7,6 +7,7 @@
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
 //!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
 //!   spacing = ".."         GCRA with a burst of one
+//!   concurrency = { .. }   permits on loan, which come back
 //!   queue = { .. }         beside GCRA: what is over waits its turn
 //! ```
 
@@ -20,6 +21,7 @@ use toml::de::DeTable;
 
 use super::algorithm::{Algorithm, Named, algorithm, no_algorithm};
 use super::codes;
+use super::concurrency::concurrency;
 use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::log::log;
@@ -61,6 +63,8 @@ pub(super) enum Kind {
     },
     /// By a price that the next one pays.
     PostPaid { permits: Permits, per: Nanos },
+    /// By what is at work; `per` is the lease.
+    AtOnce { permits: Permits, per: Nanos },
 }
 
 /// What a quantity depends on besides its own fields.
@@ -87,6 +91,12 @@ pub(super) fn quantity(
         // What costs more than one takes several places of a log at once.
         let ones = !table.contains_key("cost");
         return limit(&text, ones, named, queue.as_ref(), around, out);
+    }
+    if table.contains_key("concurrency") {
+        if let Some(warming) = warming {
+            warming.stray("`concurrency`", "leave it out".to_owned(), out);
+        }
+        return concurrency(table, named, queue.as_ref(), around, out);
     }
     if let Some(warming) = warming {
         let help = "leave it out, or write limit = \"100/1s\" instead".to_owned();

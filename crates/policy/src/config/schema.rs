@@ -136,7 +136,8 @@ mod tests {
     use crate::config::{Context, parse};
 
     /// Fields whose example is what holds without them: another value, which must matter.
-    const OTHER_VALUES: [(&str, &str); 8] = [
+    const OTHER_VALUES: [(&str, &str); 9] = [
+        ("lease", "\"30s\""),
         ("cold_factor", "4"),
         ("headers", "\"both\""),
         ("header", "\"x-real-ip\""),

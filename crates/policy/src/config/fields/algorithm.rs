@@ -1,6 +1,6 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
-use super::{MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required};
+use super::{MAX_AT_ONCE, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required};
 use crate::config::post_paid::MAX_COLD_FACTOR;
 use crate::config::shape::{Shape, Table, Words};
 
@@ -124,6 +124,37 @@ pub(super) static WARMUP: Table = Table {
     ..Table::EMPTY
 };
 
+pub(super) static CONCURRENCY: Table = Table {
+    what: "`concurrency`",
+    fields: &[
+        required(
+            "max",
+            Shape::Whole {
+                least: 1,
+                most: MAX_AT_ONCE,
+            },
+            "50",
+            "How many may be at work at once.",
+        ),
+        optional(
+            "lease",
+            pattern(SPAN),
+            "\"60s\"",
+            "When a permit comes back whose holder has crashed; 60s if left out.",
+        ),
+    ],
+    mistaken: hints! {
+        "limit" => "write max = 50",
+        "permits" => "write max = 50",
+        "size" => "write max = 50",
+        "ttl" => "write lease = \"60s\"",
+        "timeout" => "write lease = \"60s\"",
+        "expires" => "write lease = \"60s\"",
+        "max_wait" => "leave it out: who finds nothing free is told when to try again",
+    },
+    ..Table::EMPTY
+};
+
 pub(super) const ALGORITHMS: Words = Words {
     known: &[
         "sliding",
@@ -138,11 +169,11 @@ pub(super) const ALGORITHMS: Words = Words {
         "exponential",
         "smooth-bursty",
     ],
-    planned: hints! {
-        "permits" => "a small bucket keeps the number in flight low: bucket = { size = 5, refill \
-            = \"10/1s\" }",
-    },
+    planned: &[],
     mistaken: hints! {
+        "permits" => "the number at work is a field of its own: concurrency = { max = 50, lease \
+            = \"60s\" }",
+        "concurrency" => "it is a field of its own: concurrency = { max = 50, lease = \"60s\" }",
         "sliding-window" => "write \"sliding\", or leave it out: it is the default",
         "two-window" => "write \"sliding\", or leave it out: it is the default",
         "rolling" => "write \"sliding\", or leave it out: it is the default",

@@ -1,9 +1,10 @@
 //! Of a limit, and of `[defaults]`.
 
-use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, QUEUE, WARMUP};
+use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::requests::MATCH;
 use super::{
-    ATTRIBUTE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, optional, pattern, required,
+    ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, optional, pattern,
+    required,
 };
 use crate::config::shape::{Field, Hint, Shape, Table, Words};
 
@@ -111,6 +112,18 @@ pub(super) static LIMIT: Table = Table {
             "The least time between two requests.",
         ),
         optional(
+            "concurrency",
+            Shape::Either(&[
+                Shape::Whole {
+                    least: 1,
+                    most: MAX_AT_ONCE,
+                },
+                Shape::Table(&CONCURRENCY),
+            ]),
+            "{ max = 50, lease = \"60s\" }",
+            "How many may be at work at once; POST /v1/acquire takes a permit, release returns it.",
+        ),
+        optional(
             "algorithm",
             Shape::Either(&[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)]),
             "\"fixed\"",
@@ -151,12 +164,10 @@ pub(super) static LIMIT: Table = Table {
     ],
     planned: LIMIT_PLANNED,
     mistaken: LIMIT_MISTAKEN,
-    one_of: &["limit", "bucket", "spacing"],
+    one_of: &["limit", "bucket", "spacing", "concurrency"],
 };
 
 pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
-    "concurrency" => "a small bucket keeps the number in flight low today: bucket = { size = \
-        5, refill = \"10/1s\" }",
     "plans" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
     "soft" => "add a second limit with the lower number and mode = \"shadow\": it tells, and \
         refuses nothing",
@@ -210,6 +221,9 @@ pub(super) const LIMIT_MISTAKEN: &[Hint] = hints! {
     "warm_up" => "write warmup = { period = \"10s\" }",
     "cold_factor" => "it belongs into `warmup`: warmup = { period = \"10s\", cold_factor = 3 }",
     "refill" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
+    "lease" => "it belongs into `concurrency`: concurrency = { max = 50, lease = \"60s\" }",
+    "max_connections" => "write concurrency = { max = 50, lease = \"60s\" }",
+    "in_flight" => "write concurrency = { max = 50, lease = \"60s\" }",
     "id" => "write name = \"per-ip\"",
     "description" => "write a comment: # what it is for",
     "message" => "it belongs into a response: [response.slow-down] with detail = \"Try again \

@@ -41,6 +41,8 @@ pub(in crate::config) const MAX_KEY_PARTS: usize = 8;
 pub(in crate::config) const MAX_NAMES: usize = 32;
 /// Characters of a name.
 pub(in crate::config) const MAX_NAME: usize = 40;
+/// Permits on loan at once: core keeps a lease for each.
+pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
 /// Sub-buckets of a window.
 pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
 

@@ -1,0 +1,84 @@
+//! Concurrency: how many may be at work at once, and for how long one may be silent.
+//!
+//! ```text
+//!   concurrency = { max = 50, lease = "60s" }        concurrency = 50, lease 60s
+//! ```
+//!
+//! What is allowed is on loan: it comes back when its holder is done, or when the lease
+//! ends. So it is no rate, and nothing that paces or queues goes with it.
+
+use ratekeeper_core::{Concurrency, Nanos, Permits};
+use toml::de::DeTable;
+
+use super::algorithm::{Named, no_algorithm};
+use super::codes;
+use super::diagnostic::Findings;
+use super::fields::MAX_AT_ONCE;
+use super::numbers::Written;
+use super::post_paid::span;
+use super::quantity::{Kind, Quantity, Surroundings, built};
+use super::queue::Queue;
+use super::read::{self, At};
+
+/// The lease of a limit that does not say.
+const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
+/// Leases are told in milliseconds.
+const LEAST_LEASE: Nanos = Nanos::from_millis(1);
+
+/// `concurrency = { max, lease }`, or a number; none if that makes no sense, which is
+/// reported.
+pub(super) fn concurrency(
+    table: &DeTable<'_>,
+    named: Option<Named>,
+    queue: Option<&Queue>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let at = table.get("concurrency")?.span();
+    no_algorithm(named, "`concurrency`", false, out);
+    if let Some(queue) = queue {
+        let help = "leave `queue` out: who finds nothing free is told when to try again";
+        queue.stray("`concurrency`", help.to_owned(), out);
+    }
+    let (max, lease) = match read::table(table, "concurrency") {
+        Some(At { value: fields, .. }) => {
+            let max = read::number(fields, "max", MAX_AT_ONCE);
+            let lease = match read::text(fields, "lease") {
+                Some(text) => lease(&text, out)?,
+                None => DEFAULT_LEASE,
+            };
+            (max?, lease)
+        }
+        None => (
+            read::number(table, "concurrency", MAX_AT_ONCE)?,
+            DEFAULT_LEASE,
+        ),
+    };
+    let permits = Permits::saturating_from(max.value);
+    let words = format!("{permits} at once");
+    let text = At::new(&*words, max.at);
+    let limit = built(Concurrency::new(permits, lease), &text, Written::Lease, out)?;
+    Some(Quantity {
+        algorithm: limit.with_denials(around.denials).into(),
+        quota: permits,
+        window: None,
+        at,
+        kind: Kind::AtOnce {
+            permits,
+            per: lease,
+        },
+        text: words,
+    })
+}
+
+fn lease(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
+    let lease = span(text, Written::Lease, out)?;
+    if lease >= LEAST_LEASE {
+        return Some(lease);
+    }
+    let message = format!("a lease of {lease} ends before its holder has begun");
+    let label = format!("leases are told in milliseconds: {lease} is none");
+    out.error(codes::PARAMETERS, text.at.clone(), message, label)
+        .help("write a little more than the longest work takes, as in lease = \"60s\"");
+    None
+}
