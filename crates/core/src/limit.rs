@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use crate::Algorithm;
 use crate::algorithms::window::{SubBuckets, Window};
 use crate::{
-    Concurrency, Decision, Error, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Origin, Permits,
-    Quota, WarmUp,
+    Concurrency, Decision, Denials, Error, Exponential, Gcra, Hybrid, Interval, Lend, Log, Nanos,
+    Origin, Permits, Quota, WarmUp,
 };
 
 /// Where a store keeps the states of a limit: given once per name, kept across reloads.
@@ -190,6 +190,16 @@ impl AnyAlgorithm {
             Self::Concurrency(concurrency) => Some(concurrency),
             _ => None,
         }
+    }
+}
+
+impl AnyAlgorithm {
+    /// Whether a charge is made although another limit refuses the request: permits lent to
+    /// nobody in particular, under a limit that counts denials, since they are given back
+    /// for whoever was refused too.
+    pub fn takes_regardless(&self, lend: Lend) -> bool {
+        let counts = |limit: &Concurrency| limit.denials() == Denials::Counted;
+        lend == Lend::Unnamed && self.concurrency().is_some_and(counts)
     }
 }
 

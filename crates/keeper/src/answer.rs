@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Charges, Numbers, Policy, Rule};
 use ratekeeper_store::Decisions;
 
@@ -19,6 +19,8 @@ pub struct Answer {
     charges: Charges,
     decisions: Decisions,
     decided_at: Time,
+    /// The name that permits were lent to, if the request asked for some.
+    pub(crate) lease: Option<LeaseId>,
     /// Which outcome refuses: status, headers and body all ask.
     refused_by: Option<usize>,
 }
@@ -116,10 +118,17 @@ impl Answer {
             charges,
             decisions,
             decided_at,
+            lease: None,
             refused_by: None,
         };
         answer.refused_by = answer.longest_wait();
         answer
+    }
+
+    /// The same answer to a request that took permits by that name.
+    pub(crate) fn lent_to(self, lease: LeaseId) -> Self {
+        let lease = Some(lease);
+        Self { lease, ..self }
     }
 
     /// Whether the request may pass.

@@ -6,6 +6,8 @@
 //!   Retry-After: 37                                          only where refused
 //! ```
 //!
+//! A limit of concurrency is a level: `;q=50;qu="concurrent-requests"` and `;r=3`, no window.
+//!
 //! The tightest limit comes first: clients that read one item read the one that matters.
 //! Limits in shadow mode are not shown: they promise nothing.
 //!
@@ -128,10 +130,13 @@ fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
     (outcome.wait(), used_ppm)
 }
 
-/// `;q=5;w=60`
+/// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` where a level is limited and no rate.
 fn policy_item(outcome: &Outcome<'_>, list: &mut Value) {
     let (quota, window) = quota_per_window(outcome);
     list.push(";q=", quota);
+    if is_level(outcome) {
+        list.0.push_str(";qu=\"concurrent-requests\"");
+    }
     if let Some(seconds) = window {
         list.push(";w=", seconds);
     }
@@ -155,9 +160,18 @@ fn quota_per_window(outcome: &Outcome<'_>) -> (u64, Option<u64>) {
     }
 }
 
-/// `;r=0;t=37`: within `t` seconds the client may use no more than `r`.
+/// Whether permits come back when work is done, not with time.
+fn is_level(outcome: &Outcome<'_>) -> bool {
+    outcome.limit.algorithm.concurrency().is_some()
+}
+
+/// `;r=0;t=37`: within `t` seconds the client may use no more than `r`. Of a level there is
+/// no `t`.
 fn limit_item(outcome: &Outcome<'_>, list: &mut Value) {
     list.push(";r=", outcome.decision.remaining.get().into());
+    if is_level(outcome) {
+        return;
+    }
     let window = match outcome.decision.verdict.retry_after() {
         Some(wait) => Some(retry_after_secs(wait)),
         None => outcome

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper_core::{Charge, Limit, LimitId, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Limit, LimitId, Permits, Time};
 use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
@@ -113,6 +113,9 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 
     /// Decides one request and charges it, all limits together or none.
     ///
+    /// Limits of concurrency are only looked at: they refuse where nothing is free, and lend
+    /// nothing, since nothing would come back. [`acquire`](Self::acquire) takes permits.
+    ///
     /// # Errors
     /// When the store cannot answer.
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
@@ -121,7 +124,12 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let decisions = if refused_at_once(&charges, &policy) {
             self.refused_unasked(&list(&charges, &policy), now).await?
         } else {
-            self.store.decide(&list(&charges, &policy), now).await?
+            let list = list(&charges, &policy);
+            if list.iter().any(lends) {
+                self.store.acquire(&list, Lend::Nothing, now).await?
+            } else {
+                self.store.decide(&list, now).await?
+            }
         };
         Ok(Answer::new(policy, charges, decisions, now))
     }
@@ -142,14 +150,18 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(Answer::new(policy, charges, decisions, now))
     }
 
-    /// Gives back what a request was charged; the answer shows the limits as they then stand.
+    /// Gives back what [`check`](Self::check) charged a request, so no permits; the answer
+    /// shows the limits as they then stand.
     ///
     /// # Errors
     /// When the store cannot answer.
     pub async fn refund(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope);
-        self.store.refund(&list(&charges, &policy), now).await?;
+        let mut rates = list(&charges, &policy);
+        rates.retain(|charge| !lends(charge));
+        self.store.refund(&rates, now).await?;
+        drop(rates);
         let decisions = self.store.look(&free(&charges, &policy), now).await?;
         Ok(Answer::new(policy, charges, decisions, now))
     }
@@ -187,7 +199,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         &self.clock
     }
 
-    fn charges(&self, facts: &Facts<'_>, scope: Scope<'_>) -> (Arc<Policy>, Charges) {
+    pub(crate) fn charges(&self, facts: &Facts<'_>, scope: Scope<'_>) -> (Arc<Policy>, Charges) {
         let policy = self.policy.load_full();
         let mut charges = Charges::default();
         policy.charges(facts, &mut charges);
@@ -320,6 +332,11 @@ pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'
 /// The same charges at no cost: they only look.
 fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
     charges.iter(policy).map(at_no_cost).collect()
+}
+
+/// Whether what the limit allows is on loan.
+fn lends(charge: &Charge<'_>) -> bool {
+    charge.limit.algorithm.concurrency().is_some()
 }
 
 fn at_no_cost(charge: Charge<'_>) -> Charge<'_> {

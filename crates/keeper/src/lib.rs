@@ -33,6 +33,8 @@ mod call;
 mod clock;
 pub mod headers;
 mod keeper;
+mod loan;
+mod permit;
 pub mod problem;
 mod rate_limit;
 
@@ -40,6 +42,7 @@ pub use answer::{Answer, Outcome};
 pub use call::{Act, Answers, Asked};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
+pub use permit::{NoPermit, Permit};
 pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;
 pub use ratekeeper_policy as policy;

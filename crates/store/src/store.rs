@@ -52,7 +52,8 @@ impl<'a> Hold<'a> {
 ///
 /// What a limit of concurrency is charged is on loan: [`Store::decide`] lends to nobody in
 /// particular, and [`Store::refund`] takes back; [`Store::acquire`] lends to a name, and
-/// [`Store::release`] takes back from it.
+/// [`Store::release`] takes back from it. Where such a limit counts denials, what is lent to
+/// nobody in particular is lent although another limit refuses: it will be given back.
 pub trait Store: Send + Sync {
     /// Decides and charges.
     fn decide(

@@ -126,6 +126,11 @@ impl Concurrency {
         self.lease
     }
 
+    /// What an anonymous denial costs.
+    pub const fn denials(&self) -> Denials {
+        self.denials
+    }
+
     #[expect(clippy::unused_self, reason = "as every algorithm")]
     pub(crate) const fn name(&self) -> &'static str {
         "concurrency"

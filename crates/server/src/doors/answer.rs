@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
-use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::Verdict;
+use ratekeeper::{Answer, Outcome, Permit};
+use ratekeeper_core::{Nanos, Permits, Verdict};
 use ratekeeper_policy::{KeyPart, Rule, RuleMode};
 
 /// Room for an answer of two limits.
@@ -17,8 +17,79 @@ pub(super) fn check(answer: &Answer) -> Vec<u8> {
     json
 }
 
+/// The body of a request for permits.
+pub(super) fn acquired(answer: &Answer) -> Vec<u8> {
+    let mut json = Vec::with_capacity(USUAL_BYTES);
+    push_allowed(&mut json, answer);
+    push(&mut json, ",\"permits\":[");
+    for (index, (permit, expires)) in answer.permits().enumerate() {
+        push_permit(&mut json, index, &permit);
+        push(&mut json, ",\"expires_in_ms\":");
+        push_number(&mut json, whole_millis(expires));
+        json.push(b'}');
+    }
+    json.push(b']');
+    push_limits(&mut json, answer);
+    json
+}
+
+/// The body after permits were given back.
+pub(super) fn released(permits: &[Permit], back: &[Permits]) -> Vec<u8> {
+    let mut json = Vec::with_capacity(USUAL_BYTES);
+    push(&mut json, "{\"permits\":[");
+    for (index, (permit, back)) in permits.iter().zip(back).enumerate() {
+        push_permit(&mut json, index, permit);
+        push(&mut json, ",\"released\":");
+        push_number(&mut json, back.get().into());
+        json.push(b'}');
+    }
+    push(&mut json, "]}");
+    json
+}
+
+/// The body after leases were renewed.
+pub(super) fn renewed(permits: &[Permit], ends: &[Option<Nanos>]) -> Vec<u8> {
+    let mut json = Vec::with_capacity(USUAL_BYTES);
+    push(&mut json, "{\"permits\":[");
+    for (index, (permit, expires)) in permits.iter().zip(ends).enumerate() {
+        push_permit(&mut json, index, permit);
+        match expires {
+            Some(expires) => {
+                push(&mut json, ",\"renewed\":true,\"expires_in_ms\":");
+                push_number(&mut json, whole_millis(*expires));
+            }
+            None => push(&mut json, ",\"renewed\":false"),
+        }
+        json.push(b'}');
+    }
+    push(&mut json, "]}");
+    json
+}
+
+/// `{"limit":..,"id":..`, after a comma unless it is the first.
+fn push_permit(json: &mut Vec<u8>, index: usize, permit: &Permit) {
+    if index > 0 {
+        json.push(b',');
+    }
+    push(json, "{\"limit\":");
+    push_text(json, permit.limit());
+    push(json, ",\"id\":");
+    push_text(json, &permit.to_string());
+}
+
+/// Down: a lease is never told longer than it is.
+fn whole_millis(lease: Nanos) -> u64 {
+    lease.as_nanos() / 1_000_000
+}
+
 /// Appends the body of a check or a peek.
 pub(super) fn push_check(json: &mut Vec<u8>, answer: &Answer) {
+    push_allowed(json, answer);
+    push_limits(json, answer);
+}
+
+/// `{"allowed":..`, and why not.
+fn push_allowed(json: &mut Vec<u8>, answer: &Answer) {
     if answer.allowed() {
         push(json, "{\"allowed\":true");
     } else {
@@ -32,6 +103,10 @@ pub(super) fn push_check(json: &mut Vec<u8>, answer: &Answer) {
             push_number(json, wait.as_millis_ceil());
         }
     }
+}
+
+/// `,"limits":[..]}`
+fn push_limits(json: &mut Vec<u8>, answer: &Answer) {
     push(json, ",\"limits\":[");
     for (index, outcome) in answer.outcomes().enumerate() {
         if index > 0 {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use ratekeeper::{Answer, Clock, Scope};
+use ratekeeper_core::LeaseId;
 use ratekeeper_policy::{Facts, Policy};
 use ratekeeper_store::StoreError;
 use smallvec::SmallVec;
@@ -43,6 +44,15 @@ impl StatusChoice {
             }
         }
     }
+
+    /// The status of an answer.
+    pub(super) fn of(self, answer: &Answer) -> StatusCode {
+        let status = match self {
+            Self::OfTheLimit if !answer.allowed() => answer.status(),
+            _ => 200,
+        };
+        StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+    }
 }
 
 /// `POST /v1/check`, `POST /v1/peek`
@@ -54,12 +64,7 @@ pub(super) async fn check<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = decide(shared, &check, charge).await?;
-    let status = match status {
-        StatusChoice::OfTheLimit if !answer.allowed() => answer.status(),
-        _ => 200,
-    };
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-    let mut response = json(status, answer::check(&answer));
+    let mut response = json(status.of(&answer), answer::check(&answer));
     put_fields(&mut response, &answer);
     Ok(response)
 }
@@ -110,7 +115,10 @@ pub(crate) async fn refund<C: Clock>(
     let mut text = b"{\"done\":\"refund\",\"limits\":".to_vec();
     push_limits_after(&mut text, &answer, |text, outcome| {
         text.extend_from_slice(b",\"refunded\":");
-        push_number(text, outcome.cost.get().into());
+        // No permits: a check takes none, and those of others stay theirs.
+        let lends = outcome.limit.algorithm.concurrency().is_some();
+        let back = if lends { 0 } else { outcome.cost.get() };
+        push_number(text, back.into());
     });
     text.push(b'}');
     Ok(json(StatusCode::OK, text))
@@ -118,8 +126,10 @@ pub(crate) async fn refund<C: Clock>(
 
 /// What to do with the limits and keys of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
+pub(super) enum Ask {
     Check,
+    /// Permits, lent to that name.
+    Acquire(LeaseId),
     Peek,
     Refund,
     Reset,
@@ -143,7 +153,7 @@ async fn decide<C: Clock>(
     Ok(answer)
 }
 
-async fn ask<C: Clock>(
+pub(super) async fn ask<C: Clock>(
     shared: &Shared<C>,
     check: &Check<'_>,
     what: Ask,
@@ -183,6 +193,7 @@ async fn ask<C: Clock>(
     let keeper = &shared.keeper;
     let answer = match what {
         Ask::Check => keeper.check(&facts, scope).await,
+        Ask::Acquire(lease) => keeper.acquire(&facts, scope, lease).await,
         Ask::Peek => keeper.peek(&facts, scope).await,
         Ask::Refund => keeper.refund(&facts, scope).await,
         Ask::Reset => keeper.reset(&facts, scope).await,

@@ -12,6 +12,7 @@ use super::access::operator_only;
 use super::auth::{self, PREFIX};
 use super::body::{self, MAX_BATCH_BYTES, MAX_CHECK_BYTES};
 use super::check::{self, Charge, StatusChoice};
+use super::permits;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
 use crate::listener::Handle;
 use crate::metrics::RequestResult;
@@ -55,6 +56,20 @@ async fn answer<C: Clock>(
             let status = StatusChoice::read(request.uri().query())?;
             let body = body::read(request, MAX_CHECK_BYTES).await?;
             check::check(shared, body, status, Charge::No).await
+        }
+        "/v1/acquire" => {
+            post(&request)?;
+            let status = StatusChoice::read(request.uri().query())?;
+            let body = body::read(request, MAX_CHECK_BYTES).await?;
+            permits::acquire(shared, body, status).await
+        }
+        "/v1/renew" => {
+            post(&request)?;
+            permits::renew(shared, body::read(request, MAX_CHECK_BYTES).await?).await
+        }
+        "/v1/release" => {
+            post(&request)?;
+            permits::release(shared, body::read(request, MAX_CHECK_BYTES).await?).await
         }
         "/v1/reset" => {
             let body = operators(shared, peer, request).await?;

@@ -7,6 +7,7 @@ pub(crate) mod body;
 mod check;
 mod facts;
 mod http;
+mod permits;
 pub(crate) mod problem;
 mod request;
 mod values;

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::net::IpAddr;
 
+use ratekeeper::Permit;
 use ratekeeper_core::Permits;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
@@ -16,7 +17,7 @@ use super::problem::{
     NOT_JSON, Problem, ProblemKind, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown,
 };
 use super::values::{
-    Address, Cost, Names, Pairs, PairsOf, Text, TextAt, expecting_as_shown, optional,
+    Address, Cost, Names, Pairs, PairsOf, PermitIds, Text, TextAt, expecting_as_shown, optional,
 };
 
 /// Checks in a batch.
@@ -50,6 +51,21 @@ pub(super) fn batch(body: &[u8]) -> Result<Vec<Check<'_>>, Problem> {
     let mut batch = Batch::default();
     read(body, &mut batch)?;
     Ok(batch.0)
+}
+
+/// Reads the ids of permits.
+pub(super) fn permits(body: &[u8]) -> Result<Vec<Permit>, Problem> {
+    let mut ids = Ids::default();
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(Problem::new(NOT_JSON, no_ids("the body is empty")));
+    }
+    read(body, &mut ids)?;
+    let missing = || Problem::new(WRONG_VALUE, no_ids("`permits` is missing"));
+    ids.0.ok_or_else(missing)
+}
+
+fn no_ids(what: &str) -> String {
+    format!("{what}; send {{\"permits\": [..]}} with the ids that /v1/acquire told")
 }
 
 /// What to call an error that the parser reports.
@@ -150,6 +166,25 @@ impl<'a> Fields<'a> for Request<'_, 'a> {
                 optional(map, PairsOf::Headers.read(&mut request.headers))?;
             }
         }
+        Ok(())
+    }
+}
+
+/// `{"permits": [..]}`
+#[derive(Default)]
+struct Ids(Option<Vec<Permit>>);
+
+impl<'a> Fields<'a> for Ids {
+    const PLACE: &'static str = "the call";
+    const NAMES: &'static [&'static str] = &["permits"];
+
+    fn read<M: MapAccess<'a>>(
+        &mut self,
+        _name: &str,
+        map: &mut M,
+        _blame: &Blame,
+    ) -> Result<(), M::Error> {
+        self.0 = optional(map, PermitIds)?;
         Ok(())
     }
 }

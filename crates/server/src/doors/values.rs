@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
+use ratekeeper::Permit;
 use ratekeeper_core::Permits;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
@@ -15,6 +16,8 @@ use crate::listener::MAX_HEADERS;
 const MAX_ATTRIBUTES: usize = 100;
 /// Names in `limits`.
 const MAX_NAMES: usize = 100;
+/// Ids in `permits`.
+const MAX_PERMITS: usize = 1_000;
 
 /// Borrowed from the body unless it holds an escape.
 pub(crate) type Text<'a> = Cow<'a, str>;
@@ -305,5 +308,43 @@ impl<'a> Visitor<'a> for Names {
             return Err(de::Error::invalid_length(0, &self));
         }
         Ok(names)
+    }
+}
+
+/// `permits`: none is as good as any, where nothing was taken nothing is given back.
+pub(crate) struct PermitIds;
+
+impl fmt::Display for PermitIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a list of at most {MAX_PERMITS} permit ids for `permits`"
+        )
+    }
+}
+
+impl<'a> DeserializeSeed<'a> for PermitIds {
+    type Value = Vec<Permit>;
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'a> Visitor<'a> for PermitIds {
+    type Value = Vec<Permit>;
+    expecting_as_shown!();
+    fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {
+        let mut permits = Vec::new();
+        while let Some(id) = list.next_element_seed(TextAt("permits"))? {
+            if permits.len() == MAX_PERMITS {
+                return Err(de::Error::invalid_length(permits.len() + 1, &self));
+            }
+            let wrong = |error| {
+                let id = shown(&id);
+                de::Error::custom(format_args!("`permits` holds `{id}`, {error}"))
+            };
+            permits.push(id.parse().map_err(wrong)?);
+        }
+        Ok(permits)
     }
 }

@@ -167,6 +167,22 @@ fn beside_rates() -> Vec<Story> {
             ],
         },
         Story {
+            name: "permits that all give back are taken although the rate refuses",
+            limits: vec![
+                limit(0, 1, at_once(3).with_denials(Denials::Counted)),
+                limit(1, 1, bucket("1/1h")),
+            ],
+            steps: vec![
+                passes(0, &both("ada"), &[Allow(2), Allow(0)]),
+                fails(0, &both("ada"), &[Allow(1), Deny(3_600_000, 0)]),
+                refused(0, 1, &both("ada"), &[Allow(1), Deny(3_600_000, 0)]),
+                looks(0, false, &both("ada"), &[Allow(1), Deny(3_600_000, 0)]),
+                refund(0, &[ADA]),
+                refund(0, &[ADA]),
+                looks(0, true, &[ADA], &[Allow(3)]),
+            ],
+        },
+        Story {
             name: "a shadow of permits lends while it can and refuses nobody",
             limits: limits(),
             steps: vec![

@@ -113,9 +113,22 @@ impl<'a> Request<'a> {
         self.charge_denials();
         let admitted = admitted && self.charge_all();
         if !admitted {
+            self.take_regardless();
             self.show_standing();
         }
         self.answer(admitted)
+    }
+
+    /// Takes permits that will be given back although the request is refused.
+    fn take_regardless(&mut self) {
+        for at in 0..self.places.len() {
+            let place = self.places[at];
+            let charge = &self.charges[place.charge];
+            let taken = charge.limit.algorithm.takes_regardless(self.lend);
+            if taken && self.each[place.charge].verdict.allows() {
+                let _ = self.with(&place, charge.cost, Shard::decide);
+            }
+        }
     }
 
     /// Looks at every charge as if those before it to the same limit and key were made.

@@ -1,0 +1,134 @@
+//! Loan: a request that takes permits, and gives them back when it is done.
+//!
+//! ```text
+//!   acquire --> rates are charged, permits lent: all or none --> work --> release
+//!                                                                 |
+//!                                                 renew <---------+   longer than the lease
+//!                                                                 |
+//!                                               the lease ends <--+   the holder crashed
+//! ```
+
+use ratekeeper_core::{LeaseId, Lend, Nanos, Permits};
+use ratekeeper_policy::{Facts, Policy};
+use ratekeeper_store::{Hold, MemoryStore, Store, StoreError};
+use smallvec::SmallVec;
+
+use crate::keeper::{at_once, list, refused_at_once};
+use crate::{Answer, Clock, Keeper, Permit, Scope};
+
+impl Answer {
+    /// What was lent to a request that [acquires](Keeper::acquire), one permit of each limit
+    /// of concurrency that it passed, and how long each lasts at least.
+    pub fn permits(&self) -> impl Iterator<Item = (Permit, Nanos)> {
+        let lease = self.lease.filter(|_| self.allowed());
+        lease.into_iter().flat_map(|lease| {
+            self.outcomes().filter_map(move |outcome| {
+                let limit = outcome.limit.algorithm.concurrency()?;
+                let lent = outcome.decision.verdict.allows() && outcome.cost > Permits::ZERO;
+                let permit = || Permit::new(&outcome.rule.limit.name, outcome.key, lease);
+                lent.then(|| (permit(), limit.lease()))
+            })
+        })
+    }
+}
+
+impl<S: Store, C: Clock> Keeper<S, C> {
+    /// As [`check`](Self::check), and takes permits of the limits of concurrency that match,
+    /// all together or none. They are lent to the name `lease`: a random number, so that
+    /// nobody else can give them back.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn acquire(
+        &self,
+        facts: &Facts<'_>,
+        scope: Scope<'_>,
+        lease: LeaseId,
+    ) -> Result<Answer, StoreError> {
+        let now = self.clock().now();
+        let (policy, charges) = self.charges(facts, scope);
+        let decisions = {
+            let list = list(&charges, &policy);
+            if refused_at_once(&charges, &policy) {
+                self.refused_unasked(&list, now).await?
+            } else {
+                self.store().acquire(&list, Lend::To(lease), now).await?
+            }
+        };
+        Ok(Answer::new(policy, charges, decisions, now).lent_to(lease))
+    }
+
+    /// Takes permits back; says of each how many those were: none if they came back before,
+    /// or the lease has ended.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn release(&self, permits: &[Permit]) -> Result<SmallVec<[Permits; 4]>, StoreError> {
+        let (policy, now) = (self.policy(), self.clock().now());
+        let (at, holds) = holds(permits, &policy);
+        let released = self.store().release(&holds, now).await?;
+        Ok(spread(permits.len(), &at, released))
+    }
+
+    /// Lets leases run their full length from now; says of each how long that is, unless it
+    /// has ended or was released.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn renew(
+        &self,
+        permits: &[Permit],
+    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
+        let (policy, now) = (self.policy(), self.clock().now());
+        let (at, holds) = holds(permits, &policy);
+        let renewed = self.store().renew(&holds, now).await?;
+        Ok(spread(permits.len(), &at, renewed))
+    }
+}
+
+/// The memory store needs no waiting, so neither does its keeper.
+impl<C: Clock> Keeper<MemoryStore, C> {
+    /// [`acquire`](Self::acquire), at once.
+    pub fn acquire_now(&self, facts: &Facts<'_>, scope: Scope<'_>, lease: LeaseId) -> Answer {
+        at_once(self.acquire(facts, scope, lease))
+    }
+
+    /// [`release`](Self::release), at once.
+    pub fn release_now(&self, permits: &[Permit]) -> SmallVec<[Permits; 4]> {
+        at_once(self.release(permits))
+    }
+
+    /// [`renew`](Self::renew), at once.
+    pub fn renew_now(&self, permits: &[Permit]) -> SmallVec<[Option<Nanos>; 4]> {
+        at_once(self.renew(permits))
+    }
+}
+
+/// What the store holds of `permits`, and which they are; none of limits that are gone.
+fn holds<'a>(
+    permits: &'a [Permit],
+    policy: &'a Policy,
+) -> (SmallVec<[usize; 4]>, SmallVec<[Hold<'a>; 4]>) {
+    let held = permits.iter().enumerate().filter_map(|(at, permit)| {
+        let hold = Hold {
+            limit: &policy.rule(permit.limit())?.limit,
+            key: permit.key(),
+            lease: permit.lease(),
+        };
+        Some((at, hold))
+    });
+    held.unzip()
+}
+
+/// Each value at its place; nothing elsewhere.
+fn spread<T: Default + Clone>(
+    length: usize,
+    at: &[usize],
+    values: SmallVec<[T; 4]>,
+) -> SmallVec<[T; 4]> {
+    let mut all = SmallVec::from_elem(T::default(), length);
+    for (&at, value) in at.iter().zip(values) {
+        all[at] = value;
+    }
+    all
+}

@@ -1,0 +1,259 @@
+//! Permit: what a request was lent, as a text that it can give back.
+//!
+//! ```text
+//!   base64url:  | 1 | lease 16 | length 1, limit | key |
+//! ```
+//!
+//! The text says all that is needed to find the lease: nothing is remembered beside it, and
+//! any node that shares the store can take it back. Nobody can guess one, since the name of
+//! a lease is a random number. It holds the key it was lent for, readable to whoever has it:
+//! that is no more than its holder has sent.
+//!
+//! * Source of the encoding: S. Josefsson, RFC 4648, "The Base16, Base32, and Base64 Data
+//!   Encodings" (2006), section 5, without padding.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ratekeeper_core::{Key, KeyBuilder, LeaseId};
+
+/// Of the layout.
+const VERSION: u8 = 1;
+/// The longest name of a limit.
+const MAX_NAME: usize = 40;
+/// The longest text that is read: a limit's name, and a key of 8 parts of 128 bytes, fit.
+const MAX_CHARS: usize = 1_536;
+
+/// Permits on loan: of which limit, to whom, by what name.
+///
+/// ```
+/// use ratekeeper::Permit;
+/// use ratekeeper::core::{Key, LeaseId};
+///
+/// let permit = Permit::new("in-flight", Key::ALL, LeaseId::from_bytes([7; 16]));
+/// let id = permit.to_string();
+/// assert_eq!(id.parse(), Ok(permit));
+/// assert!("in-flight".parse::<Permit>().is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Permit {
+    limit: Box<str>,
+    key: Box<[u8]>,
+    lease: LeaseId,
+}
+
+/// A text that no permit was ever told as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoPermit;
+
+impl fmt::Display for NoPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a permit id: send it back as /v1/acquire told it")
+    }
+}
+
+impl std::error::Error for NoPermit {}
+
+impl Permit {
+    /// Of the limit `limit`, for `key`, by the name `lease`.
+    pub fn new(limit: &str, key: Key<'_>, lease: LeaseId) -> Self {
+        Self {
+            limit: limit.into(),
+            key: key.as_bytes().into(),
+            lease,
+        }
+    }
+
+    /// Name of the limit.
+    pub fn limit(&self) -> &str {
+        &self.limit
+    }
+
+    /// Whose permits they are.
+    pub fn key(&self) -> Key<'_> {
+        Key::from_bytes(&self.key)
+    }
+
+    /// The name they were lent to.
+    pub const fn lease(&self) -> LeaseId {
+        self.lease
+    }
+}
+
+impl fmt::Display for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.limit.as_bytes();
+        let mut bytes = Vec::with_capacity(18 + name.len() + self.key.len());
+        bytes.push(VERSION);
+        bytes.extend_from_slice(self.lease.as_bytes());
+        bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX)); // a policy's name has 40 at most
+        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(&self.key);
+        f.write_str(&encoded(&bytes))
+    }
+}
+
+impl FromStr for Permit {
+    type Err = NoPermit;
+
+    /// # Errors
+    /// Whenever the text is not exactly what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, NoPermit> {
+        let bytes = decoded(text).ok_or(NoPermit)?;
+        let (&[VERSION], rest) = bytes.split_first_chunk().ok_or(NoPermit)? else {
+            return Err(NoPermit);
+        };
+        let (lease, rest) = rest.split_first_chunk::<16>().ok_or(NoPermit)?;
+        let (&length, rest) = rest.split_first().ok_or(NoPermit)?;
+        let (name, key) = rest.split_at_checked(length.into()).ok_or(NoPermit)?;
+        let plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        if !(1..=MAX_NAME).contains(&name.len()) || !name.iter().all(plain) || !is_whole(key) {
+            return Err(NoPermit);
+        }
+        Ok(Self {
+            limit: String::from_utf8_lossy(name).into(),
+            key: key.into(),
+            lease: LeaseId::from_bytes(*lease),
+        })
+    }
+}
+
+/// Whether the bytes are those of a key, to the last.
+fn is_whole(key: &[u8]) -> bool {
+    let mut again = Vec::with_capacity(key.len());
+    let mut builder = KeyBuilder::new(&mut again);
+    for part in Key::from_bytes(key).parts() {
+        builder.part(part);
+    }
+    again == key
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+fn encoded(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let mut three = [0; 3];
+        three[..group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        for at in 0..=group.len() {
+            let digit = bits >> (18 - 6 * at) & 63;
+            text.push(char::from(DIGITS[digit as usize]));
+        }
+    }
+    text
+}
+
+/// None for what [`encoded`] never writes.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    if text.len() > MAX_CHARS {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for group in text.as_bytes().chunks(4) {
+        let mut bits = 0;
+        for &digit in group {
+            bits = bits << 6 | value(digit)?;
+        }
+        bits <<= 6 * (4 - group.len());
+        let [_, three @ ..] = bits.to_be_bytes();
+        let (whole, rest) = three.split_at(group.len() - 1);
+        // One digit alone says nothing, and the bits left over must be none.
+        if whole.is_empty() || rest.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        bytes.extend_from_slice(whole);
+    }
+    Some(bytes)
+}
+
+fn value(digit: u8) -> Option<u32> {
+    Some(match digit {
+        b'A'..=b'Z' => u32::from(digit - b'A'),
+        b'a'..=b'z' => u32::from(digit - b'a') + 26,
+        b'0'..=b'9' => u32::from(digit - b'0') + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permit(limit: &str, parts: &[&[u8]]) -> Permit {
+        let mut key = Vec::new();
+        let mut builder = KeyBuilder::new(&mut key);
+        for part in parts {
+            builder.part(part);
+        }
+        let lease = LeaseId::from_bytes([0xfb; 16]);
+        Permit::new(limit, Key::from_bytes(&key), lease)
+    }
+
+    #[test]
+    fn permits_come_back() {
+        let long = [b'x'; 128];
+        for permit in [
+            permit("a", &[]),
+            permit("in-flight", &[b"192.0.2.1"]),
+            permit("in-flight-2", &[b"", b"\xff\0", &[7; 300]]),
+            permit(&"n".repeat(40), &[&long[..]; 8]), // the longest a policy makes
+        ] {
+            let text = permit.to_string();
+            assert!(text.len() <= MAX_CHARS, "{}", text.len());
+            let safe = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            assert!(text.chars().all(safe), "{text}");
+            assert_eq!(text.parse(), Ok(permit));
+        }
+    }
+
+    #[test]
+    fn the_encoding_is_that_of_the_standard() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg"),
+            ("fo", "Zm8"),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg"),
+            ("fooba", "Zm9vYmE"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(encoded(bytes.as_bytes()), text);
+            assert_eq!(decoded(text).as_deref(), Some(bytes.as_bytes()));
+        }
+        assert_eq!(encoded(&[0xfb, 0xff]), "-_8");
+    }
+
+    #[test]
+    fn what_was_never_told_is_no_permit() {
+        let good = permit("in-flight", &[b"192.0.2.1"]).to_string();
+        let layout = |bytes: &[u8]| encoded(bytes);
+        let lease = [1; 16];
+        let with = |version: u8, tail: &[u8]| layout(&[&[version], &lease[..], tail].concat());
+        for text in [
+            String::new(),
+            "A".into(),
+            format!("{good}~"),
+            format!("{good}="),
+            format!(" {good}"),
+            good[..good.len() - 1].to_owned(),
+            good.replace(|c: char| c.is_ascii_digit(), "+"),
+            "x".repeat(MAX_CHARS + 1),
+            with(2, b"\x01a"),
+            with(1, b""),
+            with(1, b"\0"),
+            with(1, b"\x02a"),
+            with(1, b"\x01A"),
+            with(1, &[&[41], &[b'a'; 41][..]].concat()),
+            with(1, b"\x01a\x05four"),    // a key cut short
+            with(1, b"\x01a\xff\x01\0x"), // a length written otherwise than it would be
+            "Zh".into(),                  // bits left over
+            "\u{e9}".into(),
+        ] {
+            assert_eq!(text.parse::<Permit>(), Err(NoPermit), "{text}");
+        }
+        assert!(with(1, b"\x01a").parse::<Permit>().is_ok());
+    }
+}

@@ -1,0 +1,61 @@
+//! Permits: taken for a while, renewed, given back.
+//!
+//! Who takes some is told their ids, and gives those back. Nothing is remembered here, so
+//! any node that shares the store can take them back; and giving back twice, or too late,
+//! is no error: a client that is not sure whether it has, may.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use ratekeeper::Clock;
+use ratekeeper_core::LeaseId;
+
+use super::check::{Ask, StatusChoice, ask, store_down};
+use super::problem::{Problem, STORE_DOWN};
+use super::{Reply, answer, json, put_fields, request};
+use crate::shared::Shared;
+
+/// `POST /v1/acquire`: charges the rates that match and takes permits, all or none.
+pub(super) async fn acquire<C: Clock>(
+    shared: &Shared<C>,
+    body: Bytes,
+    status: StatusChoice,
+) -> Result<Response<Reply>, Problem> {
+    let check = request::check(&body)?;
+    let answer = ask(shared, &check, Ask::Acquire(new_lease()?)).await?;
+    shared.record(&answer);
+    let mut response = json(status.of(&answer), answer::acquired(&answer));
+    put_fields(&mut response, &answer);
+    Ok(response)
+}
+
+/// `POST /v1/release`: gives permits back.
+pub(super) async fn release<C: Clock>(
+    shared: &Shared<C>,
+    body: Bytes,
+) -> Result<Response<Reply>, Problem> {
+    let permits = request::permits(&body)?;
+    let back = shared.keeper.release(&permits).await;
+    let back = back.map_err(|error| store_down(&error))?;
+    Ok(json(StatusCode::OK, answer::released(&permits, &back)))
+}
+
+/// `POST /v1/renew`: lets permits be kept for their whole lease again.
+pub(super) async fn renew<C: Clock>(
+    shared: &Shared<C>,
+    body: Bytes,
+) -> Result<Response<Reply>, Problem> {
+    let permits = request::permits(&body)?;
+    let ends = shared.keeper.renew(&permits).await;
+    let ends = ends.map_err(|error| store_down(&error))?;
+    Ok(json(StatusCode::OK, answer::renewed(&permits, &ends)))
+}
+
+/// A name that nobody can guess.
+fn new_lease() -> Result<LeaseId, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        tracing::error!(event = "random.failed", %error);
+        Problem::new(STORE_DOWN, "try again later")
+    })?;
+    Ok(LeaseId::from_bytes(bytes))
+}
