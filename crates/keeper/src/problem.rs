@@ -43,6 +43,13 @@ impl Answer {
     /// The body of the refusal, as the policy wants it; none if the request is allowed or
     /// the policy wants none.
     pub fn body(&self) -> Option<RefusalBody> {
+        self.body_sent_with(self.status())
+    }
+
+    /// The [`body`](Self::body) of a refusal that is sent with another status than the
+    /// limit's own: a problem document names the status it comes with (RFC 9457, section
+    /// 3.1.2).
+    pub fn body_sent_with(&self, status: u16) -> Option<RefusalBody> {
         let refused_by = self.refused_by()?;
         match &refused_by.rule.refusal.body {
             Body::Empty => None,
@@ -55,14 +62,13 @@ impl Answer {
             }),
             Body::ProblemJson => Some(RefusalBody {
                 content_type: PROBLEM_JSON.to_owned(),
-                content: self.problem(&refused_by),
+                content: self.problem(&refused_by, status),
             }),
         }
     }
 
-    fn problem(&self, refused_by: &Outcome<'_>) -> String {
-        let status = refused_by.rule.refusal.status;
-        let (r#type, title) = match status {
+    fn problem(&self, refused_by: &Outcome<'_>, status: u16) -> String {
+        let (r#type, title) = match refused_by.rule.refusal.status {
             503 => (REDUCED_CAPACITY, "Temporarily reduced capacity"),
             _ => (QUOTA_EXCEEDED, "Too many requests"),
         };

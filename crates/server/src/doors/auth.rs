@@ -264,11 +264,12 @@ fn respond(answer: &Answer, options: Options) -> Response<Reply> {
 fn refused(answer: &Answer, options: Options) -> Response<Reply> {
     let own = StatusCode::from_u16(answer.status());
     let status = options.deny.or(own.ok());
-    let mut response = empty(status.unwrap_or(StatusCode::TOO_MANY_REQUESTS));
+    let status = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let mut response = empty(status);
     if options.bodiless {
         return response;
     }
-    if let Some(body) = answer.body() {
+    if let Some(body) = answer.body_sent_with(status.as_u16()) {
         if let Ok(content_type) = HeaderValue::try_from(body.content_type) {
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, content_type);

@@ -87,6 +87,27 @@ fn envoy() {
 }
 
 #[test]
+fn a_problem_names_the_status_it_comes_with() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let question = |deny| {
+        format!(
+            "GET /v1/auth{deny}
+            x-original-method: POST
+            x-original-uri: /login"
+        )
+    };
+    assert_eq!(http.ask(&question(""), b"").status, 200);
+    for (deny, status) in [("", 429), ("?deny=403", 403), ("?deny=503", 503)] {
+        let answer = http.ask(&question(deny), b"");
+        let problem = answer.json();
+        assert_eq!(answer.status, status, "{deny}");
+        assert_eq!(problem["status"], status, "{deny}");
+        assert_eq!(problem["title"], "Too many requests", "{deny}");
+    }
+}
+
+#[test]
 fn a_question_with_a_body_is_answered_unread() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
