@@ -3,12 +3,12 @@
 use super::Fixture;
 use super::client::Talk;
 
-/// Every proxy on this machine is trusted.
+/// Every proxy on this machine is trusted, and the address that Envoy gives itself.
 const POLICY: &str = r#"
 version = 1
 
 [client_ip]
-trusted_proxies = ["127.0.0.0/8"]
+trusted_proxies = ["127.0.0.0/8", "10.0.0.5"]
 
 [[limit]]
 name   = "login"
@@ -83,6 +83,59 @@ fn envoy() {
         x-forwarded-for: 192.0.2.1";
     talk.ask(&mut http, question, "");
     talk.ask(&mut http, question, "");
+    insta::assert_snapshot!(talk.text());
+}
+
+/// What Traefik's `forwardAuth` sends: the visitor's headers, and what it says itself.
+#[test]
+fn traefik_with_all_it_sends() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let question = "GET /v1/auth
+        Host: 127.0.0.1:8080
+        User-Agent: curl/8.14.1
+        Accept: */*
+        Accept-Encoding: gzip
+        X-Forwarded-For: 192.0.2.1
+        X-Forwarded-Host: shop.example:8443
+        X-Forwarded-Method: POST
+        X-Forwarded-Port: 8443
+        X-Forwarded-Proto: https
+        X-Forwarded-Server: edge-1
+        X-Forwarded-Uri: /login?next=%2F
+        X-Real-Ip: 192.0.2.1";
+    talk.ask(&mut http, question, "");
+    talk.ask(&mut http, question, "");
+    talk.say("somebody else, whatever he says of himself");
+    let other = question
+        .replace("For: 192.0.2.1", "For: 192.0.2.2")
+        .replace(
+            "X-Real-Ip: 192.0.2.1",
+            "X-Real-Ip: 192.0.2.2\nForwarded: for=192.0.2.1",
+        );
+    talk.ask(&mut http, &other, "");
+    insta::assert_snapshot!(talk.text());
+}
+
+/// What Envoy's `ext_authz` sends over HTTP: method, path and host of the visitor, no body,
+/// the headers it is told to pass on, and its own address at the end of `X-Forwarded-For`.
+#[test]
+fn envoy_with_all_it_sends() {
+    let fixture = Fixture::new(POLICY);
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let question = "POST /v1/auth/login?next=%2F
+        host: shop.example:8443
+        content-length: 0
+        x-envoy-internal: true
+        x-forwarded-for: 192.0.2.1,10.0.0.5
+        x-envoy-expected-rq-timeout-ms: 250";
+    talk.ask(&mut http, question, "");
+    talk.ask(&mut http, question, "");
+    talk.say("somebody else, with an address before his own");
+    let other = question.replace("192.0.2.1", "192.0.2.1, 192.0.2.2");
+    talk.ask(&mut http, &other, "");
     insta::assert_snapshot!(talk.text());
 }
 
