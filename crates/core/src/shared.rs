@@ -17,7 +17,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Algorithm, Permits, Time};
+use crate::{Algorithm, Nanos, Permits, Time};
 
 /// A reading of a shared store's clock: microseconds since 1970, UTC, without leap seconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -87,6 +87,15 @@ pub(crate) fn double(number: u64) -> f64 {
     debug_assert!(number < 1 << 53, "{number} is not exact as a double");
     number as f64
 }
+
+/// A span of nanoseconds as twins read it: whole microseconds, and nanoseconds below 1,000.
+pub(crate) fn micros_and_nanos(nanos: u64) -> [f64; 2] {
+    [double(nanos / 1_000), double(nanos % 1_000)]
+}
+
+/// The shortest step of a grid that twins count: the number of a step times the nanoseconds
+/// of its length stays below 2^53.
+pub(crate) const SHORTEST_STEP: Nanos = Nanos::from_millis(1);
 
 /// FNV-1a over words.
 pub(crate) fn fingerprint(words: &[u64]) -> u64 {

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Charge, Decision, Denials, Gcra, Key, Limit, LimitId, Mode, Nanos,
-    Permits, Quota, Refund, Time,
+    Algorithm, AnyAlgorithm, Charge, Decision, Denials, Edge, Exponential, Gcra, Hybrid, Interval,
+    Key, Limit, LimitId, Log, Mode, Nanos, Permits, Quota, Refund, SubBuckets, Time, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 
@@ -33,19 +33,62 @@ const LIVES: usize = 64;
 const LENGTH: u64 = 200;
 /// Values of GCRA are read right for so long after they have become meaningless.
 const IDLE: Nanos = Nanos::from_secs(90 * 86_400);
-/// Values of GCRA are read right for so long before they become meaningless.
-const AHEAD: Nanos = Nanos::from_secs(900 * 86_400);
 /// Far from the end of GCRA's time in memory, 9.1 years: in the store it has none.
 const END: Time = Time::from_nanos(5 * YEAR.as_nanos());
 const YEAR: Nanos = Nanos::from_secs(365 * 86_400);
 
-/// A core on trial: how its limits are made, and how one is changed so that states keep
-/// their meaning.
+/// A core on trial.
 struct Trial<A: Algorithm> {
     name: &'static str,
-    make: fn(&mut Random) -> A,
-    vary: fn(&A, &mut Random) -> A,
+    /// None if there is no limit of these numbers.
+    make: fn(Recipe) -> Option<A>,
     refund: fn(&A, &mut A::State, Time, Permits),
+    /// How far before they become meaningless values are read right.
+    ahead: Nanos,
+}
+
+impl<A: Algorithm> Clone for Trial<A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Algorithm> Copy for Trial<A> {}
+
+/// What a limit is made of. Limits that differ in the seed only understand each other's
+/// states.
+#[derive(Clone, Copy)]
+struct Recipe {
+    per: Nanos,
+    phase: Nanos,
+    kind: u64,
+    seed: u64,
+}
+
+impl Recipe {
+    fn new(random: &mut Random) -> Self {
+        Self {
+            per: span(random),
+            phase: span(random),
+            kind: random.next(),
+            seed: random.next(),
+        }
+    }
+
+    fn random(&self) -> Random {
+        Random::new(self.seed)
+    }
+
+    fn quota(&self, random: &mut Random, bits: u64) -> Quota {
+        Quota::new(Permits::new(number(random, bits)), self.per).unwrap()
+    }
+}
+
+/// A limit, made of `recipe` with another seed.
+fn limit_of<A: Algorithm>(trial: &Trial<A>, recipe: Recipe, random: &mut Random) -> Option<A> {
+    let seeds = (0..100).map(|_| random.next());
+    let mut limits = seeds.filter_map(|seed| (trial.make)(Recipe { seed, ..recipe }));
+    limits.next()
 }
 
 fn operations() -> u64 {
@@ -74,15 +117,9 @@ where
         runtime.block_on(async {
             let threads = (0..LIVES as u64).map(|first| {
                 let store = Arc::clone(&store);
-                let (name, make, vary, refund) = (trial.name, trial.make, trial.vary, trial.refund);
+                let trial = *trial;
                 tokio::spawn(async move {
                     for seed in (first..lives).step_by(LIVES) {
-                        let trial = Trial {
-                            name,
-                            make,
-                            vary,
-                            refund,
-                        };
                         live(&trial, &store, seed).await;
                     }
                 })
@@ -105,7 +142,12 @@ where
     A: Algorithm + Clone + Debug + Into<AnyAlgorithm>,
 {
     let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) ^ 0x4d);
-    let mut algorithm = (trial.make)(&mut random);
+    let (recipe, mut algorithm) = loop {
+        let recipe = Recipe::new(&mut random);
+        if let Some(algorithm) = limit_of(trial, recipe, &mut random) {
+            break (recipe, algorithm);
+        }
+    };
     let mut limit = Limit {
         name: format!("{}-{seed}", trial.name).into(),
         id: LimitId::new(u32::try_from(seed).unwrap()),
@@ -116,12 +158,14 @@ where
     let mut now = Time::ZERO + YEAR;
     let mut history = Vec::new();
     for number in 0..LENGTH {
-        if random.below(50) == 0 {
-            algorithm = (trial.vary)(&algorithm, &mut random);
+        if random.below(50) == 0
+            && let Some(other) = limit_of(trial, recipe, &mut random)
+        {
+            algorithm = other;
             limit.version += 1;
             limit.algorithm = algorithm.clone().into();
         }
-        now = moment(&algorithm, &state, now, &mut random);
+        now = moment(&algorithm, &state, now, trial.ahead, &mut random);
         let cost = cost(&algorithm, &state, now, &mut random);
         let mode = if random.below(8) == 0 {
             Mode::Shadow
@@ -180,7 +224,13 @@ where
 }
 
 /// The next moment: often the same, soon after, at an edge, far ahead, or back.
-fn moment<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, random: &mut Random) -> Time {
+fn moment<A: Algorithm>(
+    algorithm: &A,
+    state: &A::State,
+    now: Time,
+    ahead: Nanos,
+    random: &mut Random,
+) -> Time {
     let expires = algorithm.expires_at(state);
     let capacity = algorithm.capacity();
     let edge = algorithm
@@ -206,7 +256,7 @@ fn moment<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, random: &mut
     };
     // Within what values can tell; up to whole microseconds, as clocks of servers are.
     let latest = expires.max(now) + IDLE;
-    let first = (expires - AHEAD).max(Time::ZERO + Nanos::from_secs(86_400));
+    let first = (expires - ahead).max(Time::ZERO + Nanos::from_secs(86_400));
     let next = next.clamp(first, latest.min(END).max(first));
     Time::from_nanos(next.as_nanos().div_ceil(1_000) * 1_000)
 }
@@ -250,27 +300,140 @@ fn denials(random: &mut Random) -> Denials {
 
 #[test]
 fn gcra_equals_its_twin() {
-    fn make(random: &mut Random) -> Gcra {
-        loop {
-            let quota = Quota::new(Permits::new(number(random, 30)), span(random)).unwrap();
-            let quota = match random.below(2) {
-                0 => quota.with_burst(Permits::new(number(random, 24))).unwrap(),
-                _ => quota,
-            };
-            let queue = match random.below(3) {
-                0 => Permits::new(number(random, 10)),
-                _ => Permits::ZERO,
-            };
-            // Too fast or too long: another.
-            if let Ok(gcra) = Gcra::new(quota, queue) {
-                return gcra.with_denials(denials(random));
-            }
-        }
-    }
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let quota = Quota::new(Permits::new(number(&mut random, 30)), span(&mut random)).unwrap();
+        let quota = match random.below(2) {
+            0 => quota
+                .with_burst(Permits::new(number(&mut random, 24)))
+                .unwrap(),
+            _ => quota,
+        };
+        let queue = match random.below(3) {
+            0 => Permits::new(number(&mut random, 10)),
+            _ => Permits::ZERO,
+        };
+        let gcra = Gcra::new(quota, queue).ok()?; // too fast or too long: another
+        Some(gcra.with_denials(denials(&mut random)))
+    };
     run(&Trial {
         name: "gcra",
         make,
-        vary: |_, random| make(random),
         refund: Gcra::refund,
+        ahead: Nanos::from_secs(900 * 86_400),
+    });
+}
+
+#[test]
+fn windows_equal_their_twin() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let quota = recipe.quota(&mut random, 31);
+        let window = match recipe.kind % 2 {
+            0 => Window::quota_reset(quota),
+            // One shape: the edge may change under the counts.
+            _ if random.below(2) == 0 => Window::fixed(quota, recipe.phase),
+            _ => Window::two_window(quota, recipe.phase),
+        };
+        Some(window.ok()?.with_denials(denials(&mut random)))
+    };
+    run(&Trial {
+        name: "window",
+        make,
+        refund: Window::refund,
+        ahead: Nanos::MAX,
+    });
+}
+
+#[test]
+fn sub_buckets_equal_their_twin() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let quota = recipe.quota(&mut random, 31);
+        let edge = match random.below(3) {
+            0 => Edge::Drop,
+            1 => Edge::Full,
+            _ => Edge::Weighted,
+        };
+        let count = u32::try_from(1 + recipe.kind % 60).unwrap();
+        let window = SubBuckets::sub_buckets(quota, count, edge, recipe.phase).ok()?;
+        Some(window.with_denials(denials(&mut random)))
+    };
+    run(&Trial {
+        name: "sub-buckets",
+        make,
+        refund: SubBuckets::refund,
+        ahead: Nanos::MAX,
+    });
+}
+
+#[test]
+fn intervals_equal_their_twin() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let most = Permits::new(number(&mut random, 31));
+        let refill = Permits::new(number(&mut random, 20));
+        match recipe.kind % 2 {
+            0 => Interval::on_grid(most, refill, recipe.per, recipe.phase).ok(),
+            _ => Interval::from_first(most, refill, recipe.per).ok(),
+        }
+    };
+    run(&Trial {
+        name: "interval",
+        make,
+        refund: Interval::refund,
+        ahead: Nanos::MAX,
+    });
+}
+
+#[test]
+fn logs_equal_their_twin() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let log = Log::sliding(recipe.quota(&mut random, 7)).ok()?;
+        let log = match random.below(3) {
+            0 => log
+                .with_gap(Nanos::from_nanos(random.below(recipe.per.as_nanos() + 1)))
+                .ok()?,
+            _ => log,
+        };
+        Some(log.with_denials(denials(&mut random)))
+    };
+    run(&Trial {
+        name: "log",
+        make,
+        refund: Log::refund,
+        ahead: Nanos::MAX,
+    });
+}
+
+/// Which has no refunds; and no numbers that could change under its states.
+#[test]
+fn hybrids_equal_their_twin() {
+    let make = |recipe: Recipe| {
+        let mut random = Random::new(recipe.kind);
+        Hybrid::quota_linear(recipe.quota(&mut random, 31)).ok()
+    };
+    run(&Trial {
+        name: "hybrid",
+        make,
+        refund: |_, _, _, _| {},
+        ahead: Nanos::MAX,
+    });
+}
+
+/// Which have no twin, and are decided by compare-and-set.
+#[test]
+fn cores_without_a_twin_are_equal() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let exponential = Exponential::new(recipe.quota(&mut random, 24)).ok()?;
+        Some(exponential.with_denials(denials(&mut random)))
+    };
+    run(&Trial {
+        name: "exponential",
+        make,
+        refund: Exponential::refund,
+        ahead: Nanos::MAX,
     });
 }

@@ -4,11 +4,12 @@
 //!   h | phase, 1 byte: 1 bursty, 2 smooth | opened, or empty at: 8 bytes | left, or part: 4
 //! ```
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Allowance, Hybrid, Phase};
-use crate::shared::{Reader, Shared, fingerprint};
-use crate::{Time, UnixMicros};
+use crate::shared::{Reader, Shared, Twin, fingerprint, micros_and_nanos};
+use crate::{Nanos, Permits, Time, UnixMicros};
 
 const BURSTY: u8 = 1;
 const SMOOTH: u8 = 2;
@@ -45,5 +46,29 @@ impl Shared for Hybrid {
     /// All its numbers.
     fn shape(&self) -> u64 {
         fingerprint(&[u64::from(self.permits), self.per])
+    }
+
+    fn twin(&self) -> Option<Twin> {
+        let opened = Time::ZERO + Nanos::from_nanos(self.per);
+        let bucket = self.bucket_of(opened, 1);
+        let mut numbers = vec![f64::from(self.permits)];
+        numbers.extend(micros_and_nanos(self.per));
+        // The bucket of a window that was opened one span after zero lies after it.
+        numbers.extend(micros_and_nanos(bucket.at.since(opened).as_nanos()));
+        numbers.push(f64::from(bucket.part));
+        Some(Twin {
+            source: include_str!("../hybrid.lua"),
+            numbers,
+        })
+    }
+
+    fn price(&self, cost: Permits) -> [f64; 4] {
+        let permits = f64::from(cost.get());
+        if cost.get() > self.permits {
+            return [permits, 0.0, 0.0, 0.0]; // is denied whatever it takes
+        }
+        let (whole, part) = self.time_of(u64::from(cost.get()), 0);
+        let [micros, nanos] = micros_and_nanos(whole.as_nanos());
+        [permits, micros, nanos, f64::from(part)]
     }
 }

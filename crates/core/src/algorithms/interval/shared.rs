@@ -4,10 +4,11 @@
 //!   i | missing, 4 bytes | next stroke, 8 bytes
 //! ```
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Interval, Missing, Strokes};
-use crate::shared::{Reader, Shared, fingerprint};
+use crate::shared::{Reader, SHORTEST_STEP, Shared, Twin, fingerprint, micros_and_nanos};
 use crate::{Time, UnixMicros};
 
 impl Shared for Interval {
@@ -38,5 +39,23 @@ impl Shared for Interval {
             Strokes::FirstTake => (2, 0),
         };
         fingerprint(&[self.every, kind, phase])
+    }
+
+    /// None for strokes that come too fast.
+    fn twin(&self) -> Option<Twin> {
+        if self.every < SHORTEST_STEP.as_nanos() {
+            return None;
+        }
+        let (first, phase) = match self.strokes {
+            Strokes::Grid(phase) => (0.0, phase),
+            Strokes::FirstTake => (1.0, 0),
+        };
+        let mut numbers = vec![f64::from(self.most), f64::from(self.refill), first];
+        numbers.extend(micros_and_nanos(phase));
+        numbers.extend(micros_and_nanos(self.every));
+        Some(Twin {
+            source: include_str!("../interval.lua"),
+            numbers,
+        })
     }
 }

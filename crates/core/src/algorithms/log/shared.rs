@@ -5,10 +5,12 @@
 //! ```
 
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Log, Logged, MAX_PERMITS};
-use crate::shared::{Reader, Shared, fingerprint};
+use crate::algorithm::Denials;
+use crate::shared::{Reader, Shared, Twin, fingerprint, micros_and_nanos};
 use crate::{Time, UnixMicros};
 
 impl Shared for Log {
@@ -46,5 +48,16 @@ impl Shared for Log {
     /// The span: of a shorter one, moments that a longer one needs have been let go.
     fn shape(&self) -> u64 {
         fingerprint(&[self.per.as_nanos()])
+    }
+
+    fn twin(&self) -> Option<Twin> {
+        let counted = f64::from(u8::from(self.denials == Denials::Counted));
+        let mut numbers = vec![f64::from(self.permits), counted];
+        numbers.extend(micros_and_nanos(self.per.as_nanos()));
+        numbers.extend(micros_and_nanos(self.gap.as_nanos()));
+        Some(Twin {
+            source: include_str!("../log.lua"),
+            numbers,
+        })
     }
 }

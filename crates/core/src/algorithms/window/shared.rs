@@ -4,11 +4,13 @@
 //!   w | index, 8 bytes | count, 4 bytes | count | ...     newest first
 //! ```
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-use super::{Anchor, Counters, Window, WindowState};
-use crate::shared::{Reader, Shared, fingerprint};
+use super::{Anchor, Counters, Edge, Window, WindowState};
+use crate::algorithm::Denials;
+use crate::shared::{Reader, SHORTEST_STEP, Shared, Twin, fingerprint, micros_and_nanos};
 use crate::{Nanos, Origin, UnixMicros};
 
 impl<C> Window<C> {
@@ -69,6 +71,32 @@ impl<C: Counters> Shared for Window<C> {
             Anchor::Calendar(calendar) => (3, name_of(calendar.name())),
         };
         fingerprint(&[self.width, u64::from(self.buckets), kind, phase])
+    }
+
+    /// None for calendars, whose zones the store does not know, and for windows too short.
+    fn twin(&self) -> Option<Twin> {
+        let (first, phase) = match &self.anchor {
+            Anchor::Grid { phase } => (0.0, phase.as_nanos()),
+            Anchor::First => (1.0, 0),
+            Anchor::Calendar(_) => return None,
+        };
+        if self.width < SHORTEST_STEP.as_nanos() {
+            return None;
+        }
+        let edge = match self.edge {
+            Edge::Drop => 0.0,
+            Edge::Full => 1.0,
+            Edge::Weighted => 2.0,
+        };
+        let counted = f64::from(u8::from(self.denials == Denials::Counted));
+        let (permits, buckets) = (f64::from(self.permits), f64::from(self.buckets));
+        let mut numbers = vec![permits, buckets, edge, counted, first];
+        numbers.extend(micros_and_nanos(phase));
+        numbers.extend(micros_and_nanos(self.width));
+        Some(Twin {
+            source: include_str!("../window.lua"),
+            numbers,
+        })
     }
 }
 
