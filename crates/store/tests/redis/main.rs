@@ -6,6 +6,7 @@
     reason = "what was skipped, and how much was compared"
 )]
 
+mod calls;
 mod conforms;
 mod equality;
 mod server;

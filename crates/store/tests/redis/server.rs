@@ -91,6 +91,12 @@ impl Server {
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
+
+    /// A connection of the test's own.
+    pub(crate) fn connect(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url()).unwrap();
+        client.get_connection().unwrap()
+    }
 }
 
 impl Drop for Server {

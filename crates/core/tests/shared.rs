@@ -1,0 +1,154 @@
+//! States in a shared store: what is written is read, to the bit; what is not a state is
+//! refused; limits on a grid mean the same moments on any clock.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fmt::Debug;
+
+use ratekeeper_core::laws::Random;
+use ratekeeper_core::{
+    AnyAlgorithm, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid, Interval, LeaseId, Lend,
+    Log, Nanos, Origin, Permits, Quota, Shared, SubBuckets, Time, UnixMicros, WarmUp, Window,
+};
+
+/// 2026, in microseconds since 1970.
+const NOW: u64 = 1_767_225_600_000_000;
+
+/// A life of charges of all sizes; after each, the state comes back from its bytes.
+fn check<A: Shared + Debug>(algorithm: &A) {
+    let mut random = Random::new(9);
+    let mut now = UnixMicros::new(NOW);
+    let mut state = A::State::default();
+    let mut bytes = Vec::new();
+    algorithm.write(&state, now, &mut bytes);
+    assert!(bytes.is_empty(), "a key never seen takes no room");
+    for number in 0..2_000_u32 {
+        now = UnixMicros::new(now.get() + random.below(1 << 20));
+        let cost = Permits::saturating_from(1 + random.below(3));
+        let lend = match random.below(2) {
+            0 => Lend::Unnamed,
+            _ => Lend::To(LeaseId::from_bytes(u128::from(number).to_le_bytes())),
+        };
+        // GCRA reads its states on a clock that stands still: every reading moves them.
+        if let Some(read) = algorithm.read(&bytes, now) {
+            state = read;
+        }
+        let _ = algorithm.lend(&mut state, A::frame(now), cost, lend);
+        bytes.clear();
+        algorithm.write(&state, now, &mut bytes);
+        if state == A::State::default() {
+            assert!(bytes.is_empty());
+            continue;
+        }
+        assert_eq!(
+            algorithm.read(&bytes, now),
+            Some(state.clone()),
+            "{algorithm:?}"
+        );
+        refuses_what_is_no_state(algorithm, &bytes, &mut random);
+    }
+}
+
+fn refuses_what_is_no_state<A: Shared + Debug>(algorithm: &A, bytes: &[u8], random: &mut Random) {
+    let now = UnixMicros::new(NOW);
+    assert_eq!(algorithm.read(&[], now), None);
+    let longer = [bytes, b"?"].concat();
+    assert_eq!(algorithm.read(&longer, now), None, "{algorithm:?}");
+    let mut other = bytes.to_vec();
+    other[0] = b'?';
+    assert_eq!(algorithm.read(&other, now), None, "{algorithm:?}");
+    // Damage may be read as another state; it is never a panic, here or in deciding.
+    let mut damaged = bytes.to_vec();
+    let at = usize::try_from(random.below(damaged.len() as u64)).unwrap();
+    damaged[at] ^= u8::try_from(1 + random.below(255)).unwrap();
+    damaged.truncate(damaged.len() - usize::try_from(random.below(2)).unwrap());
+    if let Some(mut state) = algorithm.read(&damaged, now) {
+        let _ = algorithm.decide(&mut state, A::frame(now), Permits::ONE);
+        let _ = algorithm.expires_at(&state);
+    }
+}
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+#[test]
+fn states_come_back_to_the_bit() {
+    let phase = Nanos::from_millis(37);
+    let (six, three) = (Permits::new(6), Permits::new(3));
+    for denials in [Denials::Free, Denials::Counted] {
+        check(
+            &Gcra::token_bucket(quota("7/3s"))
+                .unwrap()
+                .with_denials(denials),
+        );
+        check(
+            &Gcra::leaky_queue(quota("7/3s"), six)
+                .unwrap()
+                .with_denials(denials),
+        );
+        check(&Log::sliding(quota("9/2s")).unwrap().with_denials(denials));
+        check(
+            &Exponential::new(quota("9/2s"))
+                .unwrap()
+                .with_denials(denials),
+        );
+        for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
+            let window = SubBuckets::sub_buckets(quota("9/2s"), 5, edge, phase).unwrap();
+            check(&window.with_denials(denials));
+        }
+        let concurrency = Concurrency::new(six, Nanos::from_secs(5)).unwrap();
+        check(&concurrency.with_denials(denials));
+    }
+    check(&Window::fixed(quota("9/2s"), phase).unwrap());
+    check(&Window::two_window(quota("9/2s"), phase).unwrap());
+    check(&Window::quota_reset(quota("9/2s")).unwrap());
+    check(&Interval::on_grid(six, three, Nanos::SECOND, phase).unwrap());
+    check(&Interval::from_first(six, three, Nanos::SECOND).unwrap());
+    check(&Hybrid::quota_linear(quota("9/2s")).unwrap());
+    check(&WarmUp::bursty(5.0, 2.0).unwrap());
+    check(&WarmUp::warming_up(5.0, Nanos::from_secs(3)).unwrap());
+}
+
+/// Two processes that were started at different times see the same windows.
+#[test]
+fn grids_mean_the_same_moments_on_any_clock() {
+    let (per, wall) = (Nanos::from_nanos(7_000_001), Origin::from_unix_nanos(3));
+    let all: [fn(Quota, Nanos) -> AnyAlgorithm; 3] = [
+        |quota, phase| Window::fixed(quota, phase).unwrap().into(),
+        |quota, phase| {
+            let window = SubBuckets::sub_buckets(quota, 7, Edge::Full, phase);
+            window.unwrap().into()
+        },
+        |quota, phase| {
+            let (most, refill) = (quota.permits(), Permits::ONE);
+            Interval::on_grid(most, refill, quota.per(), phase)
+                .unwrap()
+                .into()
+        },
+    ];
+    for make in all {
+        let quota = Quota::new(Permits::new(7), per).unwrap();
+        let width = |algorithm: &AnyAlgorithm| match algorithm {
+            AnyAlgorithm::SubBuckets(_) => Nanos::from_nanos(per.as_nanos().div_ceil(7)),
+            _ => per,
+        };
+        let early = Origin::from_unix_nanos(1_763_712_345_678_901_234);
+        let late = Origin::from_unix_nanos(1_763_999_999_999_999_999);
+        let made = |origin: Origin| {
+            let width = width(&make(quota, Nanos::ZERO));
+            make(quota, origin.phase(width))
+        };
+        let unix = made(Origin::UNIX);
+        assert_eq!(made(early).on_clock(early, Origin::UNIX), unix);
+        assert_eq!(made(late).on_clock(late, Origin::UNIX), unix);
+        assert_eq!(made(early).on_clock(early, late), made(late));
+        let odd = make(quota, Nanos::from_nanos(5));
+        assert_eq!(odd.on_clock(wall, early).on_clock(early, wall), odd);
+    }
+}
+
+#[test]
+fn moments_of_a_store_saturate() {
+    assert_eq!(UnixMicros::new(1).time(), Time::from_nanos(1_000));
+    assert_eq!(UnixMicros::new(u64::MAX).time(), Time::MAX);
+}

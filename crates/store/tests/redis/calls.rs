@@ -1,0 +1,162 @@
+//! What decisions cost a server: calls, reads, writes and bytes.
+
+use std::collections::HashMap;
+
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Edge, Gcra, Hybrid, Interval, Key, KeyBuilder, Limit, LimitId, Log, Mode,
+    Nanos, Permits, SubBuckets, Time, Window,
+};
+use ratekeeper_store::{RedisConfig, RedisStore, Store};
+use redis::Connection;
+
+use crate::server::{Server, programs};
+
+/// Three an hour, of every core that has a twin.
+fn limits() -> Vec<Limit> {
+    let quota = "3/1h".parse().unwrap();
+    let hour = Nanos::from_secs(3_600);
+    let three = Permits::new(3);
+    let all: [AnyAlgorithm; 7] = [
+        Gcra::token_bucket(quota).unwrap().into(),
+        Window::two_window(quota, Nanos::ZERO).unwrap().into(),
+        Window::quota_reset(quota).unwrap().into(),
+        SubBuckets::sub_buckets(quota, 5, Edge::Full, Nanos::ZERO)
+            .unwrap()
+            .into(),
+        Log::sliding(quota).unwrap().into(),
+        Interval::from_first(three, three, hour).unwrap().into(),
+        Hybrid::quota_linear(quota).unwrap().into(),
+    ];
+    let limit = |(id, algorithm): (u32, AnyAlgorithm)| Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        algorithm,
+    };
+    (0..).zip(all).map(limit).collect()
+}
+
+fn charge<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
+    Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Permits::ONE,
+        mode: Mode::Enforce,
+    }
+}
+
+/// Calls of each command since the last reset, those of scripts included.
+fn calls(connection: &mut Connection) -> HashMap<String, u64> {
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query(connection)
+        .unwrap();
+    redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .exec(connection)
+        .unwrap();
+    let line = |line: &str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name.to_owned(), rest.split_once(',')?.0.parse().ok()?))
+    };
+    stats.lines().filter_map(line).collect()
+}
+
+#[test]
+fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let decide = |charges: &[Charge<'_>]| {
+            let decided = runtime.block_on(store.decide(charges, Time::ZERO));
+            decided.unwrap().admitted
+        };
+        let mut connection = server.connect();
+        let limits = limits();
+        for limit in &limits {
+            // Connects, and teaches the server the script.
+            assert!(decide(&[charge(limit, b"\x05other")]));
+            calls(&mut connection);
+            for number in 0..5 {
+                let admitted = decide(&[charge(limit, b"\x01k")]);
+                assert_eq!(admitted, number < 3, "{limit:?}");
+                let calls = calls(&mut connection);
+                let of = |name: &str| calls.get(name).copied().unwrap_or(0);
+                assert_eq!(of("evalsha"), 1, "{limit:?}");
+                assert_eq!(of("time"), 1, "the clock is read once");
+                assert_eq!(of("get"), 1);
+                let written = u64::from(admitted);
+                assert_eq!(of("set"), written, "a denial writes nothing: {limit:?}");
+                let others = calls.keys().filter(|name| {
+                    ![
+                        "evalsha",
+                        "time",
+                        "get",
+                        "set",
+                        "info",
+                        "config|resetstat",
+                        "config",
+                    ]
+                    .contains(&name.as_str())
+                });
+                assert_eq!(others.count(), 0, "{calls:?}");
+            }
+        }
+        let charges: Vec<_> = limits
+            .iter()
+            .map(|limit| charge(limit, b"\x03all"))
+            .collect();
+        assert!(decide(&charges), "another script: all cores");
+        calls(&mut connection);
+        assert!(decide(&charges));
+        let calls = calls(&mut connection);
+        assert_eq!((calls["evalsha"], calls["time"]), (1, 1));
+        assert_eq!((calls["get"], calls["set"]), (7, 7));
+    }
+}
+
+/// Of an address, in the name of a limit of eight letters: what `used_memory` grows by, the
+/// tables of the server included.
+#[test]
+fn a_gcra_key_takes_few_bytes() {
+    const KEYS: u32 = 32_000;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let mut connection = server.connect();
+        let limit = Limit {
+            name: "per-user".into(),
+            id: LimitId::new(0),
+            version: 1,
+            algorithm: Gcra::token_bucket("3/1h".parse().unwrap()).unwrap().into(),
+        };
+        let fill = |first: u32, count: u32| {
+            runtime.block_on(async {
+                for number in first..first + count {
+                    let mut key = Vec::new();
+                    KeyBuilder::new(&mut key).part(format!("u{number:07}").as_bytes());
+                    let decided = store.decide(&[charge(&limit, &key)], Time::ZERO).await;
+                    assert!(decided.unwrap().admitted);
+                }
+            });
+        };
+        fill(0, 100);
+        let before = used_memory(&mut connection);
+        fill(100, KEYS);
+        let each = (used_memory(&mut connection) - before) as f64 / f64::from(KEYS);
+        println!("{}: {each:.1} bytes a gcra key", program.name);
+        if program.name == "redis 7.0" {
+            assert!(each <= 133.0, "{each} bytes");
+        }
+    }
+}
+
+fn used_memory(connection: &mut Connection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("memory").query(connection).unwrap();
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    line.unwrap().trim().parse().unwrap()
+}
