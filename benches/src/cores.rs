@@ -192,7 +192,8 @@ fn others(rows: &mut Rows<'_>) {
     rows.deny("log of 10,000, deny", DEAR, log("10000/1d"));
     let exponential = |text| Exponential::new(quota(text)).expect("within bounds");
     rows.allow("exponential, allow", DEAR, exponential(OPEN), 100);
-    rows.deny("exponential, deny", DEAR, exponential(SHUT));
+    rows.deny("exponential, deny", DEAR, exponential("100/1m"));
+    rows.deny("exponential of a day, deny", DEAR, exponential(SHUT)); // a float tells no ns
     let lent = |most| Concurrency::new(Permits::new(most), day).expect("within bounds");
     rows.deny("permits of 10, deny", GOAL, lent(10));
     rows.lend("permits: lend 1 of 10 and take it back", 9);

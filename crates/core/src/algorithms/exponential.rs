@@ -137,8 +137,8 @@ impl Exponential {
         if units == 0 || span == 0 {
             return units;
         }
-        let gone = 1.0 - half_power(float(span) * self.pace) - MARGIN;
-        let left = units - floor(float(units) * gone.max(0.0)).min(units);
+        let share = half_power(float(span) * self.pace) + MARGIN;
+        let left = units.min(floor(float(units) * share) + 1); // up: not too early
         // Far above the line the logarithm need not be asked.
         let low = left <= (1 << FORGOTTEN_LOG2) + (1 << (FORGOTTEN_LOG2 - 2));
         if low && now >= self.expires_at(level) {
@@ -158,7 +158,24 @@ impl Exponential {
             return self.expires_at(level);
         }
         let is_low = |span| self.left(level, level.at + Nanos::from_nanos(span)) <= target;
-        let guess = self.span_of(log2(float(level.units) / float(target)));
+        // What `half_power` must come to: `left` keeps the margin back.
+        let half_lives = -log2(float(target) / float(level.units) - MARGIN);
+        let span = half_lives * self.half_life;
+        // As far as all these roundings can carry it.
+        let error = self.half_life * f64::EPSILON * (4.0 * half_lives + 13.0);
+        let mut guess = floor(span) + 1;
+        let part = span - float(guess - 1);
+        if error < part && part < 1.0 - error {
+            return level.at + Nanos::from_nanos(guess);
+        }
+        if error < 1.0 {
+            let last = floor(span + error) + 1;
+            guess = floor(span - error) + 1;
+            while guess < last && !is_low(guess) {
+                guess += 1; // twice at most
+            }
+            return level.at + Nanos::from_nanos(guess);
+        }
         level.at + Nanos::from_nanos(least(guess, is_low))
     }
 

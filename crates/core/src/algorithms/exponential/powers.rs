@@ -1,107 +1,146 @@
-//! Powers and logarithms of two, of `+ - x /` only: the same to the bit on every machine.
+//! Powers and logarithms of two, of `+ - x` only: the same to the bit on every machine.
+//!
+//! ```text
+//!   2^-y      y = (k + 1 - r) / 128:  2^-((k + 1) / 128) from a table, 2^(r / 128) a series
+//!   log2 x    x = 2^e x c x (1 + r):  e, log2 c from a table, and ln(1 + r) a series
+//! ```
+//!
+//! The tables are computed when this is compiled, by longer series.
 
-/// Exact below 2^53, to one part in 2^53 above.
+use core::f64::consts::{LN_2, LOG2_E};
+
+/// Exact below 2^53, to one part in 2^53 above; 2^63 and more are 2^63.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "the rounding is within the margin"
+    clippy::cast_possible_wrap,
+    reason = "the rounding is within the margin, and nothing is left that wraps"
 )]
-pub(super) fn float(count: u64) -> f64 {
-    count as f64
+#[inline]
+pub(super) const fn float(count: u64) -> f64 {
+    const MOST: u64 = i64::MAX as u64;
+    // Signed: processors convert those in one step.
+    (if count > MOST { MOST } else { count }) as i64 as f64
 }
 
-/// Down to a whole number; saturating.
+/// Down to a whole number below 2^63, or 0; saturating.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a float becomes the whole number below it, 0 or u64::MAX beyond the range"
+    reason = "a float becomes the whole number below it, 0 or the largest beyond the range"
 )]
-pub(super) fn floor(value: f64) -> u64 {
-    value as u64
+#[inline]
+pub(super) const fn floor(value: f64) -> u64 {
+    let whole = value as i64;
+    if whole < 0 { 0 } else { whole as u64 }
 }
 
-/// `2^(i / 16)`, rounded to the nearest.
-const SIXTEENTHS: [f64; 17] = [
-    1.0,
-    1.044_273_782_427_413_8,
-    1.090_507_732_665_257_7,
-    1.138_788_634_756_691_6,
-    1.189_207_115_002_721,
-    1.241_857_812_073_484,
-    1.296_839_554_651_009_6,
-    1.354_255_546_936_892_7,
-    core::f64::consts::SQRT_2,
-    1.476_826_145_939_499_3,
-    1.542_210_825_407_940_7,
-    1.610_490_331_949_254_3,
-    1.681_792_830_507_429,
-    1.756_252_160_373_299_5,
-    1.834_008_086_409_342_4,
-    1.915_206_561_397_147_4,
-    2.0,
+/// Pieces between a power of two and the next.
+const PIECES: usize = 128;
+const PIECES_LOG2: u32 = PIECES.trailing_zeros();
+
+/// `ln(2)^i / i!`, from the first to the fifth: Taylor's series of `2^x` at 0. Beyond the
+/// fifth it is below 2^-54 on a piece.
+const TAYLOR: [f64; 5] = [
+    LN_2,
+    LN_2 * LN_2 / 2.0,
+    LN_2 * LN_2 * LN_2 / 6.0,
+    LN_2 * LN_2 * LN_2 * LN_2 / 24.0,
+    LN_2 * LN_2 * LN_2 * LN_2 * LN_2 / 120.0,
 ];
 
-/// `ln(2)^i / i!`, from the first to the seventh: Taylor's series of `2^x` at 0. Beyond the
-/// seventh it is below 2^-51 on a sixteenth.
-const TAYLOR: [f64; 7] = [
-    core::f64::consts::LN_2,
-    0.240_226_506_959_100_72,
-    5.550_410_866_482_158e-2,
-    9.618_129_107_628_477e-3,
-    1.333_355_814_642_844_3e-3,
-    1.540_353_039_338_161e-4,
-    1.525_273_380_405_984_1e-5,
-];
+/// `2^-(i / 128)`, from 1 down to a half.
+const POWERS: [f64; PIECES + 1] = {
+    let mut powers = [1.0; PIECES + 1];
+    let mut piece = 1;
+    while piece < PIECES {
+        powers[piece] = exp(-LN_2 * float(piece as u64) / float(PIECES as u64));
+        piece += 1;
+    }
+    powers[PIECES] = 0.5;
+    powers
+};
+
+/// `e^x` for small x, term by term until nothing is added; when this is compiled only.
+const fn exp(x: f64) -> f64 {
+    let mut sum = 0.0;
+    let mut order = 30;
+    // From the smallest: 1 + x (1 + x / 2 (1 + x / 3 (..))).
+    while order > 0 {
+        sum = x / float(order) * (1.0 + sum);
+        order -= 1;
+    }
+    1.0 + sum
+}
 
 /// `2^-y` for `y >= 0`, to 2^-50, never rising with `y`.
 ///
-/// With `y = n + 1 - f`, `0 < f <= 1`: `2^f` from the table and a polynomial of positive
-/// coefficients, each step of which rises with `f`; then exact halvings.
+/// Within a piece each step of the series rises as `y` falls, since its coefficients are
+/// positive; where two pieces meet the table caps it.
+#[inline]
 pub(super) fn half_power(y: f64) -> f64 {
-    let halvings = floor(y);
-    if halvings >= 1_000 {
+    if y >= 1_000.0 {
         return 0.0;
     }
-    let fraction = 1.0 - (y - float(halvings));
-    let sixteenth = floor(fraction * 16.0);
-    let step = usize::try_from(sixteenth).unwrap_or(0).min(16);
-    let rest = fraction - float(sixteenth) / 16.0;
+    let scaled = y * float(PIECES as u64); // exact
+    let whole = floor(scaled);
+    let piece = usize::from(whole.to_le_bytes()[0]) % PIECES; // the lowest seven bits
+    let rest = 1.0 - (scaled - float(whole)); // of a piece, above 0, at most 1
+    let x = rest * (1.0 / float(PIECES as u64)); // exact
     // In halves, so that a processor can work on both.
-    let (t, x, xx) = (TAYLOR, rest, rest * rest);
-    let low = (t[0] + t[1] * x) + (t[2] + t[3] * x) * xx;
-    let high = (t[4] + t[5] * x) + t[6] * xx;
-    let series = 1.0 + x * (low + high * (xx * xx));
-    let power = (SIXTEENTHS[step] * series).min(SIXTEENTHS[(step + 1).min(16)]);
-    power * f64::from_bits((1_022 - halvings) << 52) // x 2^-(n + 1)
+    let (t, xx) = (TAYLOR, x * x);
+    let series = (t[0] + t[1] * x) + ((t[2] + t[3] * x) + t[4] * xx) * xx;
+    let cap = POWERS[piece];
+    let power = POWERS[piece + 1] * (1.0 + x * series);
+    let power = if rest < 1.0 && power < cap {
+        power
+    } else {
+        cap
+    };
+    power * f64::from_bits((1_023 - (whole >> PIECES_LOG2)) << 52) // x 2^-n
 }
 
-/// From a third to a seventeenth: the series of the area tangent.
-const ODD_PARTS: [f64; 8] = [
-    1.0 / 3.0,
-    1.0 / 5.0,
-    1.0 / 7.0,
-    1.0 / 9.0,
-    1.0 / 11.0,
-    1.0 / 13.0,
-    1.0 / 15.0,
-    1.0 / 17.0,
-];
+/// Of each piece of 1 to 2: the inverse of its middle `c`, rounded, and the logarithm of what
+/// the rounded one is the inverse of.
+const LOGS: [(f64, f64); PIECES] = {
+    let mut logs = [(0.0, 0.0); PIECES];
+    let mut piece = 0;
+    while piece < PIECES {
+        let middle = 1.0 + (float(piece as u64) + 0.5) / float(PIECES as u64);
+        let inverse = 1.0 / middle;
+        logs[piece] = (inverse, -LOG2_E * ln(inverse));
+        piece += 1;
+    }
+    logs
+};
 
-/// `log2 x` for a normal `x > 0`, to 2^-45 of itself and one.
-///
-/// With `x = 2^e x m`, `1 <= m < 2`, and `s = (m - r) / (m + r)`, `r` the root of 2:
-/// `e + 1/2 + 2 / ln 2 x (s + s^3 / 3 + .. + s^17 / 17)`.
+/// `ln x` near 1: twice the area tangent of `(x - 1) / (x + 1)`; when this is compiled only.
+const fn ln(x: f64) -> f64 {
+    let ratio = (x - 1.0) / (x + 1.0);
+    let square = ratio * ratio;
+    let mut sum = 0.0;
+    let mut order = 40;
+    while order > 0 {
+        order -= 1;
+        sum = 1.0 / float(2 * order + 1) + square * sum;
+    }
+    2.0 * ratio * sum
+}
+
+/// `log2 x` for a normal `x > 0`, to 2^-50 of itself and one.
+#[inline]
 pub(super) fn log2(x: f64) -> f64 {
-    const MANTISSA: u64 = (1 << 52) - 1;
-    let exponent = (x.to_bits() >> 52) & 0x7ff;
-    let mantissa = f64::from_bits((x.to_bits() & MANTISSA) | 1_023 << 52);
-    let root = core::f64::consts::SQRT_2;
-    let s = (mantissa - root) / (mantissa + root);
-    let square = s * s;
-    let (t, x, xx) = (ODD_PARTS, square, square * square);
-    let low = (t[0] + t[1] * x) + (t[2] + t[3] * x) * xx;
-    let high = (t[4] + t[5] * x) + (t[6] + t[7] * x) * xx;
-    let series = 1.0 + x * (low + high * (xx * xx));
-    float(exponent) - 1_022.5 + 2.0 * core::f64::consts::LOG2_E * s * series
+    const MANTISSA_BITS: u32 = 52;
+    const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
+    let bits = x.to_bits();
+    let exponent = bits >> MANTISSA_BITS & 0x7ff;
+    let piece = (bits & MANTISSA) >> (MANTISSA_BITS - PIECES_LOG2);
+    let mantissa = f64::from_bits(bits & MANTISSA | 1_023 << MANTISSA_BITS);
+    let (inverse, log) = LOGS[piece as usize];
+    let r = mantissa * inverse - 1.0; // at most 1/256
+    let rr = r * r;
+    let low = (1.0 - r / 2.0) + (1.0 / 3.0 - r / 4.0) * rr;
+    let series = low + (1.0 / 5.0 - r / 6.0) * (rr * rr);
+    (float(exponent) - 1_023.0) + (log + LOG2_E * r * series)
 }
 
 #[cfg(test)]
@@ -136,7 +175,7 @@ mod tests {
             let x = f64::from(step).mul_add(0.001, 1.0).powi(3);
             let (log, exact) = (log2(x), x.log2());
             let error = (log - exact).abs();
-            assert!(error <= (exact + 1.0) * 128.0 * f64::EPSILON, "log2 {x}");
+            assert!(error <= (exact + 1.0) * 8.0 * f64::EPSILON, "log2 {x}");
         }
     }
 }

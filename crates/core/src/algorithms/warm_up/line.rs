@@ -94,21 +94,24 @@ impl Line {
 /// The last microsecond that Guava's clock can tell.
 pub(super) const END_US: u64 = u64::MAX >> 1;
 
-/// Exact below 2^53.
+/// Exact below 2^53; times beyond the end are the end.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "microseconds below 285 years are exact"
+    clippy::cast_possible_wrap,
+    reason = "microseconds below 285 years are exact, and none wraps"
 )]
+#[inline]
 pub(super) fn float(count: u64) -> f64 {
-    count as f64
+    count.min(END_US) as i64 as f64 // signed: processors convert those in one step
 }
 
 /// Down to a whole number that Guava's clock can tell; not a number becomes 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a float becomes the whole number below it, 0 or u64::MAX beyond the range"
+    reason = "a float becomes the whole number below it, 0 or the end beyond the range"
 )]
+#[inline]
 pub(super) fn floor(value: f64) -> u64 {
-    (value as u64).min(END_US)
+    (value as i64).max(0) as u64
 }

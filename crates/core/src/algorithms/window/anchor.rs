@@ -100,7 +100,21 @@ impl Anchor {
     pub(super) fn sight(&self, index: u64, touched: bool, now: Time, width: u64) -> Sight {
         match self {
             Self::Grid { phase } => {
-                let (current, left) = grid(phase.as_nanos(), now.as_nanos(), width);
+                let (phase, now_ns) = (phase.as_nanos(), now.as_nanos());
+                // Mostly still in the newest window: that is seen without a division.
+                if let Some(age) = index
+                    .checked_sub(1)
+                    .and_then(|before| now_ns.checked_sub(phase + before * width))
+                    .filter(|age| *age < width)
+                {
+                    return Sight {
+                        index,
+                        shift: 0,
+                        ahead: 0,
+                        left: width - age,
+                    };
+                }
+                let (current, left) = grid(phase, now_ns, width);
                 if current >= index {
                     let shift = current - index;
                     return Sight {

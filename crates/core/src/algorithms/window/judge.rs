@@ -8,9 +8,9 @@
 //!                                        n(m-1) slides out, n(m) is gone
 //! ```
 //!
-//! The wait is found by walking on, window by window, until what still counts leaves room
-//! for the cost: at most `m + 2` steps. Within a window only a weighted edge changes; how
-//! much of it may be in sight is a division.
+//! The wait is found by counting back from now, window by window, until what counts leaves
+//! no room for the cost: the window that is too much must slide out, or, of a weighted edge,
+//! be in sight by no more than a division says.
 
 use super::anchor::Sight;
 use super::counters::Seen;
@@ -81,46 +81,43 @@ impl<C> Window<C> {
         match self.edge {
             Edge::Drop => 0,
             Edge::Full => oldest,
+            Edge::Weighted if oldest == 0 => 0,
             // Up: a part of a permit counts as one.
             Edge::Weighted => scale(oldest, left, self.width, Rounding::Up),
         }
     }
 
-    /// The wait after which `cost` fits, given that it does not now. At most `m + 2` steps.
+    /// The wait after which `cost` fits, given that it does not now. At most `m` steps.
     fn retry_after(&self, seen: Seen<'_>, sight: Sight, cost: u64) -> Nanos {
-        let (limit, whole) = (u64::from(self.permits), self.whole());
-        let mut used = seen.sum(whole);
-        for ahead in 0..=whole {
-            // In the window `ahead` of the current one, `used` counts in full and `oldest`
-            // slides out: how much of it, in nanoseconds, may be in sight?
-            if let Some(room) = limit.checked_sub(used + cost) {
-                let oldest = seen.at(whole - ahead);
-                let visible = match self.edge {
-                    Edge::Full if oldest > room => None,
-                    Edge::Weighted if oldest > room => {
-                        // Down: a little less in sight is surely enough.
-                        Some(scale(room, self.width, oldest, Rounding::Down))
-                    }
-                    _ => Some(self.width),
-                };
-                if let Some(visible) = visible {
-                    return self.wait(sight, ahead, visible);
-                }
-            }
-            if ahead < whole {
-                used -= seen.at(whole - 1 - ahead);
+        // How many of the newest windows leave room for the cost, and how much.
+        let (whole, mut stay) = (self.whole(), 0);
+        let mut room = u64::from(self.permits).saturating_sub(cost);
+        while stay < whole {
+            let Some(rest) = room.checked_sub(seen.at(stay)) else {
+                break;
+            };
+            (room, stay) = (rest, stay + 1);
+        }
+        // The one behind them is too much as a whole: it must be out of full sight,
+        let ahead = whole - stay;
+        match self.edge {
+            Edge::Drop => self.wait(sight, ahead, self.width),
+            // out of sight,
+            Edge::Full => self.wait(sight, ahead + 1, self.width),
+            // or in sight by no more than there is room. Down: a little less is enough.
+            Edge::Weighted => {
+                let too_much = seen.at(stay).max(1);
+                let visible = scale(room, self.width, too_much, Rounding::Down);
+                self.wait(sight, ahead, visible)
             }
         }
-        self.wait(sight, whole + 1, self.width)
     }
 
     /// The time until only `visible` nanoseconds are left of the window `ahead` of this one.
     fn wait(&self, sight: Sight, ahead: usize, visible: u64) -> Nanos {
-        let wait = u128::from(sight.ahead)
-            + u128::from(sight.left)
-            + ahead as u128 * u128::from(self.width);
-        let wait = wait.saturating_sub(u128::from(visible));
-        Nanos::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+        // Below 2^63: all windows in sight are.
+        let whole = sight.left + ahead as u64 * self.width;
+        Nanos::from_nanos(sight.ahead.saturating_add(whole.saturating_sub(visible)))
     }
 
     /// The time until nothing in sight counts.
