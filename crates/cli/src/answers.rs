@@ -87,10 +87,25 @@ fn reason(rule: &Rule, request: &Request, facts: &Facts<'_>) -> String {
     if rule.mode == RuleMode::Off {
         return "mode = \"off\"".into();
     }
+    if rule.is_for_descriptors() != facts.descriptor.is_some() {
+        return limits::kind(rule).into();
+    }
+    if let Some(names) = facts.descriptor.filter(|asked| !rule.names_all(asked)) {
+        let keys: Vec<_> = names.entries.iter().map(|(key, _)| *key).collect();
+        let found = if keys.is_empty() {
+            "no entry".to_owned()
+        } else {
+            keys.join(", ")
+        };
+        return format!("it is for {}; this one has {found}", limits::requests(rule));
+    }
     if let Some(field) = rule.matcher.mismatch(facts) {
         return mismatch(&rule.matcher, field, request);
     }
-    let exempt = |exemption: &&Arc<Exemption>| exemption.matcher.matches(facts);
+    let exempt = |exemption: &&Arc<Exemption>| {
+        exemption.for_descriptors() == facts.descriptor.is_some()
+            && exemption.matcher.matches(facts)
+    };
     match rule.exemptions.iter().find(exempt) {
         Some(exemption) => format!("exempt: {}", exemption.reason),
         None => format!("{} is missing (missing_key)", keys_in_words(rule)),
@@ -121,7 +136,16 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &Request) -> String {
         Field::Ip => request.ip.map(|ip| ip.to_string()).unwrap_or_default(),
         Field::Header(name) => values(&request.headers, name),
         Field::Attribute(name) => values(&request.attributes, name),
-        Field::Domain | Field::Descriptor(_) => String::new(),
+        Field::Domain => match &request.descriptor {
+            Some(asked) => asked.domain.clone(),
+            None => String::new(),
+        },
+        Field::Descriptor(name) => request.with_facts(|facts| {
+            let value = facts
+                .descriptor
+                .and_then(|asked| asked.value(&name.to_string()));
+            value.unwrap_or_default().to_owned()
+        }),
         Field::Query(_) => request.query.clone(),
         Field::Cookie(_) => values(&request.headers, "cookie"),
     };

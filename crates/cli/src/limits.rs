@@ -95,3 +95,25 @@ impl Worst {
         }
     }
 }
+
+/// What kind of requests a limit is for.
+pub(crate) fn kind(rule: &Rule) -> &'static str {
+    if rule.is_for_descriptors() {
+        "it is for descriptors"
+    } else {
+        "it is for requests, not for descriptors"
+    }
+}
+
+/// Which descriptors a limit is for, by the names of their entries: `descriptors of plan and
+/// user`.
+pub(crate) fn requests(rule: &Rule) -> String {
+    let mut names: Vec<String> = rule.entry_names().map(ToString::to_string).collect();
+    names.sort();
+    names.dedup();
+    match names.as_slice() {
+        [] if rule.is_for_descriptors() => "descriptors of any entries".into(),
+        [] => "every request".into(),
+        names => format!("descriptors of {}", names.join(" and ")),
+    }
+}

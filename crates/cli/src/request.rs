@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use clap::Args;
 use ratekeeper_core::Permits;
-use ratekeeper_policy::Facts;
+use ratekeeper_policy::{Descriptor, Facts};
 use serde_json::{Map, Value, json};
 
 use crate::{Failure, words};
@@ -27,6 +27,15 @@ pub(crate) struct Request {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) attributes: Vec<(String, String)>,
     pub(crate) cost: Option<u32>,
+    /// Instead of all but the cost.
+    pub(crate) descriptor: Option<Entries>,
+}
+
+/// A descriptor, as the rate limit protocol of Envoy sends it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Entries {
+    pub(crate) domain: String,
+    pub(crate) entries: Vec<(String, String)>,
 }
 
 /// The parts a request can be told in; `:X` stands for a name.
@@ -153,6 +162,10 @@ impl Request {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
+        let of_descriptor = self.descriptor.iter().flat_map(|asked| &asked.entries);
+        let entries: Vec<(&str, &str)> = of_descriptor
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
         look(&Facts {
             method: &self.method,
             host: &self.host,
@@ -162,14 +175,28 @@ impl Request {
             headers: &headers,
             cost: self.cost.map(Permits::new),
             attributes: &attributes,
-            descriptor: None,
+            descriptor: self.descriptor.as_ref().map(|asked| Descriptor {
+                domain: &asked.domain,
+                entries: &entries,
+                instead: None,
+            }),
         })
     }
 }
 
-/// `POST /login?next=x from 192.0.2.1`
+/// `POST /login?next=x from 192.0.2.1`, `descriptor plan=pro user=ada in edge`
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(asked) = &self.descriptor {
+            f.write_str("descriptor")?;
+            for (key, value) in &asked.entries {
+                write!(f, " {key}={value}")?;
+            }
+            return match asked.domain.as_str() {
+                "" => Ok(()),
+                domain => write!(f, " in {domain}"),
+            };
+        }
         write!(f, "{} {}", self.method, self.path)?;
         if !self.query.is_empty() {
             write!(f, "?{}", self.query)?;
@@ -197,13 +224,29 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "NAME=VALUE", requires = "request")]
     attr: Vec<String>,
     /// What the request costs
-    #[arg(long, value_name = "PERMITS", requires = "request")]
+    #[arg(long, value_name = "PERMITS")]
     cost: Option<u32>,
+    /// A descriptor instead of a request, as Envoy sends it: its entries
+    #[arg(long, value_name = "KEY=VALUE,..", conflicts_with = "request")]
+    descriptor: Option<String>,
+    /// Its domain
+    #[arg(long, requires = "descriptor")]
+    domain: Option<String>,
 }
 
 impl RequestArgs {
     /// The request; none if none is described.
     pub(crate) fn read(&self) -> Result<Option<Request>, Failure> {
+        if let Some(text) = &self.descriptor {
+            return Ok(Some(Request {
+                cost: self.cost,
+                descriptor: Some(Entries {
+                    domain: self.domain.clone().unwrap_or_default(),
+                    entries: entries(text)?,
+                }),
+                ..Request::default()
+            }));
+        }
         let Some(line) = &self.request else {
             return Ok(None);
         };
@@ -256,6 +299,27 @@ impl Request {
         self.query = query.into();
         Ok(())
     }
+}
+
+/// `plan=pro,user=ada`; what follows a comma and holds no `=` belongs to the value before.
+fn entries(text: &str) -> Result<Vec<(String, String)>, Failure> {
+    let mut entries: Vec<(String, String)> = Vec::new();
+    for piece in text.split(',') {
+        match (piece.split_once('='), entries.last_mut()) {
+            (Some((key, value)), _) if !key.is_empty() => {
+                entries.push((key.into(), value.into()));
+            }
+            (None, Some((_, value))) => {
+                value.push(',');
+                value.push_str(piece);
+            }
+            _ => {
+                return Err(Failure::new(format!("`{piece}` is not KEY=VALUE"))
+                    .hint("--descriptor plan=pro,user=ada --domain edge"));
+            }
+        }
+    }
+    Ok(entries)
 }
 
 fn ip(text: &str) -> Result<IpAddr, Failure> {

@@ -167,3 +167,36 @@ fn a_caller_brings_numbers_of_its_own() {
     let own = [(ADA, 1, Act::Charge)];
     assert_eq!(shown(&call(&keeper, &own)), "ok user=1");
 }
+
+/// Tokens are counted when an answer has been sent: the way in only looks. (A log remembers
+/// no more than it allows, so a look at it never refuses.)
+#[test]
+fn look_then_charge_works_for_llm_tokens() {
+    for numbers in [
+        "bucket = { size = 100, refill = \"1/1s\" }",
+        "limit = \"100/100s\"\nalgorithm = \"gcra\"",
+        "limit = \"100/100s\"\nalgorithm = \"fixed\"",
+        "limit = \"100/100s\"",
+        "limit = \"100/100s\"\nalgorithm = \"sub-buckets\"",
+        "limit = \"100/100s\"\nalgorithm = \"exponential\"",
+    ] {
+        let limit = format!(
+            "[[limit]]\nname = \"tokens\"\nkey = [\"descriptor:user\"]\ncount_denied = true\n{numbers}\n"
+        );
+        let keeper = keeper(&limit);
+        let ask = |cost| call(&keeper, &[(ADA, cost, Act::Charge)]).allowed();
+        assert!(ask(0), "{numbers}: nothing is used");
+        assert!(ask(90), "{numbers}");
+        assert!(ask(0), "{numbers}: some are left");
+        assert!(!ask(60), "{numbers}: over the limit, and recorded");
+        assert!(!ask(0), "{numbers}: 150 of 100 are used");
+        // Never more than one further quota, so the wait ends.
+        for _ in 0..100 {
+            ask(60);
+        }
+        keeper.clock().advance(Nanos::from_secs(10));
+        assert!(!ask(0), "{numbers}: too soon");
+        keeper.clock().advance(Nanos::from_secs(600));
+        assert!(ask(0), "{numbers}: paid back");
+    }
+}

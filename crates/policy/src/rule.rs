@@ -55,7 +55,7 @@ impl Rule {
     }
 
     /// The entries it names, in its `match` and in its `key`; one that both name comes twice.
-    pub(crate) fn entry_names(&self) -> impl Iterator<Item = &EntryName> {
+    pub fn entry_names(&self) -> impl Iterator<Item = &EntryName> {
         let matched = self.matcher.fields.iter().map(|(field, _)| match field {
             Field::Descriptor(name) => Some(name),
             _ => None,
@@ -69,7 +69,7 @@ impl Rule {
 
     /// Whether it names the entries of the descriptor, all of them and no other. A rule that
     /// names none is for descriptors of any entries.
-    pub(crate) fn names_all(&self, descriptor: &Descriptor<'_>) -> bool {
+    pub fn names_all(&self, descriptor: &Descriptor<'_>) -> bool {
         let mut names = self.entry_names().peekable();
         if names.peek().is_none() {
             return true;

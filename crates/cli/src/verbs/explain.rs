@@ -39,6 +39,7 @@ Examples:
   ratekeeper explain
   ratekeeper explain edge.toml --request 'POST /login' --ip 192.0.2.1
   ratekeeper explain --request 'GET /search?q=x' --header 'x-api-key: k1' --attr plan=pro --json
+  ratekeeper explain --descriptor plan=pro,user=ada --domain edge
   ratekeeper explain --request 'POST /signup' --ip 192.0.2.1 --at 2026-03-29T02:30+01:00
 
 Exit codes: 0 explained; 2 usage, or an error in the policy.";
@@ -95,10 +96,12 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
     for rule in &policy.rules {
         output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
         let fields: Vec<String> = rule.matcher.fields.iter().map(field_in_words).collect();
-        let requests = if fields.is_empty() {
-            "every request".into()
-        } else {
-            fields.join(", ")
+        let requests = match fields.join(", ") {
+            fields if fields.is_empty() => limits::requests(rule),
+            fields if rule.is_for_descriptors() => {
+                format!("{} where {fields}", limits::requests(rule))
+            }
+            fields => fields,
         };
         output.line(format!("    for       {requests}"))?;
         output.line(format!(
@@ -112,7 +115,7 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
         numbers(rule, output)?;
     }
     output.talk(format!(
-        "{}; --request shows which apply",
+        "{}; --request or --descriptor shows which apply",
         words::counted(policy.rules.len(), "limit")
     ));
     Ok(())

@@ -10,6 +10,47 @@ fn every_limit_says_what_it_does_at_worst() {
     );
 }
 
+const DESCRIPTORS: &str = r#"
+version = 1
+
+[[limit]]
+name  = "per-user"
+match = { domain = "edge", descriptor.plan = ["free", "trial-*"] }
+key   = ["descriptor:user"]
+limit = "100/1m"
+
+[[limit]]
+name  = "edge"
+match = { domain = "edge" }
+key   = ["all"]
+limit = "10000/1m"
+
+[[limit]]
+name  = "per-ip"
+key   = ["ip"]
+limit = "100/1m"
+
+[[exempt]]
+limits = ["per-user"]
+match  = { descriptor.user = "probe" }
+reason = "uptime probes"
+"#;
+
+#[test]
+fn descriptors_are_explained_as_requests_are() {
+    let desk = Desk::new().with("ratekeeper.toml", DESCRIPTORS);
+    let ask = |text| ["explain", "--domain", "edge", "--descriptor", text];
+    insta::assert_snapshot!(desk.terminal(&[
+        &["explain"],
+        &ask("user=ada,plan=trial-9"),
+        &ask("plan=pro,user=ada"),
+        &ask("user=ada"),
+        &ask("plan=free,user=probe"),
+        &ask("nothing"),
+        &["explain", "--request", "GET /"],
+    ]));
+}
+
 /// Every algorithm that a policy can name, the same number each.
 const ALGORITHMS: &str = r#"
 version = 1
