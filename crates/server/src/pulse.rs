@@ -27,6 +27,9 @@ const HEAD_TICKS: u32 = 2;
 /// A connection may be idle, or stuck in one direction, for 75 s.
 const IDLE_TICKS: u32 = 15;
 
+/// What is read of a connection that is closed anyway.
+const LAST_BYTES: usize = 4096;
+
 /// What a connection notes.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
@@ -134,7 +137,13 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let result = Pin::new(&mut self.stream).poll_shutdown(cx);
+        if result.is_ready() {
+            // Bytes that came and were not read would make the close a reset, which can cost
+            // the client the answer that says what was wrong with them.
+            let _ = self.stream.try_read(&mut [0; LAST_BYTES]);
+        }
+        result
     }
 
     fn poll_write_vectored(

@@ -120,6 +120,24 @@ fn deep_nesting_does_not_fill_the_stack() {
     }
 }
 
+/// The door tells HTTP/1 from HTTP/2 by 24 bytes, and this is found wrong by then.
+#[test]
+fn what_stays_unread_resets_nothing() {
+    use std::io::{Read, Write};
+    let fixture = Fixture::new(POLICY);
+    for _ in 0..100 {
+        let mut http = fixture.http();
+        let stream = http.stream.get_mut();
+        stream
+            .write_all(b"POST /v1/check HTTP/9.9\r\n\r\n")
+            .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 400 "));
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+}
+
 #[test]
 fn what_is_no_http_is_told_so() {
     use std::io::{Read, Write};
