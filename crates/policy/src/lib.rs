@@ -42,4 +42,4 @@ pub use pattern::{Field, Pattern, network};
 pub use policy::{Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
-pub use settings::{HeaderStyle, Listen, Settings};
+pub use settings::{EnvoyFiles, HeaderStyle, Listen, Settings};

@@ -73,8 +73,11 @@ impl Listen {
 /// How a service is started.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The policy file.
-    pub policy: PathBuf,
+    /// The policy file; none: no limits but those of `envoy_config`.
+    pub policy: Option<PathBuf>,
+    /// Configuration of Envoy's rate limit service, a file or a directory; none: as the
+    /// policy says, else no such service.
+    pub envoy_config: Option<PathBuf>,
     /// Where the check API listens; none: as the policy says, else `127.0.0.1:8080`.
     pub http: Option<Listen>,
     /// Where the admin door listens; none: as the policy says, else `127.0.0.1:9090`.
@@ -99,7 +102,8 @@ impl Config {
     /// and takes no token.
     pub fn new(policy: impl Into<PathBuf>) -> Self {
         Self {
-            policy: policy.into(),
+            policy: Some(policy.into()),
+            envoy_config: None,
             http: None,
             admin: None,
             memory_budget: None,
@@ -163,6 +167,15 @@ pub enum StartError {
         /// All of them.
         findings: Vec<Diagnostic>,
     },
+    /// The configuration of Envoy's rate limit service cannot be read.
+    #[error("{0}\nhint: name a file, or a directory of *.yaml files")]
+    EnvoyUnreadable(String),
+    /// The configuration of Envoy's rate limit service has errors: all of them, rendered.
+    #[error("{0}")]
+    EnvoyFiles(String),
+    /// Neither a policy nor a configuration of Envoy's rate limit service.
+    #[error("there is no policy\nhint: name a policy file, or a configuration of Envoy's")]
+    NoPolicy,
     /// Not an address.
     #[error("{door} address `{text}` cannot be used: {reason}\nhint: write HOST:PORT, or off")]
     Address {

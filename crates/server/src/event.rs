@@ -40,6 +40,22 @@ pub enum Event {
         /// Findings, rendered with the lines they point at.
         report: String,
     },
+    /// A new configuration of Envoy's rate limit service is in force.
+    EnvoyReloaded {
+        /// Why it was read.
+        trigger: Trigger,
+        /// How many domains it has.
+        domains: usize,
+        /// How many rules they have.
+        rules: u32,
+    },
+    /// A new configuration of Envoy's rate limit service was refused; the old one stays.
+    EnvoyRejected {
+        /// Why it was read.
+        trigger: Trigger,
+        /// What is wrong with it, rendered.
+        report: String,
+    },
     /// No more connections are accepted; requests in flight are finished.
     Stopping,
     /// The service has ended.
@@ -85,6 +101,18 @@ impl fmt::Display for Event {
                 f,
                 "policy refused (by {trigger}), still running version {version}\n{report}"
             ),
+            Self::EnvoyReloaded {
+                trigger,
+                domains,
+                rules,
+            } => write!(
+                f,
+                "envoy configuration reloaded: domains {domains}, rules {rules} (by {trigger})"
+            ),
+            Self::EnvoyRejected { trigger, report } => write!(
+                f,
+                "envoy configuration refused (by {trigger}), the old one stays\n{report}"
+            ),
             Self::Stopping => f.write_str("stopping"),
             Self::Stopped => f.write_str("stopped"),
         }
@@ -116,6 +144,16 @@ impl Sink {
                 report,
             } => {
                 tracing::error!(event = "config.reload", result = "rejected", %trigger, version, "{report}");
+            }
+            Event::EnvoyReloaded {
+                trigger,
+                domains,
+                rules,
+            } => {
+                tracing::info!(event = "envoy.reload", result = "applied", %trigger, domains, rules);
+            }
+            Event::EnvoyRejected { trigger, report } => {
+                tracing::error!(event = "envoy.reload", result = "rejected", %trigger, "{report}");
             }
             Event::Stopping => tracing::info!(event = "stopping"),
             Event::Stopped => tracing::info!(event = "stopped"),

@@ -51,6 +51,7 @@
 mod admin;
 mod config;
 mod doors;
+mod envoy_files;
 mod event;
 mod listener;
 mod metrics;
@@ -63,5 +64,6 @@ mod workers;
 
 pub use config::{Config, Door, Listen, StartError};
 pub use doors::problem::{PROBLEMS, ProblemKind};
+pub use envoy_files::{EnvoyFile, read_envoy_files};
 pub use event::{Event, Trigger};
 pub use service::Service;

@@ -66,7 +66,9 @@ pub(crate) fn load_first(
     config: &Config,
     clock: &impl Clock,
 ) -> Result<(First, LastSeen), StartError> {
-    let path = &*config.policy;
+    let Some(path) = config.policy.as_deref() else {
+        return without_policy(config);
+    };
     let text = read(path).map_err(|reason| StartError::Unreadable {
         path: path.to_owned(),
         reason,
@@ -99,23 +101,60 @@ pub(crate) fn load_first(
     Ok((first, LastSeen(Mutex::new(seen))))
 }
 
+/// A service of another configuration's limits only.
+fn without_policy(config: &Config) -> Result<(First, LastSeen), StartError> {
+    if config.envoy_config.is_none() {
+        return Err(StartError::NoPolicy);
+    }
+    let first = First {
+        policy: Policy::default(),
+        notices: Vec::new(),
+    };
+    let seen = Seen {
+        last: None,
+        in_force: String::new(),
+        started_with: Settings::default(),
+        shadow: config.shadow,
+    };
+    Ok((first, LastSeen(Mutex::new(seen))))
+}
+
 impl<C: Clock> Shared<C> {
+    /// Reads the policy file and the configuration of Envoy's rate limit service again, and
+    /// puts in force what is new and good.
+    pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
+        let reloaded = match &self.path {
+            Some(path) => self.reload_policy(path, trigger),
+            None => Ok(Reloaded::Unchanged {
+                version: self.keeper.policy().version,
+            }),
+        }?;
+        match self.reload_envoy(trigger) {
+            Ok(()) => Ok(reloaded),
+            Err(report) => Err(Rejected {
+                report,
+                findings: Vec::new(),
+                version: self.keeper.policy().version,
+            }),
+        }
+    }
+
     /// Reads the policy file again and puts it in force if it is good.
     ///
     /// A text seen before is not judged again, unless somebody asks.
-    pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
+    fn reload_policy(&self, path: &Path, trigger: Trigger) -> Result<Reloaded, Rejected> {
         // Held to the end: two reloads never overtake each other.
         let seen = &self.last_seen.0;
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.keeper.policy().version;
-        let text = match read(&self.path) {
+        let text = match read(path) {
             Ok(text) => text,
             Err(reason) => {
                 let again = seen.last.take().is_none();
                 if again && trigger == Trigger::File {
                     return Ok(Reloaded::Unchanged { version });
                 }
-                let path = self.path.display();
+                let path = path.display();
                 let report = format!("cannot read the policy `{path}`: {reason}");
                 return Err(self.reject(trigger, version, report, Vec::new()));
             }
@@ -125,7 +164,7 @@ impl<C: Clock> Shared<C> {
         if text == seen.in_force || (again && trigger == Trigger::File) {
             return Ok(Reloaded::Unchanged { version });
         }
-        match self.judge(&text) {
+        match self.judge(path, &text) {
             Ok(mut loaded) => {
                 if seen.shadow {
                     loaded.policy.rules.shadow();
@@ -157,16 +196,16 @@ impl<C: Clock> Shared<C> {
         }
     }
 
-    fn judge(&self, text: &str) -> Result<First, (String, Vec<Diagnostic>)> {
+    fn judge(&self, path: &Path, text: &str) -> Result<First, (String, Vec<Diagnostic>)> {
         let context = Context {
             origin: self.keeper.clock().origin(),
         };
         let loaded = config::parse(text, context)
-            .map_err(|findings| (render(&self.path, text, &findings), findings))?;
+            .map_err(|findings| (render(path, text, &findings), findings))?;
         let warnings = loaded.warnings.chunks(1);
         Ok(First {
             notices: warnings
-                .map(|warning| render(&self.path, text, warning))
+                .map(|warning| render(path, text, warning))
                 .collect(),
             policy: loaded.policy,
         })

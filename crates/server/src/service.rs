@@ -21,6 +21,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::admin::AdminDoor;
 use crate::config::{DEFAULT_ADMIN, DEFAULT_HTTP};
 use crate::doors::HttpDoor;
+use crate::envoy_files::Source;
 use crate::listener::{accept, bind};
 use crate::reload;
 use crate::shared::{Shared, Token};
@@ -69,6 +70,9 @@ impl Service {
         };
         let (loaded, last_seen) = reload::load_first(config, &clock)?;
         let settings = &loaded.policy.settings;
+        let policy = config.policy.clone();
+        let envoy_files = Source::new(config.envoy_config.clone(), policy.as_deref());
+        let envoy = envoy_files.first(settings, clock.origin())?;
         let (http, admin) = addresses(config, &settings.listen)?;
         if let Some(address) = admin
             && !address.ip().to_canonical().is_loopback()
@@ -86,13 +90,18 @@ impl Service {
         let store = MemoryStore::new(MemoryConfig { budget_bytes });
         let shared = Arc::new(Shared::new(
             Keeper::new(loaded.policy, store, clock),
-            config.policy.clone(),
+            (policy, envoy_files),
             last_seen,
             token,
             config.sink.clone(),
         ));
-        for warning in &loaded.notices {
-            shared.sink.emit(&Event::Notice(warning.clone()));
+        let mut notices = loaded.notices;
+        if let Some((envoy, warnings)) = envoy {
+            shared.keeper.install_envoy(envoy);
+            notices.extend(warnings);
+        }
+        for warning in notices {
+            shared.sink.emit(&Event::Notice(warning));
         }
         Self::open(config, shared, http, admin)
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_store::MemoryStore;
 
+use crate::envoy_files;
 use crate::event::Sink;
 use crate::metrics::Metrics;
 use crate::reload::LastSeen;
@@ -14,7 +15,9 @@ use crate::reload::LastSeen;
 pub(crate) struct Shared<C> {
     pub(crate) keeper: Keeper<MemoryStore, C>,
     pub(crate) metrics: Metrics,
-    pub(crate) path: PathBuf,
+    /// The policy file, if there is one.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) envoy_files: envoy_files::Source,
     pub(crate) last_seen: LastSeen,
     pub(crate) token: Option<Token>,
     pub(crate) sink: Sink,
@@ -26,7 +29,7 @@ pub(crate) struct Shared<C> {
 impl<C: Clock> Shared<C> {
     pub(crate) fn new(
         keeper: Keeper<MemoryStore, C>,
-        path: PathBuf,
+        (path, envoy_files): (Option<PathBuf>, envoy_files::Source),
         last_seen: LastSeen,
         token: Option<Token>,
         sink: Sink,
@@ -37,6 +40,7 @@ impl<C: Clock> Shared<C> {
             keeper,
             metrics,
             path,
+            envoy_files,
             last_seen,
             token,
             sink,

@@ -24,6 +24,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode};
 use ratekeeper::Clock;
 
 use crate::Trigger;
+use crate::envoy_files::files_of;
 use crate::shared::Shared;
 
 /// Silence after which a burst of events is over.
@@ -55,13 +56,13 @@ impl Watcher {
         let run = move || {
             let mut directories = Directories::new(events);
             // Armed before the first look: a change in between is seen by one of the two.
-            directories.arm(&shared.path);
+            directories.arm(&watched(&shared));
             loop {
                 let _ = shared.reload(Trigger::File); // the event says how it went
                 if !changed(&woken) {
                     return;
                 }
-                directories.arm(&shared.path);
+                directories.arm(&watched(&shared));
             }
         };
         let thread = std::thread::Builder::new()
@@ -78,6 +79,21 @@ impl Watcher {
             let _ = thread.join(); // a panic there has been printed already
         }
     }
+}
+
+/// The policy file, and those of Envoy's rate limit service.
+fn watched<C: Clock>(shared: &Shared<C>) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = shared.path.iter().cloned().collect();
+    let policy = shared.keeper.policy();
+    if let Some(path) = shared.envoy_files.path(&policy.settings) {
+        if path.is_dir() {
+            // Of a directory that cannot be read, only the way to it is watched.
+            paths.extend(files_of(&path).unwrap_or_default());
+            paths.push(path.join("new.yaml")); // so that what comes into it is seen
+        }
+        paths.push(path);
+    }
+    paths
 }
 
 /// Waits for the end of a burst of events, or for the time to look anyway; false to stop.
@@ -123,13 +139,13 @@ impl Directories {
         }
     }
 
-    /// Watches what leads to `path` now; symlinks may have moved since.
-    fn arm(&mut self, path: &Path) {
+    /// Watches what leads to `paths` now; symlinks may have moved since.
+    fn arm(&mut self, paths: &[PathBuf]) {
         use notify::Watcher as _;
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        let wanted = directories_of(path);
+        let wanted: BTreeSet<_> = paths.iter().flat_map(|path| directories_of(path)).collect();
         for gone in self.watched.difference(&wanted) {
             let _ = watcher.unwatch(gone); // it may not exist any more
         }

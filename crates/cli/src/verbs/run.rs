@@ -22,6 +22,10 @@ use crate::{Exit, Failure, Output, words};
 pub(crate) struct Run {
     /// The policy file [default: ./ratekeeper.toml]
     policy: Option<PathBuf>,
+    /// Configuration of Envoy's rate limit service, as it is: a file, or a directory of *.yaml;
+    /// without a policy beside it, only its limits apply
+    #[arg(long, value_name = "PATH")]
+    envoy_config: Option<PathBuf>,
     /// Where a door listens: http or admin; port 0 takes a free one
     #[arg(long, value_name = "DOOR=ADDRESS|off")]
     listen: Vec<String>,
@@ -45,6 +49,7 @@ Examples:
   ratekeeper run edge.toml --listen http=127.0.0.1:9000 --listen admin=off
   ratekeeper run --listen http=127.0.0.1:0 --json
   ratekeeper run --shadow --log-format json
+  ratekeeper run --envoy-config /etc/ratelimit/config --listen grpc=0.0.0.0:8081
 
 SIGHUP, and every change of the file, reload the policy; a policy with errors is refused, and
 the one in force stays. SIGTERM and SIGINT finish what is in flight, and end. The admin door
@@ -69,13 +74,7 @@ const TOKEN_VARIABLE: &str = "RATEKEEPER_ADMIN_TOKEN";
 
 impl Run {
     pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {
-        let path = source::path_or_default(self.policy.clone())?;
-        if path == Path::new("-") {
-            return Err(Failure::new(
-                "the service needs a file, not standard input: it watches it",
-            ));
-        }
-        Source::read(&path)?; // what is wrong with a file is said better here than at start
+        let path = self.policy()?;
         self.start_log();
         let service = Service::start(&self.config(path)?).map_err(failure)?;
         if let (Some(http), false) = (service.address(Door::Http), self.json) {
@@ -85,8 +84,26 @@ impl Run {
         Ok(Exit::Done)
     }
 
-    fn config(&self, path: PathBuf) -> Result<Config, Failure> {
-        let mut config = Config::new(path);
+    /// The policy file; none is needed beside a configuration of Envoy's service.
+    fn policy(&self) -> Result<Option<PathBuf>, Failure> {
+        let unnamed = self.policy.is_none() && !Path::new(source::DEFAULT_FILE).exists();
+        if unnamed && self.envoy_config.is_some() {
+            return Ok(None);
+        }
+        let path = source::path_or_default(self.policy.clone())?;
+        if path == Path::new("-") {
+            return Err(Failure::new(
+                "the service needs a file, not standard input: it watches it",
+            ));
+        }
+        Source::read(&path)?; // what is wrong with a file is said better here than at start
+        Ok(Some(path))
+    }
+
+    fn config(&self, path: Option<PathBuf>) -> Result<Config, Failure> {
+        let mut config = Config::new("");
+        config.policy = path;
+        config.envoy_config.clone_from(&self.envoy_config);
         for listen in &self.listen {
             config = config.listen(listen).map_err(failure)?;
         }
@@ -159,7 +176,7 @@ fn first_question(http: &str) -> String {
 
 /// The server's words, with its hint apart.
 fn failure(error: StartError) -> Failure {
-    if let StartError::Policy { report, .. } = error {
+    if let StartError::Policy { report, .. } | StartError::EnvoyFiles(report) = error {
         return Failure::Findings(report);
     }
     let text = error.to_string();

@@ -1,10 +1,12 @@
 //! `validate`: every finding about a policy, for people, for scripts and for CI.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{self, Context, Diagnostic, Severity};
+use ratekeeper_policy::envoy::{self, File};
+use ratekeeper_server::{EnvoyFile, read_envoy_files};
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, WARN, paint};
@@ -18,6 +20,12 @@ pub(crate) struct Validate {
     /// Policy files; `-` reads standard input [default: ./ratekeeper.toml]
     #[arg(value_name = "POLICY")]
     policies: Vec<PathBuf>,
+    /// Configuration of Envoy's rate limit service: a file, or a directory of *.yaml
+    #[arg(long, value_name = "PATH")]
+    envoy_config: Vec<PathBuf>,
+    /// Several files of --envoy-config may describe one domain
+    #[arg(long, requires = "envoy_config")]
+    merge_domains: bool,
     /// How findings are written
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -37,6 +45,7 @@ Examples:
   ratekeeper validate
   ratekeeper validate --deny-warnings --format github policies/*.toml
   ratekeeper validate --format sarif ratekeeper.toml > findings.sarif
+  ratekeeper validate --envoy-config /etc/ratelimit/config
   ratekeeper validate --schema > ratekeeper.schema.json
 
 Exit codes: 0 no errors; 1 errors, or warnings with --deny-warnings; 2 a file cannot be read.";
@@ -72,12 +81,22 @@ impl Validate {
         let mut unread = false;
         let mut checked = Vec::new();
         let policies = match self.policies.as_slice() {
+            [] if !self.envoy_config.is_empty() => Vec::new(),
             [] => vec![source::path_or_default(None)?],
             named => named.to_vec(),
         };
         for path in &policies {
             match Source::read(path) {
                 Ok(source) => checked.push(check(source)),
+                Err(failure) => {
+                    unread = true;
+                    output.failure(&failure);
+                }
+            }
+        }
+        for path in &self.envoy_config {
+            match self.check_envoy(path) {
+                Ok(more) => checked.extend(more),
                 Err(failure) => {
                     unread = true;
                     output.failure(&failure);
@@ -98,6 +117,47 @@ impl Validate {
             Exit::Done
         })
     }
+}
+
+impl Validate {
+    /// Checks the files of one configuration of Envoy's rate limit service together.
+    fn check_envoy(&self, path: &Path) -> Result<Vec<Checked>, Failure> {
+        let files = read_envoy_files(path).map_err(Failure::new)?;
+        let texts = files.iter().map(|file| File {
+            name: &file.name,
+            text: &file.text,
+        });
+        let settings = envoy::Settings {
+            merge_domains: self.merge_domains,
+            ..envoy::Settings::default()
+        };
+        let texts: Vec<_> = texts.collect();
+        let (found, valid) = match envoy::load(&texts, settings, Origin::UNIX) {
+            Ok(loaded) => (loaded.warnings, true),
+            Err(findings) => (findings, false),
+        };
+        let pairs = files.into_iter().zip(found);
+        Ok(pairs
+            .map(|(file, findings)| Checked {
+                limits: if valid { rules_of(&file) } else { 0 },
+                source: Source {
+                    name: file.name,
+                    text: file.text,
+                },
+                findings,
+            })
+            .collect())
+    }
+}
+
+/// Rules of a file that is known to be good.
+fn rules_of(file: &EnvoyFile) -> usize {
+    let alone = File {
+        name: &file.name,
+        text: &file.text,
+    };
+    let loaded = envoy::load(&[alone], envoy::Settings::default(), Origin::UNIX);
+    loaded.map_or(0, |loaded| loaded.config.rules().len())
 }
 
 fn check(source: Source) -> Checked {

@@ -12,15 +12,16 @@ use super::limit::Draft;
 use super::quantity::Kind;
 use super::refusal::Responses;
 use crate::calendar::Word;
-use crate::{Cost, KeyPart, RuleMode};
+use crate::{Cost, KeyPart, RuleMode, Settings};
 
 /// Limits with the same key and match that are compared with each other.
 const MAX_COMPARED: usize = 50;
 
 /// A policy that cannot be meant: one without limits (a file cut short reads like that, and
 /// would switch off all limiting), or with a limit that can never let a request pass.
-pub(super) fn impossible(drafts: &[Draft], out: &mut Findings<'_>) {
-    if drafts.is_empty() && !out.has_errors() {
+pub(super) fn impossible(drafts: &[Draft], settings: &Settings, out: &mut Findings<'_>) {
+    let elsewhere = settings.envoy_files.config.is_some();
+    if drafts.is_empty() && !elsewhere && !out.has_errors() {
         out.error(
             codes::NO_LIMITS,
             0..0,

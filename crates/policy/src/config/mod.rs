@@ -147,7 +147,7 @@ fn policy(
         }
     }
     exempt::exempt(root, &shared.names, &mut drafts, out);
-    lints::impossible(&drafts, out);
+    lints::impossible(&drafts, &settings, out);
     if out.has_errors() {
         return None;
     }

@@ -11,7 +11,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::{self, At};
 use super::shape::Hint;
-use crate::{ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
+use crate::{ClientIp, EnvoyFiles, HeaderStyle, Listen, Settings, ValueError, envoy, network};
 
 /// Characters of a header name.
 const MAX_HEADER: usize = 100;
@@ -164,11 +164,29 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
             admin: door(listen.value, "admin", 9090, out),
         };
     }
+    if let Some(envoy) = read::table(root, "envoy") {
+        settings.envoy_files = envoy_files(envoy.value);
+    }
     let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
     if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
         settings.memory_budget = bytes(&budget, out);
     }
     settings
+}
+
+/// What `[envoy]` says of configuration files.
+fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
+    let flag = |name| read::flag(envoy, name).unwrap_or_default();
+    EnvoyFiles {
+        config: read::text(envoy, "config").map(|path| path.value.into()),
+        settings: envoy::Settings {
+            merge_domains: flag("merge_domains"),
+            stop_increment: flag("stop_increment"),
+            shadow_mode: flag("shadow_mode"),
+            quota_mode: flag("quota_mode"),
+            dynamic_metadata: flag("dynamic_metadata"),
+        },
+    }
 }
 
 /// An address with a port, or `off`.

@@ -85,6 +85,11 @@ impl Config {
         self.domains.len()
     }
 
+    /// How many rules there are in all domains.
+    pub const fn rule_count(&self) -> u32 {
+        self.rules
+    }
+
     /// Whether this domain is configured.
     pub fn has_domain(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)

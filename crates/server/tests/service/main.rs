@@ -7,6 +7,7 @@ mod auth;
 mod bounds;
 mod check;
 mod client;
+mod envoy_files;
 mod malformed;
 mod reload;
 mod stop;

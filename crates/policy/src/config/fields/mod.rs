@@ -20,7 +20,7 @@ mod requests;
 mod response;
 
 use self::limit::{DEFAULTS, LIMIT};
-use self::process::{CLIENT_IP, HEADERS, LISTEN, STORE};
+use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, STORE};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
@@ -127,6 +127,12 @@ pub(in crate::config) static POLICY: Table = Table {
             Shape::Table(&LISTEN),
             "{ http = \"127.0.0.1:8080\" }",
             "Addresses of the doors.",
+        ),
+        optional(
+            "envoy",
+            Shape::Table(&ENVOY),
+            "{ config = \"ratelimit\" }",
+            "Envoy's rate limit service.",
         ),
         optional(
             "store",

@@ -100,6 +100,54 @@ pub(super) static LISTEN: Table = Table {
     ..Table::EMPTY
 };
 
+pub(super) static ENVOY: Table = Table {
+    what: "`[envoy]`",
+    fields: &[
+        optional(
+            "config",
+            Shape::TEXT,
+            "\"ratelimit\"",
+            "Configuration of Envoy's rate limit service: a file, or a directory of *.yaml.",
+        ),
+        optional(
+            "merge_domains",
+            Shape::Flag,
+            "true",
+            "Whether several files of `config` may describe one domain.",
+        ),
+        optional(
+            "stop_increment",
+            Shape::Flag,
+            "true",
+            "Whether only the exceeding descriptors of a call are counted, if there are any.",
+        ),
+        optional(
+            "shadow_mode",
+            Shape::Flag,
+            "true",
+            "Whether the rules of `config` refuse nobody.",
+        ),
+        optional(
+            "quota_mode",
+            Shape::Flag,
+            "true",
+            "Whether calls are refused only if all their descriptors are over.",
+        ),
+        optional(
+            "dynamic_metadata",
+            Shape::Flag,
+            "true",
+            "Whether answers under `config` carry dynamic metadata.",
+        ),
+    ],
+    mistaken: hints! {
+        "merge_domain_config" => "write merge_domains = true",
+        "stop_cache_key_increment_when_overlimit" => "write stop_increment = true",
+        "response_dynamic_metadata" => "write dynamic_metadata = true",
+    },
+    ..Table::EMPTY
+};
+
 pub(super) static STORE: Table = Table {
     what: "`[store]`",
     fields: &[optional(

@@ -1,0 +1,304 @@
+//! Envoy files: the configuration of the rate limit service, read whole, and again.
+//!
+//! ```text
+//!   DIR/*.yaml, DIR/*.yml, or one FILE --> texts --load--> Config --> the keeper
+//!                                           |        |
+//!                        as last time? nothing     errors? the old one stays
+//! ```
+//!
+//! Names that begin with a dot are left out: Kubernetes keeps the versions of a mounted
+//! `ConfigMap` behind them.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ratekeeper::Clock;
+use ratekeeper_core::Origin;
+use ratekeeper_policy::config::{Colour, Diagnostic, render};
+use ratekeeper_policy::envoy::{self, File};
+use ratekeeper_policy::{EnvoyFiles, Settings};
+
+use crate::shared::Shared;
+use crate::{Event, StartError, Trigger};
+
+/// Files of one directory.
+const MAX_FILES: usize = 1_000;
+/// Entries of a directory that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+/// Bytes of one file; the loader refuses from 1 MiB on, with a code.
+const MAX_FILE_BYTES: u64 = 2 << 20;
+/// Bytes of all files of a directory.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+
+/// One file as it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnvoyFile {
+    /// Where it stands.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// Reads the configuration at `path`: a file, or a directory's `*.yaml` and `*.yml`.
+///
+/// # Errors
+/// A sentence, if something cannot be read, is no text or too large, or if a directory has
+/// no such file.
+pub fn read_envoy_files(path: &Path) -> Result<Vec<EnvoyFile>, String> {
+    if !path.is_dir() {
+        return Ok(vec![read(path)?]);
+    }
+    let mut paths = files_of(path)?;
+    paths.sort();
+    let mut files = Vec::with_capacity(paths.len());
+    let mut room = MAX_TOTAL_BYTES;
+    for path in &paths {
+        let file = read(path)?;
+        let Some(rest) = room.checked_sub(file.text.len()) else {
+            return Err(format!("the files have more than {MAX_TOTAL_BYTES} bytes"));
+        };
+        room = rest;
+        files.push(file);
+    }
+    if files.is_empty() {
+        let shown = path.display();
+        return Err(format!("`{shown}` has no *.yaml and no *.yml file"));
+    }
+    Ok(files)
+}
+
+/// The files of a directory that are configuration, in no order.
+pub(crate) fn files_of(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let shown = directory.display();
+    let failed = |error: std::io::Error| format!("cannot read `{shown}`: {error}");
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)?.take(MAX_ENTRIES) {
+        let name = entry.map_err(failed)?.file_name();
+        let path = directory.join(&name);
+        let hidden = name.to_string_lossy().starts_with('.');
+        let yaml = path
+            .extension()
+            .is_some_and(|kind| kind == "yaml" || kind == "yml");
+        if !hidden && yaml && !path.is_dir() {
+            paths.push(path);
+        }
+    }
+    if paths.len() > MAX_FILES {
+        return Err(format!("`{shown}` has more than {MAX_FILES} files"));
+    }
+    Ok(paths)
+}
+
+fn read(path: &Path) -> Result<EnvoyFile, String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("cannot read `{shown}`: {error}");
+    let file = fs::File::open(path).map_err(failed)?;
+    let mut text = String::new();
+    let size = file
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if size as u64 > MAX_FILE_BYTES {
+        return Err(format!("`{shown}` is longer than {MAX_FILE_BYTES} bytes"));
+    }
+    Ok(EnvoyFile {
+        name: shown.to_string(),
+        text,
+    })
+}
+
+/// Compiles files; findings come rendered, warnings and errors alike.
+///
+/// # Errors
+/// All findings, if one of them is an error.
+pub(crate) fn compile(
+    files: &[EnvoyFile],
+    settings: envoy::Settings,
+    origin: Origin,
+) -> Result<(envoy::Config, Vec<String>), String> {
+    let texts = files.iter().map(|file| File {
+        name: &file.name,
+        text: &file.text,
+    });
+    let texts: Vec<_> = texts.collect();
+    let page = |(file, found): (&EnvoyFile, &[Diagnostic])| {
+        render(&file.name, &file.text, found, Colour::Never)
+    };
+    match envoy::load(&texts, settings, origin) {
+        Ok(loaded) => {
+            let pairs = files.iter().zip(&loaded.warnings);
+            let each = pairs.flat_map(|(file, found)| found.chunks(1).map(move |one| (file, one)));
+            Ok((loaded.config, each.map(page).collect()))
+        }
+        Err(found) => {
+            let pairs = files
+                .iter()
+                .zip(&found)
+                .map(|(file, found)| (file, &found[..]));
+            let pages: Vec<_> = pairs.map(page).filter(|page| !page.is_empty()).collect();
+            Err(pages.join("\n"))
+        }
+    }
+}
+
+/// Where the configuration is, and what of it was seen.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// Of the command line; it goes before that of the policy.
+    path: Option<PathBuf>,
+    /// What a path in the policy is relative to.
+    beside: PathBuf,
+    seen: Mutex<Seen>,
+}
+
+/// What was read last, good or bad.
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Asked>,
+    /// It is in force.
+    applied: bool,
+    /// An error of reading that has been told.
+    told: Option<String>,
+}
+
+/// What makes a configuration.
+type Asked = (Vec<EnvoyFile>, envoy::Settings);
+
+impl Source {
+    pub(crate) fn new(path: Option<PathBuf>, policy: Option<&Path>) -> Self {
+        let beside = policy.and_then(Path::parent).map(Path::to_owned);
+        Self {
+            path,
+            beside: beside.unwrap_or_default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Where the configuration is, if there is one.
+    pub(crate) fn path(&self, settings: &Settings) -> Option<PathBuf> {
+        let named = || settings.envoy_files.config.as_ref();
+        self.path
+            .clone()
+            .or_else(|| Some(self.beside.join(named()?)))
+    }
+
+    /// The configuration of a service that starts, with warnings, rendered.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has errors.
+    pub(crate) fn first(
+        &self,
+        settings: &Settings,
+        origin: Origin,
+    ) -> Result<Option<(envoy::Config, Vec<String>)>, StartError> {
+        let Some(path) = self.path(settings) else {
+            return Ok(None);
+        };
+        let files = read_envoy_files(&path).map_err(StartError::EnvoyUnreadable)?;
+        let EnvoyFiles { settings, .. } = settings.envoy_files;
+        let compiled = compile(&files, settings, origin).map_err(StartError::EnvoyFiles)?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.last = Some((files, settings));
+        seen.applied = true;
+        Ok(Some(compiled))
+    }
+}
+
+impl<C: Clock> Shared<C> {
+    /// Reads the configuration of the rate limit service again, and puts it in force if it
+    /// is new and good.
+    ///
+    /// # Errors
+    /// What is wrong with it; the old one stays in force.
+    pub(crate) fn reload_envoy(&self, trigger: Trigger) -> Result<(), String> {
+        let policy = self.keeper.policy();
+        let Some(path) = self.envoy_files.path(&policy.settings) else {
+            return Ok(());
+        };
+        // Held to the end: two reloads never overtake each other.
+        let seen = &self.envoy_files.seen;
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = match read_envoy_files(&path) {
+            Ok(files) => files,
+            Err(reason) => {
+                let again = seen.told.replace(reason.clone()) == Some(reason.clone());
+                if again && trigger == Trigger::File {
+                    return Ok(());
+                }
+                return Err(self.reject_envoy(trigger, reason));
+            }
+        };
+        seen.told = None;
+        let asked = (files, policy.settings.envoy_files.settings);
+        let again = seen.last.as_ref() == Some(&asked);
+        if again && (seen.applied || trigger == Trigger::File) {
+            return Ok(());
+        }
+        let compiled = compile(&asked.0, asked.1, self.keeper.clock().origin());
+        seen.last = Some(asked);
+        seen.applied = compiled.is_ok();
+        match compiled {
+            Ok((config, notices)) => {
+                let domains = config.domain_count();
+                let rules = config.rule_count();
+                self.keeper.install_envoy(config);
+                self.metrics.reload_applied();
+                self.sink.emit(&Event::EnvoyReloaded {
+                    trigger,
+                    domains,
+                    rules,
+                });
+                for notice in notices {
+                    self.sink.emit(&Event::Notice(notice));
+                }
+                Ok(())
+            }
+            Err(report) => Err(self.reject_envoy(trigger, report)),
+        }
+    }
+
+    fn reject_envoy(&self, trigger: Trigger, report: String) -> String {
+        self.metrics.reload_rejected();
+        self.sink.emit(&Event::EnvoyRejected {
+            trigger,
+            report: report.clone(),
+        });
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_its_yaml_files_in_order() {
+        let root = tempfile::tempdir().unwrap();
+        let names = ["b.yaml", "a.yml", ".hidden.yaml", "notes.txt", "c.yaml.bak"];
+        for name in names {
+            fs::write(root.path().join(name), name).unwrap();
+        }
+        fs::create_dir(root.path().join("..data")).unwrap();
+        fs::create_dir(root.path().join("sub.yaml")).unwrap();
+        let files = read_envoy_files(root.path()).unwrap();
+        let texts: Vec<_> = files.iter().map(|file| &*file.text).collect();
+        assert_eq!(texts, ["a.yml", "b.yaml"]);
+        let single = read_envoy_files(&root.path().join("notes.txt")).unwrap();
+        assert_eq!(single[0].text, "notes.txt");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        let failed = |path: &Path| read_envoy_files(path).unwrap_err();
+        assert!(failed(root.path()).contains("no *.yaml"));
+        assert!(failed(&root.path().join("gone")).contains("cannot read"));
+        let large = root.path().join("large.yaml");
+        fs::write(&large, vec![b' '; (2 << 20) + 1]).unwrap();
+        assert!(failed(root.path()).contains("longer than"));
+        fs::write(&large, [0xff]).unwrap();
+        assert!(failed(root.path()).contains("cannot read"));
+    }
+}
