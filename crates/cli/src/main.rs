@@ -78,6 +78,7 @@ enum Verb {
     Try(verbs::r#try::Try),
     Simulate(verbs::simulate::Simulate),
     Init(verbs::init::Init),
+    Import(verbs::import::Import),
     Help(verbs::help::Help),
 }
 
@@ -92,6 +93,7 @@ impl Verb {
             Self::Try(verb) => verb.run(output),
             Self::Simulate(verb) => verb.run(output),
             Self::Init(verb) => verb.run(output),
+            Self::Import(verb) => verb.run(output),
             Self::Help(verb) => verb.run(output),
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod help;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod run;
 pub(crate) mod simulate;

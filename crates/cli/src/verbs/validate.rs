@@ -16,6 +16,10 @@ use crate::{Exit, Failure, Output, words};
 /// Check policies: every error and warning, with line, caret and a concrete edit
 #[derive(Args)]
 #[command(visible_alias = "check-config", after_help = HELP)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches of a command line, each on its own"
+)]
 pub(crate) struct Validate {
     /// Policy files; `-` reads standard input [default: ./ratekeeper.toml]
     #[arg(value_name = "POLICY")]

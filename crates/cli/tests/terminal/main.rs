@@ -3,6 +3,7 @@
 
 mod broken;
 mod desk;
+mod envoy;
 mod explain;
 mod help;
 mod init;

@@ -6,7 +6,7 @@ use foldhash::quality::RandomState;
 use ratekeeper_core::{Limit, Origin, Time};
 
 use super::counters::{DomainCounters, SpanCounters};
-use super::tree::Level;
+use super::tree::{Level, Step};
 use super::{Call, CallError, Plan, Rule};
 
 /// What holds for all rules: the environment of the Go service, as settings.
@@ -103,6 +103,14 @@ impl Config {
         }
         rules.sort_unstable_by_key(|rule| rule.id);
         rules
+    }
+
+    /// Shows every rule, its domain and the way to it, in no order.
+    pub(super) fn each_way<'c>(&'c self, mut show: impl FnMut(&'c str, &[Step<'c>], &'c Rule)) {
+        for (name, domain) in &self.domains {
+            let mut show = |way: &[Step<'c>], rule| show(name, way, rule);
+            domain.top.each_way(&mut Vec::new(), &mut show);
+        }
     }
 
     /// The counters, to be given the ids that the store knows them by: each name is the

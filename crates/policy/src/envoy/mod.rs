@@ -29,6 +29,7 @@ mod config;
 mod counters;
 mod grant;
 mod hits;
+pub mod import;
 mod load;
 mod metadata;
 mod plan;

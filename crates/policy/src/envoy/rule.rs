@@ -56,6 +56,13 @@ pub struct Rule {
     pub(super) shared: Box<[Option<Box<str>>]>,
 }
 
+impl Rule {
+    /// Whether its counters are called after values of the calls.
+    pub(super) fn has_named_series(&self) -> bool {
+        self.series != SeriesName::Path
+    }
+}
+
 /// What the series of a rule's counters is called after.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum SeriesName {

@@ -52,6 +52,15 @@ pub(super) struct Node {
     pub(super) below: Level,
 }
 
+/// One level on the way to a rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Step<'t> {
+    pub(super) key: &'t str,
+    pub(super) wanted: Wanted<'t>,
+    /// Values and patterns of the key that are looked for before it.
+    pub(super) before: Vec<&'t str>,
+}
+
 /// The value that a descriptor asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted<'a> {
@@ -125,17 +134,68 @@ impl Level {
         }
     }
 
+    /// Shows every rule and the way to it, in no order.
+    pub(super) fn each_way<'t>(
+        &'t self,
+        way: &mut Vec<Step<'t>>,
+        show: &mut impl FnMut(&[Step<'t>], &'t Rule),
+    ) {
+        for (key, values) in &self.keys {
+            for (wanted, node) in values.nodes() {
+                way.push(Step {
+                    key,
+                    wanted,
+                    before: values.before(wanted),
+                });
+                if let Some(rule) = &node.rule {
+                    show(way, rule);
+                }
+                node.below.each_way(way, show);
+                way.pop();
+            }
+        }
+    }
+
     /// Shows every rule, in no order.
     pub(super) fn each_rule<'t>(&'t self, show: &mut impl FnMut(&'t Rule)) {
         for values in self.keys.values() {
-            let wildcards = values.wildcards.iter().map(|wildcard| &wildcard.node);
-            let nodes = values.exact.values().chain(wildcards);
-            for node in nodes.chain(values.any.as_deref()) {
+            for (_, node) in values.nodes() {
                 if let Some(rule) = &node.rule {
                     show(rule);
                 }
                 node.below.each_rule(show);
             }
         }
+    }
+}
+
+impl Values {
+    /// All descriptors of the key: exact values in no order, the rest in that of look-ups.
+    fn nodes(&self) -> impl Iterator<Item = (Wanted<'_>, &Node)> {
+        let exact = self.exact.iter();
+        let exact = exact.map(|(value, node)| (Wanted::Exact(value), node));
+        let wildcards = self.wildcards.iter();
+        let like = wildcards.map(|wildcard| (Wanted::Like(&wildcard.pattern), &wildcard.node));
+        let any = self.any.as_deref().map(|node| (Wanted::Any, node));
+        exact.chain(like).chain(any)
+    }
+
+    /// What is looked for before `wanted` and could match the same value.
+    fn before(&self, wanted: Wanted<'_>) -> Vec<&str> {
+        let glob = match wanted {
+            Wanted::Exact(_) => return Vec::new(),
+            Wanted::Like(pattern) => Some(Glob::new(pattern.as_bytes())),
+            Wanted::Any => None,
+        };
+        let could = |value: &&str| {
+            glob.as_ref()
+                .is_none_or(|glob| glob.matches(value.as_bytes()))
+        };
+        let exact = self.exact.keys().map(|value| &**value).filter(could);
+        let mut before: Vec<_> = exact.collect();
+        before.sort_unstable();
+        let patterns = self.wildcards.iter().map(|wildcard| &*wildcard.pattern);
+        before.extend(patterns.take_while(|pattern| wanted != Wanted::Like(pattern)));
+        before
     }
 }

@@ -1,0 +1,124 @@
+//! `import`: another service's limits as a policy, and what it cannot say.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ratekeeper_core::Origin;
+use ratekeeper_policy::config::{Colour, Diagnostic, render};
+use ratekeeper_policy::envoy::import::{Imported, limitador, ratelimit};
+use ratekeeper_policy::envoy::{self, File};
+use ratekeeper_server::{EnvoyFile, read_envoy_files};
+
+use crate::output::{WARN, paint};
+use crate::{Exit, Failure, Output, words};
+
+/// Write a policy from the limits of another service, and list what it cannot say
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Import {
+    /// The other service
+    #[arg(long, value_enum, value_name = "SERVICE")]
+    from: From,
+    /// Its configuration: files, or directories of *.yaml
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Several files may describe one domain
+    #[arg(long)]
+    merge_domains: bool,
+    /// Where to write; not over a file that is there [default: standard output]
+    #[arg(long, short, value_name = "POLICY")]
+    output: Option<PathBuf>,
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper import --from envoy-ratelimit config/*.yaml > ratekeeper.toml
+  ratekeeper import --from limitador limits.yaml -o ratekeeper.toml
+
+What cannot be said stands on stderr, and as comments that begin with UNSAID in the policy.
+`ratekeeper run --envoy-config` runs the files of the first as they are.
+
+Exit codes: 0 everything is said; 1 something is not; 2 usage, or an error in a file.";
+
+/// Services whose limits are understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum From {
+    /// The Go service of the Envoy project
+    EnvoyRatelimit,
+    /// Kuadrant's rate limiter
+    Limitador,
+}
+
+impl Import {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let mut files = Vec::new();
+        for path in &self.files {
+            files.extend(read_envoy_files(path).map_err(Failure::new)?);
+        }
+        let imported = match self.from {
+            From::EnvoyRatelimit => self.ratelimit(&files, output)?,
+            From::Limitador => of_limitador(&files)?,
+        };
+        match &self.output {
+            Some(path) => {
+                let written = fs::File::create_new(path).and_then(|mut file| {
+                    std::io::Write::write_all(&mut file, imported.text.as_bytes())
+                });
+                written.map_err(|why| {
+                    Failure::new(format!("cannot write `{}`: {why}", path.display()))
+                })?;
+            }
+            None => output.line(imported.text.trim_end())?,
+        }
+        for line in &imported.unsaid {
+            output.talk(format!("{}: {line}", paint(WARN, "unsaid")));
+        }
+        let counted = words::counted(imported.limits, "limit");
+        output.talk(format!("{counted}, {} unsaid", imported.unsaid.len()));
+        Ok(if imported.unsaid.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Denied
+        })
+    }
+
+    fn ratelimit(&self, files: &[EnvoyFile], output: &mut Output) -> Result<Imported, Failure> {
+        let texts = files.iter().map(|file| File {
+            name: &file.name,
+            text: &file.text,
+        });
+        let texts: Vec<_> = texts.collect();
+        let settings = envoy::Settings {
+            merge_domains: self.merge_domains,
+            ..envoy::Settings::default()
+        };
+        match envoy::load(&texts, settings, Origin::UNIX) {
+            Ok(loaded) => {
+                let warnings = pages(files, &loaded.warnings);
+                if !warnings.is_empty() {
+                    output.talk(warnings.trim_end());
+                }
+                Ok(ratelimit(&loaded.config))
+            }
+            Err(findings) => Err(Failure::Findings(pages(files, &findings))),
+        }
+    }
+}
+
+/// One file only: names are unique within it.
+fn of_limitador(files: &[EnvoyFile]) -> Result<Imported, Failure> {
+    let [file] = files else {
+        return Err(Failure::new("name one file of Limitador at a time"));
+    };
+    let findings = |found| Failure::Findings(pages(files, &[found]));
+    limitador(&file.text).map_err(findings)
+}
+
+fn pages(files: &[EnvoyFile], findings: &[Vec<Diagnostic>]) -> String {
+    let pairs = files.iter().zip(findings);
+    let page = |(file, found): (&EnvoyFile, &Vec<_>)| {
+        render(&file.name, &file.text, found, Colour::Always)
+    };
+    pairs.map(page).collect()
+}
