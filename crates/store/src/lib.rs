@@ -11,5 +11,5 @@ mod store;
 pub use cell::Cell;
 pub use memory::{EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Usage};
 #[cfg(feature = "redis")]
-pub use redis::{RedisClock, RedisConfig, RedisStore};
+pub use redis::{RedisClock, RedisConfig, RedisServers, RedisStore};
 pub use store::{Decisions, Hold, Store, StoreError};

@@ -22,79 +22,51 @@
 //!   a debt forgiven.
 
 mod batch;
+mod config;
 mod exchange;
+mod gather;
 mod limits;
 mod name;
 mod node;
 mod script;
+mod servers;
 mod settle;
+mod slot;
+mod spread;
 mod state;
+mod turns;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use ratekeeper_core::{Charge, LeaseId, Lend, Nanos, Origin, Permits, Time, UnixMicros};
-use redis::{Client, Value};
+use ratekeeper_core::{Charge, Key, LeaseId, Lend, Nanos, Permits, Time, UnixMicros};
+use redis::Value;
 use smallvec::SmallVec;
 
 use crate::{Decisions, Hold, Store, StoreError};
+pub use config::{RedisClock, RedisConfig, RedisServers};
+
 use batch::{Ask, Batch, Found};
 use exchange::{Exchange, TRIES};
+use gather::Gather;
 use limits::Limits;
-use node::{Call, Node, Trouble};
+use node::{Call, Trouble};
 use script::Scripts;
+use servers::{Servers, no_answer};
 use settle::{Act, Item, Outcome, settle};
-
-/// Whose clock decides.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum RedisClock {
-    /// The server's, read once for each call. `now` is not used.
-    #[default]
-    Server,
-    /// The caller's: `now`, on a clock of the configured origin. For tests and replays; keys
-    /// still expire by the server's clock.
-    Caller,
-}
-
-/// How to reach and use a server.
-#[derive(Clone, Debug)]
-pub struct RedisConfig {
-    /// `redis://[user:password@]host[:port][/database]`, or `unix:///path`.
-    pub url: String,
-    /// Begins the name of every key; must hold no `{`.
-    pub prefix: String,
-    /// How long a call may take, connecting included.
-    pub deadline: Duration,
-    /// Where the clock has its zero that the limits were constructed for: windows on a grid
-    /// and calendars fall at the same moments for all processes.
-    pub origin: Origin,
-    /// Whose clock decides.
-    pub clock: RedisClock,
-}
-
-impl RedisConfig {
-    /// A server, with prefix `rk`, a deadline of 100 ms, for limits whose clock counts from
-    /// 1970.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            prefix: "rk".into(),
-            deadline: Duration::from_millis(100),
-            origin: Origin::UNIX,
-            clock: RedisClock::Server,
-        }
-    }
-}
+use turns::Turns;
 
 /// The Redis store; see the [module](self).
 ///
 /// Its futures need a Tokio runtime.
 pub struct RedisStore {
     config: RedisConfig,
-    node: Node,
+    servers: Arc<Servers>,
+    gather: Gather,
+    turns: Turns,
     limits: Limits,
-    scripts: Scripts,
+    scripts: Arc<Scripts>,
     /// What the server's clock showed last; 0 if it has not been read.
     latest: AtomicU64,
 }
@@ -118,12 +90,17 @@ impl RedisStore {
             let why = format!("prefix `{}` must not hold a `{{`", config.prefix);
             return Err(StoreError::Misconfigured(why));
         }
-        let client = Client::open(config.url.as_str())
-            .map_err(|error| StoreError::Misconfigured(error.to_string()))?;
+        let servers = Arc::new(match &config.servers {
+            RedisServers::One(url) => Servers::one(url, config.deadline)?,
+            RedisServers::Cluster(urls) => Servers::cluster(urls, config.deadline)?,
+        });
+        let scripts = Arc::new(Scripts::new());
         Ok(Self {
-            node: Node::new(client, config.deadline),
+            gather: Gather::new(Arc::clone(&servers), Arc::clone(&scripts)),
+            servers,
+            turns: Turns::default(),
             limits: Limits::new(config.origin),
-            scripts: Scripts::new(),
+            scripts,
             latest: AtomicU64::new(0),
             config,
         })
@@ -153,22 +130,11 @@ impl RedisStore {
             // Nothing is asked, so nothing is denied.
             return Ok(settle(act, &[], &[], &mut [], UnixMicros::default()));
         }
-        let done = async {
-            if let Some(outcome) = self.by_script(&ask, told).await? {
-                return Ok(outcome);
-            }
-            self.by_exchange(&ask, charges, told).await
-        };
-        match tokio::time::timeout(self.config.deadline, done).await {
-            Ok(Ok(outcome)) => Ok(outcome),
-            Ok(Err(trouble)) => Err(StoreError::Unavailable(trouble.to_string())),
-            Err(_) => {
-                self.node.forget().await; // it may never answer again
-                let deadline = self.config.deadline;
-                let why = format!("no answer within {} ms", deadline.as_millis());
-                Err(StoreError::Unavailable(why))
-            }
-        }
+        let keys: Keys<'_> = charges.iter().map(|(charge, _)| charge.key).collect();
+        let deadline = self.config.deadline;
+        let done = tokio::time::timeout(deadline, self.spread(ask, &keys, told)).await;
+        let done = done.unwrap_or_else(|_| Err(no_answer(deadline)));
+        done.map_err(|trouble| StoreError::Unavailable(trouble.to_string()))
     }
 
     fn item(&self, charge: &Charge<'_>, lease: Option<LeaseId>) -> Item {
@@ -183,38 +149,34 @@ impl RedisStore {
         }
     }
 
-    /// One call; `None` if the script cannot do it.
-    async fn by_script(
+    /// Does what a request wants whose keys are of one slot.
+    async fn one(
         &self,
-        ask: &Ask,
+        ask: Ask,
+        keys: &[Key<'_>],
+        slot: u16,
         told: Option<UnixMicros>,
-    ) -> Result<Option<Outcome>, Trouble> {
-        if !matches!(ask.act, Act::Decide(_) | Act::Refund) {
-            return Ok(None);
+    ) -> Result<Outcome, Trouble> {
+        if !self.has_script(&ask) {
+            return self.by_exchange(&ask, keys, slot, told).await;
         }
+        let answer = self.gather.ask(ask, slot, told).await?;
+        self.latest.store(answer.now.get(), Ordering::Relaxed);
+        Ok(answer.outcome)
+    }
+
+    /// Whether the script can do it.
+    fn has_script(&self, ask: &Ask) -> bool {
         let now = UnixMicros::new(self.latest.load(Ordering::Relaxed));
-        if ask.items.iter().any(|item| item.limit.may_inherit(now)) {
-            return Ok(None);
-        }
-        let batch = Batch::of([ask]);
-        if batch.names_one_twice() {
-            return Ok(None);
-        }
-        let Some((script, arguments)) = batch.script(&self.scripts, told) else {
-            return Ok(None);
-        };
-        let call = Call {
-            script: &script,
-            keys: &batch.names(),
-            arguments: &arguments,
-        };
-        let found = self.find(call).await?;
-        Ok(batch.settle(&found)?.pop())
+        let limits = || ask.items.iter().map(|item| &item.limit);
+        matches!(ask.act, Act::Decide(_) | Act::Refund)
+            && limits().all(|limit| limit.twin.is_some() && !limit.may_inherit(now))
+            && !Batch::of([ask]).names_one_twice()
     }
 
     /// Runs a script that says what it finds.
-    async fn find(&self, call: Call<'_>) -> Result<Found, Trouble> {
-        let found = Found::read(self.node.run(call).await?, call.keys.len())?;
+    async fn find(&self, slot: u16, call: Call<'_>) -> Result<Found, Trouble> {
+        let found = Found::read(self.servers.run(slot, call).await?, call.keys.len())?;
         self.latest.store(found.now.get(), Ordering::Relaxed);
         Ok(found)
     }
@@ -223,13 +185,15 @@ impl RedisStore {
     async fn by_exchange(
         &self,
         ask: &Ask,
-        charges: &[(Charge<'_>, Option<LeaseId>)],
+        keys: &[Key<'_>],
+        slot: u16,
         told: Option<UnixMicros>,
     ) -> Result<Outcome, Trouble> {
         let exchange = Exchange::of(ask, |index, earlier| {
-            name::name(&self.config.prefix, &earlier.label, charges[index].0.key)
+            name::name(&self.config.prefix, &earlier.label, keys[index])
         });
         let names = exchange.names();
+        let _turns = self.turns.take(&names).await;
         let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
         for _ in 0..TRIES {
             let load = Call {
@@ -237,7 +201,7 @@ impl RedisStore {
                 keys: &names,
                 arguments: std::slice::from_ref(&told),
             };
-            let exchanged = exchange.decide(&self.find(load).await?)?;
+            let exchanged = exchange.decide(&self.find(slot, load).await?)?;
             let Some(arguments) = exchanged.swap else {
                 return Ok(exchanged.outcome);
             };
@@ -246,7 +210,7 @@ impl RedisStore {
                 keys: &names,
                 arguments: &arguments,
             };
-            if self.node.run(swap).await? == Value::Int(1) {
+            if self.servers.run(slot, swap).await? == Value::Int(1) {
                 return Ok(exchanged.outcome);
             }
         }
@@ -254,6 +218,9 @@ impl RedisStore {
         Err(Trouble::Later(why))
     }
 }
+
+/// The keys of a request, in the order of its items.
+type Keys<'a> = SmallVec<[Key<'a>; 4]>;
 
 /// An answer of another kind than was asked for cannot be: see [`settle`].
 const KIND: &str = "an act is answered in its own kind";

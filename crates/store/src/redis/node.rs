@@ -77,6 +77,14 @@ impl From<RedisError> for Trouble {
     }
 }
 
+/// How a call is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Manner {
+    Plain,
+    /// To a node that is taking the slot over.
+    Asking,
+}
+
 /// A script, its keys and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call<'a> {
@@ -123,15 +131,15 @@ impl Node {
     }
 
     /// Runs a script.
-    pub(super) async fn run(&self, call: Call<'_>) -> Result<Value, Trouble> {
+    pub(super) async fn run(&self, call: Call<'_>, manner: Manner) -> Result<Value, Trouble> {
         let connection = self.connection().await?;
-        let answer = match self.send(&connection, call).await {
+        let answer = match self.send(&connection, call, manner).await {
             Err(error) if error.code() == Some("NOSCRIPT") => {
                 // It did not run: the server was restarted, or its scripts were flushed.
                 let mut load = redis::cmd("SCRIPT");
                 load.arg("LOAD").arg(call.script.text.as_str());
                 match load.query_async::<Value>(&mut connection.clone()).await {
-                    Ok(_) => self.send(&connection, call).await,
+                    Ok(_) => self.send(&connection, call, manner).await,
                     Err(error) => Err(error),
                 }
             }
@@ -148,8 +156,27 @@ impl Node {
         }
     }
 
+    /// Runs a command that changes nothing.
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, Trouble> {
+        let mut connection = self.connection().await?;
+        match command.query_async(&mut connection).await {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                if error.code().is_none() {
+                    self.forget().await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// How long connecting and answering may take, each.
+    pub(super) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// The next call makes a new connection.
-    pub(super) async fn forget(&self) {
+    async fn forget(&self) {
         *self.live.lock().await = None;
     }
 
@@ -157,8 +184,18 @@ impl Node {
         &self,
         connection: &MultiplexedConnection,
         call: Call<'_>,
+        manner: Manner,
     ) -> Result<Value, RedisError> {
-        call.command().query_async(&mut connection.clone()).await
+        let mut connection = connection.clone();
+        match manner {
+            Manner::Plain => call.command().query_async(&mut connection).await,
+            Manner::Asking => {
+                let mut pipe = redis::pipe();
+                pipe.cmd("ASKING").ignore().add_command(call.command());
+                let mut answers: Vec<Value> = pipe.query_async(&mut connection).await?;
+                Ok(answers.pop().unwrap_or(Value::Nil))
+            }
+        }
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, Trouble> {

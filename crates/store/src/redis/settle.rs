@@ -26,7 +26,7 @@ pub(super) struct Item {
     pub(super) name: Box<[u8]>,
     pub(super) cost: Permits,
     pub(super) mode: Mode,
-    /// Whose lease is released or renewed.
+    /// Whose lease is released, renewed or taken back.
     pub(super) lease: Option<LeaseId>,
 }
 
@@ -70,9 +70,7 @@ pub(super) fn settle(
         Act::Decide(lend) => Outcome::Decided(table.decide(lend)),
         Act::Look => Outcome::Decided(table.look()),
         Act::Refund => {
-            for (at, item) in items.iter().enumerate() {
-                table.states[place[at]].refund(&item.limit.algorithm, now, item.cost);
-            }
+            (0..items.len()).for_each(|at| table.take_back(at));
             Outcome::Refunded
         }
         Act::Reset => {
@@ -112,6 +110,13 @@ impl Table<'_> {
                 }
             }
         } else {
+            for (at, decision) in each.iter().enumerate() {
+                // Permits that will be given back although the request is refused.
+                let taken = self.items[at].limit.algorithm.takes_regardless(lend);
+                if taken && decision.verdict.allows() {
+                    let _ = self.charge(at, lend);
+                }
+            }
             self.show_standing(&mut each);
         }
         Decisions { admitted, each }
@@ -175,6 +180,17 @@ impl Table<'_> {
                 };
             }
         }
+    }
+
+    /// What was lent to a name comes back by it.
+    fn take_back(&mut self, at: usize) {
+        let item = &self.items[at];
+        if item.lease.is_some() && item.limit.algorithm.concurrency().is_some() {
+            self.release(at);
+            return;
+        }
+        let state = &mut self.states[self.place[at]];
+        state.refund(&item.limit.algorithm, self.now, item.cost);
     }
 
     fn release(&mut self, at: usize) -> Permits {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use ratekeeper_core::Origin;
-use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, conformance};
+use ratekeeper_store::{RedisClock, RedisConfig, RedisServers, RedisStore, conformance};
 
-use crate::server::{Server, programs};
+use crate::server::{Cluster, Server, programs};
 
 /// Stories are told in milliseconds from their zero; keys live by the server's clock. So the
 /// zero lies a day ahead of it.
@@ -23,21 +23,34 @@ pub(crate) fn tomorrow() -> Origin {
 
 #[test]
 fn the_redis_store_conforms() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let _inside = runtime.enter();
     for program in programs() {
         let server = Server::start(&program, &[]);
-        let count = AtomicU32::new(0);
-        conformance::check(|| {
-            let number = count.fetch_add(1, Ordering::Relaxed);
-            RedisStore::new(RedisConfig {
-                prefix: format!("story-{number}"),
-                origin: tomorrow(),
-                clock: RedisClock::Caller,
-                deadline: Duration::from_secs(10),
-                ..RedisConfig::new(server.url())
-            })
-            .unwrap()
-        });
+        check(&RedisServers::One(server.url()));
     }
+}
+
+/// Where the charges of a story lie on different nodes.
+#[test]
+fn the_redis_store_conforms_on_a_cluster() {
+    for program in programs() {
+        let cluster = Cluster::start(&program);
+        check(&RedisServers::Cluster(cluster.urls()));
+    }
+}
+
+fn check(servers: &RedisServers) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let count = AtomicU32::new(0);
+    conformance::check(|| {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        RedisStore::new(RedisConfig {
+            servers: servers.clone(),
+            prefix: format!("story-{number}"),
+            origin: tomorrow(),
+            clock: RedisClock::Caller,
+            deadline: Duration::from_secs(10),
+        })
+        .unwrap()
+    });
 }

@@ -9,4 +9,5 @@
 mod calls;
 mod conforms;
 mod equality;
+mod exact;
 mod server;

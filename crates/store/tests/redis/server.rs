@@ -137,3 +137,88 @@ fn is_up(child: &mut Child, port: u16) -> bool {
 fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
 }
+
+/// Three primaries, each with a replica; stopped when dropped.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// Starts one and waits until every node says that all slots are served.
+    pub(crate) fn start(program: &Program) -> Self {
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let nodes: Vec<_> = (0..6).map(|_| Server::start(program, &options)).collect();
+        for (number, node) in nodes.iter().enumerate() {
+            let mut connection = node.connect();
+            let mut run = |words: &[&str]| {
+                let mut command = redis::cmd("CLUSTER");
+                for word in words {
+                    command.arg(*word);
+                }
+                command.exec(&mut connection).unwrap();
+            };
+            if number < 3 {
+                let slots = [["0", "5460"], ["5461", "10922"], ["10923", "16383"]][number];
+                if program.name == "redis 7.0" {
+                    run(&["ADDSLOTSRANGE", slots[0], slots[1]]);
+                } else {
+                    let [first, last] = slots.map(|slot| slot.parse::<u32>().unwrap());
+                    let all: Vec<_> = (first..=last).map(|slot| slot.to_string()).collect();
+                    let words = ["ADDSLOTS"]
+                        .into_iter()
+                        .chain(all.iter().map(String::as_str));
+                    run(&words.collect::<Vec<_>>());
+                }
+            }
+            // Else epochs collide and are settled by chance.
+            run(&["SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+        }
+        for node in &nodes[1..] {
+            let port = nodes[0].port.to_string();
+            let mut meet = redis::cmd("CLUSTER");
+            meet.arg("MEET").arg("127.0.0.1").arg(&port);
+            meet.exec(&mut node.connect()).unwrap();
+        }
+        let cluster = Self { nodes };
+        cluster.wait("cluster_known_nodes:6");
+        for (replica, primary) in [(3, 0), (4, 1), (5, 2)] {
+            let id = cluster.id(primary);
+            let connection = &mut cluster.nodes[replica].connect();
+            let mut replicate = redis::cmd("CLUSTER");
+            replicate.arg("REPLICATE").arg(id).exec(connection).unwrap();
+        }
+        cluster.wait("cluster_state:ok");
+        cluster
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Server::url).collect()
+    }
+
+    /// The id of a node.
+    pub(crate) fn id(&self, node: usize) -> String {
+        let mut command = redis::cmd("CLUSTER");
+        command
+            .arg("MYID")
+            .query(&mut self.nodes[node].connect())
+            .unwrap()
+    }
+
+    /// Waits until every node's `CLUSTER INFO` holds a line.
+    fn wait(&self, line: &str) {
+        for node in &self.nodes {
+            let mut connection = node.connect();
+            let says = (0..2_000).any(|_| {
+                let mut command = redis::cmd("CLUSTER");
+                let info: String = command.arg("INFO").query(&mut connection).unwrap();
+                let says = info.contains(line);
+                if !says {
+                    wait_a_little();
+                }
+                says
+            });
+            assert!(says, "the cluster does not come to say {line}");
+        }
+    }
+}

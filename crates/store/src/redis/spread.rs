@@ -1,0 +1,260 @@
+//! Spread: requests whose keys lie on several slots of a cluster.
+//!
+//! ```text
+//!   items     a.slot 7   b.slot 7   c.slot 3   d.slot 7
+//!   groups    7: a b d                3: c               in the order of their first items
+//!
+//!   decide    7 allows --> 3 denies --> give back to 7; say how all stands
+//! ```
+//!
+//! No call spans two slots, so what is one step elsewhere is several here. They are taken so
+//! that a race or a crash between them admits less, never more: what was charged stays
+//! charged until it is given back. (What an algorithm cannot take back stays charged.)
+//! Limits that share a subject share a slot; see [`name`](super::name).
+
+use ratekeeper_core::{Decision, Key, Lend, UnixMicros};
+use smallvec::SmallVec;
+
+use super::batch::Ask;
+use super::node::Trouble;
+use super::settle::{Act, Item, Outcome};
+use super::slot::slot_of;
+use super::{Keys, RedisStore};
+use crate::Decisions;
+
+/// The items of one slot, and where they stand in the request.
+struct Part<'a> {
+    slot: u16,
+    at: SmallVec<[usize; 4]>,
+    items: SmallVec<[Item; 2]>,
+    keys: Keys<'a>,
+}
+
+impl Part<'_> {
+    fn ask(&self, act: Act) -> Ask {
+        Ask {
+            act,
+            items: self.items.clone(),
+        }
+    }
+}
+
+impl RedisStore {
+    /// Does what a request wants, wherever its keys are.
+    pub(super) async fn spread(
+        &self,
+        ask: Ask,
+        keys: &[Key<'_>],
+        told: Option<UnixMicros>,
+    ) -> Result<Outcome, Trouble> {
+        if !self.servers.has_slots() {
+            return self.one(ask, keys, 0, told).await;
+        }
+        let act = ask.act;
+        let mut parts = parts(ask, keys);
+        if parts.len() == 1 {
+            let part = parts.remove(0);
+            return self.one(part.ask(act), &part.keys, part.slot, told).await;
+        }
+        match act {
+            Act::Decide(lend) => self.decide_parts(&parts, lend, told).await,
+            act => {
+                let mut outcomes = Vec::with_capacity(parts.len());
+                for part in &parts {
+                    outcomes.push(self.part(part, act, told).await?);
+                }
+                Ok(join(&parts, outcomes))
+            }
+        }
+    }
+
+    async fn part(
+        &self,
+        part: &Part<'_>,
+        act: Act,
+        told: Option<UnixMicros>,
+    ) -> Result<Outcome, Trouble> {
+        self.one(part.ask(act), &part.keys, part.slot, told).await
+    }
+
+    /// Charges part after part, until one denies; then gives back, and looks at the rest.
+    async fn decide_parts(
+        &self,
+        parts: &[Part<'_>],
+        lend: Lend,
+        told: Option<UnixMicros>,
+    ) -> Result<Outcome, Trouble> {
+        let mut outcomes = Vec::with_capacity(parts.len());
+        let mut denied = None;
+        for (number, part) in parts.iter().enumerate() {
+            let outcome = match self.part(part, Act::Decide(lend), told).await {
+                Ok(outcome) => outcome,
+                Err(trouble) => {
+                    // As far as it can be: what cannot be reached now stays charged.
+                    let _ = self
+                        .give_back(&parts[..number], &outcomes, lend, told)
+                        .await;
+                    return Err(trouble);
+                }
+            };
+            let admitted = matches!(&outcome, Outcome::Decided(decisions) if decisions.admitted);
+            outcomes.push(outcome);
+            if !admitted {
+                denied = Some(number);
+                break;
+            }
+        }
+        if let Some(denied) = denied {
+            self.give_back(&parts[..denied], &outcomes, lend, told)
+                .await?;
+            for (number, part) in parts.iter().enumerate().filter(|(at, _)| *at != denied) {
+                if number > denied {
+                    self.take_regardless(part, lend, told).await?;
+                }
+                let stands = self.part(part, Act::Look, told).await?;
+                if number < denied {
+                    keep_verdicts(&mut outcomes[number], stands);
+                } else {
+                    outcomes.push(stands);
+                }
+            }
+        }
+        Ok(join(parts, outcomes))
+    }
+
+    /// Takes permits that will be given back although the request is refused.
+    async fn take_regardless(
+        &self,
+        part: &Part<'_>,
+        lend: Lend,
+        told: Option<UnixMicros>,
+    ) -> Result<(), Trouble> {
+        let mut keys = Keys::new();
+        let mut items = SmallVec::new();
+        for (item, &key) in part.items.iter().zip(&part.keys) {
+            if item.limit.algorithm.takes_regardless(lend) {
+                items.push(item.clone());
+                keys.push(key);
+            }
+        }
+        if !items.is_empty() {
+            let act = Act::Decide(lend);
+            self.one(Ask { act, items }, &keys, part.slot, told).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what these parts were charged.
+    async fn give_back(
+        &self,
+        parts: &[Part<'_>],
+        outcomes: &[Outcome],
+        lend: Lend,
+        told: Option<UnixMicros>,
+    ) -> Result<(), Trouble> {
+        for (part, outcome) in parts.iter().zip(outcomes) {
+            let Outcome::Decided(decisions) = outcome else {
+                continue;
+            };
+            let mut keys = Keys::new();
+            let mut items = SmallVec::new();
+            for (at, decision) in decisions.each.iter().enumerate() {
+                let mut item = part.items[at].clone();
+                let algorithm = &item.limit.algorithm;
+                let lends = algorithm.concurrency().is_some();
+                if !decision.verdict.allows() || lends && lend == Lend::Nothing {
+                    continue; // was not charged
+                }
+                if algorithm.takes_regardless(lend) {
+                    continue; // stays taken
+                }
+                if let Lend::To(id) = lend {
+                    item.lease = Some(id);
+                }
+                items.push(item);
+                keys.push(part.keys[at]);
+            }
+            if !items.is_empty() {
+                let act = Act::Refund;
+                self.one(Ask { act, items }, &keys, part.slot, told).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a request, in the order of their first items.
+fn parts<'a>(ask: Ask, keys: &[Key<'a>]) -> Vec<Part<'a>> {
+    let mut parts: Vec<Part<'a>> = Vec::new();
+    for (at, (item, &key)) in ask.items.into_iter().zip(keys).enumerate() {
+        let slot = slot_of(&item.name);
+        let known = parts.iter().position(|part| part.slot == slot);
+        let number = known.unwrap_or_else(|| {
+            parts.push(Part {
+                slot,
+                at: SmallVec::new(),
+                items: SmallVec::new(),
+                keys: Keys::new(),
+            });
+            parts.len() - 1
+        });
+        let part = &mut parts[number];
+        part.at.push(at);
+        part.items.push(item);
+        part.keys.push(key);
+    }
+    parts
+}
+
+/// What would have passed shows the state as it stands, now that it was given back.
+fn keep_verdicts(decided: &mut Outcome, stands: Outcome) {
+    if let (Outcome::Decided(decided), Outcome::Decided(stands)) = (decided, stands) {
+        for (decision, standing) in decided.each.iter_mut().zip(stands.each) {
+            *decision = Decision {
+                verdict: decision.verdict,
+                ..standing
+            };
+        }
+    }
+}
+
+/// One answer of the answers of all parts, each in its place.
+fn join(parts: &[Part<'_>], outcomes: Vec<Outcome>) -> Outcome {
+    let mut admitted = true;
+    let mut decided = Vec::new();
+    let (mut there, mut released, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
+    for (part, outcome) in parts.iter().zip(outcomes) {
+        let places = part.at.iter().copied();
+        match outcome {
+            Outcome::Decided(decisions) => {
+                admitted &= decisions.admitted;
+                decided.extend(places.zip(decisions.each));
+            }
+            Outcome::WereThere(each) => there.extend(places.zip(each)),
+            Outcome::Released(each) => released.extend(places.zip(each)),
+            Outcome::Renewed(each) => renewed.extend(places.zip(each)),
+            Outcome::Refunded => return Outcome::Refunded,
+        }
+    }
+    if !there.is_empty() {
+        return Outcome::WereThere(in_order(there));
+    }
+    if !released.is_empty() {
+        return Outcome::Released(in_order(released));
+    }
+    if !renewed.is_empty() {
+        return Outcome::Renewed(in_order(renewed));
+    }
+    Outcome::Decided(Decisions {
+        admitted,
+        each: in_order(decided),
+    })
+}
+
+fn in_order<T>(mut placed: Vec<(usize, T)>) -> SmallVec<[T; 4]>
+where
+    [T; 4]: smallvec::Array<Item = T>,
+{
+    placed.sort_unstable_by_key(|(place, _)| *place);
+    placed.into_iter().map(|(_, each)| each).collect()
+}

@@ -1,0 +1,51 @@
+//! Turns: exchanges of one process over one key wait for each other.
+//!
+//! ```text
+//!   this process    a --load-swap--> b --load-swap--> c ..     one at a time for a key
+//!   another              x --load- - -swap fails, again-->     they race with one another's
+//! ```
+//!
+//! Without turns, of n callers at a time one gets through, and the others try again: n rounds
+//! for the last. With them an exchange races with other processes only.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::RandomState;
+use smallvec::SmallVec;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Keys that share a turn wait for each other in vain; many turns make that rare.
+const TURNS: usize = 256;
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub(super) struct Turns {
+    turns: Box<[Mutex<()>]>,
+    hasher: RandomState,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            turns: (0..TURNS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits until it is the turn of whoever asks, for all of these keys. Turns are taken in
+    /// one order by everybody, so nobody waits for somebody who waits.
+    pub(super) async fn take(&self, names: &[&[u8]]) -> SmallVec<[MutexGuard<'_, ()>; 4]> {
+        let turn = |name: &&[u8]| self.hasher.hash_one(name) % TURNS as u64;
+        let mut turns: SmallVec<[u64; 4]> = names.iter().map(turn).collect();
+        turns.sort_unstable();
+        turns.dedup();
+        let mut taken = SmallVec::new();
+        for turn in turns {
+            let turn = usize::try_from(turn).unwrap_or(0);
+            taken.push(self.turns[turn].lock().await);
+        }
+        taken
+    }
+}
