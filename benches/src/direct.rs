@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use governor::clock::FakeRelativeClock;
 use governor::{Quota as GovernorQuota, RateLimiter};
+use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Decision, Gcra, Permits, Time};
 use ratekeeper_store::Cell;
 
@@ -50,11 +51,12 @@ pub(crate) fn run(effort: Effort) {
 
 fn floors(effort: Effort) {
     let word = AtomicU64::new(0);
-    let quanta = quanta::Clock::new();
+    let (quanta, system) = (quanta::Clock::new(), SystemClock::new());
     let mut contenders = [
         Contender::new(FLOOR, |_| load_and_cas(&word)),
         Contender::new("clock: std Instant", |_| Instant::now()),
         Contender::new("clock: quanta", |_| quanta.raw()),
+        Contender::new("clock: SystemClock", |_| system.now()),
     ];
     let rows = measure(effort.rounds, &mut contenders);
     report::table("floor and clocks", FLOOR, &rows);

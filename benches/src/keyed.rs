@@ -5,6 +5,7 @@
 use foldhash::fast::RandomState as Foldhash;
 use governor::clock::FakeRelativeClock;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Charge, Key, Limit, LimitId, Mode, Permits, Time};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -125,9 +126,7 @@ fn numbers(effort: Effort, spread: &str, sequence: &[u32]) {
         let _ = folded.check_key(&number(index));
         let _ = timed.check_key(&number(index));
     }
-    let quanta = quanta::Clock::new();
-    let start = quanta.raw();
-    let by_quanta = || Time::from_nanos(quanta.delta_as_nanos(start, quanta.raw()));
+    let clock = SystemClock::new();
     let key = |n| number(pick(sequence, n));
     let mut contenders = [
         Contender::new("ratekeeper", |n| {
@@ -135,10 +134,10 @@ fn numbers(effort: Effort, spread: &str, sequence: &[u32]) {
         }),
         Contender::new("governor", |n| plain.check_key(&key(n))),
         Contender::new("governor, foldhash", |n| folded.check_key(&key(n))),
-        Contender::new("ratekeeper, quanta clock", |n| {
-            decide(&store, &limit, &part(key(n)), by_quanta())
+        Contender::new("ratekeeper, its own clock", |n| {
+            decide(&store, &limit, &part(key(n)), clock.now())
         }),
-        Contender::new("governor, quanta clock", |n| timed.check_key(&key(n))),
+        Contender::new("governor, its own clock", |n| timed.check_key(&key(n))),
         Contender::pair("2 threads: ratekeeper", |n| {
             decide(&store, &limit, &part(key(n)), at(n))
         }),
@@ -163,7 +162,15 @@ fn strings(effort: Effort, spread: &str, sequence: &[u32]) {
         let _ = folded.check_key(&name(index));
         let _ = timed.check_key(&name(index));
     }
-    let [mut bare, mut ours, mut theirs, mut hashed, mut clocked] = [(); 5].map(|()| Name::new());
+    let [
+        mut bare,
+        mut ours,
+        mut theirs,
+        mut hashed,
+        mut clocked,
+        mut own,
+    ] = [(); 6].map(|()| Name::new());
+    let clock = SystemClock::new();
     let key = |n| pick(sequence, n);
     let mut contenders = [
         Contender::new("writing the key", |n| bare.set(key(n)).len()),
@@ -174,7 +181,10 @@ fn strings(effort: Effort, spread: &str, sequence: &[u32]) {
         Contender::new("governor, foldhash", |n| {
             folded.check_key(hashed.set(key(n)))
         }),
-        Contender::new("governor, quanta clock", |n| {
+        Contender::new("ratekeeper, its own clock", |n| {
+            decide(&store, &limit, own.set(key(n)).as_bytes(), clock.now())
+        }),
+        Contender::new("governor, its own clock", |n| {
             timed.check_key(clocked.set(key(n)))
         }),
     ];

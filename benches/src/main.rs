@@ -11,9 +11,9 @@
 //! the pure functions: see [`cores`]; with `-- http [--quick]`, the service over real
 //! connections instead: see [`http`].
 //!
-//! The fair comparison with governor is at the same price of time: ratekeeper is told the
-//! time by its caller, so governor is given a clock that costs one load. Rows with a real
-//! clock (quanta, which governor uses by default) stand beside it.
+//! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
+//! caller, so governor is given a clock that costs one load), and each with the clock it
+//! ships with (`SystemClock` here, quanta there).
 
 mod bytes;
 mod cores;

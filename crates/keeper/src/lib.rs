@@ -31,6 +31,7 @@
 mod answer;
 mod call;
 mod clock;
+mod counter;
 pub mod headers;
 mod keeper;
 mod loan;

@@ -22,7 +22,7 @@ impl Pace for VirtualTime {
 }
 
 /// The machine's clock; moments are waited for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RealTime(SystemClock);
 
 impl RealTime {

@@ -148,7 +148,7 @@ fn exponent(text: &str) -> Result<f64, String> {
 impl Simulate {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let real = self.real_time.then(RealTime::new);
-        let origin = real.map_or(source::BEGINNING, |clock| clock.origin());
+        let origin = real.as_ref().map_or(source::BEGINNING, RealTime::origin);
         let said = Said {
             policy: self.policy.clone(),
             limit: self.limit.clone(),
@@ -169,7 +169,7 @@ impl Simulate {
             .into_iter()
             .map(|subject| {
                 let mut bench = Bench::new(subject.algorithm.clone());
-                let report = match real {
+                let report = match real.clone() {
                     Some(mut clock) => play(&mut bench, &workload, &mut clock),
                     None => play(&mut bench, &workload, &mut VirtualTime),
                 };

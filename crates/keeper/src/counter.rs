@@ -1,0 +1,174 @@
+//! Counter: nanoseconds from the processor's counter, kept true by the machine's clock.
+//!
+//! Reading the machine's clock costs a decision in memory a fifth of its time, and more: it
+//! lets nothing overtake it, so each decision waits for the memory of the one before. The
+//! processor's counter costs 9 ns and is overtaken, but its rate is only known to some
+//! millionths, and it may jump when a machine sleeps or moves.
+//!
+//! ```text
+//!   counted   ------+------+------+---------> ns, by the counter
+//!                   |      |      |
+//!   offset          o1     o2     o3          the machine's clock - counted, taken anew
+//!                                             when 10 ms have been counted
+//!   now = counted + offset
+//! ```
+//!
+//! So it is wrong by what the counter gains or loses in 10 ms: a microsecond, were its rate
+//! wrong by 1/10,000. A step back of that size is one that racing threads make anyway; the
+//! laws ask that no step back gives permits away. Where processors have no steady counter,
+//! `quanta` counts by the machine's clock.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Counted nanoseconds after which the offset is taken anew.
+const FRESH: u64 = 10_000_000;
+/// A reading of the machine's clock that took longer was interrupted, and is not believed.
+const PROMPT: u64 = 1_000;
+
+/// What brings counted time to that of the machine's clock.
+#[derive(Debug)]
+pub(crate) struct Offset {
+    /// The machine's clock less what was counted.
+    offset: AtomicI64,
+    /// What was counted then; far away at first.
+    taken_at: AtomicU64,
+}
+
+/// A copy takes its own.
+impl Clone for Offset {
+    fn clone(&self) -> Self {
+        Self::new()
+    }
+}
+
+impl Offset {
+    /// Not taken yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            offset: AtomicI64::new(0),
+            taken_at: AtomicU64::new(u64::MAX / 2),
+        }
+    }
+
+    /// The time by the machine's clock, in nanoseconds: when `counted` was read, or now if
+    /// that has to be asked.
+    #[inline]
+    pub(crate) fn nanos(
+        &self,
+        counted: u64,
+        count: impl Fn() -> u64,
+        ask: impl Fn() -> u64,
+    ) -> u64 {
+        // Acquire: who sees a new moment sees the offset taken at it. Less than 0, the
+        // counter having been set back, is a very long time.
+        let age = counted.wrapping_sub(self.taken_at.load(Ordering::Acquire));
+        if age >= FRESH {
+            return self.take(count, ask);
+        }
+        counted.saturating_add_signed(self.offset.load(Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn take(&self, count: impl Fn() -> u64, ask: impl Fn() -> u64) -> u64 {
+        let before = count();
+        let nanos = ask();
+        let after = count();
+        if after.wrapping_sub(before) <= PROMPT {
+            let offset = nanos.wrapping_sub(after).cast_signed();
+            self.offset.store(offset, Ordering::Relaxed);
+            self.taken_at.store(after, Ordering::Release); // publishes the offset
+        }
+        nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A counter and a clock that move by themselves when read.
+    struct Machine {
+        counter: Cell<u64>,
+        clock: Cell<u64>,
+        /// What asking the clock takes.
+        slow: Cell<u64>,
+        offset: Offset,
+    }
+
+    impl Machine {
+        fn new(counter: u64) -> Self {
+            Self {
+                counter: Cell::new(counter),
+                clock: Cell::new(0),
+                slow: Cell::new(20),
+                offset: Offset::new(),
+            }
+        }
+
+        /// Time goes by; the counter counts `counted` of it.
+        fn pass(&self, nanos: u64, counted: u64) {
+            self.clock.set(self.clock.get() + nanos);
+            self.counter.set(self.counter.get() + counted);
+        }
+
+        /// How far the answer is from the truth.
+        fn error(&self) -> u64 {
+            let ask = || {
+                self.pass(self.slow.get(), self.slow.get());
+                self.clock.get()
+            };
+            let count = || self.counter.get();
+            let nanos = self.offset.nanos(self.counter.get(), count, ask);
+            nanos.abs_diff(self.clock.get())
+        }
+    }
+
+    #[test]
+    fn a_counter_with_a_wrong_rate_tells_the_right_time() {
+        for (nanos, counted) in [
+            (100_000, 100_010),
+            (100_000, 99_990),
+            (30_000_000, 30_003_000),
+        ] {
+            let machine = Machine::new(7);
+            for _ in 0..10_000 {
+                machine.pass(nanos, counted);
+                assert!(machine.error() <= 1_010, "{nanos} ns counted as {counted}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_counter_that_jumps_is_found_out() {
+        const HOUR: u64 = 3_600_000_000_000;
+        let machine = Machine::new(2 * HOUR);
+        assert_eq!(machine.error(), 0);
+        machine.pass(1_000, 1_000);
+        assert_eq!(machine.error(), 0);
+        machine.counter.set(5 * HOUR);
+        assert_eq!(machine.error(), 0, "ahead");
+        machine.counter.set(3);
+        assert_eq!(machine.error(), 0, "back to the start");
+        machine.pass(1_000, 1_000);
+        assert_eq!(machine.error(), 0);
+    }
+
+    #[test]
+    fn an_interrupted_reading_is_used_once() {
+        let machine = Machine::new(0);
+        machine.slow.set(PROMPT + 1);
+        assert_eq!(machine.error(), 0);
+        assert_eq!(machine.offset.offset.load(Ordering::Relaxed), 0, "not kept");
+        machine.slow.set(PROMPT);
+        assert_eq!(machine.error(), 0);
+        let before = machine.clock.get();
+        machine.pass(5, 5);
+        assert_eq!(machine.error(), 0);
+        assert_eq!(
+            machine.clock.get(),
+            before + 5,
+            "the clock is not asked again"
+        );
+    }
+}
