@@ -1,6 +1,6 @@
 //! Limits in words: which one is meant, how it decides, what it admits at worst.
 
-use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_core::{Algorithm as _, Nanos, Permits};
 use ratekeeper_policy::{KeyPart, Policy, Rule, RuleMode};
 
 use crate::{Failure, words};
@@ -48,6 +48,14 @@ pub(crate) fn span(rule: &Rule) -> Nanos {
 /// The most that one key is ever admitted, in words: `at most 39 in any 1 s; 20 at once`, of
 /// a queue `at most 9 in any 500 ms; 2 at once, 3 more wait up to 300 ms`.
 pub(crate) fn worst_case(rule: &Rule) -> String {
+    if let Some(limit) = rule.limit.algorithm.concurrency() {
+        let at_once = u64::from(limit.capacity().get());
+        return format!(
+            "at most {} at work at once; what a crashed holder has comes back after {}",
+            words::count(at_once),
+            words::span(limit.lease())
+        );
+    }
     let Worst {
         within,
         span,

@@ -120,8 +120,13 @@ fn readiness(ready: bool) -> Response<Reply> {
 }
 
 fn metrics<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
-    let usage = shared.keeper.store().usage();
-    let mut response = Response::new(Full::from(shared.metrics.scrape(usage)));
+    let (store, now) = (shared.keeper.store(), shared.keeper.clock().now());
+    let policy = shared.keeper.policy();
+    let lenders = policy.rules.iter().map(|rule| &rule.limit);
+    let lenders = lenders.filter(|limit| limit.algorithm.concurrency().is_some());
+    let loans = lenders.map(|limit| (Arc::clone(&limit.name), store.loans(limit, now)));
+    let scraped = shared.metrics.scrape(store.usage(), loans.collect());
+    let mut response = Response::new(Full::from(scraped));
     let content_type = HeaderValue::from_static(CONTENT_TYPE);
     response
         .headers_mut()

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ratekeeper::Clock;
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
-use ratekeeper_policy::{Policy, Settings};
+use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
 use crate::shared::{Shared, unix_seconds};
 use crate::{Config, Event, StartError, Trigger};
@@ -83,11 +83,9 @@ pub(crate) fn load_first(
     if config.shadow {
         loaded.policy.rules.shadow();
     }
-    let notices = loaded
-        .warnings
-        .chunks(1)
-        .map(|warning| render(path, &text, warning))
-        .collect();
+    let warnings = loaded.warnings.chunks(1);
+    let notices = warnings.map(|warning| render(path, &text, warning));
+    let notices = notices.chain(on_loan(&loaded.policy)).collect();
     let seen = Seen {
         last: Some(text.clone()),
         in_force: text,
@@ -117,6 +115,25 @@ fn without_policy(config: &Config) -> Result<(First, LastSeen), StartError> {
         shadow: config.shadow,
     };
     Ok((first, LastSeen(Mutex::new(seen))))
+}
+
+/// Says once which limits a check does not charge: those of what is at work, since a check
+/// has no end at which a permit could come back.
+fn on_loan(policy: &Policy) -> Option<String> {
+    let enforced = |rule: &&Rule| rule.mode != RuleMode::Off;
+    let lends = |rule: &&Rule| rule.limit.algorithm.concurrency().is_some();
+    let rules = policy.rules.iter().filter(enforced).filter(lends);
+    let names: Vec<_> = rules.map(|rule| format!("`{}`", rule.limit.name)).collect();
+    let names = match names.as_slice() {
+        [] => return None,
+        [one] => format!("limit {one}"),
+        [one, two] => format!("limits {one} and {two}"),
+        [one, rest @ ..] => format!("limit {one} and {} more", rest.len()),
+    };
+    Some(format!(
+        "{names}: permits are taken by POST /v1/acquire and by Envoy; /v1/check and /v1/auth \
+         only look whether one is free"
+    ))
 }
 
 impl<C: Clock> Shared<C> {
@@ -203,10 +220,9 @@ impl<C: Clock> Shared<C> {
         let loaded = config::parse(text, context)
             .map_err(|findings| (render(path, text, &findings), findings))?;
         let warnings = loaded.warnings.chunks(1);
+        let notices = warnings.map(|warning| render(path, text, warning));
         Ok(First {
-            notices: warnings
-                .map(|warning| render(path, text, warning))
-                .collect(),
+            notices: notices.chain(on_loan(&loaded.policy)).collect(),
             policy: loaded.policy,
         })
     }

@@ -208,7 +208,11 @@ fn numbers(rule: &Rule, output: &mut Output) -> Result<(), Failure> {
         rule.text,
         rule.limit.algorithm.name()
     ))?;
-    output.line(format!("    at worst  {}", limits::worst_case(rule)))
+    output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
+    if rule.limit.algorithm.concurrency().is_some() {
+        output.line("    taken by  POST /v1/acquire; a check only looks whether one is free")?;
+    }
+    Ok(())
 }
 
 fn mode(rule: &Rule) -> String {
@@ -240,6 +244,12 @@ fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer
                 "longest_wait_ms": longest.as_millis_ceil(),
             },
         });
+        if let Some(concurrency) = rule.limit.algorithm.concurrency() {
+            limit["worst_case"] = json!({
+                "at_once": worst.at_once,
+                "lease_ms": concurrency.lease().as_millis_ceil(),
+            });
+        }
         if let Some(answer) = answers.and_then(|answers| answers.get(index)) {
             limit["request"] = answer_document(answer);
         }

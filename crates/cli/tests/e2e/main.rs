@@ -9,5 +9,6 @@ mod founding;
 mod guide;
 mod harness;
 mod outage;
+mod permits;
 mod readme;
 mod reload;

@@ -93,6 +93,11 @@ limit = "10/1m"
 algorithm = "gcra"
 
 [[limit]]
+name = "in-flight"
+key = ["ip"]
+concurrency = { max = 10, lease = "1m" }
+
+[[limit]]
 name = "bucket"
 key = ["ip"]
 bucket = { size = 4, refill = "10/1s" }

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use ratekeeper_policy::RuleMode;
-use ratekeeper_store::{LimitUsage, Usage};
+use ratekeeper_store::{LimitUsage, Loans, Usage};
 
 use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Row, Rows};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const DID: [&str; 3] = ["allowed", "denied", "queued"];
 
 impl Metrics {
     /// Everything, as Prometheus reads it.
-    pub(crate) fn scrape(&self, usage: Usage) -> String {
+    pub(crate) fn scrape(&self, usage: Usage, loans: Vec<(Arc<str>, Loans)>) -> String {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
         let snapshot = Snapshot {
             rows: self.rows.load_full(),
@@ -30,6 +30,7 @@ impl Metrics {
             reloads: counts(&self.reloads),
             config: self.config.load_full(),
             usage,
+            loans,
         };
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(snapshot));
@@ -48,6 +49,8 @@ struct Snapshot {
     reloads: Vec<u64>,
     config: Option<Arc<ConfigInfo>>,
     usage: Usage,
+    /// Of limits of concurrency, by name.
+    loans: Vec<(Arc<str>, Loans)>,
 }
 
 #[derive(Debug)]
@@ -85,6 +88,7 @@ impl Collector for Snapshot {
         let encoder = &mut encoder;
         self.requests(encoder)?;
         self.limits(encoder)?;
+        self.loans(encoder)?;
         self.store(encoder)?;
         self.config(encoder)
     }
@@ -157,6 +161,23 @@ impl Snapshot {
                 &[("limit", &*row.name)],
                 row.key_missing.count(),
             )?;
+        }
+        Ok(())
+    }
+
+    fn loans(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.loans.is_empty() {
+            return Ok(());
+        }
+        let help = "Permits at work, of all keys of a limit";
+        let mut family = gauge(encoder, "concurrency_in_use", help)?;
+        for (name, loans) in &self.loans {
+            put_gauge(&mut family, &[("limit", name)], loans.in_use)?;
+        }
+        let help = "Permits that came back because their lease ended, not by release";
+        let mut family = counter(encoder, "leases_expired", help)?;
+        for (name, loans) in &self.loans {
+            put(&mut family, &[("limit", name)], loans.lapsed)?;
         }
         Ok(())
     }

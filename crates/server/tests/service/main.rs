@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod envoy_files;
 mod malformed;
+mod permits;
 mod reload;
 mod stop;
 

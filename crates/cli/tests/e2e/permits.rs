@@ -1,0 +1,78 @@
+//! Permits on loan of a real service: exact under a rush, and back when a holder has crashed.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::clock;
+use crate::harness::service::{Service, write_policy};
+use crate::harness::visitor::{Answer, Visitor};
+
+const LIMITS: &str = r#"
+[[limit]]
+name = "in-flight"
+key = ["attr:pool"]
+concurrency = { max = 10, lease = "5s" }
+"#;
+const LEASE: Duration = Duration::from_secs(5);
+/// For a machine that is busy with other things.
+const SOON_AFTER: Duration = Duration::from_secs(10);
+
+fn ids(answer: &Answer) -> Vec<Value> {
+    let json: Value = serde_json::from_str(&answer.body).expect("an answer is JSON");
+    let permits = json["permits"].as_array().cloned().unwrap_or_default();
+    permits
+        .into_iter()
+        .map(|mut each| each["id"].take())
+        .collect()
+}
+
+#[test]
+fn a_rush_takes_ten_and_a_crashed_holder_loses_them_at_the_expiry() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let service = Service::start(dir.path(), &write_policy(dir.path(), LIMITS));
+    let http = service.http();
+    let acquire = move |pool: &str| {
+        let body = json!({ "attributes": { "pool": pool } }).to_string();
+        Visitor::at(2).post_json(http, "/v1/acquire", &body)
+    };
+    let begun = clock::now();
+    let rush: Vec<_> = (0..40)
+        .map(|_| thread::spawn(move || acquire("a")))
+        .collect();
+    let answers: Vec<Answer> = rush
+        .into_iter()
+        .map(|one| one.join().expect("no one of the rush panics"))
+        .collect();
+    let held: Vec<Value> = answers.iter().flat_map(ids).collect();
+    assert_eq!(held.len(), 10);
+    let refusals = answers.iter().filter(|one| one.status == 429);
+    assert_eq!(refusals.count(), 30);
+    let refused = answers.iter().find(|one| one.status == 429);
+    let wait = refused.and_then(Answer::retry_after);
+    assert!(
+        wait.is_some_and(|wait| wait >= Duration::from_secs(1)),
+        "{wait:?}"
+    );
+
+    // Nobody gives back; nobody asks in vain for longer than the lease.
+    let again = clock::poll("permit that came back", LEASE + SOON_AFTER, || {
+        Some(acquire("a")).filter(|one| one.status == 200)
+    });
+    assert!(again.is_ok(), "{:?}", again.err());
+    let after = begun.elapsed();
+    assert!(after >= LEASE, "it came back early: {after:?}");
+
+    let ours = ids(&acquire("b"));
+    let release = || {
+        let body = json!({ "permits": ours }).to_string();
+        let answer = Visitor::at(2).post_json(http, "/v1/release", &body);
+        let json: Value = serde_json::from_str(&answer.body).expect("an answer is JSON");
+        (answer.status, json["permits"][0]["released"].clone())
+    };
+    assert_eq!(release(), (200, json!(1)));
+    assert_eq!(release(), (200, json!(0)));
+    let expired = service.metric("ratekeeper_leases_expired_total{limit=\"in-flight\"}");
+    assert!(expired >= 1.0, "{expired}");
+}
