@@ -10,4 +10,5 @@ mod calls;
 mod conforms;
 mod equality;
 mod exact;
+mod faults;
 mod server;

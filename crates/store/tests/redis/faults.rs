@@ -1,0 +1,289 @@
+//! Faults: what goes wrong with servers, and what callers then see.
+//!
+//! In every test the limit is a thousand a day; how many more may pass is stated and checked,
+//! as is how long a decision may take.
+
+use std::time::Duration;
+
+use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Permits, Time};
+use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store, StoreError};
+use tokio::runtime::Runtime;
+use tokio::time::Instant;
+
+use crate::server::{Cluster, Server, programs, signal};
+
+/// Of a decision.
+const DEADLINE: Duration = Duration::from_millis(500);
+/// What a busy machine may add to it.
+const SLACK: Duration = Duration::from_millis(1_500);
+
+/// A store and one limit in it.
+struct Bench {
+    runtime: Runtime,
+    store: RedisStore,
+    limit: Limit,
+}
+
+impl Bench {
+    fn new(servers: RedisServers) -> Self {
+        let config = RedisConfig {
+            servers,
+            deadline: DEADLINE,
+            ..RedisConfig::new("")
+        };
+        Self {
+            runtime: Runtime::new().unwrap(),
+            store: RedisStore::new(config).unwrap(),
+            limit: Limit {
+                name: "daily".into(),
+                id: LimitId::new(0),
+                version: 1,
+                algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
+                    .unwrap()
+                    .into(),
+            },
+        }
+    }
+
+    /// Decides for `who`; says whether it passed. No decision takes longer than the deadline.
+    fn ask(&self, who: &str, cost: u32) -> Result<bool, StoreError> {
+        let mut key = Vec::new();
+        KeyBuilder::new(&mut key).part(who.as_bytes());
+        let charge = Charge {
+            limit: &self.limit,
+            key: Key::from_bytes(&key),
+            cost: Permits::new(cost),
+            mode: Mode::Enforce,
+        };
+        self.runtime.block_on(async {
+            let started = Instant::now();
+            let decided = self.store.decide(&[charge], Time::ZERO).await;
+            let took = started.elapsed();
+            assert!(took < DEADLINE + SLACK, "{took:?}");
+            decided.map(|decided| decided.admitted)
+        })
+    }
+
+    /// What is left for `who`.
+    fn left(&self, who: &str) -> u32 {
+        let mut key = Vec::new();
+        KeyBuilder::new(&mut key).part(who.as_bytes());
+        let charge = Charge {
+            limit: &self.limit,
+            key: Key::from_bytes(&key),
+            cost: Permits::ZERO,
+            mode: Mode::Enforce,
+        };
+        let looked = self
+            .runtime
+            .block_on(self.store.look(&[charge], Time::ZERO));
+        looked.unwrap().each[0].remaining.get()
+    }
+
+    /// Asks until a decision is made again; says whether it passed.
+    fn until_decided(&self, who: &str) -> bool {
+        for _ in 0..400 {
+            if let Ok(passed) = self.ask(who, 1) {
+                return passed;
+            }
+            crate::server::wait_a_little();
+        }
+        panic!("the store does not come back");
+    }
+}
+
+#[test]
+fn flushed_scripts_are_taught_again_and_nothing_is_charged_twice() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let bench = Bench::new(RedisServers::One(server.url()));
+        for left in (900..1_000).rev().step_by(10) {
+            assert_eq!(bench.ask("ada", 10), Ok(true));
+            assert_eq!(bench.left("ada"), left - 9);
+            let mut flush = redis::cmd("SCRIPT");
+            flush.arg("FLUSH").exec(&mut server.connect()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_lost_connection_is_made_again() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let bench = Bench::new(RedisServers::One(server.url()));
+        assert_eq!(bench.ask("ada", 1), Ok(true));
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("TYPE").arg("normal");
+        kill.exec(&mut server.connect()).unwrap();
+        // The loss may be noticed by the next call, which may have run: it is not sent again.
+        assert!(bench.until_decided("ada"));
+        assert!((997..=998).contains(&bench.left("ada")));
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_is_an_error_at_once_and_comes_back() {
+    for program in programs() {
+        let mut server = Server::start(&program, &[]);
+        let bench = Bench::new(RedisServers::One(server.url()));
+        assert_eq!(bench.ask("ada", 999), Ok(true));
+        server.kill();
+        for _ in 0..20 {
+            assert!(matches!(
+                bench.ask("ada", 1),
+                Err(StoreError::Unavailable(_))
+            ));
+        }
+        server.restart(&program, &[]);
+        // It kept nothing: a full quota at most may pass once more.
+        assert!(bench.until_decided("ada"));
+        assert_eq!(bench.left("ada"), 999);
+    }
+}
+
+#[test]
+fn a_server_that_stands_still_costs_no_more_than_the_deadline() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let bench = Bench::new(RedisServers::One(server.url()));
+        assert_eq!(bench.ask("ada", 900), Ok(true));
+        signal(&server, "STOP");
+        for _ in 0..4 {
+            assert!(matches!(
+                bench.ask("ada", 1),
+                Err(StoreError::Unavailable(_))
+            ));
+        }
+        signal(&server, "CONT");
+        assert!(bench.until_decided("ada"));
+        // What was sent meanwhile may have been charged, once each: less passes, never more.
+        let left = bench.left("ada");
+        assert!((95..100).contains(&left), "{left}");
+    }
+}
+
+#[test]
+fn a_key_that_is_not_ours_fails_alone_and_is_left_as_it_is() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let bench = Bench::new(RedisServers::One(server.url()));
+        let mut connection = server.connect();
+        for (who, command) in [("eve", "LPUSH"), ("mal", "APPEND")] {
+            let name = format!("rk:{{{who}}}:daily");
+            redis::cmd(command)
+                .arg(&name)
+                .arg("x")
+                .exec(&mut connection)
+                .unwrap();
+            let refused = bench.ask(who, 1).unwrap_err();
+            assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+            let mut kind = redis::cmd("EXISTS");
+            assert_eq!(kind.arg(&name).query::<u32>(&mut connection).unwrap(), 1);
+        }
+        // Those that travel with it are decided.
+        let others = bench.runtime.block_on(async {
+            let ask = |who: &'static str| {
+                let mut key = Vec::new();
+                KeyBuilder::new(&mut key).part(who.as_bytes());
+                let (store, limit) = (&bench.store, &bench.limit);
+                async move {
+                    let charge = Charge {
+                        limit,
+                        key: Key::from_bytes(&key),
+                        cost: Permits::ONE,
+                        mode: Mode::Enforce,
+                    };
+                    store.decide(&[charge], Time::ZERO).await.is_ok()
+                }
+            };
+            tokio::join!(
+                ask("ada"),
+                ask("eve"),
+                ask("bob"),
+                ask("mal"),
+                ask("cid"),
+                ask("dan")
+            )
+        });
+        assert_eq!(others, (true, false, true, false, true, true));
+    }
+}
+
+/// While a slot moves from node to node and back, every charge is made once.
+#[test]
+fn a_slot_that_moves_loses_nothing() {
+    for program in programs() {
+        let cluster = Cluster::start(&program);
+        let bench = Bench::new(RedisServers::Cluster(cluster.urls()));
+        assert_eq!(bench.ask("ada", 1), Ok(true));
+        let name = "rk:{ada}:daily";
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("KEYSLOT").arg(name);
+        let slot: u16 = command.query(&mut cluster.nodes[0].connect()).unwrap();
+        let home = usize::from(slot / 5461).min(2);
+        let mut charged = 1;
+        let mut charge = || {
+            assert_eq!(bench.ask("ada", 1), Ok(true));
+            assert_eq!(bench.ask(&format!("new-{charged}"), 1), Ok(true));
+            charged += 1;
+        };
+        for (from, to) in [(home, (home + 1) % 3), ((home + 1) % 3, home)] {
+            let set = |node: usize, words: &[&str]| {
+                let mut command = redis::cmd("CLUSTER");
+                command.arg("SETSLOT").arg(slot);
+                for word in words {
+                    command.arg(*word);
+                }
+                command.exec(&mut cluster.nodes[node].connect()).unwrap();
+            };
+            let (giver, taker) = (cluster.id(from), cluster.id(to));
+            set(to, &["IMPORTING", &giver]);
+            charge();
+            set(from, &["MIGRATING", &taker]);
+            charge(); // still there
+            let mut migrate = redis::cmd("MIGRATE");
+            migrate
+                .arg("127.0.0.1")
+                .arg(cluster.nodes[to].port)
+                .arg(name)
+                .arg(0)
+                .arg(1_000);
+            migrate.exec(&mut cluster.nodes[from].connect()).unwrap();
+            charge(); // ASK
+            charge();
+            set(to, &["NODE", &taker]);
+            set(from, &["NODE", &taker]);
+            charge(); // MOVED
+            charge();
+        }
+        assert_eq!(bench.left("ada"), 1_000 - charged);
+    }
+}
+
+/// A primary dies; its replica takes over with what it had.
+#[test]
+fn a_failover_is_waited_out_or_an_error() {
+    for program in programs() {
+        let mut cluster = Cluster::start(&program);
+        let bench = Bench::new(RedisServers::Cluster(cluster.urls()));
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("KEYSLOT").arg("rk:{ada}:daily");
+        let slot: u16 = command.query(&mut cluster.nodes[0].connect()).unwrap();
+        let home = usize::from(slot / 5461).min(2);
+        assert_eq!(bench.ask("ada", 900), Ok(true));
+        let mut wait = redis::cmd("WAIT");
+        let replicas: u32 = wait
+            .arg(1)
+            .arg(5_000)
+            .query(&mut cluster.nodes[home].connect())
+            .unwrap();
+        assert_eq!(replicas, 1, "the replica has it");
+        cluster.nodes[home].kill();
+        assert!(bench.until_decided("ada"));
+        let left = bench.left("ada");
+        assert!(
+            left <= 99,
+            "{left}: nothing that the replica had is forgotten"
+        );
+    }
+}
