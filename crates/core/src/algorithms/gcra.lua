@@ -57,6 +57,6 @@ twins.g = {
   -- The value, and microseconds after which it says nothing.
   write = function(state)
     local u, f = state[1], state[2]
-    return string.format('%.0f%05d', math.fmod(now + u, TURN), f), now + u + 1
+    return string.format('%d%05d', math.fmod(now + u, TURN), f), now + u + 1
   end,
 }

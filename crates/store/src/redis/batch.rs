@@ -94,17 +94,40 @@ impl<'a> Batch<'a> {
         scripts: &Scripts,
         told: Option<UnixMicros>,
     ) -> Option<(Arc<Script>, Vec<Vec<u8>>)> {
+        let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
+        if let Some((source, packs)) = self.short() {
+            let arguments = std::iter::once(told).chain(packs).collect();
+            return Some((scripts.short(source), arguments));
+        }
         let mut cores = BTreeMap::new();
-        let mut arguments = vec![told.map_or(Vec::new(), |now| now.get().to_string().into())];
+        let mut arguments = vec![told];
         for item in &self.keys {
             let twin = item.limit.twin.as_ref()?;
             cores.insert(item.limit.tag, twin.source);
             let mut pack = vec![item.limit.tag];
-            pack.extend(twin.numbers.iter().flat_map(|number| number.to_le_bytes()));
+            pack.extend(bytes_of(&twin.numbers));
             arguments.push(pack);
         }
         arguments.push(self.charges());
         Some((scripts.decide(&cores), arguments))
+    }
+
+    /// If all requests are charges on their own under limits of a short twin: its script, and
+    /// for each key the numbers of the limit, then the price of each request.
+    fn short(&self) -> Option<(&'static str, Vec<Vec<u8>>)> {
+        let first = self.keys.first()?.limit.short.as_ref()?;
+        let mut packs = Vec::with_capacity(self.keys.len());
+        for item in &self.keys {
+            let twin = item.limit.short.as_ref()?;
+            packs.push(bytes_of(&twin.numbers));
+        }
+        for (ask, places) in self.asks.iter().zip(&self.places) {
+            let ([item], [place], Act::Decide(_)) = (&*ask.items, &**places, ask.act) else {
+                return None;
+            };
+            packs[*place].extend(bytes_of(&[item.limit.short_price(item.cost)?]));
+        }
+        Some((first.source, packs))
     }
 
     /// See `decide.lua`.
@@ -121,8 +144,7 @@ impl<'a> Batch<'a> {
                 let key = u16::try_from(place + 1).unwrap_or(u16::MAX); // a batch has fewer keys
                 bytes.extend_from_slice(&key.to_le_bytes());
                 bytes.push(act + last);
-                let price = item.limit.price(item.cost);
-                bytes.extend(price.iter().flat_map(|number| number.to_le_bytes()));
+                bytes.extend(bytes_of(&item.limit.price(item.cost)));
             }
         }
         bytes
@@ -150,6 +172,11 @@ impl<'a> Batch<'a> {
         };
         self.keys.iter().zip(&found.values).map(read).collect()
     }
+}
+
+fn bytes_of(numbers: &[f64]) -> Vec<u8> {
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+    bytes.collect()
 }
 
 /// The state of these bytes, under the item's limit.

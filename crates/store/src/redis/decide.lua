@@ -67,7 +67,7 @@ for i = 1, count do
   if changed[i] then
     if state[i] then
       local value, expires = twin[i].write(state[i], limit[i])
-      local ms = string.format('%.0f', math.ceil(expires / 1000) + 1)
+      local ms = string.format('%d', math.ceil(expires / 1000) + 1)
       redis.call('SET', KEYS[i], value, 'PXAT', ms)
     elseif found[i + 1] then
       redis.call('DEL', KEYS[i])

@@ -33,6 +33,8 @@ pub(super) struct Prepared {
     pub(super) algorithm: AnyAlgorithm,
     pub(super) tag: u8,
     pub(super) twin: Option<Twin>,
+    /// The cheaper one for requests of one charge each.
+    pub(super) short: Option<Twin>,
     /// What it was before; the newest first.
     pub(super) earlier: Vec<Earlier>,
 }
@@ -115,8 +117,20 @@ impl Prepared {
             label,
             tag,
             twin: with_shared!(&algorithm, algorithm => algorithm.twin()),
+            short: match &algorithm {
+                AnyAlgorithm::Gcra(gcra) => gcra.short_twin(),
+                _ => None,
+            },
             algorithm,
             earlier,
+        }
+    }
+
+    /// The number of a cost, as the short twin reads it.
+    pub(super) fn short_price(&self, cost: Permits) -> Option<f64> {
+        match &self.algorithm {
+            AnyAlgorithm::Gcra(gcra) => Some(gcra.short_price(cost)),
+            _ => None,
         }
     }
 

@@ -39,6 +39,8 @@ impl Script {
 pub(super) struct Scripts {
     /// By tags, in order.
     decide: RwLock<BTreeMap<Vec<u8>, Arc<Script>>>,
+    /// A core's own, whole.
+    short: RwLock<BTreeMap<&'static str, Arc<Script>>>,
     pub(super) load: Arc<Script>,
     pub(super) swap: Arc<Script>,
 }
@@ -47,9 +49,20 @@ impl Scripts {
     pub(super) fn new() -> Self {
         Self {
             decide: RwLock::default(),
+            short: RwLock::default(),
             load: Arc::new(Script::new(include_str!("load.lua"))),
             swap: Arc::new(Script::new(include_str!("swap.lua"))),
         }
+    }
+
+    /// The script whose text this is.
+    pub(super) fn short(&self, source: &'static str) -> Arc<Script> {
+        if let Some(script) = self.short.read().get(source) {
+            return Arc::clone(script);
+        }
+        let script = Arc::new(Script::new(source));
+        self.short.write().insert(source, Arc::clone(&script));
+        script
     }
 
     /// The script of these cores: tag and source, in any order.

@@ -154,6 +154,12 @@ where
         version: 1,
         algorithm: algorithm.clone().into(),
     };
+    let companion = Limit {
+        name: format!("companion-{seed}").into(),
+        id: LimitId::new(1_000_000 + u32::try_from(seed).unwrap()),
+        version: 1,
+        algorithm: Gcra::token_bucket("9/1s".parse().unwrap()).unwrap().into(),
+    };
     let mut state = A::State::default();
     let mut now = Time::ZERO + YEAR;
     let mut history = Vec::new();
@@ -206,9 +212,21 @@ where
             }
             _ => {
                 let expected = algorithm.decide(&mut state, now, cost);
+                // Alone, and beside another limit, scripts differ. The other vetoes nothing.
+                let beside = Charge {
+                    limit: &companion,
+                    mode: Mode::Shadow,
+                    ..charge
+                };
+                let both = [charge, beside];
+                let charges = if seed.is_multiple_of(2) {
+                    &both[..1]
+                } else {
+                    &both
+                };
                 (
                     Some(expected),
-                    Some(store.decide(&[charge], now).await.unwrap()),
+                    Some(store.decide(charges, now).await.unwrap()),
                 )
             }
         };

@@ -36,6 +36,32 @@ fn micros_and_ticks(ticks: u64) -> [f64; 2] {
     [double(ticks / TICKS), double(ticks % TICKS)]
 }
 
+/// Debts below it are exact as one double.
+const EXACT: u64 = 1 << 53;
+
+impl Gcra {
+    /// A twin that is a whole script, and cheaper, for requests of one charge each: see
+    /// `gcra/short.lua`. None for limits whose debts may reach 39 hours.
+    pub fn short_twin(&self) -> Option<Twin> {
+        let full = self.deepest - CLOCK_SLACK_TICKS;
+        let limit = self.burst + self.queue;
+        if self.deepest >= EXACT || 2 * limit >= EXACT {
+            return None;
+        }
+        let counted = f64::from(u8::from(self.denials == Denials::Counted));
+        Some(Twin {
+            source: include_str!("short.lua"),
+            numbers: vec![double(limit), double(full), counted],
+        })
+    }
+
+    /// A cost as the short twin reads it. One above the limit is as good as any higher.
+    pub fn short_price(&self, cost: Permits) -> f64 {
+        let ticks = self.interval.get().saturating_mul(u64::from(cost.get()));
+        double(ticks.min(self.burst + self.queue + 1))
+    }
+}
+
 impl Shared for Gcra {
     const TAG: u8 = b'g';
 
