@@ -102,11 +102,12 @@ impl Anchor {
             Self::Grid { phase } => {
                 let (phase, now_ns) = (phase.as_nanos(), now.as_nanos());
                 // Mostly still in the newest window: that is seen without a division.
-                if let Some(age) = index
-                    .checked_sub(1)
-                    .and_then(|before| now_ns.checked_sub(phase + before * width))
-                    .filter(|age| *age < width)
-                {
+                // (A damaged index may be beyond all time: no such window has begun.)
+                let begun = index.checked_sub(1).and_then(|before| {
+                    let start = before.checked_mul(width)?.checked_add(phase)?;
+                    now_ns.checked_sub(start)
+                });
+                if let Some(age) = begun.filter(|age| *age < width) {
                     return Sight {
                         index,
                         shift: 0,
