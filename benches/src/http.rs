@@ -181,13 +181,13 @@ fn table(rows: &[Row<'_>]) {
 }
 
 /// A server in a process of its own; ended when dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut child = Command::new(program)
             .arg(CHILD)
@@ -204,8 +204,12 @@ impl Server {
         Self { child, port }
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// User and system time of the process.
-    fn cpu_micros(&self) -> f64 {
+    pub(crate) fn cpu_micros(&self) -> f64 {
         /// `USER_HZ`: the unit of these figures, on every Linux of today.
         const MICROS_PER_TICK: f64 = 10_000.0;
         let stat = fs::read_to_string(
@@ -260,6 +264,16 @@ pub(crate) fn serve(arguments: &[String]) {
             let address = service.address(Door::Http).expect("the door is open");
             wait(address.port());
         }
+        [kind, policy] if kind == "envoy" => {
+            let config = ["http=off", "admin=off", "grpc=127.0.0.1:0"]
+                .iter()
+                .try_fold(Config::new(policy), |config, door| config.listen(door));
+            let config = config.expect("three addresses");
+            let service = Service::start(&config).expect("the policy is good");
+            let address = service.address(Door::Grpc).expect("the door is open");
+            wait(address.port());
+        }
+        [kind] if kind == "tonic" => wait(crate::grpc::serve_bare()),
         [kind, length] if kind == "bytes" => wait(floor::bytes(number(length))),
         [kind, length] if kind == "hyper" => wait(floor::hyper(number(length))),
         _ => unreachable!("written by this program"),

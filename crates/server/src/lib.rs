@@ -1,12 +1,12 @@
 //! The ratekeeper service: doors that parse, check and render; everything else decides.
 //!
 //! ```text
-//!   proxy, application          operator, Prometheus          policy file
-//!          |                            |                          |
-//!     http door                    admin door                 watch, SIGHUP
-//!   /v1/check /v1/auth      /metrics /readyz /v1/keys              |
-//!          |                            |                       reload
-//!          +----------> Keeper <--------+--------------------------+
+//!   proxy, application    Envoy      operator, Prometheus        policy file
+//!          |                |                 |                       |
+//!     http door        grpc door         admin door              watch, SIGHUP
+//!   /v1/check /v1/auth  ShouldRateLimit  /metrics /readyz /v1/keys    |
+//!          |                |                 |                    reload
+//!          +----------------+--> Keeper <-----+-----------------------+
 //!                 (policy, memory store, clock)
 //! ```
 //!
@@ -48,11 +48,14 @@
 //! # Ok::<(), ratekeeper_server::StartError>(())
 //! ```
 
+mod addresses;
 mod admin;
 mod config;
 mod doors;
 mod envoy_files;
 mod event;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod listener;
 mod metrics;
 mod pulse;

@@ -44,9 +44,35 @@ pub(crate) const MAX_HEADERS: usize = 100;
 /// Requests in flight on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
 /// How long a door stays open after the stop.
-const LINGER: Duration = Duration::from_millis(500);
+pub(crate) const LINGER: Duration = Duration::from_millis(500);
 /// How long to wait when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a door does with a connection.
+pub(crate) trait Serve: Send + Sync + 'static {
+    /// Serves it until it ends, falls silent, or the door closes.
+    fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// A door of HTTP requests.
+#[derive(Debug)]
+pub(crate) struct Http<H>(pub(crate) H);
+
+impl<H: Handle> Serve for Http<H> {
+    async fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        stop: watch::Receiver<bool>,
+    ) {
+        serve(stream, peer, self, stop).await;
+    }
+}
 
 /// What a door does with a request.
 pub(crate) trait Handle: Send + Sync + 'static {
@@ -75,9 +101,9 @@ pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, Start
 
 /// Accepts until told to stop, and a moment longer. `slots` bounds the connections; `place`
 /// says which runtime serves the next one.
-pub(crate) async fn accept<'a, H: Handle>(
+pub(crate) async fn accept<'a, D: Serve>(
     listener: TcpListener,
-    handler: Arc<H>,
+    door: Arc<D>,
     slots: Arc<Semaphore>,
     place: impl Fn() -> &'a tokio::runtime::Handle,
     stop: watch::Receiver<bool>,
@@ -86,10 +112,11 @@ pub(crate) async fn accept<'a, H: Handle>(
         let Ok(stream) = stream.into_std() else {
             return; // only a runtime that is gone refuses
         };
-        let (handler, stop) = (Arc::clone(&handler), stop.clone());
+        let (door, stop) = (Arc::clone(&door), stop.clone());
         place().spawn(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
-                serve(stream, peer, handler, stop).await;
+                let _ = stream.set_nodelay(true); // a refusal costs speed only
+                door.serve(stream, peer, stop).await;
             }
             drop(slot);
         });
@@ -139,7 +166,7 @@ pub(crate) async fn accept<'a, H: Handle>(
 /// What the requests of one connection share: one count of references for each connection,
 /// so that no request touches a line of memory that another worker writes.
 struct Connection<H> {
-    handler: Arc<H>,
+    door: Arc<Http<H>>,
     peer: SocketAddr,
     pulse: Arc<Pulse>,
     /// The service stops: the next answer is the last.
@@ -159,13 +186,12 @@ impl<H> Drop for InFlight<H> {
 async fn serve<H: Handle>(
     stream: TcpStream,
     peer: SocketAddr,
-    handler: Arc<H>,
+    door: Arc<Http<H>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let _ = stream.set_nodelay(true); // a refusal costs speed only
     let pulse = Arc::new(Pulse::default());
     let shared = Arc::new(Connection {
-        handler,
+        door,
         peer,
         pulse: Arc::clone(&pulse),
         last: AtomicBool::new(false),
@@ -181,7 +207,7 @@ async fn serve<H: Handle>(
             let InFlight(shared) = &flight;
             // HTTP/2 has a frame for it, and no such field.
             let one_by_one = request.version() < Version::HTTP_2;
-            let mut response = shared.handler.handle(shared.peer, request).await;
+            let mut response = shared.door.0.handle(shared.peer, request).await;
             if one_by_one && shared.last.load(Ordering::Relaxed) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);

@@ -13,6 +13,7 @@
 //! What is counted, where one limit of several refuses: the one that refused, as `denied`.
 //! The others would have allowed, but nothing was charged, so they count nothing.
 
+mod rules;
 mod scrape;
 
 pub(crate) use scrape::CONTENT_TYPE;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{Policy, RuleMode};
+use ratekeeper_policy::{Policy, RuleMode, envoy};
 
 /// Above this share of a limit an allowed request counts as near it, in percent.
 const NEAR_PERCENT: u64 = 80;
@@ -61,8 +62,11 @@ impl Counter {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     rows: ArcSwap<Rows>,
-    requests: [Counter; 3],
-    durations: Durations,
+    /// By protocol.
+    requests: [[Counter; 3]; Protocol::ALL.len()],
+    durations: [Durations; Protocol::ALL.len()],
+    /// Rules of Envoy's rate limit service.
+    rules: rules::Rules,
     reloads: [Counter; 2],
     config: ArcSwapOption<ConfigInfo>,
 }
@@ -75,6 +79,24 @@ struct ConfigInfo {
     sha: Arc<str>,
     version: u32,
     applied_at_seconds: u64,
+}
+
+/// How a request came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Protocol {
+    Http,
+    Rls,
+}
+
+impl Protocol {
+    const ALL: [Self; 2] = [Self::Http, Self::Rls];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Rls => "rls",
+        }
+    }
 }
 
 /// How a request ended.
@@ -156,19 +178,36 @@ impl Metrics {
         self.reloads[1].add(1);
     }
 
-    pub(crate) fn request(&self, result: RequestResult) {
-        self.requests[result as usize].add(1);
+    pub(crate) fn request(&self, protocol: Protocol, result: RequestResult) {
+        self.requests[protocol as usize][result as usize].add(1);
+    }
+
+    /// Counts a call of Envoy's rate limit service that its configuration decided.
+    pub(crate) fn record_call(
+        &self,
+        answer: &envoy::Answer<'_>,
+        config: &Arc<envoy::Config>,
+        took: Nanos,
+    ) {
+        let result = match answer.overall {
+            envoy::Code::Ok => RequestResult::Allowed,
+            envoy::Code::OverLimit => RequestResult::Denied,
+        };
+        self.request(Protocol::Rls, result);
+        self.durations[Protocol::Rls as usize].observe(took);
+        self.rules.record(answer, config);
     }
 
     /// Counts a decided request and says what is worth a line in the log.
-    pub(crate) fn record(&self, answer: &Answer, took: Nanos, now: Time) {
+    pub(crate) fn record(&self, protocol: Protocol, answer: &Answer, took: Nanos, now: Time) {
         let admitted = answer.allowed();
-        self.request(if admitted {
+        let result = if admitted {
             RequestResult::Allowed
         } else {
             RequestResult::Denied
-        });
-        self.durations.observe(took);
+        };
+        self.request(protocol, result);
+        self.durations[protocol as usize].observe(took);
         let rows = self.rows.load();
         for outcome in answer.outcomes() {
             let row = rows.get(outcome.rule.limit.id.index());

@@ -44,6 +44,16 @@ pub(crate) struct Pulse {
     in_flight: AtomicU32,
 }
 
+/// What a look at the notes shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Bytes went either way since the last look.
+    pub(crate) moved: bool,
+    /// Requests begun since the start; wraps.
+    pub(crate) begun: u32,
+    pub(crate) in_flight: bool,
+}
+
 /// What a tick remembers.
 #[derive(Debug, Default)]
 pub(crate) struct Ticks {
@@ -68,6 +78,15 @@ impl Pulse {
     /// Whether the client speaks HTTP/2.
     pub(crate) fn is_h2(&self) -> bool {
         self.h2.load(Ordering::Relaxed)
+    }
+
+    /// What happened since the last look.
+    pub(crate) fn look(&self) -> Seen {
+        Seen {
+            moved: self.moved.swap(false, Ordering::Relaxed),
+            begun: self.begun.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed) > 0,
+        }
     }
 
     /// Whether the connection has been silent too long; called every [`TICK`].
@@ -160,6 +179,14 @@ impl AsyncWrite for Watched {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+impl Pulse {
+    /// Bytes went by.
+    pub(crate) fn note(&self) {
+        self.moved.store(true, Ordering::Relaxed);
     }
 }
 

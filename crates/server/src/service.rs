@@ -2,35 +2,39 @@
 //!
 //! ```text
 //!   start: policy -> keeper -> doors open -> ready
-//!   stop:  not ready -> http accepts no more -> in flight finish (10 s) -> admin closes
+//!   stop:  not ready -> http, grpc accept no more -> in flight finish (10 s) -> admin closes
 //! ```
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ratekeeper::{Clock, Keeper, SystemClock};
-use ratekeeper_policy::Listen as ListenSettings;
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::addresses::Doors;
 use crate::admin::AdminDoor;
-use crate::config::{DEFAULT_ADMIN, DEFAULT_HTTP};
 use crate::doors::HttpDoor;
+#[cfg(feature = "grpc")]
+use crate::doors::envoy::{self, EnvoyDoor};
 use crate::envoy_files::Source;
-use crate::listener::{accept, bind};
+use crate::listener::{Http, LINGER, Serve, accept};
 use crate::reload;
 use crate::shared::{Shared, Token};
 use crate::watch::Watcher;
 use crate::workers::Workers;
-use crate::{Config, Door, Event, Listen, StartError, Trigger};
+use crate::{Config, Door, Event, StartError, Trigger};
 
 /// Connections at the http door; further ones wait in the kernel's queue.
 const MAX_HTTP_CONNECTIONS: u32 = 10_000;
+/// Connections at the gRPC door.
+#[cfg(feature = "grpc")]
+const MAX_GRPC_CONNECTIONS: u32 = 2_000;
 /// Connections at the admin door.
 const MAX_ADMIN_CONNECTIONS: u32 = 100;
 /// How long requests in flight may take once the service stops.
@@ -44,10 +48,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// See the [crate](crate).
 #[derive(Debug)]
 pub struct Service {
-    http: Option<SocketAddr>,
-    admin: Option<SocketAddr>,
+    addresses: Doors<SocketAddr>,
     stop: mpsc::Sender<()>,
-    main: Option<JoinHandle<()>>,
+    main: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Service {
@@ -72,9 +75,9 @@ impl Service {
         let settings = &loaded.policy.settings;
         let policy = config.policy.clone();
         let envoy_files = Source::new(config.envoy_config.clone(), policy.as_deref());
-        let envoy = envoy_files.first(settings, clock.origin())?;
-        let (http, admin) = addresses(config, &settings.listen)?;
-        if let Some(address) = admin
+        let files = envoy_files.first(settings, clock.origin())?;
+        let doors = Doors::chosen(config, settings)?;
+        if let Some(address) = doors.admin
             && !address.ip().to_canonical().is_loopback()
             && token.is_none()
         {
@@ -84,8 +87,9 @@ impl Service {
             .memory_budget
             .or(settings.memory_budget)
             .unwrap_or(MemoryConfig::default().budget_bytes);
-        let http = http.map(|at| bind(Door::Http, at)).transpose()?;
-        let admin = admin.map(|at| bind(Door::Admin, at)).transpose()?;
+        #[cfg(feature = "grpc")]
+        let certificates = envoy::certificates(config, &loaded.policy)?;
+        let doors = doors.bind()?;
 
         let store = MemoryStore::new(MemoryConfig { budget_bytes });
         let shared = Arc::new(Shared::new(
@@ -96,22 +100,23 @@ impl Service {
             config.sink.clone(),
         ));
         let mut notices = loaded.notices;
-        if let Some((envoy, warnings)) = envoy {
-            shared.keeper.install_envoy(envoy);
+        if let Some((files, warnings)) = files {
+            shared.keeper.install_envoy(files);
             notices.extend(warnings);
         }
         for warning in notices {
             shared.sink.emit(&Event::Notice(warning));
         }
-        Self::open(config, shared, http, admin)
+        let open = Open {
+            #[cfg(feature = "grpc")]
+            envoy: EnvoyDoor::new(Arc::clone(&shared), certificates),
+            shared,
+            doors,
+        };
+        Self::open(config, open)
     }
 
-    fn open<C: Clock + 'static>(
-        config: &Config,
-        shared: Arc<Shared<C>>,
-        http: Option<StdListener>,
-        admin: Option<StdListener>,
-    ) -> Result<Self, StartError> {
+    fn open<C: Clock + 'static>(config: &Config, open: Open<C>) -> Result<Self, StartError> {
         let failed = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -123,18 +128,14 @@ impl Service {
             None
         };
         let workers = Workers::start(config.workers)?;
-        let local = |listener: &Option<StdListener>| {
-            let listener = listener.as_ref();
-            listener.and_then(|listener| listener.local_addr().ok())
-        };
-        let (http_address, admin_address) = (local(&http), local(&admin));
-        announce(&shared, http_address, admin_address);
-        let watcher = config.watch.then(|| Watcher::start(Arc::clone(&shared)));
+        let addresses = open.doors.addresses();
+        addresses.announce(&open.shared);
+        let watcher = config
+            .watch
+            .then(|| Watcher::start(Arc::clone(&open.shared)));
         let (stop, stopped) = mpsc::channel(1);
         let run = Run {
-            shared,
-            http,
-            admin,
+            open,
             workers,
             signals,
             stopped,
@@ -145,8 +146,7 @@ impl Service {
             .spawn(move || runtime.block_on(run.run()))
             .map_err(failed)?;
         Ok(Self {
-            http: http_address,
-            admin: admin_address,
+            addresses,
             stop,
             main: Some(main),
         })
@@ -154,10 +154,7 @@ impl Service {
 
     /// Where a door listens; none if it is off.
     pub fn address(&self, door: Door) -> Option<SocketAddr> {
-        match door {
-            Door::Http => self.http,
-            Door::Admin => self.admin,
-        }
+        self.addresses.of(door).copied()
     }
 
     /// Tells the service to stop, and does not wait for it.
@@ -192,46 +189,17 @@ impl Drop for Service {
     }
 }
 
-/// The addresses of the doors: command line, else policy, else default.
-fn addresses(
-    config: &Config,
-    policy: &ListenSettings,
-) -> Result<(Option<SocketAddr>, Option<SocketAddr>), StartError> {
-    let choose = |door, own: &Option<Listen>, policy: &Option<String>, default| {
-        let policy = || policy.as_deref().map(Listen::parse);
-        let listen = own.clone().or_else(policy);
-        listen
-            .unwrap_or_else(|| Listen::parse(default))
-            .resolve(door)
-    };
-    let http = choose(Door::Http, &config.http, &policy.http, DEFAULT_HTTP)?;
-    let admin = choose(Door::Admin, &config.admin, &policy.admin, DEFAULT_ADMIN)?;
-    if http.is_none() && admin.is_none() {
-        return Err(StartError::NoDoor);
-    }
-    Ok((http, admin))
-}
-
-fn announce<C: Clock>(shared: &Shared<C>, http: Option<SocketAddr>, admin: Option<SocketAddr>) {
-    for (door, address) in [(Door::Http, http), (Door::Admin, admin)] {
-        let Some(address) = address else { continue };
-        shared.sink.emit(&Event::Listening { door, address });
-        if !address.ip().to_canonical().is_loopback() {
-            let guard = match door {
-                Door::Http => "anyone who reaches it can spend the limits of others",
-                Door::Admin => "calls need the admin token, which travels unencrypted",
-            };
-            let text = format!("the {door} door at {address} is open to the network: {guard}");
-            shared.sink.emit(&Event::Notice(text));
-        }
-    }
+/// What is open.
+struct Open<C: Clock + 'static> {
+    shared: Arc<Shared<C>>,
+    doors: Doors<StdListener>,
+    #[cfg(feature = "grpc")]
+    envoy: EnvoyDoor<C>,
 }
 
 /// Everything the main thread needs.
 struct Run<C: Clock + 'static> {
-    shared: Arc<Shared<C>>,
-    http: Option<StdListener>,
-    admin: Option<StdListener>,
+    open: Open<C>,
     workers: Workers,
     signals: Option<Signals>,
     stopped: mpsc::Receiver<()>,
@@ -240,56 +208,100 @@ struct Run<C: Clock + 'static> {
 
 impl<C: Clock + 'static> Run<C> {
     async fn run(mut self) {
-        let (close_http, http_closes) = watch::channel(false);
+        let (close, closes) = watch::channel(false);
         let (close_admin, admin_closes) = watch::channel(false);
-        let http_slots = Arc::new(Semaphore::new(MAX_HTTP_CONNECTIONS as usize));
-        let admin_slots = Arc::new(Semaphore::new(MAX_ADMIN_CONNECTIONS as usize));
-        let here = Handle::current();
-        let workers = Arc::new(self.workers);
+        let here = Arc::new(Place::Here(Handle::current()));
+        let workers = Arc::new(Place::Workers(self.workers));
+        let shared = self.open.shared;
+        let doors = self.open.doors;
 
-        let mut http = None;
-        if let Some(listener) = self.http.take().and_then(listen_on) {
-            let door = Arc::new(HttpDoor(Arc::clone(&self.shared)));
-            let (slots, workers) = (Arc::clone(&http_slots), Arc::clone(&workers));
-            http = Some(tokio::spawn(async move {
-                accept(listener, door, slots, || workers.next(), http_closes).await;
-            }));
-        }
-        if let Some(listener) = self.admin.take().and_then(listen_on) {
-            let door = Arc::new(AdminDoor(Arc::clone(&self.shared)));
-            let (slots, here) = (Arc::clone(&admin_slots), here.clone());
-            tokio::spawn(async move {
-                accept(listener, door, slots, || &here, admin_closes).await;
-            });
-        }
-        tokio::spawn(sweep(Arc::clone(&self.shared)));
-        self.shared.set_ready(true);
-
-        wait_for_the_end(&self.shared, &mut self.signals, &mut self.stopped).await;
-        self.shared.set_ready(false);
-        self.shared.sink.emit(&Event::Stopping);
-        close_http.send_replace(true);
-        if let Some(http) = http {
-            let _ = http.await; // the listener is closed: nobody else is let in
-        }
-        let drained = async {
-            let _ = http_slots.acquire_many(MAX_HTTP_CONNECTIONS).await;
+        let door = Http(HttpDoor(Arc::clone(&shared)));
+        let http = Opened::start(doors.http, MAX_HTTP_CONNECTIONS, door, &workers, &closes);
+        #[cfg(feature = "grpc")]
+        let grpc = {
+            let door = self.open.envoy;
+            tokio::spawn(door.keep_fresh());
+            Opened::start(doors.grpc, MAX_GRPC_CONNECTIONS, door, &workers, &closes)
         };
-        let again = wait_for_the_end(&self.shared, &mut self.signals, &mut self.stopped);
+        let door = Http(AdminDoor(Arc::clone(&shared)));
+        let most = MAX_ADMIN_CONNECTIONS;
+        let admin = Opened::start(doors.admin, most, door, &here, &admin_closes);
+        tokio::spawn(sweep(Arc::clone(&shared)));
+        shared.set_ready(true);
+
+        wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
+        shared.set_ready(false);
+        shared.sink.emit(&Event::Stopping);
+        close.send_replace(true);
+        let drained = async {
+            http.drained().await;
+            #[cfg(feature = "grpc")]
+            grpc.drained().await;
+        };
+        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         tokio::select! {
-            _ = timeout(DRAIN, drained) => {}
+            _ = timeout(LINGER + DRAIN, drained) => {}
             () = again => {} // told twice: no more patience
         }
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
         }
         close_admin.send_replace(true);
-        let drained = admin_slots.acquire_many(MAX_ADMIN_CONNECTIONS);
-        let _ = timeout(DRAIN, drained).await;
-        if let Some(workers) = Arc::into_inner(workers) {
+        let _ = timeout(LINGER + DRAIN, admin.drained()).await;
+        if let Some(Place::Workers(workers)) = Arc::into_inner(workers) {
             workers.stop();
         }
-        self.shared.sink.emit(&Event::Stopped);
+        shared.sink.emit(&Event::Stopped);
+    }
+}
+
+/// Where connections are served.
+enum Place {
+    /// By the thread that accepts them.
+    Here(Handle),
+    /// By one worker each, in turn.
+    Workers(Workers),
+}
+
+/// A door that accepts connections.
+struct Opened {
+    most: u32,
+    slots: Arc<Semaphore>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Opened {
+    fn start<D: Serve>(
+        listener: Option<StdListener>,
+        most: u32,
+        door: D,
+        place: &Arc<Place>,
+        stop: &watch::Receiver<bool>,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(most as usize));
+        let accepting = listener.and_then(listen_on).map(|listener| {
+            let (slots, place, stop) = (Arc::clone(&slots), Arc::clone(place), stop.clone());
+            tokio::spawn(async move {
+                let next = || match &*place {
+                    Place::Here(here) => here,
+                    Place::Workers(workers) => workers.next(),
+                };
+                accept(listener, Arc::new(door), slots, next, stop).await;
+            })
+        });
+        Self {
+            most,
+            slots,
+            accepting,
+        }
+    }
+
+    /// Returns when nobody else is let in and all connections have ended.
+    async fn drained(self) {
+        if let Some(accepting) = self.accepting {
+            let _ = accepting.await; // an error: it ended by a panic, printed already
+        }
+        let _ = self.slots.acquire_many(self.most).await;
     }
 }
 

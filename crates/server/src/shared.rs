@@ -1,14 +1,15 @@
 //! What the doors share: the keeper, its metrics, and where its policy comes from.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_store::MemoryStore;
+use tokio::sync::watch;
 
 use crate::envoy_files;
 use crate::event::Sink;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Protocol};
 use crate::reload::LastSeen;
 
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct Shared<C> {
     pub(crate) last_seen: LastSeen,
     pub(crate) token: Option<Token>,
     pub(crate) sink: Sink,
-    ready: AtomicBool,
+    ready: watch::Sender<bool>,
     /// Version of the policy under which an untrusted proxy was reported.
     untrusted_reported: AtomicU32,
 }
@@ -44,24 +45,30 @@ impl<C: Clock> Shared<C> {
             last_seen,
             token,
             sink,
-            ready: AtomicBool::new(false),
+            ready: watch::Sender::new(false),
             untrusted_reported: AtomicU32::new(0),
         }
     }
 
     /// Counts a decided request.
-    pub(crate) fn record(&self, answer: &Answer) {
+    pub(crate) fn record(&self, protocol: Protocol, answer: &Answer) {
         let now = self.keeper.clock().now();
         let took = now.since(answer.decided_at());
-        self.metrics.record(answer, took, now);
+        self.metrics.record(protocol, answer, took, now);
     }
 
     pub(crate) fn ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        *self.ready.borrow()
     }
 
     pub(crate) fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
+        self.ready.send_replace(ready);
+    }
+
+    /// Tells when that changes.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn readiness(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
     }
 
     /// Whether this is the first report of an untrusted proxy under that policy.

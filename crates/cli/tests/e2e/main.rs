@@ -1,9 +1,10 @@
-//! End to end: visitors in front of a real nginx, Caddy or HAProxy, `ratekeeper run` beside
+//! End to end: visitors in front of a real nginx, Caddy, HAProxy or Envoy, `ratekeeper run` beside
 //! it, an application behind. The proxies run the snippets users are given.
 //!
 //! A proxy that is not installed skips its tests with a line that says so, unless `CI=true`:
 //! there it fails them.
 
+mod envoy;
 mod every_proxy;
 mod founding;
 mod guide;

@@ -11,7 +11,10 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::{self, At};
 use super::shape::Hint;
-use crate::{ClientIp, EnvoyFiles, HeaderStyle, Listen, Settings, ValueError, envoy, network};
+use crate::{
+    ClientIp, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaders, HeaderStyle, Listen, Settings, Tls,
+    ValueError, envoy, network,
+};
 
 /// Characters of a header name.
 const MAX_HEADER: usize = 100;
@@ -155,17 +158,19 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
     None
 }
 
-/// `[listen]` and `[store]`
+/// `[listen]`, `[envoy]` and `[store]`
 pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     let mut settings = Settings::default();
     if let Some(listen) = read::table(root, "listen") {
         settings.listen = Listen {
             http: door(listen.value, "http", 8080, out),
+            grpc: door(listen.value, "grpc", 8081, out),
             admin: door(listen.value, "admin", 9090, out),
         };
     }
     if let Some(envoy) = read::table(root, "envoy") {
         settings.envoy_files = envoy_files(envoy.value);
+        settings.envoy = envoy_door(envoy.value);
     }
     let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
     if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
@@ -186,6 +191,31 @@ fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
             quota_mode: flag("quota_mode"),
             dynamic_metadata: flag("dynamic_metadata"),
         },
+    }
+}
+
+/// `[envoy]`
+fn envoy_door(envoy: &DeTable<'_>) -> EnvoyDoor {
+    let word = |name| read::text(envoy, name).map(|word| word.value);
+    let tls = read::table(envoy, "tls").and_then(|tls| {
+        let path = |name| read::text(tls.value, name).map(|path| path.value.into());
+        Some(Tls {
+            certificate: path("certificate")?,
+            key: path("key")?,
+            client_ca: path("client_ca"),
+        })
+    });
+    EnvoyDoor {
+        headers: match word("headers") {
+            Some("ietf") => EnvoyHeaders::Ietf,
+            _ => EnvoyHeaders::Off,
+        },
+        body: match word("body") {
+            Some("limit") => EnvoyBody::Limit,
+            _ => EnvoyBody::Off,
+        },
+        metadata: read::flag(envoy, "metadata").unwrap_or_default(),
+        tls,
     }
 }
 

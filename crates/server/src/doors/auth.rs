@@ -28,6 +28,7 @@ use super::facts::{host, target, url};
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
 use super::{Reply, empty, put_fields};
 use crate::Event;
+use crate::metrics::Protocol;
 use crate::shared::Shared;
 
 /// Where the question is asked; Envoy puts the original path behind it.
@@ -89,7 +90,7 @@ pub(super) async fn auth<C: Clock>(
     };
     let answer = shared.keeper.check(&facts, Scope::All).await;
     let answer = answer.map_err(|error| store_down(&error))?;
-    shared.record(&answer);
+    shared.record(Protocol::Http, &answer);
     Ok(respond(&answer, options))
 }
 

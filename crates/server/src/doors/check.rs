@@ -12,7 +12,7 @@ use super::answer::{push_check, push_limits_after, push_number};
 use super::problem::{Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown};
 use super::request::Check;
 use super::{Reply, answer, facts, json, put_fields, request};
-use crate::metrics::RequestResult;
+use crate::metrics::{Protocol, RequestResult};
 use crate::shared::Shared;
 
 /// Whether a call charges.
@@ -146,9 +146,13 @@ async fn decide<C: Clock>(
     };
     let answer = ask(shared, check, ask_for).await?;
     match charge {
-        Charge::Yes => shared.record(&answer),
-        Charge::No if answer.allowed() => shared.metrics.request(RequestResult::Allowed),
-        Charge::No => shared.metrics.request(RequestResult::Denied),
+        Charge::Yes => shared.record(Protocol::Http, &answer),
+        Charge::No if answer.allowed() => shared
+            .metrics
+            .request(Protocol::Http, RequestResult::Allowed),
+        Charge::No => shared
+            .metrics
+            .request(Protocol::Http, RequestResult::Denied),
     }
     Ok(answer)
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use ratekeeper::Clock;
 
@@ -15,7 +15,7 @@ use super::check::{self, Charge, StatusChoice};
 use super::permits;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
 use crate::listener::Handle;
-use crate::metrics::RequestResult;
+use crate::metrics::{Protocol, RequestResult};
 use crate::shared::Shared;
 
 /// The check API and forward-auth.
@@ -27,7 +27,7 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
         let shared = &*self.0;
         let answered = answer(shared, peer.ip().to_canonical(), request).await;
         answered.unwrap_or_else(|problem| {
-            shared.metrics.request(RequestResult::Error);
+            shared.metrics.request(Protocol::Http, RequestResult::Error);
             problem.response()
         })
     }
@@ -71,6 +71,13 @@ async fn answer<C: Clock>(
             post(&request)?;
             permits::release(shared, body::read(request, MAX_CHECK_BYTES).await?).await
         }
+        #[cfg(feature = "grpc")]
+        "/json" => {
+            post(&request)?;
+            let body = body::read(request, ratekeeper_wire::MAX_REQUEST_BYTES).await?;
+            Ok(super::envoy::json::serve(shared, body).await)
+        }
+        "/healthcheck" => Ok(healthcheck(shared.ready())),
         "/v1/reset" => {
             let body = operators(shared, peer, request).await?;
             check::reset(shared, body).await
@@ -88,6 +95,18 @@ async fn answer<C: Clock>(
             Err(Problem::new(UNKNOWN_PATH, detail))
         }
     }
+}
+
+/// As load balancers ask Envoy's reference service.
+fn healthcheck(ready: bool) -> Response<Reply> {
+    let (status, text) = if ready {
+        (StatusCode::OK, "OK")
+    } else {
+        (StatusCode::INTERNAL_SERVER_ERROR, "not ready")
+    };
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    response
 }
 
 fn post(request: &Request<Incoming>) -> Result<(), Problem> {

@@ -5,6 +5,8 @@ pub(crate) mod answer;
 mod auth;
 pub(crate) mod body;
 mod check;
+#[cfg(feature = "grpc")]
+pub(crate) mod envoy;
 mod facts;
 mod http;
 mod permits;

@@ -12,6 +12,7 @@ use ratekeeper_core::LeaseId;
 use super::check::{Ask, StatusChoice, ask, store_down};
 use super::problem::{Problem, STORE_DOWN};
 use super::{Reply, answer, json, put_fields, request};
+use crate::metrics::Protocol;
 use crate::shared::Shared;
 
 /// `POST /v1/acquire`: charges the rates that match and takes permits, all or none.
@@ -22,7 +23,7 @@ pub(super) async fn acquire<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, Ask::Acquire(new_lease()?)).await?;
-    shared.record(&answer);
+    shared.record(Protocol::Http, &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
     put_fields(&mut response, &answer);
     Ok(response)

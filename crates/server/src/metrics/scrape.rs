@@ -11,7 +11,8 @@ use prometheus_client::registry::Registry;
 use ratekeeper_policy::RuleMode;
 use ratekeeper_store::{LimitUsage, Loans, Usage};
 
-use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Row, Rows};
+use super::rules::KINDS;
+use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
 use std::sync::Arc;
 
 /// The content type of [`Metrics::scrape`].
@@ -25,8 +26,9 @@ impl Metrics {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
         let snapshot = Snapshot {
             rows: self.rows.load_full(),
-            requests: counts(&self.requests),
-            durations: self.durations.snapshot(),
+            requests: self.requests.iter().map(|each| counts(each)).collect(),
+            durations: self.durations.iter().map(Durations::snapshot).collect(),
+            rules: self.rules.snapshot(),
             reloads: counts(&self.reloads),
             config: self.config.load_full(),
             usage,
@@ -44,8 +46,11 @@ impl Metrics {
 #[derive(Debug)]
 struct Snapshot {
     rows: Arc<Rows>,
-    requests: Vec<u64>,
-    durations: DurationsSnapshot,
+    /// By protocol.
+    requests: Vec<Vec<u64>>,
+    durations: Vec<DurationsSnapshot>,
+    /// By path of the rule: `rules::KINDS`.
+    rules: Vec<(String, [u64; KINDS.len()])>,
     reloads: Vec<u64>,
     config: Option<Arc<ConfigInfo>>,
     usage: Usage,
@@ -89,6 +94,7 @@ impl Collector for Snapshot {
         self.requests(encoder)?;
         self.limits(encoder)?;
         self.loans(encoder)?;
+        self.rules(encoder)?;
         self.store(encoder)?;
         self.config(encoder)
     }
@@ -102,9 +108,11 @@ impl Snapshot {
     fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Requests answered at a door";
         let mut family = counter(encoder, "requests", help)?;
-        for (result, count) in ["allowed", "denied", "error"].iter().zip(&self.requests) {
-            let labels = [("protocol", "http"), ("result", *result)];
-            put(&mut family, &labels, *count)?;
+        for (protocol, counts) in Protocol::ALL.iter().zip(&self.requests) {
+            for (result, count) in ["allowed", "denied", "error"].iter().zip(counts) {
+                let labels = [("protocol", protocol.name()), ("result", *result)];
+                put(&mut family, &labels, *count)?;
+            }
         }
         let help = "Time to decide, parsing and rendering not counted";
         let mut family = encoder.encode_descriptor(
@@ -113,15 +121,33 @@ impl Snapshot {
             None,
             MetricType::Histogram,
         )?;
-        let labels = [("protocol", "http"), ("path", "local")];
-        let DurationsSnapshot {
-            buckets,
-            sum_seconds,
-            count,
-        } = &self.durations;
-        family
-            .encode_family(&labels)?
-            .encode_histogram::<[(&str, &str); 0]>(*sum_seconds, *count, buckets, None)
+        for (protocol, durations) in Protocol::ALL.iter().zip(&self.durations) {
+            let labels = [("protocol", protocol.name()), ("path", "local")];
+            let DurationsSnapshot {
+                buckets,
+                sum_seconds,
+                count,
+            } = durations;
+            family
+                .encode_family(&labels)?
+                .encode_histogram::<[(&str, &str); 0]>(*sum_seconds, *count, buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn rules(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Hits of a rule of Envoy's rate limit service";
+        let mut family = counter(encoder, "rls_hits", help)?;
+        for (rule, counts) in &self.rules {
+            for (kind, count) in KINDS.iter().zip(counts) {
+                put(
+                    &mut family,
+                    &[("rule", rule.as_str()), ("kind", kind)],
+                    *count,
+                )?;
+            }
+        }
+        Ok(())
     }
 
     fn limits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

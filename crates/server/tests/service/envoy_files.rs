@@ -136,6 +136,7 @@ fn a_start_needs_a_good_configuration() {
         config.policy = None;
         config.envoy_config = Some(path.to_owned());
         let config = config.listen("http=127.0.0.1:0").unwrap();
+        let config = config.listen("grpc=127.0.0.1:0").unwrap();
         Service::start(&config.listen("admin=off").unwrap())
     };
     let limits = directory.path().join("limits.yaml");

@@ -62,6 +62,8 @@ impl Fixture {
             .unwrap()
             .listen("admin=127.0.0.1:0")
             .unwrap()
+            .listen("grpc=off")
+            .unwrap()
             .on_event(move |event| {
                 let _ = sink.send(event.clone()); // the test may be over
             });

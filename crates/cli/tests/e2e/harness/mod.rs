@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod clock;
+pub(crate) mod envoy;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod service;

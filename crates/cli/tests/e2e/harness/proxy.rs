@@ -116,7 +116,7 @@ impl Proxy {
 }
 
 /// A loopback address nobody listens on, handed out once in this process.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     static GIVEN: Mutex<Option<HashSet<SocketAddr>>> = Mutex::new(None);
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let given = given.get_or_insert_default();

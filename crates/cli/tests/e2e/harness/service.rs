@@ -14,6 +14,7 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) struct Service {
     pub(crate) process: Process,
     http: SocketAddr,
+    grpc: SocketAddr,
     admin: SocketAddr,
 }
 
@@ -25,32 +26,48 @@ impl Service {
 
     /// Starts with the HTTP door at `http`.
     pub(crate) fn start_at(dir: &Path, policy: &Path, http: SocketAddr) -> Self {
+        Self::start_both(dir, policy, http, SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Starts with the gRPC door at `grpc`.
+    pub(crate) fn start_grpc_at(dir: &Path, policy: &Path, grpc: SocketAddr) -> Self {
+        Self::start_both(dir, policy, SocketAddr::from(([127, 0, 0, 1], 0)), grpc)
+    }
+
+    fn start_both(dir: &Path, policy: &Path, http: SocketAddr, grpc: SocketAddr) -> Self {
         let mut process = Process::start(
             "ratekeeper",
             Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
                 .arg("run")
                 .arg(policy)
                 .args(["--listen", &format!("http={http}")])
+                .args(["--listen", &format!("grpc={grpc}")])
                 .args(["--listen", "admin=127.0.0.1:0", "--json"])
                 .current_dir(dir),
             dir.join("ratekeeper.out"),
             dir.join("ratekeeper.log"),
         );
-        let doors = clock::poll("two listening doors of ratekeeper", START_WITHIN, || {
+        let doors = clock::poll("three listening doors of ratekeeper", START_WITHIN, || {
             assert!(process.ended().is_none(), "ratekeeper ended at its start");
             let output = process.output();
-            Some((door(&output, "http")?, door(&output, "admin")?))
+            let grpc = door(&output, "grpc")?;
+            Some((door(&output, "http")?, grpc, door(&output, "admin")?))
         });
-        let (http, admin) = doors.unwrap_or_else(|error| panic!("{error}"));
+        let (http, grpc, admin) = doors.unwrap_or_else(|error| panic!("{error}"));
         Self {
             process,
             http,
+            grpc,
             admin,
         }
     }
 
     pub(crate) fn http(&self) -> SocketAddr {
         self.http
+    }
+
+    pub(crate) fn grpc(&self) -> SocketAddr {
+        self.grpc
     }
 
     pub(crate) fn admin(&self) -> SocketAddr {

@@ -1,6 +1,6 @@
 //! Of the process and of all limits: addresses, doors, memory, headers.
 
-use super::{BYTES, MAX_VALUES, optional, pattern};
+use super::{BYTES, MAX_VALUES, optional, pattern, required};
 use crate::config::shape::{Inert, Shape, Table, Words};
 
 pub(super) const HEADERS: Words = Words {
@@ -64,12 +64,9 @@ pub(super) static LISTEN: Table = Table {
         ),
         optional(
             "grpc",
-            Shape::Only {
-                value: Inert::Off,
-                instead: "Envoy can ask the HTTP door: ext_authz with an HTTP service, at /v1/auth",
-            },
-            "\"off\"",
-            "Envoy's rate limit service; not built yet.",
+            Shape::TEXT,
+            "\"127.0.0.1:8081\"",
+            "Envoy's rate limit service: address and port, or \"off\", as it is unless stated.",
         ),
         optional(
             "resp",
@@ -139,11 +136,88 @@ pub(super) static ENVOY: Table = Table {
             "true",
             "Whether answers under `config` carry dynamic metadata.",
         ),
+        optional(
+            "headers",
+            Shape::Word(ENVOY_HEADERS),
+            "\"ietf\"",
+            "Whether Envoy is asked to add RateLimit fields for the client; \"off\" by default.",
+        ),
+        optional(
+            "body",
+            Shape::Word(ENVOY_BODY),
+            "\"limit\"",
+            "What a refused client reads: \"limit\" for the limit's response, \"off\" by default.",
+        ),
+        optional(
+            "metadata",
+            Shape::Flag,
+            "true",
+            "Whether Envoy's other filters see which limit refused.",
+        ),
+        optional(
+            "tls",
+            Shape::Table(&ENVOY_TLS),
+            "{ certificate = \"server.pem\", key = \"server.key\" }",
+            "Certificates of the gRPC door; without them it speaks plain text.",
+        ),
     ],
     mistaken: hints! {
         "merge_domain_config" => "write merge_domains = true",
         "stop_cache_key_increment_when_overlimit" => "write stop_increment = true",
         "response_dynamic_metadata" => "write dynamic_metadata = true",
+        "certificate" => "it belongs under [envoy.tls]: certificate = \"server.pem\"",
+        "key" => "it belongs under [envoy.tls]: key = \"server.key\"",
+        "listen" => "it belongs under [listen]: grpc = \"127.0.0.1:8081\"",
+        "address" => "it belongs under [listen]: grpc = \"127.0.0.1:8081\"",
+    },
+    ..Table::EMPTY
+};
+
+const ENVOY_HEADERS: Words = Words {
+    known: &["ietf", "off"],
+    planned: &[],
+    mistaken: hints! {
+        "legacy" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
+        "x-ratelimit" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
+        "on" => "write \"ietf\"",
+    },
+};
+
+const ENVOY_BODY: Words = Words {
+    known: &["limit", "off"],
+    planned: &[],
+    mistaken: hints! {
+        "problem" => "write \"limit\": a limit without a response of its own has a problem document",
+        "on" => "write \"limit\"",
+    },
+};
+
+static ENVOY_TLS: Table = Table {
+    what: "`[envoy.tls]`",
+    fields: &[
+        required(
+            "certificate",
+            Shape::TEXT,
+            "\"server.pem\"",
+            "PEM file of the server's chain, its own certificate first.",
+        ),
+        required(
+            "key",
+            Shape::TEXT,
+            "\"server.key\"",
+            "PEM file of its private key.",
+        ),
+        optional(
+            "client_ca",
+            Shape::TEXT,
+            "\"clients.pem\"",
+            "PEM file of those who sign the certificates that clients must show.",
+        ),
+    ],
+    mistaken: hints! {
+        "cert" => "write certificate = \"server.pem\"",
+        "ca" => "write client_ca = \"clients.pem\"",
+        "private_key" => "write key = \"server.key\"",
     },
     ..Table::EMPTY
 };

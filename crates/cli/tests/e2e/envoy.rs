@@ -1,0 +1,401 @@
+//! Envoy asks the grpc door: what its visitors see, kind of descriptor by kind.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::clock;
+use crate::harness::envoy::{EnvoyStage, WhenDown};
+use crate::harness::service::{Service, policy};
+use crate::harness::visitor::{Answer, Visitor};
+
+/// What is not stated how fast it must happen, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A limit of `domain = "edge"` for descriptors of one entry each.
+fn by(entry: &str, quota: &str) -> String {
+    format!(
+        r#"
+        [[limit]]
+        name  = "by-{}"
+        match = {{ domain = "edge" }}
+        key   = ["descriptor:{entry}"]
+        limit = "{quota}"
+        algorithm = "quota-reset"
+        "#,
+        entry.replace('_', "-")
+    )
+}
+
+fn generic(value: &str, quota: &str) -> String {
+    format!(
+        r#"
+        [[limit]]
+        name  = "{value}"
+        match = {{ domain = "edge", descriptor.generic_key = "{value}" }}
+        key   = ["all"]
+        limit = "{quota}"
+        algorithm = "quota-reset"
+        "#
+    )
+}
+
+fn user(name: &str) -> Visitor {
+    Visitor::at(2).with("x-user", name)
+}
+
+/// The statuses of as many visits.
+fn visits(stage: &EnvoyStage, visitor: &Visitor, target: &str, count: usize) -> Vec<u16> {
+    let status = |_| visitor.get(stage.address(), target).status;
+    (0..count).map(status).collect()
+}
+
+#[test]
+fn every_kind_of_descriptor_is_limited() {
+    let limits = [
+        by("user", "2/1h"),
+        by("remote_address", "2/1h"),
+        by("masked_remote_address", "2/1h"),
+        by("query", "2/1h"),
+        generic("everybody", "2/1h"),
+        generic("several", "3/1h"),
+        r#"
+        [[limit]]
+        name  = "pro"
+        match = { domain = "edge", descriptor.plan = "pro" }
+        key   = ["descriptor:user"]
+        limit = "2/1h"
+        algorithm = "quota-reset"
+        "#
+        .to_owned(),
+    ];
+    let Some(stage) = EnvoyStage::open(&limits.concat()) else {
+        return;
+    };
+    let pro = |name| user(name).with("x-plan", "pro");
+    let [two, three] = [2, 3].map(Visitor::at);
+    for (case, visitor, target, expected) in [
+        ("by header", user("ada"), "/header", &[200, 200, 429][..]),
+        ("another value", user("bob"), "/header", &[200]),
+        ("no header: not asked", Visitor::at(2), "/header", &[200; 4]),
+        ("by address", two.clone(), "/address", &[200, 200, 429]),
+        ("another address", three.clone(), "/address", &[200]),
+        (
+            "by masked address",
+            two.clone(),
+            "/masked",
+            &[200, 200, 429],
+        ),
+        ("the same block", three, "/masked", &[429]),
+        ("another block", Visitor::at(4), "/masked", &[200]),
+        ("generic key", two.clone(), "/generic", &[200, 200, 429]),
+        ("nested", pro("eve"), "/nested", &[200, 200, 429]),
+        ("nested, another user", pro("joe"), "/nested", &[200]),
+        (
+            "nested, another plan",
+            user("eve").with("x-plan", "free"),
+            "/nested",
+            &[200; 4],
+        ),
+        ("query", two.clone(), "/query?q=a", &[200, 200, 429]),
+        ("another query", two, "/query?q=b", &[200]),
+        (
+            "several: by user",
+            user("tom"),
+            "/several",
+            &[200, 200, 429],
+        ),
+        (
+            "several: a refusal took nothing from all",
+            user("kim"),
+            "/several",
+            &[200, 429],
+        ),
+    ] {
+        let got = visits(&stage, &visitor, target, expected.len());
+        assert_eq!(got, expected, "{case}");
+    }
+}
+
+#[test]
+fn costs_come_from_headers_and_from_each_descriptor() {
+    let limits = [
+        by("spender", "10/1h"),
+        generic("each", "5/1h"),
+        by("user", "9/1h"),
+    ];
+    let Some(stage) = EnvoyStage::open(&limits.concat()) else {
+        return;
+    };
+    let spend = |name, cost: &str| {
+        let visitor = user(name).with("x-cost", cost);
+        visitor.get(stage.address(), "/cost")
+    };
+    for (cost, status, left) in [
+        ("7", 200, "3"),
+        ("4", 429, "3"),
+        ("0", 200, "3"),
+        ("3", 200, "0"),
+    ] {
+        let answer = spend("ada", cost);
+        let remaining = answer.header("x-ratelimit-remaining");
+        assert_eq!(
+            (answer.status, remaining),
+            (status, Some(left)),
+            "cost {cost}"
+        );
+    }
+    assert_eq!(
+        user("ada")
+            .get(stage.address(), "/cost")
+            .header("x-ratelimit-limit"),
+        None,
+        "without its cost header a request is not asked about: Envoy's choice"
+    );
+    let statuses = visits(&stage, &user("bob"), "/each", 3);
+    assert_eq!(statuses, [200, 200, 429], "2 of 5 for all, 3 of 10 for bob");
+
+    let answer = user("eve").get(stage.address(), "/override");
+    let told = answer.header("x-ratelimit-limit");
+    assert_eq!(
+        told,
+        Some("2, 2;w=600;name=\"by-user\""),
+        "2 in 10 minutes, as Envoy says"
+    );
+    assert_eq!(visits(&stage, &user("eve"), "/override", 2), [200, 429]);
+    assert_eq!(
+        visits(&stage, &user("eve"), "/header", 1),
+        [200],
+        "its own numbers have own counts"
+    );
+}
+
+#[test]
+fn tokens_are_looked_at_first_and_charged_when_known() {
+    let limit = r#"
+        [[limit]]
+        name  = "tokens"
+        match = { domain = "edge" }
+        key   = ["descriptor:tokens"]
+        limit = "100/1h"
+        algorithm = "quota-reset"
+        count_denied = true
+    "#;
+    let Some(stage) = EnvoyStage::open(limit) else {
+        return;
+    };
+    let ask = |tokens: &str| {
+        user("ada")
+            .with("x-tokens", tokens)
+            .get(stage.address(), "/tokens")
+    };
+    let left = |wanted: &str| {
+        let seen = clock::poll("charge after the answer", PATIENCE, || {
+            let answer = ask("0");
+            let left = answer.header("x-ratelimit-remaining")?.to_owned();
+            (left == wanted).then_some(answer.status)
+        });
+        seen.unwrap_or_else(|error| panic!("{error}: {wanted} left"))
+    };
+    assert_eq!(ask("60").status, 200);
+    assert_eq!(left("40"), 200);
+    assert_eq!(ask("90").status, 200, "40 are left: it may begin");
+    assert_eq!(
+        left("0"),
+        429,
+        "and is charged beyond the limit: nobody else may"
+    );
+}
+
+#[test]
+fn permits_in_flight_come_back_when_streams_end() {
+    let limit = r#"
+        [[limit]]
+        name  = "in-flight"
+        match = { domain = "edge" }
+        key   = ["descriptor:in_flight"]
+        concurrency = { max = 2, lease = "1h" }
+        count_denied = true
+    "#;
+    let Some(stage) = EnvoyStage::open(limit) else {
+        return;
+    };
+    // A request that waits for the rest of its body is at work.
+    let begin = || {
+        let mut stream = user("ada").connect(stage.address()).expect("Envoy listens");
+        let head = "POST /in-flight HTTP/1.1\r\nhost: h\r\nx-user: ada\r\ncontent-length: 1\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("Envoy reads");
+        stream
+    };
+    let end = |mut stream: TcpStream| {
+        stream.write_all(b"x").expect("Envoy reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer comes");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    };
+    let status = || user("ada").get(stage.address(), "/in-flight").status;
+    let becomes = |wanted: u16| {
+        let seen = clock::poll("change of what is free", PATIENCE, || {
+            (status() == wanted).then_some(())
+        });
+        seen.unwrap_or_else(|error| panic!("{error}: {wanted}"));
+    };
+    for round in 0..3 {
+        let (first, second) = (begin(), begin());
+        becomes(429);
+        assert_eq!(
+            visits(&stage, &user("bob"), "/in-flight", 3),
+            [200; 3],
+            "round {round}"
+        );
+        end(first);
+        becomes(200);
+        end(second);
+        becomes(200);
+    }
+    // Nothing is lost, however many were refused: both permits are free.
+    let (first, second) = (begin(), begin());
+    becomes(429);
+    end(first);
+    end(second);
+}
+
+#[test]
+fn clients_are_told_their_limits() {
+    let limits = format!(
+        "[envoy]\nheaders = \"ietf\"\nbody = \"limit\"\n{}",
+        by("user", "1/1h")
+    );
+    let Some(stage) = EnvoyStage::open(&limits) else {
+        return;
+    };
+    let passes = user("ada").get(stage.address(), "/header");
+    let shows = |answer: &Answer, name: &str| answer.header(name).unwrap_or("").to_owned();
+    assert_eq!(passes.status, 200);
+    assert_eq!(
+        shows(&passes, "x-ratelimit-limit"),
+        "1, 1;w=3600;name=\"by-user\""
+    );
+    assert_eq!(shows(&passes, "x-ratelimit-remaining"), "0");
+    assert_eq!(shows(&passes, "ratelimit-policy"), "\"by-user\";q=1;w=3600");
+    assert!(shows(&passes, "ratelimit").starts_with("\"by-user\";r=0;t="));
+
+    let over = user("ada").get(stage.address(), "/header");
+    assert_eq!(over.status, 429);
+    assert_eq!(shows(&over, "x-envoy-ratelimited"), "true");
+    let reset: u64 = shows(&over, "x-ratelimit-reset").parse().expect("seconds");
+    let wait = over.retry_after().expect("a wait").as_secs();
+    assert!(
+        (1..=3_600).contains(&wait) && reset == wait,
+        "{reset} {wait}"
+    );
+    assert_eq!(shows(&over, "content-type"), "application/problem+json");
+    assert!(
+        over.body.contains("\"violated-policies\":[\"by-user\"]"),
+        "{}",
+        over.body
+    );
+
+    let grpc = user("ada").with("content-type", "application/grpc");
+    let over = grpc.get(stage.address(), "/header");
+    assert_eq!(
+        (over.status, shows(&over, "grpc-status")),
+        (200, "14".into()),
+        "gRPC's own words"
+    );
+}
+
+#[test]
+fn a_service_that_is_down_lets_pass_or_refuses() {
+    for (when_down, down) in [(WhenDown::LetPass, 200), (WhenDown::Refuse, 500)] {
+        let Some(mut stage) = EnvoyStage::open_with(&by("user", "1/1h"), when_down) else {
+            return;
+        };
+        assert_eq!(visits(&stage, &user("ada"), "/header", 2), [200, 429]);
+        let grpc = stage.service.grpc();
+        stage.service.process.crash();
+        assert_eq!(
+            visits(&stage, &user("ada"), "/header", 3),
+            [down; 3],
+            "{when_down:?}"
+        );
+        let policy = stage.dir().join("policy.toml");
+        stage.service = Service::start_grpc_at(stage.dir(), &policy, grpc);
+        let limited = clock::poll("limit after the outage", PATIENCE, || {
+            (visits(&stage, &user("ada"), "/header", 1) == [429]).then_some(())
+        });
+        limited.unwrap_or_else(|error| panic!("{when_down:?}: {error}"));
+    }
+}
+
+#[test]
+fn reloads_under_traffic_lose_nothing() {
+    let Some(stage) = EnvoyStage::open(&by("user", "50/24h")) else {
+        return;
+    };
+    let (stop, passed) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let load = || {
+        while !stop.load(Ordering::Relaxed) {
+            match user("ada").get(stage.address(), "/header").status {
+                200 => passed.fetch_add(1, Ordering::Relaxed),
+                429 => 0,
+                status => panic!("status {status}"),
+            };
+        }
+    };
+    thread::scope(|scope| {
+        let load: Vec<_> = (0..4).map(|_| scope.spawn(load)).collect();
+        let change = || {
+            for quota in [52, 54, 56, 60] {
+                let text = policy(&by("user", &format!("{quota}/24h")));
+                std::fs::write(stage.dir().join("policy.toml"), text).expect("writable");
+                let told = clock::poll("reload", PATIENCE, || {
+                    let told = user("eve").get(stage.address(), "/header");
+                    let first = told
+                        .header("x-ratelimit-limit")?
+                        .split(',')
+                        .next()?
+                        .to_owned();
+                    (first == quota.to_string()).then_some(())
+                });
+                told.unwrap_or_else(|error| panic!("{error} of {quota}"));
+            }
+            let done = clock::poll("last request that passes", PATIENCE, || {
+                (passed.load(Ordering::Relaxed) >= 60).then_some(())
+            });
+            done.unwrap_or_else(|error| panic!("{error}"));
+        };
+        let changed = scope.spawn(change).join();
+        stop.store(true, Ordering::Relaxed);
+        for load in load {
+            load.join().expect("whole answers");
+        }
+        changed.expect("every change was seen");
+    });
+    assert_eq!(
+        passed.into_inner(),
+        60,
+        "counts were kept through every reload"
+    );
+}
+
+#[test]
+fn forty_at_once_are_counted_exactly() {
+    let Some(stage) = EnvoyStage::open(&by("user", "25/24h")) else {
+        return;
+    };
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let visit = || user("ada").get(stage.address(), "/header").status;
+        let visits: Vec<_> = (0..40).map(|_| scope.spawn(visit)).collect();
+        let visits = visits.into_iter();
+        visits
+            .map(|visit| visit.join().expect("a whole answer"))
+            .collect()
+    });
+    let passed = statuses.iter().filter(|status| **status == 200).count();
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!((passed, refused), (25, 15));
+    assert_eq!(stage.upstream.total(), 25);
+}

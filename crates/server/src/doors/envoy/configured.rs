@@ -1,0 +1,195 @@
+//! Configured: a call under the configuration files of the Go service, with its meanings.
+
+use std::sync::Arc;
+
+use prost_types::value::Kind;
+use prost_types::{Duration, ListValue, Struct, Value};
+use ratekeeper::{Clock, RateLimitError};
+use ratekeeper_policy::envoy::{
+    Answer, Call, Code, Config, CurrentLimit, Descriptor, Direction, Override, Status, Unit,
+};
+use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
+use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
+use ratekeeper_wire::rate_limit_response::{DescriptorStatus, RateLimit};
+use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit};
+use serde_json::Map;
+
+use super::answer::code;
+use super::rls::{store_down, wrong};
+use crate::grpc;
+use crate::shared::Shared;
+
+/// Values within values of a rule's metadata; what lies deeper is left out.
+const MAX_DEPTH: usize = 32;
+
+/// Decides a call under `config`.
+pub(super) async fn decide<C: Clock>(
+    shared: &Shared<C>,
+    config: &Arc<Config>,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, grpc::Status> {
+    let descriptors: Result<_, _> = request.descriptors.iter().map(descriptor).collect();
+    let call = Call {
+        domain: &request.domain,
+        descriptors: descriptors?,
+        hits_addend: request.hits_addend,
+    };
+    let clock = shared.keeper.clock();
+    let before = clock.now();
+    let answer = shared.keeper.rate_limit(config, &call).await;
+    let answer = answer.map_err(|error| match error {
+        RateLimitError::Store(error) => store_down(&error),
+        error => wrong(error.to_string()),
+    })?;
+    let took = clock.now().since(before);
+    shared.metrics.record_call(&answer, config, took);
+    let metadata = config.settings().dynamic_metadata;
+    let metadata = metadata.then(|| metadata_of(&answer, request));
+    Ok(RateLimitResponse {
+        overall_code: code(answer.overall == Code::OverLimit).into(),
+        statuses: answer.statuses.iter().map(status).collect(),
+        dynamic_metadata: metadata,
+        ..RateLimitResponse::default()
+    })
+}
+
+fn descriptor(descriptor: &RateLimitDescriptor) -> Result<Descriptor<'_>, grpc::Status> {
+    let entries = descriptor.entries.iter();
+    Ok(Descriptor {
+        entries: entries.map(|entry| (&*entry.key, &*entry.value)).collect(),
+        limit: descriptor.limit.as_ref().map(overriding).transpose()?,
+        hits_addend: descriptor.hits_addend,
+        direction: if descriptor.is_negative_hits {
+            Direction::GiveBack
+        } else {
+            Direction::Take
+        },
+    })
+}
+
+fn overriding(limit: &RateLimitOverride) -> Result<Override, grpc::Status> {
+    let unit = match limit.unit() {
+        RateLimitUnit::Unknown => {
+            return Err(wrong(
+                "the `limit` of a descriptor has no unit that is known",
+            ));
+        }
+        RateLimitUnit::Second => Unit::Second,
+        RateLimitUnit::Minute => Unit::Minute,
+        RateLimitUnit::Hour => Unit::Hour,
+        RateLimitUnit::Day => Unit::Day,
+        RateLimitUnit::Month => Unit::Month,
+        RateLimitUnit::Year => Unit::Year,
+    };
+    Ok(Override {
+        requests_per_unit: limit.requests_per_unit,
+        unit,
+        multiplier: limit.unit_multiplier.unwrap_or(1),
+    })
+}
+
+fn status(status: &Status<'_>) -> DescriptorStatus {
+    DescriptorStatus {
+        code: code(status.code == Code::OverLimit).into(),
+        current_limit: status.current_limit.as_ref().map(limit),
+        limit_remaining: status.limit_remaining,
+        duration_until_reset: status.reset_after_s.map(|seconds| Duration {
+            seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
+            nanos: 0,
+        }),
+        quota: None,
+    }
+}
+
+fn limit(limit: &CurrentLimit<'_>) -> RateLimit {
+    let unit = match limit.unit {
+        Unit::Second => WireUnit::Second,
+        Unit::Minute => WireUnit::Minute,
+        Unit::Hour => WireUnit::Hour,
+        Unit::Day => WireUnit::Day,
+        Unit::Week => WireUnit::Week,
+        Unit::Month => WireUnit::Month,
+        Unit::Year => WireUnit::Year,
+    };
+    RateLimit {
+        name: limit.name.unwrap_or_default().to_owned(),
+        requests_per_unit: limit.requests_per_unit,
+        unit: unit.into(),
+        unit_multiplier: Some(limit.multiplier).filter(|units| *units > 1),
+    }
+}
+
+/// `{"domain": .., "descriptors": [{"entries": ["k=v"]}], "hitsAddend": .., "metadata": ..}`
+fn metadata_of(answer: &Answer<'_>, request: &RateLimitRequest) -> Struct {
+    let descriptors = request.descriptors.iter().map(|descriptor| {
+        let entries = descriptor.entries.iter();
+        let entries = entries.map(|entry| text(format!("{}={}", entry.key, entry.value)));
+        object([("entries", list(entries.collect()))])
+    });
+    let mut fields = vec![
+        ("domain", text(request.domain.clone())),
+        ("descriptors", list(descriptors.collect())),
+    ];
+    if request.hits_addend > 0 {
+        fields.push(("hitsAddend", number(request.hits_addend.into())));
+    }
+    if !answer.metadata.is_empty() {
+        fields.push(("metadata", value_of_map(&answer.metadata, MAX_DEPTH)));
+    }
+    let fields = fields.into_iter();
+    Struct {
+        fields: fields.map(|(key, value)| (key.to_owned(), value)).collect(),
+    }
+}
+
+fn value_of_map(map: &Map<String, serde_json::Value>, depth: usize) -> Value {
+    let fields = map.iter().filter_map(|(key, value)| {
+        let value = value_of(value, depth.checked_sub(1)?)?;
+        Some((key.clone(), value))
+    });
+    kind(Kind::StructValue(Struct {
+        fields: fields.collect(),
+    }))
+}
+
+fn value_of(value: &serde_json::Value, depth: usize) -> Option<Value> {
+    Some(match value {
+        serde_json::Value::Null => kind(Kind::NullValue(0)),
+        serde_json::Value::Bool(flag) => kind(Kind::BoolValue(*flag)),
+        serde_json::Value::Number(value) => number(value.as_f64()?),
+        serde_json::Value::String(value) => text(value.clone()),
+        serde_json::Value::Array(values) => {
+            let depth = depth.checked_sub(1)?;
+            list(
+                values
+                    .iter()
+                    .filter_map(|value| value_of(value, depth))
+                    .collect(),
+            )
+        }
+        serde_json::Value::Object(map) => value_of_map(map, depth),
+    })
+}
+
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let fields = fields.into_iter();
+    kind(Kind::StructValue(Struct {
+        fields: fields.map(|(key, value)| (key.to_owned(), value)).collect(),
+    }))
+}
+
+fn list(values: Vec<Value>) -> Value {
+    kind(Kind::ListValue(ListValue { values }))
+}
+
+fn text(text: String) -> Value {
+    kind(Kind::StringValue(text))
+}
+
+fn number(number: f64) -> Value {
+    kind(Kind::NumberValue(number))
+}
+
+fn kind(kind: Kind) -> Value {
+    Value { kind: Some(kind) }
+}

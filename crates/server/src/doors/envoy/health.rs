@@ -1,0 +1,127 @@
+//! Health: whether to ask this server, as gRPC's health checking says it.
+//!
+//! Healthy is what `/readyz` calls ready: a policy is in force and the service does not
+//! stop. When it stops, whoever watches is told so before the last call is taken.
+
+use prost::Message;
+use ratekeeper_wire::health::health_check_response::ServingStatus;
+use ratekeeper_wire::health::{HealthCheckRequest, HealthCheckResponse, HealthListResponse};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::grpc::{Call, Code, Status};
+use crate::listener::LINGER;
+
+/// The whole server, the name that Envoy's reference service has, and the service's own.
+const SERVICES: [&str; 3] = [
+    "",
+    "ratelimit",
+    "envoy.service.ratelimit.v3.RateLimitService",
+];
+/// Bytes of a name.
+const MAX_NAME: usize = 1_024;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Health {
+    ready: watch::Receiver<bool>,
+    closing: watch::Receiver<bool>,
+}
+
+impl Health {
+    pub(crate) fn new(ready: watch::Receiver<bool>, closing: watch::Receiver<bool>) -> Self {
+        Self { ready, closing }
+    }
+
+    fn status(&self, service: &str) -> Option<ServingStatus> {
+        let known = SERVICES.contains(&service);
+        known.then(|| serving(*self.ready.borrow()))
+    }
+
+    /// `Check`
+    pub(super) async fn check(self, call: Call) {
+        let check = |message: bytes::Bytes| {
+            let request = read(&message);
+            let status = request.and_then(|request| {
+                let status = self.status(&request.service);
+                status.ok_or_else(|| Status::new(Code::NotFound, "no such service"))
+            });
+            std::future::ready(status.map(response))
+        };
+        call.unary(check).await;
+    }
+
+    /// `List`
+    pub(super) async fn list(self, call: Call) {
+        let list = |_: bytes::Bytes| {
+            let statuses = SERVICES.iter().filter_map(|service| {
+                Some(((*service).to_owned(), response(self.status(service)?)))
+            });
+            let statuses = statuses.collect();
+            std::future::ready(Ok(HealthListResponse { statuses }))
+        };
+        call.unary(list).await;
+    }
+
+    /// `Watch`: the status now and after each change, until the caller leaves or we do.
+    pub(super) async fn watch(mut self, mut call: Call) {
+        let asked = match call.next_message().await {
+            Ok(Some(message)) => read(&message),
+            Ok(None) => Err(Status::new(
+                Code::InvalidArgument,
+                "the call has no message",
+            )),
+            Err(status) => Err(status),
+        };
+        let request = match asked {
+            Ok(request) => request,
+            Err(status) => return call.fail(&status),
+        };
+        let Some(mut answers) = call.answers() else {
+            return;
+        };
+        let known = SERVICES.contains(&&*request.service);
+        loop {
+            let ready = *self.ready.borrow_and_update();
+            let status = if known {
+                serving(ready)
+            } else {
+                ServingStatus::ServiceUnknown
+            };
+            if !answers.send(&response(status)).await {
+                return;
+            }
+            tokio::select! {
+                changed = self.ready.changed() => if changed.is_err() { break },
+                () = lingered(&mut self.closing) => break,
+                () = answers.gone() => return,
+            }
+        }
+        answers.end(&Status::new(Code::Unavailable, "the server stops"));
+    }
+}
+
+/// Returns when the server stops, after those who watch have heard of it.
+async fn lingered(closing: &mut watch::Receiver<bool>) {
+    let _ = closing.wait_for(|closing| *closing).await; // an error: who could tell is gone
+    sleep(LINGER).await;
+}
+
+fn serving(ready: bool) -> ServingStatus {
+    if ready {
+        ServingStatus::Serving
+    } else {
+        ServingStatus::NotServing
+    }
+}
+
+fn response(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse {
+        status: status.into(),
+    }
+}
+
+fn read(message: &[u8]) -> Result<HealthCheckRequest, Status> {
+    let request = HealthCheckRequest::decode(message).ok();
+    let request = request.filter(|request| request.service.len() <= MAX_NAME);
+    request.ok_or_else(|| Status::new(Code::InvalidArgument, "not a health check request"))
+}

@@ -1,0 +1,159 @@
+//! The grpc door: Envoy's rate limit service, health, reflection.
+//!
+//! ```text
+//!   /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit --> rls --> Keeper
+//!   /grpc.health.v1.Health/Check, List, Watch                    --> ready?
+//!   /grpc.reflection.v1.ServerReflection/ServerReflectionInfo    --> descriptors
+//! ```
+//!
+//! With `[envoy.tls]` the same over TLS, and certificates are read again when they change.
+
+mod answer;
+mod configured;
+mod health;
+pub(super) mod json;
+mod reflection;
+mod rls;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use ratekeeper_policy::{Policy, Tls};
+use ratekeeper_wire::MAX_REQUEST_BYTES;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use self::health::Health;
+use crate::grpc::tls::{Certificates, Refreshed};
+use crate::grpc::{self, Call, Code, Status};
+use crate::pulse::{Pulse, Watched};
+use crate::shared::Shared;
+use crate::{Config, Event, StartError, listener};
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How often the certificate files are looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Envoy's rate limit service.
+#[derive(Debug)]
+pub(crate) struct EnvoyDoor<C> {
+    shared: Arc<Shared<C>>,
+    certificates: Option<Arc<Certificates>>,
+}
+
+/// Reads the certificates of the door, if it has any; paths are relative to the policy file.
+pub(crate) fn certificates(
+    config: &Config,
+    policy: &Policy,
+) -> Result<Option<Certificates>, StartError> {
+    let Some(tls) = &policy.settings.envoy.tls else {
+        return Ok(None);
+    };
+    let home = config.policy.as_deref().and_then(Path::parent);
+    let home = home.unwrap_or(Path::new(""));
+    let tls = Tls {
+        certificate: home.join(&tls.certificate),
+        key: home.join(&tls.key),
+        client_ca: tls.client_ca.as_ref().map(|path| home.join(path)),
+    };
+    let certificates = Certificates::read(&tls).map_err(StartError::Certificates)?;
+    Ok(Some(certificates))
+}
+
+impl<C: Clock + 'static> EnvoyDoor<C> {
+    pub(crate) fn new(shared: Arc<Shared<C>>, certificates: Option<Certificates>) -> Self {
+        Self {
+            shared,
+            certificates: certificates.map(Arc::new),
+        }
+    }
+
+    /// Reads the certificates again whenever they change, for ever.
+    pub(crate) fn keep_fresh(&self) -> impl Future<Output = ()> + Send + use<C> {
+        let (shared, certificates) = (Arc::clone(&self.shared), self.certificates.clone());
+        async move {
+            let Some(certificates) = certificates else {
+                return;
+            };
+            let mut tick = interval(LOOK);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tick.tick().await;
+                let certificates = Arc::clone(&certificates);
+                let look = tokio::task::spawn_blocking(move || certificates.refresh());
+                let notice = match look.await {
+                    Ok(Refreshed::Replaced) => "the grpc door has new certificates".to_owned(),
+                    Ok(Refreshed::Refused(why)) => {
+                        format!("the grpc door keeps its certificates, the new ones are bad: {why}")
+                    }
+                    Ok(Refreshed::Unchanged) | Err(_) => continue,
+                };
+                shared.sink.emit(&Event::Notice(notice));
+            }
+        }
+    }
+}
+
+impl<C: Clock + 'static> listener::Serve for EnvoyDoor<C> {
+    async fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        _peer: SocketAddr,
+        stop: watch::Receiver<bool>,
+    ) {
+        let pulse = Arc::new(Pulse::default());
+        let server = Arc::new(Server {
+            health: Health::new(self.shared.readiness(), stop.clone()),
+            shared: Arc::clone(&self.shared),
+        });
+        let stream = Watched {
+            stream,
+            pulse: Arc::clone(&pulse),
+        };
+        match &self.certificates {
+            None => grpc::serve(stream, pulse, server, stop).await,
+            Some(certificates) => {
+                let handshake = timeout(HANDSHAKE, certificates.acceptor().accept(stream));
+                // Errors are the caller's: no TLS, no certificate we know, or too slow.
+                if let Ok(Ok(stream)) = handshake.await {
+                    grpc::serve(stream, pulse, server, stop).await;
+                }
+            }
+        }
+    }
+}
+
+/// What the calls of one connection share.
+#[derive(Debug)]
+struct Server<C> {
+    shared: Arc<Shared<C>>,
+    health: Health,
+}
+
+impl<C: Clock + 'static> grpc::Serve for Server<C> {
+    const MAX_MESSAGE_BYTES: usize = MAX_REQUEST_BYTES;
+
+    async fn serve(self: Arc<Self>, call: Call) {
+        match call.path() {
+            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
+                let shared = &*self.shared;
+                call.unary(|message| rls::should_rate_limit(shared, message))
+                    .await;
+            }
+            "/grpc.health.v1.Health/Check" => self.health.clone().check(call).await,
+            "/grpc.health.v1.Health/List" => self.health.clone().list(call).await,
+            "/grpc.health.v1.Health/Watch" => self.health.clone().watch(call).await,
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+            | "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
+                reflection::serve(call).await;
+            }
+            _ => call.fail(&Status::new(Code::Unimplemented, "no such method")),
+        }
+    }
+}

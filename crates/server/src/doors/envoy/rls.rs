@@ -1,0 +1,143 @@
+//! Rls: a call of Envoy becomes facts, and what the limits say becomes its answer.
+//!
+//! ```text
+//!   descriptor --> facts, act --\                      /--> status: its tightest limit
+//!   descriptor --> facts, act ----> Keeper::call --> answers --> status
+//!   descriptor --> facts, act --/   (all or none)      \--> headers, body, metadata
+//! ```
+//!
+//! Where the configuration files of the Go service are loaded, `configured` decides instead.
+//!
+//! Every descriptor has a status: where one has none, Envoy sends no headers at all. Spans
+//! are whole seconds, rounded up: Envoy cuts fractions off, and a client told 0 would try
+//! again at once.
+
+use bytes::Bytes;
+use ratekeeper::{Act, Answers, Asked, Clock};
+use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_policy::{Descriptor, Facts, Numbers};
+use ratekeeper_store::StoreError;
+use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
+use ratekeeper_wire::{
+    RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit, Refusal, read_request,
+};
+use smallvec::SmallVec;
+
+use super::{answer, configured};
+use crate::grpc::{Code, Status};
+use crate::metrics::{Protocol, RequestResult};
+use crate::shared::Shared;
+
+/// `ShouldRateLimit`
+pub(super) async fn should_rate_limit<C: Clock>(
+    shared: &Shared<C>,
+    message: Bytes,
+) -> Result<RateLimitResponse, Status> {
+    let answered = match read_request(&message) {
+        Ok(request) => decide(shared, &request).await,
+        Err(refusal @ Refusal::TooLarge { .. }) => {
+            Err(Status::new(Code::ResourceExhausted, refusal.to_string()))
+        }
+        Err(refusal) => Err(wrong(refusal.to_string())),
+    };
+    answered.inspect_err(|_| shared.metrics.request(Protocol::Rls, RequestResult::Error))
+}
+
+/// Decides a call, however it came.
+pub(super) async fn decide<C: Clock>(
+    shared: &Shared<C>,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
+    if request.domain.is_empty() {
+        return Err(wrong("rate limit domain must not be empty"));
+    }
+    if request.descriptors.is_empty() {
+        return Err(wrong("rate limit descriptor list must not be empty"));
+    }
+    if let Some(config) = shared.keeper.envoy() {
+        return configured::decide(shared, &config, request).await;
+    }
+    let entries = request.descriptors.iter().flat_map(|one| &one.entries);
+    let entries = entries.map(|entry| (&*entry.key, &*entry.value));
+    let entries: SmallVec<[(&str, &str); 8]> = entries.collect();
+    let mut rest = &entries[..];
+    let mut asked: SmallVec<[Asked<'_>; 4]> = SmallVec::new();
+    for descriptor in &request.descriptors {
+        let (own, others) = rest.split_at(descriptor.entries.len());
+        rest = others;
+        asked.push(ask(request, descriptor, own)?);
+    }
+    let answers = shared.keeper.call(&asked).await;
+    let answers = answers.map_err(|error| store_down(&error))?;
+    shared.record(Protocol::Rls, answers.whole());
+    hold_back(&answers).await;
+    Ok(answer::response(&answers))
+}
+
+/// What one descriptor asks.
+fn ask<'a>(
+    request: &'a RateLimitRequest,
+    descriptor: &RateLimitDescriptor,
+    entries: &'a [(&'a str, &'a str)],
+) -> Result<Asked<'a>, Status> {
+    let cost = match descriptor.hits_addend {
+        Some(own) => u32::try_from(own).unwrap_or(u32::MAX),
+        None => request.hits_addend.max(1), // absent and 0 are one on the wire
+    };
+    let instead = descriptor.limit.as_ref().map(numbers).transpose()?;
+    Ok(Asked {
+        facts: Facts {
+            cost: Some(Permits::new(cost)),
+            descriptor: Some(Descriptor {
+                domain: &request.domain,
+                entries,
+                instead,
+            }),
+            ..Facts::default()
+        },
+        act: if descriptor.is_negative_hits {
+            Act::GiveBack
+        } else {
+            Act::Charge
+        },
+    })
+}
+
+/// The numbers that a call brings along.
+fn numbers(limit: &RateLimitOverride) -> Result<Numbers, Status> {
+    let unit = match limit.unit() {
+        RateLimitUnit::Unknown => {
+            return Err(wrong(
+                "the `limit` of a descriptor has no unit that is known",
+            ));
+        }
+        RateLimitUnit::Second => 1,
+        RateLimitUnit::Minute => 60,
+        RateLimitUnit::Hour => 3_600,
+        RateLimitUnit::Day => 86_400,
+        RateLimitUnit::Month => 30 * 86_400,
+        RateLimitUnit::Year => 365 * 86_400,
+    };
+    let multiplier = limit.unit_multiplier.map_or(1, |units| units.max(1));
+    let per = Nanos::from_secs(u64::from(multiplier) * unit);
+    Numbers::new(Permits::new(limit.requests_per_unit), per)
+        .map_err(|error| wrong(format!("the `limit` of a descriptor: {error}")))
+}
+
+/// Limits with a queue let a request pass later: Envoy cannot wait, so its answer does.
+async fn hold_back(answers: &Answers) {
+    let delay = answers.whole().delay();
+    if delay > Nanos::ZERO {
+        tokio::time::sleep(delay.into()).await;
+    }
+}
+
+/// Nothing internal is told: the log has it. Envoy's `failure_mode_deny` decides.
+pub(super) fn store_down(error: &StoreError) -> Status {
+    tracing::warn!(event = "store.failed", %error);
+    Status::new(Code::Unavailable, "the store cannot answer")
+}
+
+pub(super) fn wrong(message: impl Into<String>) -> Status {
+    Status::new(Code::InvalidArgument, message)
+}

@@ -1,0 +1,265 @@
+//! Connection: HTTP/2 from its preface to its last frame.
+//!
+//! ```text
+//!   accept, until the socket has no more --> serve each, in turn --> one write
+//!      ^                                                               |
+//!      +---------------------------------------------------------------+
+//!
+//!   silent: PING --no answer--> closed         no call for long: GOAWAY
+//!   stopping: GOAWAY, calls in flight finish
+//! ```
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Ping, RecvStream};
+use http::Request;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::Call;
+use crate::listener::LINGER;
+use crate::pulse::{Pulse, TICK};
+
+/// Calls in flight on one connection.
+pub(crate) const MAX_STREAMS: u32 = 100;
+/// Bytes of a call's header fields.
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// Bytes that a caller may send of one call before we have read them, and of all together.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of answers that wait for a slow reader, for each stream.
+const MAX_SEND_BYTES: usize = 64 << 10;
+/// Streams reset by the caller before they were served; more end the connection.
+const MAX_RESET_STREAMS: usize = 20;
+/// How long the handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Ticks of silence after which the other end is asked whether it is there.
+const PING_TICKS: u32 = 6;
+/// Ticks of silence after which it is not.
+const DEAD_TICKS: u32 = 10;
+/// Ticks without a call after which a connection is closed in good order: 5 min.
+const IDLE_TICKS: u32 = 60;
+
+/// What a server does with its calls.
+pub(crate) trait Serve: Send + Sync + 'static {
+    /// Bytes of a message.
+    const MAX_MESSAGE_BYTES: usize;
+
+    /// Serves one call. Polled once where the connection is read; what is not done by then
+    /// becomes a task.
+    fn serve(self: Arc<Self>, call: Call) -> impl Future<Output = ()> + Send + 'static;
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve<S: Serve>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    pulse: Arc<Pulse>,
+    server: Arc<S>,
+    mut closing: watch::Receiver<bool>,
+) {
+    let Ok(Ok(mut connection)) = timeout(HANDSHAKE, bounded().handshake(stream)).await else {
+        return; // not HTTP/2, or too slow to say so
+    };
+    let mut pings = connection.ping_pong();
+    let mut closing = pin!(async move {
+        let _ = closing.wait_for(|closing| *closing).await; // an error: who could tell is gone
+        sleep(LINGER).await; // health says so first
+    });
+    let mut batch = Batch {
+        calls: Vec::new(),
+        server,
+        pulse: Arc::clone(&pulse),
+    };
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick.reset();
+    let mut quiet = Quiet::default();
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = std::future::poll_fn(|context| batch.poll(&mut connection, context)) => return,
+            () = &mut closing, if !stopping => {
+                stopping = true;
+                connection.graceful_shutdown();
+            }
+            _ = tick.tick() => match quiet.tick(&pulse) {
+                Sign::Alive => {}
+                Sign::Silent => {
+                    if let Some(pings) = &mut pings {
+                        // The answer to the last one makes room for the next.
+                        let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+                        let _ = pings.send_ping(Ping::opaque()); // an error: one is on its way
+                    }
+                }
+                Sign::Idle => connection.graceful_shutdown(),
+                Sign::Dead => return,
+            }
+        }
+    }
+}
+
+fn bounded() -> Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buffer_size(MAX_SEND_BYTES)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_concurrent_reset_streams(MAX_RESET_STREAMS);
+    builder
+}
+
+/// The calls that arrived together.
+struct Batch<S> {
+    calls: Vec<(Request<RecvStream>, SendResponse<Bytes>)>,
+    server: Arc<S>,
+    pulse: Arc<Pulse>,
+}
+
+impl<S: Serve> Batch<S> {
+    /// Ready when the connection has ended. Accepting also writes what waits to be written,
+    /// so all calls are taken before the first is served.
+    fn poll<T: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        connection: &mut Connection<T, Bytes>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        loop {
+            let ended = loop {
+                match connection.poll_accept(context) {
+                    Poll::Ready(Some(Ok(call))) => self.calls.push(call),
+                    // Errors are the caller's: it left, or broke the protocol and was told so.
+                    Poll::Ready(Some(Err(_)) | None) => break true,
+                    Poll::Pending => break false,
+                }
+            };
+            if ended {
+                return Poll::Ready(());
+            }
+            if self.calls.is_empty() {
+                return Poll::Pending;
+            }
+            for (request, respond) in self.calls.drain(..) {
+                let pulse = Arc::clone(&self.pulse);
+                let max = S::MAX_MESSAGE_BYTES;
+                let mut call = Call::new(request, respond, pulse, max);
+                if !call.plausible() {
+                    continue;
+                }
+                let mut served = Box::pin(Arc::clone(&self.server).serve(call));
+                if served.as_mut().poll(context).is_pending() {
+                    tokio::spawn(served);
+                }
+            }
+        }
+    }
+}
+
+/// What the silence of a connection means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sign {
+    Alive,
+    Silent,
+    Idle,
+    Dead,
+}
+
+/// How long a connection has been silent, and without a call.
+#[derive(Debug, Default)]
+struct Quiet {
+    begun: u32,
+    silent: u32,
+    idle: u32,
+}
+
+impl Quiet {
+    /// Called every [`TICK`].
+    fn tick(&mut self, pulse: &Pulse) -> Sign {
+        let seen = pulse.look();
+        self.silent = if seen.moved { 0 } else { self.silent + 1 };
+        let asked = seen.begun != self.begun;
+        self.begun = seen.begun;
+        self.idle = if asked || seen.in_flight {
+            0
+        } else {
+            self.idle + 1
+        };
+        if self.silent >= DEAD_TICKS {
+            Sign::Dead
+        } else if self.idle == IDLE_TICKS {
+            Sign::Idle
+        } else if self.idle > IDLE_TICKS + DEAD_TICKS {
+            Sign::Dead // it was told to go and does not
+        } else if self.silent == PING_TICKS {
+            Sign::Silent
+        } else {
+            Sign::Alive
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The signs of a connection on which nothing happens, but for the ticks in `calls`.
+    fn signs(ticks: u32, calls: &[u32]) -> Vec<(u32, Sign)> {
+        let (pulse, mut quiet) = (Pulse::default(), Quiet::default());
+        let mut signs = Vec::new();
+        for tick in 1..=ticks {
+            if calls.contains(&tick) {
+                pulse.begin();
+                pulse.end();
+            }
+            let sign = quiet.tick(&pulse);
+            if sign != Sign::Alive {
+                signs.push((tick, sign));
+            }
+        }
+        signs
+    }
+
+    #[test]
+    fn a_silent_connection_is_asked_and_then_dead() {
+        let (asked, dead) = (PING_TICKS, DEAD_TICKS);
+        assert_eq!(
+            signs(dead, &[]),
+            [(asked, Sign::Silent), (dead, Sign::Dead)]
+        );
+    }
+
+    #[test]
+    fn pings_alone_keep_nothing_open_for_ever() {
+        let (pulse, mut quiet) = (Pulse::default(), Quiet::default());
+        let sign = |quiet: &mut Quiet| {
+            pulse.note();
+            quiet.tick(&pulse)
+        };
+        let alive = (1..IDLE_TICKS).map(|_| sign(&mut quiet));
+        assert!(alive.into_iter().all(|sign| sign == Sign::Alive));
+        assert_eq!(sign(&mut quiet), Sign::Idle);
+        let after = (0..=DEAD_TICKS).map(|_| sign(&mut quiet)).last();
+        assert_eq!(after, Some(Sign::Dead), "told to go, it must");
+    }
+
+    #[test]
+    fn a_call_in_flight_is_no_idleness() {
+        let (pulse, mut quiet) = (Pulse::default(), Quiet::default());
+        pulse.begin();
+        for _ in 0..10 * IDLE_TICKS {
+            pulse.note();
+            assert_eq!(quiet.tick(&pulse), Sign::Alive);
+        }
+        pulse.end();
+    }
+}

@@ -1,0 +1,23 @@
+//! gRPC: calls over HTTP/2, as few steps from the socket to the answer as can be.
+//!
+//! ```text
+//!   socket --h2--> every request that has arrived --> served where it stands --> one write
+//!                                                 \-> has to wait: a task of its own
+//! ```
+//!
+//! A decision of the memory store needs no waiting, so most calls are answered by the task
+//! that reads their connection: no task is made for a call, and the answers to all calls
+//! that one read brought leave in one write.
+//!
+//! * Source: "gRPC over HTTP2" (grpc/grpc, `doc/PROTOCOL-HTTP2.md`); RFC 9113.
+
+mod call;
+mod connection;
+mod frame;
+mod status;
+mod timeout;
+pub(crate) mod tls;
+
+pub(crate) use call::Call;
+pub(crate) use connection::{Serve, serve};
+pub(crate) use status::{Code, Status};

@@ -1,0 +1,84 @@
+//! The same service in JSON, and the counters of both.
+
+use super::client::{Client, SHOULD_RATE_LIMIT, framed};
+use super::rls::{POLICY, user};
+use super::{Fixture, run};
+
+/// Status and body of an answer to `request`, over HTTP/1.1.
+fn http(address: std::net::SocketAddr, head: &str, body: &str) -> (u16, String) {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{head} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[test]
+fn the_service_speaks_json_too() {
+    let fixture = Fixture::new(POLICY);
+    let address = fixture
+        .service
+        .address(ratekeeper_server::Door::Http)
+        .unwrap();
+    let ask = |body: &str| http(address, "POST /json", body);
+    let ada =
+        r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
+    let passes = |left: &str| {
+        format!(
+            r#"{{"overallCode":"OK","statuses":[{{"code":"OK","currentLimit":{{"name":"per-user","requestsPerUnit":3,"unit":"HOUR"}}{left},"durationUntilReset":"3600s"}}]}}"#
+        )
+    };
+    assert_eq!(ask(ada), (200, passes(r#","limitRemaining":2"#)));
+    assert_eq!(ask(ada), (200, passes(r#","limitRemaining":1"#)));
+    assert_eq!(ask(ada), (200, passes("")));
+    let over = passes("").replace("\"OK\"", "\"OVER_LIMIT\"");
+    assert_eq!(ask(ada), (429, over));
+    for (body, message) in [
+        ("{}", "rate limit domain must not be empty\n"),
+        (
+            r#"{"domain": "edge"}"#,
+            "rate limit descriptor list must not be empty\n",
+        ),
+        ("{", "EOF while parsing an object at line 1 column 1\n"),
+    ] {
+        assert_eq!(ask(body), (400, message.to_owned()));
+    }
+    assert_eq!(http(address, "GET /healthcheck", ""), (200, "OK".into()));
+}
+
+#[test]
+fn calls_are_counted_by_protocol_and_limit() {
+    let fixture = Fixture::new(POLICY);
+    run(async {
+        let mut client = Client::connect(fixture.grpc()).await;
+        for _ in 0..4 {
+            client.call(SHOULD_RATE_LIMIT, &user("ada")).await;
+        }
+        client.raw(SHOULD_RATE_LIMIT, &[], framed(b"\xff")).await;
+    });
+    let admin = fixture
+        .service
+        .address(ratekeeper_server::Door::Admin)
+        .unwrap();
+    let (_, metrics) = http(admin, "GET /metrics", "");
+    for series in [
+        r#"ratekeeper_requests_total{protocol="rls",result="allowed"} 3"#,
+        r#"ratekeeper_requests_total{protocol="rls",result="denied"} 1"#,
+        r#"ratekeeper_requests_total{protocol="rls",result="error"} 1"#,
+        r#"ratekeeper_requests_total{protocol="http",result="allowed"} 0"#,
+        r#"ratekeeper_decisions_total{limit="per-user",outcome="denied",mode="enforce"} 1"#,
+        r#"ratekeeper_near_limit_total{limit="per-user"} 1"#,
+        r#"ratekeeper_decision_duration_seconds_count{protocol="rls",path="local"} 4"#,
+    ] {
+        assert!(metrics.contains(series), "{series}\n{metrics}");
+    }
+}

@@ -1,0 +1,39 @@
+//! Wire: the messages of Envoy's rate limit service, of gRPC health and of reflection.
+//!
+//! ```text
+//!   proto/**/*.proto --tests/generated.rs--> src/generated/*.rs   messages
+//!                                        \-> src/descriptors.bin  for reflection
+//! ```
+//!
+//! The protos hold what a rate limit service reads or writes, and no more. What they
+//! generate is checked in: building needs neither `protoc` nor a build script. After a
+//! change of a proto, `UPDATE=1 cargo test -p ratekeeper-wire --test generated` writes both
+//! anew; without `UPDATE` the same test fails where they differ.
+//!
+//! Nothing but the gRPC door uses these types.
+
+mod bounds;
+#[expect(
+    missing_docs,
+    unreachable_pub,
+    clippy::pedantic,
+    reason = "written by a program; modules and enumerations of the protos bear no comments"
+)]
+#[rustfmt::skip]
+mod generated;
+
+pub use bounds::{MAX_DESCRIPTORS, MAX_ENTRIES, MAX_REQUEST_BYTES, Refusal, read_request};
+pub use generated::envoy::config::core::v3::HeaderValue;
+pub use generated::envoy::extensions::common::ratelimit::v3::{
+    RateLimitDescriptor, rate_limit_descriptor,
+};
+pub use generated::envoy::service::ratelimit::v3::{
+    RateLimitRequest, RateLimitResponse, rate_limit_response,
+};
+pub use generated::envoy::r#type::v3::RateLimitUnit;
+pub use generated::grpc::health::v1 as health;
+pub use generated::grpc::reflection::v1 as reflection;
+
+/// Every file of the protos and all they import, as an encoded `FileDescriptorSet`, without
+/// comments.
+pub const DESCRIPTORS: &[u8] = include_bytes!("descriptors.bin");
