@@ -4,12 +4,12 @@ mod cell;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod memory;
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", not(loom)))]
 mod redis;
 mod store;
 
 pub use cell::Cell;
 pub use memory::{EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Usage};
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", not(loom)))]
 pub use redis::{RedisClock, RedisConfig, RedisServers, RedisStore};
 pub use store::{Decisions, Hold, Store, StoreError};

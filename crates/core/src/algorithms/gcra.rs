@@ -37,6 +37,7 @@
 //!   that are too long by 10 s or less stay: there, a thread that read the clock and was
 //!   held up must not forgive what others have spent since. A clock that is set back further
 //!   and then forward again forgives what lies between, a full burst at most.
+//! * Twin: `gcra.lua`, and `gcra/short.lua` for requests of one charge.
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 

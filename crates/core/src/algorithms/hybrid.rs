@@ -40,6 +40,7 @@
 //! * Laws: keeps all of them; it has no [`Refund`](crate::Refund), because the charge that
 //!   turns a key smooth changes what comes after by more than its cost. A window opens with
 //!   a request, so a smaller history may admit less.
+//! * Twin: `hybrid.lua`.
 //! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
 
 mod shared;

@@ -35,6 +35,7 @@
 //!   step, and never gains.
 //! * Laws: keeps all of them. From the first take, a smaller history may admit less: the
 //!   take that is left out may be the one that set the strokes off.
+//! * Twin: `interval.lua`.
 //! * Source: "Distributed API Rate Limiter" (founding document 4), max amount, refill time,
 //!   refill amount; V. Bukhtoyarov, Bucket4j (2015), "intervally".
 

@@ -41,6 +41,7 @@
 //! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request. A
 //!   quota-reset window opens with a request, so one request less can move it: there (and
 //!   only there) a smaller history may admit less.
+//! * Twin: `window.lua`, but for calendars.
 //! * Source: Figma, "An alternative approach to rate limiting" (2017), for sub-buckets;
 //!   Cloudflare, "How we built rate limiting capable of scaling to millions of domains"
 //!   (2017), for the two-window counter.

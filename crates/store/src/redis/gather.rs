@@ -61,9 +61,19 @@ struct Waiting {
     answer: oneshot::Sender<Result<Answer, Trouble>>,
 }
 
+impl Waiting {
+    fn tell(self, result: Result<(Outcome, UnixMicros), Trouble>) {
+        let ask = self.ask;
+        let answer = result.map(|(outcome, now)| Answer { ask, outcome, now });
+        let _ = self.answer.send(answer); // or the caller has gone
+    }
+}
+
 /// What a request is answered, and when.
 #[derive(Debug)]
 pub(super) struct Answer {
+    /// The request itself.
+    pub(super) ask: Ask,
     pub(super) outcome: Outcome,
     pub(super) now: UnixMicros,
 }
@@ -166,28 +176,31 @@ impl Inner {
 
     async fn carry(&self, mut group: Vec<Waiting>) {
         match self.decide(&group).await {
-            Ok(answers) => {
-                for (waiting, answer) in group.into_iter().zip(answers) {
-                    let _ = waiting.answer.send(Ok(answer)); // or the caller has gone
+            Ok((outcomes, now)) => {
+                for (waiting, outcome) in group.into_iter().zip(outcomes) {
+                    waiting.tell(Ok((outcome, now)));
                 }
             }
             // The call did nothing, because of a key of one of them: the others go alone.
             Err(Trouble::Refused(_)) if group.len() > 1 => {
                 for waiting in group.drain(..) {
                     let alone = self.decide(std::slice::from_ref(&waiting)).await;
-                    let answer = alone.and_then(|mut answers| answers.pop().ok_or_else(nobody));
-                    let _ = waiting.answer.send(answer);
+                    let outcome = alone.and_then(|(mut outcomes, now)| {
+                        let outcome = outcomes.pop().ok_or_else(nobody)?;
+                        Ok((outcome, now))
+                    });
+                    waiting.tell(outcome);
                 }
             }
             Err(trouble) => {
                 for waiting in group {
-                    let _ = waiting.answer.send(Err(trouble.clone()));
+                    waiting.tell(Err(trouble.clone()));
                 }
             }
         }
     }
 
-    async fn decide(&self, group: &[Waiting]) -> Result<Vec<Answer>, Trouble> {
+    async fn decide(&self, group: &[Waiting]) -> Result<(Vec<Outcome>, UnixMicros), Trouble> {
         let batch = Batch::of(group.iter().map(|waiting| &waiting.ask));
         let (slot, told) = group
             .first()
@@ -202,9 +215,7 @@ impl Inner {
         };
         let answer = self.servers.run(slot, call).await?;
         let found = Found::read(answer, call.keys.len())?;
-        let outcomes = batch.settle(&found)?.into_iter();
-        let now = found.now;
-        Ok(outcomes.map(|outcome| Answer { outcome, now }).collect())
+        Ok((batch.settle(&found)?, found.now))
     }
 }
 

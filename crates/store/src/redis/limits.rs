@@ -26,7 +26,7 @@ const MOST_EARLIER: usize = 4;
 /// A limit, ready for use.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    version: u32,
+    pub(super) version: u32,
     /// In the names of its keys.
     pub(super) label: Label,
     /// On a clock that counts from 1970.

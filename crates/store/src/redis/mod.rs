@@ -13,6 +13,7 @@
 //! * **The definition answers.** The script finds, decides and writes; what callers are told
 //!   is worked out here, by the same cores as in memory, from what the script found.
 //! * **Denials write nothing**, unless the limit counts them.
+//! * **Denials are remembered** here for a second at most: see [`denied`].
 //! * **Values carry their time**; a TTL only cleans up, and never before a value has become
 //!   meaningless.
 //! * **Nothing is sent twice** unless it provably did not run. A call that is not answered
@@ -23,6 +24,7 @@
 
 mod batch;
 mod config;
+mod denied;
 mod exchange;
 mod gather;
 mod limits;
@@ -48,6 +50,7 @@ use crate::{Decisions, Hold, Store, StoreError};
 pub use config::{RedisClock, RedisConfig, RedisServers};
 
 use batch::{Ask, Batch, Found};
+use denied::Denied;
 use exchange::{Exchange, TRIES};
 use gather::Gather;
 use limits::Limits;
@@ -65,6 +68,7 @@ pub struct RedisStore {
     servers: Arc<Servers>,
     gather: Gather,
     turns: Turns,
+    denied: Denied,
     limits: Limits,
     scripts: Arc<Scripts>,
     /// What the server's clock showed last; 0 if it has not been read.
@@ -99,6 +103,7 @@ impl RedisStore {
             gather: Gather::new(Arc::clone(&servers), Arc::clone(&scripts)),
             servers,
             turns: Turns::default(),
+            denied: Denied::default(),
             limits: Limits::new(config.origin),
             scripts,
             latest: AtomicU64::new(0),
@@ -157,11 +162,21 @@ impl RedisStore {
         slot: u16,
         told: Option<UnixMicros>,
     ) -> Result<Outcome, Trouble> {
+        let sent = tokio::time::Instant::now();
+        let remembers = told.is_none();
+        if !matches!(ask.act, Act::Decide(_) | Act::Look) {
+            self.denied.forget(&ask);
+        } else if remembers && let Some(outcome) = self.denied.recall(&ask, sent) {
+            return Ok(outcome);
+        }
         if !self.has_script(&ask) {
             return self.by_exchange(&ask, keys, slot, told).await;
         }
         let answer = self.gather.ask(ask, slot, told).await?;
         self.latest.store(answer.now.get(), Ordering::Relaxed);
+        if remembers {
+            self.denied.note(&answer.ask, &answer.outcome, sent);
+        }
         Ok(answer.outcome)
     }
 

@@ -78,7 +78,7 @@ fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
             // Connects, and teaches the server the script.
             assert!(decide(&[charge(limit, b"\x05other")]));
             calls(&mut connection);
-            for number in 0..5 {
+            for number in 0..4 {
                 let admitted = decide(&[charge(limit, b"\x01k")]);
                 assert_eq!(admitted, number < 3, "{limit:?}");
                 let calls = calls(&mut connection);
@@ -159,4 +159,90 @@ fn used_memory(connection: &mut Connection) -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("used_memory:"));
     line.unwrap().trim().parse().unwrap()
+}
+
+/// Who asks again while refused is refused here, until something comes back.
+#[test]
+fn denials_are_remembered_for_a_moment() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let mut connection = server.connect();
+        let limits = limits();
+        let charge = charge(&limits[0], b"\x01k");
+        let decide = |charge: Charge<'_>| {
+            let decided = runtime.block_on(store.decide(&[charge], Time::ZERO));
+            decided.unwrap().each[0]
+        };
+        let three = Charge {
+            cost: Permits::new(3),
+            ..charge
+        };
+        assert!(decide(three).verdict.allows());
+        let denied = decide(charge);
+        calls(&mut connection);
+        for _ in 0..100 {
+            let again = decide(charge);
+            assert!(again.verdict.retry_after() <= denied.verdict.retry_after());
+            assert!(!again.verdict.allows());
+        }
+        let none: u64 = calls(&mut connection).get("evalsha").copied().unwrap_or(0);
+        assert!(
+            none <= 1,
+            "a second may pass on a busy machine: {none} calls"
+        );
+        assert!(!decide(three).verdict.allows(), "another cost is asked for");
+        runtime
+            .block_on(store.refund(&[charge], Time::ZERO))
+            .unwrap();
+        assert!(decide(charge).verdict.allows());
+    }
+}
+
+/// One key, a thousand callers at a time: they share calls.
+#[test]
+fn callers_of_one_key_share_calls() {
+    const CALLERS: u32 = 1_000;
+    const EACH: u32 = 20;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let config = RedisConfig {
+            deadline: std::time::Duration::from_secs(30),
+            ..RedisConfig::new(server.url())
+        };
+        let store = std::sync::Arc::new(RedisStore::new(config).unwrap());
+        let mut connection = server.connect();
+        let limit = std::sync::Arc::new(Limit {
+            name: "hot".into(),
+            id: LimitId::new(0),
+            version: 1,
+            algorithm: Gcra::token_bucket("1000000/1h".parse().unwrap())
+                .unwrap()
+                .into(),
+        });
+        calls(&mut connection);
+        runtime.block_on(async {
+            let ask = |_| {
+                let (store, limit) = (store.clone(), limit.clone());
+                tokio::spawn(async move {
+                    for _ in 0..EACH {
+                        let decided = store.decide(&[charge(&limit, b"\x01k")], Time::ZERO).await;
+                        assert!(decided.unwrap().admitted);
+                    }
+                })
+            };
+            for caller in (0..CALLERS).map(ask).collect::<Vec<_>>() {
+                caller.await.unwrap();
+            }
+        });
+        let calls = calls(&mut connection)["evalsha"];
+        println!(
+            "{}: {calls} calls for {} decisions",
+            program.name,
+            CALLERS * EACH
+        );
+        assert!(calls < u64::from(CALLERS * EACH) / 10, "{calls} calls");
+    }
 }

@@ -1,5 +1,5 @@
 //! The Redis store against real servers.
-#![cfg(feature = "redis")]
+#![cfg(all(feature = "redis", not(loom)))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(
     clippy::print_stdout,

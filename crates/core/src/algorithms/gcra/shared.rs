@@ -40,6 +40,11 @@ fn micros_and_ticks(ticks: u64) -> [f64; 2] {
 const EXACT: u64 = 1 << 53;
 
 impl Gcra {
+    /// What a denial costs.
+    pub const fn denials(&self) -> Denials {
+        self.denials
+    }
+
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
     /// `gcra/short.lua`. None for limits whose debts may reach 39 hours.
     pub fn short_twin(&self) -> Option<Twin> {

@@ -13,6 +13,13 @@ use crate::algorithm::Denials;
 use crate::shared::{Reader, Shared, Twin, fingerprint, micros_and_nanos};
 use crate::{Time, UnixMicros};
 
+impl Log {
+    /// What a denial costs.
+    pub const fn denials(&self) -> Denials {
+        self.denials
+    }
+}
+
 impl Shared for Log {
     const TAG: u8 = b'l';
 

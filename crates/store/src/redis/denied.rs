@@ -1,0 +1,129 @@
+//! Denied: callers that were refused a moment ago are refused here, without a call.
+//!
+//! ```text
+//!   denied, retry_after 300 ms      asked again at +40 ms     at +300 ms
+//!   |------------------------------ refused here ------------|  asks the store
+//! ```
+//!
+//! Nobody else's request can make a denial end sooner, only a refund or a reset: those of
+//! this process are heeded at once unless they cross the denial on the way, others within a
+//! second, for nothing is kept for longer. `remaining` is that of the refusal. Kept for limits whose denials are free and whose retry is exact for the
+//! future, whatever others do: GCRA and logs.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+use ratekeeper_core::{AnyAlgorithm, Decision, Denials, Mode, Nanos, Permits, Verdict};
+use smallvec::smallvec;
+use tokio::time::Instant;
+
+use super::batch::Ask;
+use super::settle::{Act, Outcome};
+use crate::Decisions;
+
+/// The longest that a denial is remembered, whatever its `retry_after`.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Keys that are remembered at most; when there are as many, those that are over make room,
+/// and if none is, nothing more is remembered.
+const MOST: usize = 65_536;
+/// Waits that are shorter are not worth remembering: the call takes as long.
+const SHORTEST: Nanos = Nanos::from_millis(1);
+
+/// The denials of the last second.
+#[derive(Debug, Default)]
+pub(super) struct Denied {
+    keys: Mutex<HashMap<Box<[u8]>, Denial, RandomState>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Denial {
+    cost: Permits,
+    decision: Decision,
+    at: Instant,
+    until: Instant,
+    /// Of the numbers that decided.
+    version: u32,
+}
+
+impl Denied {
+    /// What was refused a moment ago, to the same request.
+    pub(super) fn recall(&self, ask: &Ask, now: Instant) -> Option<Outcome> {
+        let ([item], Act::Decide(_)) = (&*ask.items, ask.act) else {
+            return None;
+        };
+        let denial = *self.keys.lock().get(&item.name)?;
+        // Another cost has another wait, which the store knows.
+        let same = item.cost == denial.cost && item.limit.version == denial.version;
+        if !same || now >= denial.until {
+            return None;
+        }
+        let passed = Nanos::from(now.duration_since(denial.at));
+        let decision = denial.decision;
+        let Verdict::Deny { retry_after } = decision.verdict else {
+            return None;
+        };
+        let decision = Decision {
+            verdict: Verdict::Deny {
+                retry_after: retry_after.saturating_sub(passed),
+            },
+            reset_after: decision.reset_after.saturating_sub(passed),
+            ..decision
+        };
+        Some(Outcome::Decided(Decisions {
+            admitted: item.mode == Mode::Shadow,
+            each: smallvec![decision],
+        }))
+    }
+
+    /// Notes a refusal that will hold for a while. The call left at `sent`: the wait began
+    /// later than that, so it is over no later than it is here.
+    pub(super) fn note(&self, ask: &Ask, outcome: &Outcome, sent: Instant) {
+        let ([item], Act::Decide(_), Outcome::Decided(decisions)) = (&*ask.items, ask.act, outcome)
+        else {
+            return;
+        };
+        let [decision] = *decisions.each else {
+            return;
+        };
+        let Verdict::Deny { retry_after } = decision.verdict else {
+            return;
+        };
+        if retry_after < SHORTEST || !lasts(&item.limit.algorithm) {
+            return;
+        }
+        let mut keys = self.keys.lock();
+        if keys.len() >= MOST {
+            keys.retain(|_, denial| denial.until > sent);
+            if keys.len() >= MOST {
+                return;
+            }
+        }
+        let denial = Denial {
+            cost: item.cost,
+            decision,
+            at: sent,
+            until: sent + Duration::from(retry_after).min(LONGEST),
+            version: item.limit.version,
+        };
+        keys.insert(item.name.clone(), denial);
+    }
+
+    /// These keys have got something back.
+    pub(super) fn forget(&self, ask: &Ask) {
+        let mut keys = self.keys.lock();
+        for item in &ask.items {
+            keys.remove(&item.name);
+        }
+    }
+}
+
+/// Whether a denial of the limit stands, whatever others do, until its wait is over.
+fn lasts(algorithm: &AnyAlgorithm) -> bool {
+    match algorithm {
+        AnyAlgorithm::Gcra(gcra) => gcra.denials() == Denials::Free,
+        AnyAlgorithm::Log(log) => log.denials() == Denials::Free,
+        _ => false,
+    }
+}
