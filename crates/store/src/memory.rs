@@ -44,7 +44,7 @@
 //! # Pauses
 //!
 //! Nothing stops the world. The longest pause is one pass over one table of one shard, front
-//! to back: when it grows by half, gives up a third, or is converted to another algorithm.
+//! to back: when it grows by a quarter, gives up a third, or is converted to another algorithm.
 
 mod any_table;
 mod budget;

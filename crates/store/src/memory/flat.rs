@@ -9,8 +9,8 @@
 //!                        |   |   '- probed on, home taken
 //! ```
 //!
-//! It is at most 4/5 full and grows by half, reading the old and writing the new array front
-//! to back: 1.25 to 1.9 slots a key. Removal shifts what follows back into the gap: there
+//! It is at most 4/5 full and grows by a quarter, reading the old and writing the new array
+//! front to back: 1.25 to 1.6 slots a key. Removal shifts what follows back into the gap: there
 //! are no tombstones, and the array never ages.
 //!
 //! Beside the slots lie *tags*, a byte each: 0 for an empty slot, else seven bits of the hash.
@@ -159,7 +159,8 @@ impl<T> Flat<T> {
 
     /// The size to grow to.
     pub(super) fn grown(&self) -> usize {
-        (self.slots.len() + self.slots.len() / 2).max(LEAST_SLOTS)
+        let slots = self.slots.len();
+        (slots + (slots / 4).max(2)).max(LEAST_SLOTS)
     }
 
     /// A smaller size that would do, if a quarter of the room is used at most.

@@ -31,8 +31,8 @@ use super::flat::{self, Flat};
 use super::key::StoredKey;
 
 /// Slots looked at on each insert, to forget what has expired: the table is walked through
-/// by the time it has grown by half.
-const SWEPT_PER_INSERT: usize = 4;
+/// by the time it has grown by a quarter.
+const SWEPT_PER_INSERT: usize = 7;
 
 #[derive(Debug)]
 struct Entry<K, S> {

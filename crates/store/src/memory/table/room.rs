@@ -1,7 +1,7 @@
 //! Room: how a table keeps within the budget.
 //!
 //! ```text
-//!   grow by half     before it is more than 4/5 full, if the budget allows
+//!   grow             by a quarter, before it is more than 4/5 full, if the budget allows
 //!   sweep            forget what has expired, a few slots at a time, downwards
 //!   evict            one key to the floor, the least in debt of a sample
 //!   squeeze          a third of the array given up, the least in debt to the floor
