@@ -1,0 +1,58 @@
+//! Settings of a breaker: when it opens and how it comes back.
+
+use ratekeeper_core::Nanos;
+
+use crate::Error;
+
+/// Rounds of probes there may be: the last has 2^15 probes.
+const PROBE_ROUNDS_MAX: u32 = 16;
+
+/// When a [`Breaker`](super::Breaker) opens and how it comes back; see the [module](super) for the reasons of
+/// the defaults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BreakerSettings {
+    /// How long the end of a call is remembered; at least 10 ns. Default 10 s.
+    pub window: Nanos,
+    /// Calls in the window below which the breaker does not judge. Default 20.
+    pub calls_min: u32,
+    /// Share of failures that opens, 1 to 100. Default 50.
+    pub failure_percent: u32,
+    /// Longest time open at first, above zero. Default 5 s.
+    pub open_base: Nanos,
+    /// Longest time open ever, at least `open_base`. Default 60 s.
+    pub open_cap: Nanos,
+    /// Rounds of probes, 1 to 16: the first has one, each further one twice as many.
+    /// Default 3.
+    pub probe_rounds: u32,
+    /// A probe that has not ended for so long is taken for failed. Default 10 s.
+    pub probe_patience: Nanos,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            window: Nanos::from_secs(10),
+            calls_min: 20,
+            failure_percent: 50,
+            open_base: Nanos::from_secs(5),
+            open_cap: Nanos::from_secs(60),
+            probe_rounds: 3,
+            probe_patience: Nanos::from_secs(10),
+        }
+    }
+}
+
+impl BreakerSettings {
+    pub(super) fn validate(&self) -> Result<(), Error> {
+        if !(1..=100).contains(&self.failure_percent) {
+            return Err(Error::Percent);
+        }
+        if !(1..=PROBE_ROUNDS_MAX).contains(&self.probe_rounds) {
+            return Err(Error::ProbeRounds);
+        }
+        if self.open_base == Nanos::ZERO || self.open_base > self.open_cap {
+            return Err(Error::OpenFor);
+        }
+        Ok(())
+    }
+}

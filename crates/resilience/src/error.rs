@@ -1,0 +1,30 @@
+//! Why a piece cannot be constructed. Nothing fails later.
+
+use std::fmt;
+
+/// Why a piece cannot be constructed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A window too short to be cut into its ten slots of whole nanoseconds.
+    Window,
+    /// A share outside 1 to 100 percent.
+    Percent,
+    /// Nobody may probe, or more rounds of probes than can be counted (16).
+    ProbeRounds,
+    /// The shortest time open is zero or above the longest.
+    OpenFor,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Window => "a window must last at least 10 ns",
+            Self::Percent => "a share must be 1 to 100 percent",
+            Self::ProbeRounds => "rounds of probes must number 1 to 16",
+            Self::OpenFor => "the shortest time open must be above zero and at most the longest",
+        })
+    }
+}
+
+impl std::error::Error for Error {}
