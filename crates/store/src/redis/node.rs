@@ -170,11 +170,6 @@ impl Node {
         }
     }
 
-    /// How long connecting and answering may take, each.
-    pub(super) const fn patience(&self) -> Duration {
-        self.patience
-    }
-
     /// The next call makes a new connection.
     async fn forget(&self) {
         *self.live.lock().await = None;

@@ -28,17 +28,16 @@ const MOST_NODES: usize = 1_000;
 /// Where calls go.
 #[derive(Debug)]
 pub(super) enum Servers {
-    One(Box<Node>),
+    /// And its deadline.
+    One(Box<Node>, Duration),
     Cluster(Box<Cluster>),
 }
 
 impl Servers {
     /// One server.
     pub(super) fn one(url: &str, deadline: Duration) -> Result<Self, StoreError> {
-        Ok(Self::One(Box::new(Node::new(
-            client(info(url)?)?,
-            deadline,
-        ))))
+        let node = Node::new(client(info(url)?)?, patience(deadline));
+        Ok(Self::One(Box::new(node), deadline))
     }
 
     /// A cluster; any of its nodes will do.
@@ -53,7 +52,7 @@ impl Servers {
         };
         let mut nodes = HashMap::new();
         for seed in &seeds {
-            let node = Node::new(client(seed.clone())?, deadline);
+            let node = Node::new(client(seed.clone())?, patience(deadline));
             nodes.insert(seed.addr().to_string(), Arc::new(node));
         }
         Ok(Self::Cluster(Box::new(Cluster {
@@ -74,7 +73,7 @@ impl Servers {
     /// Runs a script whose keys are of one slot, within the deadline.
     pub(super) async fn run(&self, slot: u16, call: Call<'_>) -> Result<Value, Trouble> {
         let (deadline, run) = match self {
-            Self::One(node) => (node.patience(), Run::One(node)),
+            Self::One(node, deadline) => (*deadline, Run::One(node)),
             Self::Cluster(cluster) => (cluster.deadline, Run::Cluster(cluster)),
         };
         let mut last = None;
@@ -90,6 +89,12 @@ impl Servers {
             Err(_) => Err(last.unwrap_or_else(|| no_answer(deadline))),
         }
     }
+}
+
+/// How long a node is waited for: a little less than the deadline, so that a connection that
+/// hangs is given up by who waits for it, and not kept for the next.
+fn patience(deadline: Duration) -> Duration {
+    deadline.saturating_sub(deadline / 8)
 }
 
 enum Run<'a> {
@@ -205,7 +210,7 @@ impl Cluster {
             return Err(Trouble::Refused("the cluster names too many nodes".into()));
         }
         let client = client(info).map_err(|error| Trouble::Refused(error.to_string()))?;
-        let node = Arc::new(Node::new(client, self.deadline));
+        let node = Arc::new(Node::new(client, patience(self.deadline)));
         map.nodes.insert(name, Arc::clone(&node));
         Ok(node)
     }

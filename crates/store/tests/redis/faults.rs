@@ -3,6 +3,10 @@
 //! In every test the limit is a thousand a day; how many more may pass is stated and checked,
 //! as is how long a decision may take.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Permits, Time};
@@ -159,6 +163,51 @@ fn a_server_that_stands_still_costs_no_more_than_the_deadline() {
         // What was sent meanwhile may have been charged, once each: less passes, never more.
         let left = bench.left("ada");
         assert!((95..100).contains(&left), "{left}");
+    }
+}
+
+/// A relay whose first connection goes silent when told so, and stays open.
+fn relay(port: u16, silent: &Arc<AtomicBool>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let relayed = listener.local_addr().unwrap().port();
+    let silent = Arc::clone(silent);
+    std::thread::spawn(move || {
+        for (number, client) in listener.incoming().enumerate() {
+            let client = client.unwrap();
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                let silent = Arc::clone(&silent);
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 4_096];
+                    while let Ok(count @ 1..) = from.read(&mut buffer) {
+                        let lost = number == 0 && silent.load(Ordering::Relaxed);
+                        if !lost && to.write_all(&buffer[..count]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    relayed
+}
+
+#[test]
+fn a_connection_that_hangs_is_replaced() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let silent = Arc::new(AtomicBool::new(false));
+        let port = relay(server.port, &silent);
+        let bench = Bench::new(RedisServers::One(format!("redis://127.0.0.1:{port}")));
+        assert_eq!(bench.ask("ada", 1), Ok(true));
+        silent.store(true, Ordering::Relaxed);
+        assert!(matches!(
+            bench.ask("ada", 1),
+            Err(StoreError::Unavailable(_))
+        ));
+        assert_eq!(bench.ask("ada", 1), Ok(true), "by another connection");
+        assert_eq!(bench.left("ada"), 998, "the lost call never arrived");
     }
 }
 
