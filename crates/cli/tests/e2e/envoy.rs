@@ -123,7 +123,7 @@ fn every_kind_of_descriptor_is_limited() {
 fn costs_come_from_headers_and_from_each_descriptor() {
     let limits = [
         by("spender", "10/1h"),
-        generic("each", "5/1h"),
+        generic("each", "5/10m"),
         by("user", "9/1h"),
     ];
     let Some(stage) = EnvoyStage::open(&limits.concat()) else {
@@ -154,15 +154,21 @@ fn costs_come_from_headers_and_from_each_descriptor() {
         None,
         "without its cost header a request is not asked about: Envoy's choice"
     );
+    let each = user("joe").get(stage.address(), "/each");
+    let told = each.header("x-ratelimit-limit").unwrap_or_default();
+    assert!(
+        told.contains("5;w=600;name=\"each\""),
+        "ten units of a minute: {told}"
+    );
     let statuses = visits(&stage, &user("bob"), "/each", 3);
-    assert_eq!(statuses, [200, 200, 429], "2 of 5 for all, 3 of 10 for bob");
+    assert_eq!(statuses, [200, 429, 429], "2 of 5 for all, 3 of 10 for bob");
 
     let answer = user("eve").get(stage.address(), "/override");
     let told = answer.header("x-ratelimit-limit");
     assert_eq!(
         told,
-        Some("2, 2;w=600;name=\"by-user\""),
-        "2 in 10 minutes, as Envoy says"
+        Some("2, 2;w=60;name=\"by-user\""),
+        "2 a minute, as Envoy says"
     );
     assert_eq!(visits(&stage, &user("eve"), "/override", 2), [200, 429]);
     assert_eq!(

