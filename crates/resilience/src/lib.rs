@@ -5,17 +5,25 @@
 //! it takes `now`, and a source of [`Random`] numbers where clients must not act alike.
 //!
 //! ```text
-//!   may I try at all?        breaker
+//!   may I try at all?        throttle, or breaker
+//!   it failed: again?        budget (all calls), backoff (this call)
+//!   when?                    backoff
 //! ```
 //!
 //! The pieces are independent: take one, or all of them in this order.
 
+pub mod backoff;
 pub mod breaker;
+pub mod budget;
 mod error;
 pub mod random;
 mod sync;
 mod tally;
+pub mod throttle;
 
+pub use backoff::{Attempts, Backoff, Jitter};
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Refused};
+pub use budget::{Budget, BudgetSettings};
 pub use error::Error;
 pub use random::{Random, SplitMix};
+pub use throttle::{Throttle, ThrottleSettings};

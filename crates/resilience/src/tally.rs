@@ -5,9 +5,9 @@
 //! the next call costs what any call costs.
 //!
 //! ```text
-//!                       |<-------- window: 10 slots -------->|
-//!   all time  ...| 41 | 42 | 43 | 44 | 45 | 46 | 47 | 48 | 49 | 50 | 51 |
-//!                                                                    now
+//!                  |<----------- window: 10 slots ---------->|
+//!   all time  ...| 42 | 43 | 44 | 45 | 46 | 47 | 48 | 49 | 50 | 51 |
+//!                                                               now
 //!   word n of 10 holds slot number n, 10 + n, ...:   | slot | marked | all |
 //!                                                     24 bit  20 bit  20 bit
 //! ```
@@ -24,8 +24,8 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// How finely the window slides. More slots cost memory and time; ten let a tenth of what
 /// is remembered leave at once.
-const WORDS: usize = 10;
-const SLOTS: u64 = WORDS as u64;
+pub(crate) const SLOTS: usize = 10;
+const SLOTS_U64: u64 = SLOTS as u64;
 
 const COUNT_BITS: u32 = 20;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
@@ -42,7 +42,7 @@ pub(crate) struct Count {
 /// Counts of the recent past, shared by threads.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    slots: [AtomicU64; WORDS],
+    slots: [AtomicU64; SLOTS],
     /// Nanoseconds; above 0.
     slot_width: u64,
 }
@@ -50,17 +50,22 @@ pub(crate) struct Tally {
 impl Tally {
     /// None if a tenth of `window` is less than a nanosecond.
     pub(crate) fn new(window: Nanos) -> Option<Self> {
-        let slot_width = window.as_nanos() / SLOTS; // down: remembers at most the window
+        let slot_width = window.as_nanos() / SLOTS_U64; // down: remembers at most the window
         (slot_width > 0).then(|| Self {
             slots: std::array::from_fn(|_| AtomicU64::new(0)),
             slot_width,
         })
     }
 
+    /// Which slot of all time `now` lies in.
+    pub(crate) fn slot(&self, now: Time) -> u64 {
+        now.as_nanos() / self.slot_width
+    }
+
     /// Counts what happened at `now`: at most 2^20 - 1 events at once.
     pub(crate) fn add(&self, now: Time, events: Count) {
-        let slot = now.as_nanos() / self.slot_width;
-        let word = &self.slots[(slot % SLOTS) as usize];
+        let slot = self.slot(now);
+        let word = &self.slots[(slot % SLOTS_U64) as usize];
         let mut old = word.load(Ordering::Relaxed);
         while let Some(new) = counted(old, slot, events) {
             match word.compare_exchange_weak(old, new, Ordering::Relaxed, Ordering::Relaxed) {
@@ -72,12 +77,12 @@ impl Tally {
 
     /// What is in the window that ends at `now`.
     pub(crate) fn sum(&self, now: Time) -> Count {
-        let slot = now.as_nanos() / self.slot_width;
+        let slot = self.slot(now);
         let mut sum = Count::default();
         for word in &self.slots {
             let word = Word(word.load(Ordering::Relaxed));
             // Threads read clocks that differ a little: a slot ahead is present too.
-            if word.age(slot).unsigned_abs() < SLOTS {
+            if word.age(slot).unsigned_abs() < SLOTS_U64 {
                 sum.all += word.count().all;
                 sum.marked += word.count().marked;
             }
@@ -99,7 +104,7 @@ fn counted(old: u64, slot: u64, events: Count) -> Option<u64> {
     let word = Word(old);
     let mut count = match word.age(slot) {
         0 => word.count(),
-        age if age < 0 && age.unsigned_abs() <= SLOTS => return None,
+        age if age < 0 && age.unsigned_abs() <= SLOTS_U64 => return None,
         _ => Count::default(),
     };
     count.all += events.all.min(COUNT_MAX);

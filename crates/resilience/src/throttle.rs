@@ -1,0 +1,218 @@
+//! Throttle: refuse locally in the share in which the server would refuse.
+//!
+//! A refusal costs the server too. A client that keeps count of what it asked for and what
+//! it was granted can spare the server most of the requests that would be refused, and still
+//! send enough to notice when it recovers.
+//!
+//! ```text
+//!   share refused locally
+//!      1 |.
+//!        |   .            p = max(0, (requests - K x accepts) / (requests + 1))
+//!        |      .
+//!        |         .      K = 2: for each request granted, one more is tried
+//!      0 +-----------.============
+//!        0          1/K           1   share the server accepts
+//! ```
+//!
+//! * Defaults: K = 2 (the server sees at most twice what it accepts; larger notices recovery
+//!   sooner and costs the server more), two minutes (longer than any time-out: a request is
+//!   counted *before* it is sent, so a server that hangs is noticed as one that refuses).
+//! * A request that is refused locally is counted too; otherwise the share would fall as
+//!   soon as it acts.
+//! * Trade-off: a client that starts with many requests at once has no answer to any of
+//!   them, which looks like a server that hangs. `head_start` leaves so many requests out of
+//!   account; the default is the published formula, with none.
+//! * Does what a [breaker](crate::breaker) does, more smoothly; do not run both.
+//! * Cost: ten loads and one compare-exchange a request, no lock.
+//! * Source: Google, "Site Reliability Engineering" (2016), chapter 21, "Client-side
+//!   throttling".
+
+use ratekeeper_core::{Nanos, Time};
+
+use crate::Error;
+use crate::random::Random;
+use crate::tally::{Count, Tally};
+
+/// When a [`Throttle`] refuses; see the [module](self) for the reasons of the defaults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThrottleSettings {
+    /// K in percent: how many requests pass for each that the server accepts; at least 100.
+    /// Default 200.
+    pub multiplier_percent: u32,
+    /// How long requests are remembered: no shorter than the longest time-out, at least
+    /// 10 ns. Default two minutes.
+    pub window: Nanos,
+    /// Requests of the window that may stay unanswered without being held against the
+    /// server. Default 0.
+    pub head_start: u32,
+}
+
+impl Default for ThrottleSettings {
+    fn default() -> Self {
+        Self {
+            multiplier_percent: 200,
+            window: Nanos::from_secs(120),
+            head_start: 0,
+        }
+    }
+}
+
+/// An adaptive client throttle, shared by threads; see the [module](self) for figure and
+/// formula.
+///
+/// ```
+/// use ratekeeper_core::Time;
+/// use ratekeeper_resilience::{SplitMix, Throttle, ThrottleSettings};
+///
+/// let throttle = Throttle::new(ThrottleSettings::default()).unwrap();
+/// let (now, mut random) = (Time::ZERO, SplitMix::seeded());
+/// assert!(throttle.try_send(now, &mut random), "nothing speaks against it");
+/// throttle.accepted(now); // the server did what it was asked to
+/// assert!(throttle.refusing(now) <= 0.0);
+/// ```
+#[derive(Debug)]
+pub struct Throttle {
+    /// Marked: accepted by the server.
+    requests: Tally,
+    settings: ThrottleSettings,
+}
+
+impl Throttle {
+    /// A throttle that has seen nothing.
+    ///
+    /// # Errors
+    /// [`Error::Window`] or [`Error::Multiplier`] for settings outside their bounds.
+    pub fn new(settings: ThrottleSettings) -> Result<Self, Error> {
+        if settings.multiplier_percent < 100 {
+            return Err(Error::Multiplier);
+        }
+        let requests = Tally::new(settings.window).ok_or(Error::Window)?;
+        Ok(Self { requests, settings })
+    }
+
+    /// Counts a request and asks to send it: false if it is to be refused locally.
+    #[must_use = "send only if it was granted"]
+    pub fn try_send(&self, now: Time, random: &mut impl Random) -> bool {
+        let refusing = self.refusing(now);
+        self.requests.add(now, Count { all: 1, marked: 0 });
+        refusing <= 0.0 || random.unit() >= refusing
+    }
+
+    /// The server did what a request asked for. Refusals and failures are not reported.
+    pub fn accepted(&self, now: Time) {
+        self.requests.add(now, Count { all: 0, marked: 1 });
+    }
+
+    /// The share of requests refused locally at `now`, 0 to below 1.
+    #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^24")]
+    pub fn refusing(&self, now: Time) -> f64 {
+        let seen = self.requests.sum(now);
+        let multiplier = f64::from(self.settings.multiplier_percent) / 100.0;
+        let expected = multiplier * seen.marked as f64 + f64::from(self.settings.head_start);
+        ((seen.all as f64 - expected) / (seen.all as f64 + 1.0)).max(0.0)
+    }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SplitMix;
+
+    fn secs(secs: u64) -> Time {
+        Time::ZERO + Nanos::from_secs(secs)
+    }
+
+    fn throttle() -> Throttle {
+        Throttle::new(ThrottleSettings::default()).unwrap()
+    }
+
+    /// A client that asks 100 times a second of a server that accepts one of `one_in`;
+    /// requests sent and accepted in the last of five minutes.
+    fn play(one_in: u64) -> (u64, u64) {
+        let (throttle, mut random) = (throttle(), SplitMix::new(1));
+        let (mut sent, mut accepted, mut arrived) = (0, 0, 0_u64);
+        for tick in 0..300 * 100 {
+            let now = Time::ZERO + Nanos::from_millis(tick * 10);
+            let counts = u64::from(tick >= 240 * 100);
+            if throttle.try_send(now, &mut random) {
+                sent += counts;
+                arrived += 1;
+                // `one_in` of 0 accepts none.
+                if arrived.checked_rem(one_in) == Some(0) {
+                    throttle.accepted(now);
+                    accepted += counts;
+                }
+            }
+        }
+        (sent, accepted)
+    }
+
+    #[test]
+    fn a_healthy_server_is_asked_for_everything() {
+        assert_eq!(play(1), (6_000, 6_000));
+    }
+
+    #[test]
+    fn half_of_what_is_asked_passes_if_half_is_accepted() {
+        // The edge: K x accepts = requests. Chance alone refuses a few.
+        let (sent, _) = play(2);
+        assert!(sent > 5_500, "{sent}");
+    }
+
+    #[test]
+    fn a_dead_server_is_left_nearly_alone() {
+        let (sent, accepted) = play(0);
+        // p = n / (n + 1) with n near 12,000 requests in two minutes: one in two minutes.
+        assert!(sent <= 5 && accepted == 0, "{sent}");
+    }
+
+    #[test]
+    fn a_limited_server_sees_twice_what_it_accepts() {
+        // 20 a second are accepted of 100: 40 a second are sent.
+        let (throttle, mut random) = (throttle(), SplitMix::new(1));
+        let (mut sent, mut accepted) = (0_u64, 0_u64);
+        for second in 0..600 {
+            let mut left = 20;
+            for tick in 0..100 {
+                let now = secs(second) + Nanos::from_millis(tick * 10);
+                if throttle.try_send(now, &mut random) {
+                    let counts = u64::from(second >= 300);
+                    sent += counts;
+                    if left > 0 {
+                        left -= 1;
+                        throttle.accepted(now);
+                        accepted += counts;
+                    }
+                }
+            }
+        }
+        assert_eq!(accepted, 300 * 20);
+        let share = sent * 100 / accepted;
+        assert!((190..=210).contains(&share), "{share} %");
+    }
+
+    #[test]
+    fn it_forgets_after_the_window() {
+        let (throttle, mut random) = (throttle(), SplitMix::new(1));
+        for _ in 0..1_000 {
+            let _ = throttle.try_send(secs(0), &mut random);
+        }
+        assert!(throttle.refusing(secs(0)) > 0.99);
+        assert!(throttle.refusing(secs(107)) > 0.99);
+        assert!(throttle.refusing(secs(120)) <= 0.0);
+    }
+
+    #[test]
+    fn a_head_start_is_not_held_against_the_server() {
+        let settings = ThrottleSettings {
+            head_start: 50,
+            ..ThrottleSettings::default()
+        };
+        let (throttle, mut random) = (Throttle::new(settings).unwrap(), SplitMix::new(1));
+        for _ in 0..51 {
+            assert!(throttle.try_send(secs(0), &mut random));
+        }
+        assert!(throttle.refusing(secs(0)) > 0.0);
+    }
+}
