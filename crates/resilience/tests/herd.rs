@@ -54,6 +54,7 @@ impl Outcome {
         self.arrivals.iter().filter(|&&count| count > 0).count()
     }
 
+    #[expect(clippy::print_stdout, reason = "the table of --nocapture")]
     fn row(&self, name: &str) {
         println!(
             "{name:<24} peak after 1 s {:>4}   buckets used {:>4}   retries {:>5}   \
