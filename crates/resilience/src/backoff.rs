@@ -126,7 +126,7 @@ impl Attempts {
     }
 
     /// The attempt failed and the server told how long to wait: that wait; none if the
-    /// attempt was the last. It is not spread further.
+    /// attempt was the last. Jitter is the business of [`RetryAfter`](crate::RetryAfter).
     #[must_use = "wait for so long, or stop"]
     pub fn next_told(&mut self, wait: Nanos) -> Option<Nanos> {
         self.count()?;

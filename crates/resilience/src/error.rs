@@ -18,6 +18,8 @@ pub enum Error {
     Ratio,
     /// A multiplier of less than 100 percent.
     Multiplier,
+    /// A gap of no time, or above an hour.
+    Gap,
 }
 
 impl fmt::Display for Error {
@@ -31,6 +33,7 @@ impl fmt::Display for Error {
             Self::Multiplier => {
                 "a multiplier must be at least 100 percent: less would refuse what is accepted"
             }
+            Self::Gap => "a gap must be above zero and at most an hour",
         })
     }
 }

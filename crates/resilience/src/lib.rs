@@ -5,18 +5,59 @@
 //! it takes `now`, and a source of [`Random`] numbers where clients must not act alike.
 //!
 //! ```text
-//!   may I try at all?        throttle, or breaker
-//!   it failed: again?        budget (all calls), backoff (this call)
-//!   when?                    backoff
+//!   before the call     is there time left?           Deadline
+//!                       is it worth trying?           Throttle, or Breaker
+//!                       is the server near its end?   Pacing
+//!   it failed           may it be done twice?         Failure, Effect
+//!                       did the server say when?      RetryAfter
+//!                       may this call go again?       Attempts
+//!                       may all calls together?       Budget
+//!   work that can wait  what was refused              Requeue
+//!                       what takes long               Polling, PollPace
+//!                       what runs every hour          schedule
 //! ```
 //!
 //! The pieces are independent: take one, or all of them in this order.
+//!
+//! ```
+//! use ratekeeper_core::{Nanos, Origin, Time};
+//! use ratekeeper_resilience::*;
+//!
+//! let budget = Budget::new(BudgetSettings::default()).unwrap(); // one for all calls
+//! let mut random = SplitMix::seeded();
+//! let mut now = Time::ZERO; // your clock
+//!
+//! let deadline = Deadline::within(now, Nanos::from_secs(30));
+//! let mut attempts = Backoff::default().attempts();
+//! budget.deposit(now);
+//! // The first attempt is answered with 429 and this:
+//! let hints = Hints { retry_after: Some("2"), rate_limit: None };
+//! let rules = RetryAfter::default();
+//! let wait = match rules.told(hints, now, Origin::UNIX) {
+//!     Told::Wait(told) => attempts.next_told(rules.spread(told, &mut random)),
+//!     Told::Beyond(_) | Told::Nothing => attempts.next_wait(&mut random),
+//! };
+//! let wait = wait.filter(|&wait| deadline.allows(now, wait, Typical::default()));
+//! if let Some(wait) = wait && budget.withdraw(now) {
+//!     now = now + wait; // sleep; then the second attempt
+//! }
+//! assert!(now >= Time::ZERO + Nanos::from_secs(2));
+//! ```
 
 pub mod backoff;
 pub mod breaker;
 pub mod budget;
+pub mod deadline;
 mod error;
+mod http_date;
+pub mod idempotency;
+pub mod pacing;
+pub mod polling;
 pub mod random;
+pub mod rate_limit;
+pub mod requeue;
+pub mod retry_after;
+pub mod schedule;
 mod sync;
 mod tally;
 pub mod throttle;
@@ -24,6 +65,13 @@ pub mod throttle;
 pub use backoff::{Attempts, Backoff, Jitter};
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Refused};
 pub use budget::{Budget, BudgetSettings};
+pub use deadline::{Deadline, Typical};
 pub use error::Error;
+pub use idempotency::{Effect, Failure};
+pub use pacing::Pacing;
+pub use polling::{PollPace, Polling};
 pub use random::{Random, SplitMix};
+pub use rate_limit::{RateLimit, RateLimitPolicy};
+pub use requeue::{Next, Requeue, Ticket};
+pub use retry_after::{Hints, RetryAfter, Told};
 pub use throttle::{Throttle, ThrottleSettings};

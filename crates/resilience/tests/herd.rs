@@ -11,8 +11,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use ratekeeper_core::{Algorithm, Gcra, Nanos, Permits, Tat, Time};
-use ratekeeper_resilience::{Attempts, Backoff, Budget, BudgetSettings, Jitter, SplitMix};
+use ratekeeper_core::{
+    Algorithm, Gcra, Nanos, Origin, Permits, Tat, Time, Verdict, Window, WindowState,
+};
+use ratekeeper_resilience::{
+    Attempts, Backoff, Budget, BudgetSettings, Hints, Jitter, RetryAfter, SplitMix, Told,
+};
 
 const CLIENTS: usize = 1_000;
 /// Permits of the limit at once, and a second.
@@ -175,4 +179,33 @@ fn a_budget_holds_the_extra_load_under_its_bound() {
             assert!(free.retries > 20 * bound, "without it: {}", free.retries);
         }
     }
+}
+
+/// All who are refused by a window of a minute are told the same moment, in whole seconds.
+#[test]
+fn a_herd_that_is_told_when_to_return_is_spread_too() {
+    let limit = Window::fixed("100/1m".parse().unwrap(), Nanos::ZERO).unwrap();
+    let (mut state, mut random, rules) = (
+        WindowState::default(),
+        SplitMix::new(1),
+        RetryAfter::default(),
+    );
+    let mut returns = [0_usize; 650];
+    for _ in 0..CLIENTS {
+        let decision = limit.decide(&mut state, Time::ZERO, Permits::ONE);
+        let Verdict::Deny { retry_after } = decision.verdict else {
+            continue;
+        };
+        let hints = Hints {
+            retry_after: Some(&retry_after.as_secs_ceil().to_string()),
+            ..Hints::default()
+        };
+        let told = rules.told(hints, Time::ZERO, Origin::UNIX);
+        assert_eq!(told, Told::Wait(Nanos::from_secs(60)), "one moment for all");
+        let wait = rules.spread(Nanos::from_secs(60), &mut random);
+        returns[usize::try_from(wait.as_nanos() / BUCKET.as_nanos()).unwrap()] += 1;
+    }
+    // 900 over 5 s: 18 in 100 ms on average, with a standard deviation of 4.2.
+    assert_eq!(returns[600..].iter().sum::<usize>(), CLIENTS - LIMIT);
+    assert!(returns.iter().max() <= Some(&40), "{returns:?}");
 }

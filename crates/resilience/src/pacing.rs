@@ -1,0 +1,175 @@
+//! Pacing: slow down before the server has to say no.
+//!
+//! Servers say how much is left of a limit, and until when. A client that is near the end
+//! spreads what is left over that time, instead of spending it and running into a refusal.
+//!
+//! ```text
+//!   left of quota
+//!   100 % |**
+//!         |   ****
+//!    10 % |- - - - **. . . . . . . . . . . .    from here one request each t / r
+//!       0 +-----------------------------------> time
+//! ```
+//!
+//! * If `r <= 10 %` of `q`: `gap = t / max(r, 1)`; otherwise no gap. Without `q` nothing is
+//!   known to be near its end.
+//! * The gap ends with the time it was told for, `t`, and with any answer that says there is
+//!   room again.
+//! * Default 10 %: most bursts never reach it, and what is left suffices to end in peace.
+//! * Bound: before the end of `t`, fewer than `max(r, 1)` requests leave unless another
+//!   answer comes. Those that find no place leave at its end, where nothing is known yet.
+//! * A `t` of more than ten minutes is not believed, as in [`RetryAfter`](crate::RetryAfter).
+//! * Source: draft-ietf-httpapi-ratelimit-headers-11 (2026), where `t` is the span within
+//!   which no more than `r` may be used.
+
+use ratekeeper_core::{Nanos, Time};
+
+use crate::rate_limit::{RateLimit, RateLimitPolicy};
+
+/// No server spaces a client out for longer: 10 minutes.
+const WITHIN_MAX: Nanos = Nanos::from_secs(600);
+
+/// The pace of requests to one server, as its answers set it.
+///
+/// ```
+/// use ratekeeper_core::{Nanos, Time};
+/// use ratekeeper_resilience::Pacing;
+///
+/// let (mut pacing, now) = (Pacing::default(), Time::ZERO);
+/// assert_eq!(pacing.next_wait(now), Nanos::ZERO);
+/// // Five of a hundred are left for the next ten seconds: one every two.
+/// pacing.learn(now, r#""burst";r=5;t=10"#, r#""burst";q=100;w=60"#);
+/// assert_eq!(pacing.next_wait(now), Nanos::from_secs(2));
+/// assert_eq!(pacing.next_wait(now), Nanos::from_secs(4));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pacing {
+    /// Share of the quota at which pacing begins; 0 never paces.
+    from_percent: u32,
+    gap: Nanos,
+    gap_until: Time,
+    /// When the next request may leave.
+    next: Time,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self::from_percent(10)
+    }
+}
+
+impl Pacing {
+    /// Begins to pace when no more than so many percent of the quota are left.
+    pub fn from_percent(percent: u32) -> Self {
+        Self {
+            from_percent: percent,
+            gap: Nanos::ZERO,
+            gap_until: Time::ZERO,
+            next: Time::ZERO,
+        }
+    }
+
+    /// An answer came with these fields. The limit that leaves the least room counts;
+    /// fields that say nothing change nothing.
+    pub fn learn(&mut self, now: Time, rate_limit: &str, policy: &str) {
+        let policies = RateLimitPolicy::parse(policy);
+        let gaps = RateLimit::parse(rate_limit)
+            .into_iter()
+            .filter_map(|limit| {
+                let policy = policies.iter().find(|policy| policy.name == limit.name)?;
+                let within = limit.within.filter(|&within| within <= WITHIN_MAX)?;
+                Some((self.gap(limit.remaining, policy.quota, within), within))
+            });
+        let Some((gap, within)) = gaps.max() else {
+            return;
+        };
+        // The first of them waits too: what is left may be nothing. Those that were told to
+        // wait before keep their places, unless there is room again.
+        if gap == Nanos::ZERO {
+            self.next = now;
+        } else if self.gap_until <= now || self.gap == Nanos::ZERO {
+            self.next = now + gap;
+        }
+        (self.gap, self.gap_until) = (gap, now + within);
+    }
+
+    /// How long the next request is to wait; it takes its place by asking.
+    pub fn next_wait(&mut self, now: Time) -> Nanos {
+        if now >= self.gap_until || self.gap == Nanos::ZERO {
+            return Nanos::ZERO;
+        }
+        // Beyond the span nothing is known: there requests leave at its end.
+        let leaves = self.next.max(now).min(self.gap_until);
+        self.next = leaves + self.gap;
+        leaves.since(now)
+    }
+
+    /// Up: rather a little late.
+    fn gap(&self, remaining: u64, quota: u64, within: Nanos) -> Nanos {
+        let near = u128::from(remaining) * 100 <= u128::from(quota) * u128::from(self.from_percent);
+        if near && self.from_percent > 0 {
+            Nanos::from_nanos(within.as_nanos().div_ceil(remaining.max(1)))
+        } else {
+            Nanos::ZERO
+        }
+    }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Nanos::from_millis(millis)
+    }
+
+    #[test]
+    fn near_the_end_what_is_left_is_spread() {
+        for (rate_limit, policy, gap_ms) in [
+            (r#""a";r=11;t=10"#, r#""a";q=100"#, 0),
+            (r#""a";r=10;t=10"#, r#""a";q=100"#, 1_000),
+            (r#""a";r=1;t=10"#, r#""a";q=100"#, 10_000),
+            (r#""a";r=0;t=10"#, r#""a";q=100"#, 10_000),
+            (r#""a";r=0;t=0"#, r#""a";q=100"#, 0),
+            (r#""a";r=0;t=601"#, r#""a";q=100"#, 0),
+            (r#""a";r=0"#, r#""a";q=100"#, 0),
+            (r#""a";r=0;t=10"#, r#""b";q=100"#, 0),
+            (r#""a";r=0;t=10"#, "", 0),
+            (
+                r#""a";r=50;t=10,"b";r=2;t=30"#,
+                r#""a";q=100,"b";q=20"#,
+                15_000,
+            ),
+        ] {
+            let mut pacing = Pacing::default();
+            pacing.learn(at(0), rate_limit, policy);
+            assert_eq!(
+                pacing.next_wait(at(0)),
+                Nanos::from_millis(gap_ms),
+                "{rate_limit}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_pace_ends_with_its_time_and_with_room() {
+        let mut pacing = Pacing::default();
+        pacing.learn(at(0), r#""a";r=5;t=10"#, r#""a";q=100"#);
+        assert_eq!(pacing.next_wait(at(10_000)), Nanos::ZERO);
+        pacing.learn(at(11_000), r#""a";r=0;t=10"#, r#""a";q=100"#);
+        assert_eq!(pacing.next_wait(at(11_000)), Nanos::from_secs(10));
+        pacing.learn(at(12_000), r#""a";r=90;t=10"#, r#""a";q=100"#);
+        assert_eq!(pacing.next_wait(at(12_000)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn no_more_leave_than_are_left() {
+        let mut pacing = Pacing::default();
+        pacing.learn(at(0), r#""a";r=5;t=10"#, r#""a";q=100"#);
+        let waits: Vec<_> = (0..20).map(|_| pacing.next_wait(at(0))).collect();
+        let within = waits.iter().filter(|&&wait| wait < Nanos::from_secs(10));
+        assert_eq!(within.count(), 4);
+        assert_eq!(waits[4..], [Nanos::from_secs(10); 16]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Polling: ask a long-running operation whether it is done, ever less often.
+//!
+//! ```text
+//!   started                                             done, or the deadline
+//!     |--1 s--|---1.5 s---|----2.25 s----|----- ... up to 30 s -----|
+//!             ask         ask            ask
+//! ```
+//!
+//! * `d = 1 s` at first, then `min(30 s, 1.5 x d) x U(0.8, 1.2)`: what was started together
+//!   drifts apart. Never longer than 36 s.
+//! * A wait that the server told replaces the next one and leaves `d` as it was.
+//! * Nobody asks after the deadline: a wait that would pass it is none.
+//! * Many operations of one host share a [`PollPace`]: one question a second, whatever their
+//!   number, each in its place.
+//! * Trade-off: an operation is noticed at most half its duration too late.
+//! * Source: Google AIP-151, "Long-running operations" (2019).
+
+use ratekeeper_core::{Gcra, Nanos, Permits, Reserve, Tat, Time, Verdict};
+
+use crate::Error;
+use crate::deadline::Deadline;
+use crate::random::Random;
+use crate::sync::{Mutex, lock};
+
+const FIRST: Nanos = Nanos::from_secs(1);
+const LONGEST: Nanos = Nanos::from_secs(30);
+
+/// The questions about one operation.
+///
+/// ```
+/// use ratekeeper_core::{Nanos, Time};
+/// use ratekeeper_resilience::{Deadline, Polling, SplitMix};
+///
+/// let mut random = SplitMix::seeded();
+/// let mut polling = Polling::new(Deadline::within(Time::ZERO, Nanos::from_secs(60)));
+/// let first = polling.next_wait(Time::ZERO, None, &mut random);
+/// assert_eq!(first, Some(Nanos::from_secs(1)));
+/// let told = Some(Nanos::from_secs(61));
+/// assert_eq!(polling.next_wait(Time::ZERO, told, &mut random), None, "past the deadline");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Polling {
+    /// Of the next wait.
+    wait: Nanos,
+    deadline: Deadline,
+}
+
+impl Polling {
+    /// The questions about an operation that is started now, until `deadline`.
+    pub fn new(deadline: Deadline) -> Self {
+        Self {
+            wait: FIRST,
+            deadline,
+        }
+    }
+
+    /// It is not done yet: the wait before the next question, or the one that the server
+    /// `told`; none if that would be after the deadline.
+    #[must_use = "wait for so long, or stop"]
+    pub fn next_wait(
+        &mut self,
+        now: Time,
+        told: Option<Nanos>,
+        random: &mut impl Random,
+    ) -> Option<Nanos> {
+        let wait = told.unwrap_or_else(|| {
+            let longer = (self.wait.as_nanos() / 2 * 3).min(LONGEST.as_nanos());
+            let range = Nanos::from_nanos(longer / 5 * 4)..=Nanos::from_nanos(longer / 5 * 6);
+            std::mem::replace(&mut self.wait, random.between(range))
+        });
+        (now + wait < self.deadline.time()).then_some(wait)
+    }
+}
+
+/// One question at a time to one host, shared by threads: a [`Gcra`] that promises moments.
+#[derive(Debug)]
+pub struct PollPace {
+    limit: Gcra,
+    tat: Mutex<Tat>,
+}
+
+/// How far ahead moments are promised: no operation is asked about less often.
+const PATIENCE: Nanos = Nanos::from_secs(3_600);
+
+impl PollPace {
+    /// At most one question each `gap`; a second is usual.
+    ///
+    /// # Errors
+    /// [`Error::Gap`] for a gap of zero or above an hour.
+    pub fn new(gap: Nanos) -> Result<Self, Error> {
+        if gap > PATIENCE {
+            return Err(Error::Gap);
+        }
+        let limit = Gcra::spacing(gap).map_err(|_| Error::Gap)?;
+        Ok(Self {
+            limit: limit.with_patience(PATIENCE),
+            tat: Mutex::new(Tat::default()),
+        })
+    }
+
+    /// Takes the next free moment and says how long to wait for it; none if it is not
+    /// before `deadline`, or more than an hour away.
+    pub fn next_wait(&self, now: Time, deadline: Deadline) -> Option<Nanos> {
+        let longest = deadline.time().since(now);
+        let mut tat = lock(&self.tat);
+        match self
+            .limit
+            .reserve(&mut tat, now, Permits::ONE, longest)
+            .verdict
+        {
+            Verdict::Allow => Some(Nanos::ZERO),
+            Verdict::AllowAfter(wait) => Some(wait),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SplitMix;
+    use proptest::prelude::*;
+
+    const NEVER: Deadline = Deadline::at(Time::MAX);
+
+    #[test]
+    fn questions_become_rare() {
+        let (mut polling, mut random) = (Polling::new(NEVER), SplitMix::new(1));
+        let waits: Vec<_> = (0..40)
+            .map(|_| polling.next_wait(Time::ZERO, None, &mut random).unwrap())
+            .collect();
+        assert_eq!(waits[0], Nanos::from_secs(1));
+        assert!(waits[1] >= Nanos::from_millis(1_200) && waits[1] <= Nanos::from_millis(1_800));
+        for wait in &waits[20..] {
+            assert!(
+                *wait >= Nanos::from_secs(24) && *wait <= Nanos::from_secs(36),
+                "{wait:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_server_tells_replaces_one_wait() {
+        let (mut polling, mut random) = (Polling::new(NEVER), SplitMix::new(1));
+        let told = Some(Nanos::from_secs(7));
+        assert_eq!(polling.next_wait(Time::ZERO, told, &mut random), told);
+        let own = polling.next_wait(Time::ZERO, None, &mut random);
+        assert_eq!(own, Some(Nanos::from_secs(1)));
+    }
+
+    #[test]
+    fn a_host_is_asked_once_a_second_by_all_together() {
+        let pace = PollPace::new(Nanos::SECOND).unwrap();
+        for wait in 0..100 {
+            assert_eq!(
+                pace.next_wait(Time::ZERO, NEVER),
+                Some(Nanos::from_secs(wait))
+            );
+        }
+        let soon = Deadline::within(Time::ZERO, Nanos::from_secs(99));
+        assert_eq!(pace.next_wait(Time::ZERO, soon), None);
+        let later = Time::ZERO + Nanos::from_secs(1_000);
+        assert_eq!(pace.next_wait(later, NEVER), Some(Nanos::ZERO));
+        assert_eq!(PollPace::new(Nanos::ZERO).unwrap_err(), Error::Gap);
+        assert_eq!(
+            PollPace::new(Nanos::from_secs(3_601)).unwrap_err(),
+            Error::Gap
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_asks_after_the_deadline(span_secs in 0_u64..400, seed: u64) {
+            let deadline = Deadline::within(Time::ZERO, Nanos::from_secs(span_secs));
+            let (mut polling, mut random) = (Polling::new(deadline), SplitMix::new(seed));
+            let mut now = Time::ZERO;
+            while let Some(wait) = polling.next_wait(now, None, &mut random) {
+                prop_assert!(wait <= Nanos::from_secs(36));
+                now = now + wait;
+                prop_assert!(now < deadline.time());
+            }
+        }
+    }
+}
