@@ -46,7 +46,7 @@ pub use algorithms::log::{Log, Logged};
 pub use algorithms::permits::{Concurrency, LeaseId, Leases};
 pub use algorithms::warm_up::{Stored, WarmUp};
 pub use algorithms::window::{
-    Anchor, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
+    Anchor, Buckets, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
 };
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use decision::{Decision, Verdict};

@@ -29,8 +29,8 @@
 //!                        full      on a grid            N, the promise       N per P + w
 //! ```
 //!
-//! * State: 16 bytes for one window and the last; 8 and a vector of `m + 1` counters of 4
-//!   bytes for sub-buckets, allocated by the first charge.
+//! * State: 16 bytes for one window and the last; for sub-buckets 32, which hold the sum of
+//!   the newest `m`, and `m + 1` counters of 4 bytes, allocated by the first charge.
 //! * Error: none. `w = ceil(P / m)`, up, and the weighted share is rounded up: rounding
 //!   never admits more.
 //! * Choose `fixed` or `calendar` when the contract names the window, `full` when it says
@@ -53,11 +53,10 @@ mod judge;
 mod shared;
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 pub use anchor::{Anchor, Calendar, CalendarWindow};
-pub use counters::Counters;
+pub use counters::{Buckets, Counters};
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{Decision, Error, Nanos, Origin, Permits, Quota, Time};
@@ -121,7 +120,7 @@ pub struct Window<C = [u32; 2]> {
 /// let denied = limit.decide(&mut state, Time::ZERO, Permits::ONE);
 /// assert_eq!(denied.verdict, Verdict::Deny { retry_after });
 /// ```
-pub type SubBuckets = Window<Vec<u32>>;
+pub type SubBuckets = Window<Buckets>;
 
 /// The counters of one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -264,25 +263,26 @@ impl<C> Window<C> {
 }
 
 impl<C: Counters> Window<C> {
+    #[inline]
     fn sight(&self, state: &WindowState<C>, now: Time) -> Sight {
-        let touched = state
-            .counts
-            .as_slice()
-            .first()
-            .is_some_and(|&newest| newest > 0);
+        let touched = || {
+            state
+                .counts
+                .as_slice()
+                .first()
+                .is_some_and(|&count| count > 0)
+        };
         self.anchor.sight(state.index, touched, now, self.width)
     }
 
     /// Moves the counters of `state` on by `shift` windows, to window `index`.
-    fn advance<'a>(&self, state: &'a mut WindowState<C>, index: u64, shift: u64) -> &'a mut [u32] {
+    fn advance(&self, state: &mut WindowState<C>, index: u64, shift: u64) {
         state.index = index;
-        let slots = state.counts.slots(self.whole() + 1);
-        if shift > 0 {
+        state.counts.change(self.whole() + 1, |slots| {
             let gone = usize::try_from(shift).map_or(slots.len(), |shift| shift.min(slots.len()));
             slots.copy_within(..slots.len() - gone, gone);
             slots[..gone].fill(0);
-        }
-        slots
+        });
     }
 }
 
@@ -302,19 +302,19 @@ impl<C: Counters> Algorithm for Window<C> {
     fn decide(&self, state: &mut WindowState<C>, now: Time, cost: Permits) -> Decision {
         let judged = self.judge(state, now, cost);
         if judged.charge > 0 {
-            let slots = self.advance(state, judged.sight.index, judged.sight.shift);
-            slots[0] = slots[0].saturating_add(judged.charge);
+            let Sight { index, shift, .. } = judged.sight;
+            if shift > 0 || state.counts.as_slice().is_empty() {
+                self.advance(state, index, shift);
+            }
+            state.index = index;
+            state.counts.charge(judged.charge);
         }
         judged.decision
     }
 
     fn expires_at(&self, state: &WindowState<C>) -> Time {
-        let seen = Seen {
-            counts: state.counts.as_slice(),
-            shift: 0,
-            extra: 0,
-        };
-        match seen.newest(self.in_sight()) {
+        let seen = Seen::new(state.counts.as_slice(), 0);
+        match seen.newest_of(self.in_sight()) {
             None => Time::ZERO,
             Some(back) => {
                 let more = u64::try_from(self.in_sight() - back - 1).unwrap_or(u64::MAX);
@@ -336,15 +336,14 @@ impl<C: Counters> Algorithm for Window<C> {
         }
         let newer = state.index.max(other.index);
         let behind = |index| self.anchor.windows_between(index, newer, self.width);
-        let seen = Seen {
-            counts: other.counts.as_slice(),
-            shift: behind(other.index),
-            extra: 0,
-        };
+        let seen = Seen::new(other.counts.as_slice(), behind(other.index));
         let shift = behind(state.index);
-        for (back, count) in self.advance(state, newer, shift).iter_mut().enumerate() {
-            *count = (*count).max(u32::try_from(seen.at(back)).unwrap_or(u32::MAX));
-        }
+        self.advance(state, newer, shift);
+        state.counts.change(self.whole() + 1, |slots| {
+            for (back, count) in slots.iter_mut().enumerate() {
+                *count = (*count).max(u32::try_from(seen.at(back)).unwrap_or(u32::MAX));
+            }
+        });
     }
 
     /// A window that opens with a request opens now: that of the floor was opened by another
@@ -380,14 +379,16 @@ impl<C: Counters> Refund for Window<C> {
             return;
         }
         let shift = usize::try_from(self.sight(state, now).shift).unwrap_or(usize::MAX);
-        let slots = state.counts.slots(self.whole() + 1);
         let mut back = cost.get();
-        for count in slots.iter_mut().take(self.in_sight().saturating_sub(shift)) {
-            let given = back.min(*count);
-            *count -= given;
-            back -= given;
-        }
-        if slots.iter().take(self.in_sight()).all(|&count| count == 0) {
+        state.counts.change(self.whole() + 1, |slots| {
+            for count in slots.iter_mut().take(self.in_sight().saturating_sub(shift)) {
+                let given = back.min(*count);
+                *count -= given;
+                back -= given;
+            }
+        });
+        let mut in_sight = state.counts.as_slice().iter().take(self.in_sight());
+        if in_sight.all(|&count| count == 0) {
             *state = WindowState::default();
         }
     }
@@ -610,7 +611,7 @@ mod tests {
     #[test]
     fn states_are_small() {
         assert_eq!(size_of::<WindowState<[u32; 2]>>(), 16);
-        assert_eq!(size_of::<WindowState<Vec<u32>>>(), 32);
+        assert_eq!(size_of::<WindowState<Buckets>>(), 32);
     }
 
     #[test]

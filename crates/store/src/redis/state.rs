@@ -5,8 +5,8 @@
 //! ```
 
 use ratekeeper_core::{
-    Algorithm, Allowance, AnyAlgorithm, Decision, LeaseId, Leases, Lend, Level, Logged, Missing,
-    Nanos, Permits, Refund, Shared, Stored, Tat, Time, UnixMicros, WindowState,
+    Algorithm, Allowance, AnyAlgorithm, Buckets, Decision, LeaseId, Leases, Lend, Level, Logged,
+    Missing, Nanos, Permits, Refund, Shared, Stored, Tat, Time, UnixMicros, WindowState,
 };
 
 /// A state; each is read, changed and written by the limit that it belongs to.
@@ -14,7 +14,7 @@ use ratekeeper_core::{
 pub(super) enum State {
     Gcra(Tat),
     Window(WindowState<[u32; 2]>),
-    SubBuckets(WindowState<Vec<u32>>),
+    SubBuckets(WindowState<Buckets>),
     Interval(Missing),
     Log(Logged),
     Hybrid(Allowance),

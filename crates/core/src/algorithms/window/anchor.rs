@@ -97,47 +97,34 @@ impl Anchor {
     ///
     /// `touched` says whether the state holds any count; windows of `width` nanoseconds.
     #[inline]
-    pub(super) fn sight(&self, index: u64, touched: bool, now: Time, width: u64) -> Sight {
+    pub(super) fn sight(
+        &self,
+        index: u64,
+        touched: impl FnOnce() -> bool,
+        now: Time,
+        width: u64,
+    ) -> Sight {
         match self {
             Self::Grid { phase } => {
-                let (phase, now_ns) = (phase.as_nanos(), now.as_nanos());
                 // Mostly still in the newest window: that is seen without a division.
-                // (A damaged index may be beyond all time: no such window has begun.)
-                let begun = index.checked_sub(1).and_then(|before| {
-                    let start = before.checked_mul(width)?.checked_add(phase)?;
-                    now_ns.checked_sub(start)
-                });
-                if let Some(age) = begun.filter(|age| *age < width) {
-                    return Sight {
+                // (A damaged index may be beyond all time: no such window ends.)
+                let end = index.checked_mul(width);
+                let end = end.and_then(|end| end.checked_add(phase.as_nanos()));
+                let left = end.and_then(|end| end.checked_sub(now.as_nanos()));
+                match left {
+                    Some(left @ 1..) if left <= width => Sight {
                         index,
                         shift: 0,
                         ahead: 0,
-                        left: width - age,
-                    };
-                }
-                let (current, left) = grid(phase, now_ns, width);
-                if current >= index {
-                    let shift = current - index;
-                    return Sight {
-                        index: current,
-                        shift,
-                        ahead: 0,
                         left,
-                    };
-                }
-                let start = self.end_of(index, width) - Nanos::from_nanos(width);
-                let ahead = start.since(now).as_nanos();
-                Sight {
-                    index,
-                    shift: 0,
-                    ahead,
-                    left: width,
+                    },
+                    _ => self.other_window(phase.as_nanos(), index, now, width),
                 }
             }
             Self::First => {
                 let start = Time::from_nanos(index);
                 let age = now.since(start).as_nanos();
-                if touched && age < width {
+                if age < width && touched() {
                     let ahead = start.since(now).as_nanos();
                     return Sight {
                         index,
@@ -166,6 +153,27 @@ impl Anchor {
                     left: window.end.since(newest).as_nanos(),
                 }
             }
+        }
+    }
+
+    /// What `now` sees, on a grid, of a state whose newest window is another one.
+    #[inline]
+    fn other_window(&self, phase: u64, index: u64, now: Time, width: u64) -> Sight {
+        let (current, left) = grid(phase, now.as_nanos(), width);
+        if let Some(shift) = current.checked_sub(index) {
+            return Sight {
+                index: current,
+                shift,
+                ahead: 0,
+                left,
+            };
+        }
+        let start = self.end_of(index, width) - Nanos::from_nanos(width);
+        Sight {
+            index,
+            shift: 0,
+            ahead: start.since(now).as_nanos(),
+            left: width,
         }
     }
 

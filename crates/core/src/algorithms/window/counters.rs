@@ -1,16 +1,21 @@
 //! The counters of one key: two in place, or as many as it takes on the heap.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+use alloc::vec;
 use core::fmt;
 
-/// Keeps the counters of a [`WindowState`](super::WindowState): `[u32; 2]` or `Vec<u32>`.
+/// Keeps the counters of a [`WindowState`](super::WindowState): `[u32; 2]` or [`Buckets`].
 ///
 /// Sealed: the two are all there are.
 pub trait Counters: Clone + Default + PartialEq + fmt::Debug + sealed::Sealed {
     /// The counters, newest first; what is missing is 0.
     fn as_slice(&self) -> &[u32];
-    /// The counters to write to: `count` of them, if that many can be kept.
-    fn slots(&mut self, count: usize) -> &mut [u32];
+    /// The sum of all but the last, which is the one that slides out of sight.
+    fn whole(&self) -> u64;
+    /// Adds to the newest, if there is one.
+    fn charge(&mut self, cost: u32);
+    /// Lets `write` change them: `count` of them, if that many can be kept.
+    fn change(&mut self, count: usize, write: impl FnOnce(&mut [u32]));
     /// Bytes on the heap for `count` of them.
     fn heap_bytes(count: usize) -> usize;
 }
@@ -21,27 +26,61 @@ impl Counters for [u32; 2] {
         self
     }
     #[inline]
-    fn slots(&mut self, _count: usize) -> &mut [u32] {
-        self
+    fn whole(&self) -> u64 {
+        u64::from(self[0])
+    }
+    #[inline]
+    fn charge(&mut self, cost: u32) {
+        self[0] = self[0].saturating_add(cost);
+    }
+    #[inline]
+    fn change(&mut self, _count: usize, write: impl FnOnce(&mut [u32])) {
+        write(self);
     }
     fn heap_bytes(_count: usize) -> usize {
         0
     }
 }
 
+/// As many counters as it takes, on the heap. Their sum is kept beside them, so that a
+/// decision need not look through them.
+///
 /// Empty until the first charge: a key never seen costs no allocation.
-impl Counters for Vec<u32> {
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Buckets {
+    counts: Box<[u32]>,
+    /// Of all but the last.
+    whole: u64,
+}
+
+impl Counters for Buckets {
     #[inline]
     fn as_slice(&self) -> &[u32] {
-        self
+        &self.counts
     }
     #[inline]
-    fn slots(&mut self, count: usize) -> &mut [u32] {
-        if self.len() != count {
-            self.reserve_exact(count.saturating_sub(self.len()));
-            self.resize(count, 0);
+    fn whole(&self) -> u64 {
+        self.whole
+    }
+    #[inline]
+    fn charge(&mut self, cost: u32) {
+        if let Some(newest) = self.counts.first_mut() {
+            let before = *newest;
+            *newest = before.saturating_add(cost);
+            self.whole += u64::from(*newest - before);
         }
-        self
+    }
+    fn change(&mut self, count: usize, write: impl FnOnce(&mut [u32])) {
+        if self.counts.len() != count {
+            let mut counts = vec![0; count].into_boxed_slice();
+            for (count, kept) in counts.iter_mut().zip(&self.counts) {
+                *count = *kept;
+            }
+            self.counts = counts;
+        }
+        write(&mut self.counts);
+        let (_, whole) = self.counts.split_last().unwrap_or((&0, &[]));
+        self.whole = whole.iter().map(|&count| u64::from(count)).sum();
     }
     fn heap_bytes(count: usize) -> usize {
         count * size_of::<u32>()
@@ -49,46 +88,59 @@ impl Counters for Vec<u32> {
 }
 
 mod sealed {
-    use alloc::vec::Vec;
+    use super::Buckets;
 
     /// Names the two kinds of counters.
     #[expect(unnameable_types, reason = "sealed: nobody else may implement it")]
     pub trait Sealed {}
     impl Sealed for [u32; 2] {}
-    impl Sealed for Vec<u32> {}
+    impl Sealed for Buckets {}
 }
 
-/// Counters as a later moment sees them: `shift` windows on, and `extra` charged to the newest.
+/// Counters as a later moment sees them: `shift` windows on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
-    pub(super) counts: &'a [u32],
-    pub(super) shift: u64,
-    pub(super) extra: u64,
+    counts: &'a [u32],
+    shift: u64,
+    /// The counter of the current window, and what is charged to it.
+    pub(super) newest: u64,
 }
 
-impl Seen<'_> {
+impl<'a> Seen<'a> {
+    #[inline]
+    pub(super) fn new(counts: &'a [u32], shift: u64) -> Self {
+        let newest = match (shift, counts) {
+            (0, [newest, ..]) => u64::from(*newest),
+            _ => 0,
+        };
+        Self {
+            counts,
+            shift,
+            newest,
+        }
+    }
+
     /// The counter of the window `back` before the current one.
     #[inline]
     pub(super) fn at(self, back: usize) -> u64 {
-        let extra = if back == 0 { self.extra } else { 0 };
+        if back == 0 {
+            return self.newest;
+        }
         let kept = usize::try_from(self.shift)
             .ok()
             .and_then(|shift| back.checked_sub(shift))
             .and_then(|at| self.counts.get(at));
-        extra + kept.map_or(0, |&count| u64::from(count))
+        kept.map_or(0, |&count| u64::from(count))
     }
 
     /// The sum of the newest `windows`.
-    #[inline]
     pub(super) fn sum(self, windows: usize) -> u64 {
-        let shift = usize::try_from(self.shift).unwrap_or(usize::MAX);
-        let kept = self.counts.iter().take(windows.saturating_sub(shift));
-        self.extra + kept.map(|&count| u64::from(count)).sum::<u64>()
+        (0..windows).map(|back| self.at(back)).sum()
     }
 
     /// The newest of `windows` that counted anything.
     #[inline]
-    pub(super) fn newest(self, windows: usize) -> Option<usize> {
+    pub(super) fn newest_of(self, windows: usize) -> Option<usize> {
         (0..windows).find(|&back| self.at(back) > 0)
     }
 }

@@ -31,63 +31,63 @@ impl<C: Counters> Window<C> {
     #[inline]
     pub(super) fn judge(&self, state: &WindowState<C>, now: Time, cost: Permits) -> Judged {
         let sight = self.sight(state, now);
-        let counts = state.counts.as_slice();
-        let mut seen = Seen {
-            counts,
-            shift: sight.shift,
-            extra: 0,
+        let mut seen = Seen::new(state.counts.as_slice(), sight.shift);
+        let (limit, price) = (u64::from(self.permits), u64::from(cost.get()));
+        let sum = match sight.shift {
+            0 => state.counts.whole(),
+            _ => seen.sum(self.whole()),
         };
-        let (limit, cost) = (u64::from(self.permits), u64::from(cost.get()));
-        let sum = seen.sum(self.whole());
-        let used = sum + self.share(seen.at(self.whole()), sight.left);
+        let used = sum + self.share(seen, sight.left);
 
-        let fits = used + cost <= limit;
-        let charge = match self.denials {
-            _ if fits => cost,
-            _ if cost > limit => 0,
-            Denials::Free => 0,
-            // Up to one further quota.
-            Denials::Counted => cost
-                .min((2 * limit).saturating_sub(sum))
-                .min(u64::from(u32::MAX) - seen.at(0)),
-        };
-        seen.extra = charge;
-        let verdict = if fits {
-            Verdict::Allow
-        } else if cost > limit {
-            Verdict::DenyForever
+        let (verdict, charge) = if used + price <= limit {
+            seen.newest += price;
+            (Verdict::Allow, cost.get())
+        } else if price > limit {
+            (Verdict::DenyForever, 0)
         } else {
-            Verdict::Deny {
-                retry_after: self.retry_after(seen, sight, cost),
-            }
+            let charge = match self.denials {
+                Denials::Free => 0,
+                Denials::Counted => self.penalty(seen, sum, cost),
+            };
+            seen.newest += u64::from(charge);
+            let retry_after = self.retry_after(seen, sight, price);
+            (Verdict::Deny { retry_after }, charge)
         };
+        let used = used + u64::from(charge);
         let decision = Decision {
             verdict,
-            remaining: Permits::saturating_from(limit.saturating_sub(used + charge)),
+            remaining: Permits::saturating_from(limit.saturating_sub(used)),
             reset_after: self.reset_after(seen, sight),
         };
         Judged {
             decision,
             sight,
-            charge: u32::try_from(charge).unwrap_or(u32::MAX),
+            charge,
         }
     }
 }
 
 impl<C> Window<C> {
-    /// What `oldest`, of which `left` nanoseconds are in sight, still counts for.
+    /// What the oldest, of which `left` nanoseconds are in sight, still counts for.
     #[inline]
-    fn share(&self, oldest: u64, left: u64) -> u64 {
-        match self.edge {
-            Edge::Drop => 0,
-            Edge::Full => oldest,
-            Edge::Weighted if oldest == 0 => 0,
+    fn share(&self, seen: Seen<'_>, left: u64) -> u64 {
+        match (self.edge, seen.at(self.whole())) {
+            (Edge::Drop, _) | (Edge::Weighted, 0) => 0,
+            (Edge::Full, oldest) => oldest,
             // Up: a part of a permit counts as one.
-            Edge::Weighted => scale(oldest, left, self.width, Rounding::Up),
+            (Edge::Weighted, oldest) => scale(oldest, left, self.width, Rounding::Up),
         }
     }
 
+    /// What a counted denial adds to the `sum`: up to one further quota.
+    fn penalty(&self, seen: Seen<'_>, sum: u64, cost: Permits) -> u32 {
+        let most = (2 * u64::from(self.permits)).saturating_sub(sum);
+        let most = most.min(u64::from(u32::MAX) - seen.newest);
+        u32::try_from(most).map_or(cost.get(), |most| most.min(cost.get()))
+    }
+
     /// The wait after which `cost` fits, given that it does not now. At most `m` steps.
+    #[inline]
     fn retry_after(&self, seen: Seen<'_>, sight: Sight, cost: u64) -> Nanos {
         // How many of the newest windows leave room for the cost, and how much.
         let (whole, mut stay) = (self.whole(), 0);
@@ -100,20 +100,18 @@ impl<C> Window<C> {
         }
         // The one behind them is too much as a whole: it must be out of full sight,
         let ahead = whole - stay;
-        match self.edge {
-            Edge::Drop => self.wait(sight, ahead, self.width),
+        let visible = match self.edge {
+            Edge::Drop => self.width,
             // out of sight,
-            Edge::Full => self.wait(sight, ahead + 1, self.width),
+            Edge::Full => 0,
             // or in sight by no more than there is room. Down: a little less is enough.
-            Edge::Weighted => {
-                let too_much = seen.at(stay).max(1);
-                let visible = scale(room, self.width, too_much, Rounding::Down);
-                self.wait(sight, ahead, visible)
-            }
-        }
+            Edge::Weighted => scale(room, self.width, seen.at(stay).max(1), Rounding::Down),
+        };
+        self.wait(sight, ahead, visible)
     }
 
     /// The time until only `visible` nanoseconds are left of the window `ahead` of this one.
+    #[inline]
     fn wait(&self, sight: Sight, ahead: usize, visible: u64) -> Nanos {
         // Below 2^63: all windows in sight are.
         let whole = sight.left + ahead as u64 * self.width;
@@ -121,10 +119,11 @@ impl<C> Window<C> {
     }
 
     /// The time until nothing in sight counts.
+    #[inline]
     fn reset_after(&self, seen: Seen<'_>, sight: Sight) -> Nanos {
-        match seen.newest(self.in_sight()) {
+        match seen.newest_of(self.in_sight()) {
             None => Nanos::ZERO,
-            Some(back) => self.wait(sight, self.in_sight() - back, self.width),
+            Some(back) => self.wait(sight, self.in_sight() - back - 1, 0),
         }
     }
 }
@@ -139,16 +138,20 @@ pub(super) enum Rounding {
 /// `count x part / whole`, exact up to the rounding asked for; saturating.
 #[inline]
 pub(super) fn scale(count: u64, part: u64, whole: u64, rounding: Rounding) -> u64 {
-    let product = u128::from(count) * u128::from(part);
-    match (u64::try_from(product), rounding) {
-        // Products that fit a word, which is nearly all of them, divide ten times faster.
-        (Ok(product), Rounding::Up) => product.div_ceil(whole),
-        (Ok(product), Rounding::Down) => product / whole,
-        (Err(_), Rounding::Up) => narrow(product.div_ceil(u128::from(whole))),
-        (Err(_), Rounding::Down) => narrow(product / u128::from(whole)),
+    // Products that fit a word, which is nearly all of them, divide ten times faster.
+    match (count.checked_mul(part), rounding) {
+        (Some(product), Rounding::Up) => product.div_ceil(whole),
+        (Some(product), Rounding::Down) => product / whole,
+        (None, _) => scale_wide(count, part, whole, rounding),
     }
 }
 
-fn narrow(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
+#[cold]
+fn scale_wide(count: u64, part: u64, whole: u64, rounding: Rounding) -> u64 {
+    let (product, whole) = (u128::from(count) * u128::from(part), u128::from(whole));
+    let quotient = match rounding {
+        Rounding::Up => product.div_ceil(whole),
+        Rounding::Down => product / whole,
+    };
+    u64::try_from(quotient).unwrap_or(u64::MAX)
 }

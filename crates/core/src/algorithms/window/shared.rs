@@ -45,10 +45,15 @@ impl<C: Counters> Shared for Window<C> {
             index: reader.u64()?,
             counts: C::default(),
         };
-        for slot in state.counts.slots(self.whole() + 1) {
-            *slot = reader.u32()?;
-        }
-        reader.end(state)
+        let mut complete = true;
+        state.counts.change(self.whole() + 1, |slots| {
+            for slot in slots {
+                let count = reader.u32();
+                complete &= count.is_some();
+                *slot = count.unwrap_or(0);
+            }
+        });
+        reader.end(state).filter(|_| complete)
     }
 
     fn write(&self, state: &WindowState<C>, _now: UnixMicros, out: &mut Vec<u8>) {
