@@ -61,6 +61,8 @@ pub mod schedule;
 mod sync;
 mod tally;
 pub mod throttle;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use backoff::{Attempts, Backoff, Jitter};
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Refused};

@@ -1,0 +1,106 @@
+//! Layer: the settings of a client's calls, and what all of them share.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use ratekeeper_core::Nanos;
+use tower_layer::Layer;
+
+use super::clock::Clock;
+use super::service::Resilient;
+use crate::{Backoff, Breaker, Budget, RetryAfter, Throttle, Typical};
+
+/// What decides whether a call is worth trying.
+#[derive(Clone, Debug, Default)]
+pub enum Guard {
+    /// Nothing: every call is tried.
+    #[default]
+    Without,
+    /// The smoother of the two; for servers that are called often.
+    Throttle(Arc<Throttle>),
+    /// For servers that are up or down.
+    Breaker(Arc<Breaker>),
+}
+
+/// How the server learns what time it has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Propagate {
+    /// It does not.
+    #[default]
+    Nothing,
+    /// As `grpc-timeout`.
+    GrpcTimeout,
+    /// As whole milliseconds in this header.
+    Millis(HeaderName),
+}
+
+/// How calls are made.
+#[derive(Clone, Debug)]
+pub struct CallSettings {
+    /// How long a call may take with all its attempts, unless
+    /// [`CallWithin`](super::CallWithin) says otherwise. Default 10 s.
+    pub within: Nanos,
+    /// What one attempt takes as a rule. Default not known.
+    pub typical: Typical,
+    /// How the deadline is passed on. Default not at all.
+    pub propagate: Propagate,
+    /// What decides whether a call is tried. Default nothing.
+    pub guard: Guard,
+    /// Waits and attempts.
+    pub backoff: Backoff,
+    /// How far Retry-After is believed.
+    pub retry_after: RetryAfter,
+}
+
+impl Default for CallSettings {
+    fn default() -> Self {
+        Self {
+            within: Nanos::from_secs(10),
+            typical: Typical::default(),
+            propagate: Propagate::default(),
+            guard: Guard::default(),
+            backoff: Backoff::default(),
+            retry_after: RetryAfter::default(),
+        }
+    }
+}
+
+/// Makes clients that retry within a budget, and stop in time; see the
+/// [module](crate::tower). All clients of one layer share its budget and its guard.
+#[derive(Clone, Debug)]
+pub struct ResilienceLayer {
+    shared: Arc<Shared>,
+}
+
+/// What the calls of a layer share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: CallSettings,
+    pub(super) budget: Arc<Budget>,
+    pub(super) clock: Clock,
+}
+
+impl ResilienceLayer {
+    /// A layer whose calls share `budget`; other layers may share it too.
+    ///
+    /// Time is that of the tokio runtime, counted from here: let a breaker or budget be
+    /// shared only among layers that are made together.
+    pub fn new(settings: CallSettings, budget: Arc<Budget>) -> Self {
+        let shared = Shared {
+            settings,
+            budget,
+            clock: Clock::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+impl<S> Layer<S> for ResilienceLayer {
+    type Service = Resilient<S>;
+
+    fn layer(&self, inner: S) -> Resilient<S> {
+        Resilient::new(inner, Arc::clone(&self.shared))
+    }
+}

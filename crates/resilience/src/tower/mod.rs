@@ -1,0 +1,36 @@
+//! Tower: the pieces composed into a layer for HTTP clients.
+//!
+//! ```text
+//!   request --> deadline --> throttle or breaker --> send, cut to what is left --> answer
+//!                  ^                                          |
+//!                  |                                          | failed
+//!                  +-- wait <-- budget <-- attempts <-- may it be done twice?
+//!                                          Retry-After
+//! ```
+//!
+//! * A request has a deadline (ten seconds, or [`CallWithin`] among its extensions) that all
+//!   its attempts share, waits included. What cannot end in time is not begun: the answer at
+//!   hand is returned instead.
+//! * A failure is retried if [`Failure`] and [`Effect`](crate::Effect) permit it. Bodies of
+//!   answers are not read, so problem types are not known here: a request that is neither
+//!   repeatable nor has an `Idempotency-Key` is never sent twice.
+//! * Connection errors are taken for [`Failure::Unknown`], for the same reason.
+//! * What the breaker hears: 429 and other 4xx are answers of a server that works; 5xx,
+//!   errors and time-outs are failures. The throttle is told of every answer below 500 but
+//!   429.
+//! * The service inside is asked for readiness anew before each attempt, within the
+//!   deadline.
+//! * Trade-off: a request is cloned for each attempt, so its body must be `Clone` (bytes,
+//!   not a stream).
+
+mod clock;
+mod error;
+mod layer;
+mod service;
+
+pub use error::CallError;
+pub use layer::{CallSettings, Guard, Propagate, ResilienceLayer};
+pub use service::{CallWithin, Resilient};
+
+#[cfg(doc)]
+use crate::Failure;

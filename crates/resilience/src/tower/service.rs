@@ -1,0 +1,225 @@
+//! Service: one call, from its deadline to its last attempt.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, HeaderValue, Request, Response};
+use ratekeeper_core::{Nanos, Time};
+use tower_service::Service;
+
+use super::error::CallError;
+use super::layer::{Guard, Propagate, Shared};
+use crate::breaker::Permit;
+use crate::{Attempts, Deadline, Effect, Failure, Hints, SplitMix, Told};
+
+/// An extension of a request: how long its call may take, in place of the layer's setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallWithin(pub Nanos);
+
+/// A client that retries within a budget, and stops in time; see the [module](crate::tower).
+#[derive(Clone, Debug)]
+pub struct Resilient<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> Resilient<S> {
+    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Resilient<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Clone + Send + 'static,
+    R: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = CallError<S::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, Self::Error>> + Send>>;
+
+    /// Always: the service inside is asked before each attempt.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (inner, shared) = (self.inner.clone(), Arc::clone(&self.shared));
+        Box::pin(async move { make(&shared, inner, request).await })
+    }
+}
+
+/// Makes a call: attempts, until one is good enough or the last.
+async fn make<S, B, R>(
+    shared: &Shared,
+    mut inner: S,
+    request: Request<B>,
+) -> Result<Response<R>, CallError<S::Error>>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: Clone,
+{
+    let (settings, clock) = (&shared.settings, &shared.clock);
+    let mut random = SplitMix::seeded();
+    let within = request.extensions().get::<CallWithin>();
+    let deadline = Deadline::within(clock.now(), within.map_or(settings.within, |span| span.0));
+    let key = request.headers().get("idempotency-key");
+    let effect = Effect::of_http(
+        request.method().as_str(),
+        key.and_then(|key| key.to_str().ok()),
+    );
+    let mut attempts = settings.backoff.attempts();
+    shared.budget.deposit(clock.now());
+    loop {
+        let result = attempt(shared, &mut inner, request.clone(), deadline, &mut random).await;
+        let failure = match &result {
+            Ok(answer)
+                if !answer.status().is_client_error() && !answer.status().is_server_error() =>
+            {
+                return result;
+            }
+            Ok(answer) => Failure::of_http(answer.status().as_u16(), None),
+            Err(CallError::Inner(_)) => Failure::Unknown,
+            Err(_) => Failure::Final,
+        };
+        if !failure.permits(effect) {
+            return result;
+        }
+        let now = clock.now();
+        let headers = result.as_ref().ok().map(Response::headers);
+        let wait = next_wait(shared, headers, now, &mut attempts, &mut random)
+            .filter(|&wait| deadline.allows(now, wait, settings.typical));
+        match wait {
+            Some(wait) if shared.budget.withdraw(now) => {
+                drop(result); // its connection is free while this call waits
+                tokio::time::sleep(wait.into()).await;
+            }
+            _ => return result,
+        }
+    }
+}
+
+/// The wait before the next attempt, if there is one.
+fn next_wait(
+    shared: &Shared,
+    headers: Option<&HeaderMap>,
+    now: Time,
+    attempts: &mut Attempts,
+    random: &mut SplitMix,
+) -> Option<Nanos> {
+    let rules = &shared.settings.retry_after;
+    let field = |name: &str| {
+        let values = headers?.get_all(name).iter();
+        let texts: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
+        (!texts.is_empty()).then_some(texts)
+    };
+    let retry_after = field("retry-after");
+    let rate_limit = field("ratelimit").map(|texts| texts.join(","));
+    let hints = Hints {
+        retry_after: retry_after.as_ref().and_then(|texts| texts.last().copied()),
+        rate_limit: rate_limit.as_deref(),
+    };
+    match rules.told(hints, now, shared.clock.origin()) {
+        Told::Wait(told) => attempts.next_told(rules.spread(told, random)),
+        Told::Beyond(_) | Told::Nothing => attempts.next_wait(random),
+    }
+}
+
+/// Makes one attempt, if there is time and the guard agrees, and tells the guard.
+async fn attempt<S, B, R>(
+    shared: &Shared,
+    inner: &mut S,
+    mut request: Request<B>,
+    deadline: Deadline,
+    random: &mut SplitMix,
+) -> Result<Response<R>, CallError<S::Error>>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    let (settings, clock) = (&shared.settings, &shared.clock);
+    let now = clock.now();
+    if !deadline.allows(now, Nanos::ZERO, settings.typical) {
+        return Err(CallError::Deadline);
+    }
+    let permit = pass(&settings.guard, now, random)?;
+    propagate(
+        &settings.propagate,
+        request.headers_mut(),
+        now,
+        deadline,
+        settings.typical,
+    );
+    let answer = async {
+        poll_fn(|context| inner.poll_ready(context)).await?;
+        inner.call(request).await
+    };
+    let result = match tokio::time::timeout(deadline.time().since(now).into(), answer).await {
+        Ok(result) => result.map_err(CallError::Inner),
+        Err(_) => Err(CallError::Deadline),
+    };
+    report(&settings.guard, permit, clock.now(), &result);
+    result
+}
+
+/// Asks the guard; a permit if it is a breaker.
+fn pass<'a, E>(
+    guard: &'a Guard,
+    now: Time,
+    random: &mut SplitMix,
+) -> Result<Option<Permit<'a>>, CallError<E>> {
+    match guard {
+        Guard::Without => Ok(None),
+        Guard::Breaker(breaker) => breaker.try_pass(now).map(Some).map_err(CallError::Open),
+        Guard::Throttle(throttle) if throttle.try_send(now, random) => Ok(None),
+        Guard::Throttle(_) => Err(CallError::Throttled),
+    }
+}
+
+/// Tells the guard how an attempt ended.
+fn report<R, E>(
+    guard: &Guard,
+    permit: Option<Permit<'_>>,
+    now: Time,
+    result: &Result<Response<R>, E>,
+) {
+    let status = result.as_ref().ok().map(Response::status);
+    let works = status.is_some_and(|status| !status.is_server_error());
+    match (permit, guard) {
+        (Some(permit), _) if works => permit.success(now),
+        (Some(permit), _) => permit.failure(now),
+        (None, Guard::Throttle(throttle)) => {
+            if works && status != Some(http::StatusCode::TOO_MANY_REQUESTS) {
+                throttle.accepted(now);
+            }
+        }
+        (None, _) => {}
+    }
+}
+
+/// Says in the request what time is left.
+fn propagate(
+    manner: &Propagate,
+    headers: &mut HeaderMap,
+    now: Time,
+    deadline: Deadline,
+    typical: crate::Typical,
+) {
+    match manner {
+        Propagate::Nothing => {}
+        Propagate::GrpcTimeout => {
+            // Digits and a letter are always a value.
+            if let Ok(value) = HeaderValue::from_str(&deadline.grpc_timeout(now, typical)) {
+                headers.insert("grpc-timeout", value);
+            }
+        }
+        Propagate::Millis(name) => {
+            let millis = HeaderValue::from(deadline.header_ms(now, typical));
+            headers.insert(name, millis);
+        }
+    }
+}
