@@ -9,12 +9,16 @@
     reason = "the one place where clocks are read"
 )]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod manual;
+mod sleep;
+
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ratekeeper_core::{Nanos, Origin, Time};
 
 use crate::counter::Offset;
+pub use manual::ManualClock;
+pub use sleep::{Block, Timer};
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
@@ -73,51 +77,6 @@ impl Clock for SystemClock {
     fn now(&self) -> Time {
         let ask = || Nanos::from(self.start.elapsed()).as_nanos();
         Time::from_nanos(self.offset.nanos(self.counted(), || self.counted(), ask))
-    }
-
-    fn origin(&self) -> Origin {
-        self.origin
-    }
-}
-
-/// A clock that moves when told to: tests, simulation, replay.
-///
-/// ```
-/// use ratekeeper::{Clock, ManualClock};
-/// use ratekeeper::core::{Nanos, Time};
-/// let clock = ManualClock::default();
-/// clock.advance(Nanos::from_secs(1));
-/// assert_eq!(clock.now(), Time::from_nanos(1_000_000_000));
-/// ```
-#[derive(Debug, Default)]
-pub struct ManualClock {
-    now: AtomicU64,
-    origin: Origin,
-}
-
-impl ManualClock {
-    /// A clock at its zero, which lies at `origin` in Unix time.
-    pub fn at(origin: Origin) -> Self {
-        Self {
-            now: AtomicU64::new(0),
-            origin,
-        }
-    }
-
-    /// Moves the clock forward.
-    pub fn advance(&self, span: Nanos) {
-        self.now.fetch_add(span.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Sets the clock, backwards too.
-    pub fn set(&self, now: Time) {
-        self.now.store(now.as_nanos(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Time {
-        Time::from_nanos(self.now.load(Ordering::Relaxed))
     }
 
     fn origin(&self) -> Origin {

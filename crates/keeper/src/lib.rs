@@ -1,5 +1,32 @@
 //! Rate limiting: policies, algorithms with proven bounds, and stores behind one call.
 //!
+//! # One limit
+//!
+//! ```
+//! use ratekeeper::Limiter;
+//!
+//! let limiter = Limiter::per("100/1m")?;
+//! let decision = limiter.check();
+//! if let Some(wait) = decision.verdict.retry_after() {
+//!     eprintln!("come back in {wait}");
+//! }
+//! # Ok::<(), ratekeeper::core::Error>(())
+//! ```
+//!
+//! Three verbs ask a [`Limiter`] for permits. They differ in what they do when there are
+//! none:
+//!
+//! | verb | when there are none | for |
+//! |---|---|---|
+//! | [`check`](Limiter::check) | says no, and when to come back | requests that may be refused |
+//! | [`acquire`](Limiter::acquire), [`acquire_blocking`](Limiter::acquire_blocking) | waits in line, first come, first served | work that must be done, by a task or a thread |
+//! | [`reserve`](Limiter::reserve) | promises a later moment, charged now | work that is planned |
+//!
+//! `try_acquire` waits for no longer than it is told. See the module [`limiter`]. Callers that
+//! come from Guava find its limiter as [`SmoothRateLimiter`].
+//!
+//! # A policy
+//!
 //! A request flows one way: facts, policy, store, answer.
 //!
 //! ```
@@ -34,17 +61,21 @@ mod clock;
 mod counter;
 pub mod headers;
 mod keeper;
+pub mod limiter;
 mod loan;
 mod permit;
 pub mod problem;
 mod rate_limit;
+mod smooth;
 
 pub use answer::{Answer, Outcome};
 pub use call::{Act, Answers, Asked};
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
+pub use limiter::{Limiter, Reservation, WaitError};
 pub use permit::{NoPermit, Permit};
 pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;
+pub use smooth::SmoothRateLimiter;

@@ -70,8 +70,7 @@ impl<A: Algorithm<State: Word>> Cell<A> {
     /// Says what [`decide`](Self::decide) would say; charges nothing.
     #[inline]
     pub fn look(&self, algorithm: &A, now: Time, cost: Permits) -> Decision {
-        let state = A::State::from_word(self.word.load(Ordering::Relaxed));
-        algorithm.look(&state, now, cost)
+        algorithm.look(&self.state(), now, cost)
     }
 
     /// Gives back a cost that was charged and not used.
@@ -82,13 +81,20 @@ impl<A: Algorithm<State: Word>> Cell<A> {
         self.update(|state| algorithm.refund(state, now, cost));
     }
 
-    /// Applies `transition` to the state as nobody else has changed it meanwhile.
+    /// The state as it stands.
+    #[inline]
+    pub fn state(&self) -> A::State {
+        A::State::from_word(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Applies `transition` to the state as nobody else has changed it meanwhile: it runs
+    /// once more for each race that it loses.
     #[expect(
         clippy::inline_always,
         reason = "a call costs as much as the decision: 5 ns"
     )]
     #[inline(always)]
-    fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
+    pub fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let mut state = A::State::from_word(word);

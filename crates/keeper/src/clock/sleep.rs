@@ -1,0 +1,89 @@
+//! Sleep: how those who wait let time pass, a thread or a task.
+//!
+//! ```text
+//!               | Block: a thread          | Timer: a task
+//!   ------------+--------------------------+------------------------------------
+//!   SystemClock | std::thread              | tokio's timer (feature `tokio`)
+//!   ManualClock | moves the clock          | ends when somebody moves the clock
+//! ```
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place where threads sleep"
+)]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::thread;
+
+use ratekeeper_core::Nanos;
+
+use super::{Clock, SystemClock};
+
+/// A clock by which a thread can sleep.
+///
+/// ```
+/// use ratekeeper::core::{Nanos, Time};
+/// use ratekeeper::{Block, Clock, ManualClock};
+/// let clock = ManualClock::default();
+/// clock.sleep(Nanos::from_secs(60)); // it is over at once
+/// assert_eq!(clock.now(), Time::ZERO + Nanos::from_secs(60));
+/// ```
+pub trait Block: Clock {
+    /// Blocks this thread for `span`, and no less.
+    fn sleep(&self, span: Nanos);
+
+    /// Blocks this thread until it is unparked, or `longest` has passed, or for no reason.
+    fn park(&self, longest: Option<Nanos>);
+}
+
+/// A clock by which a task can sleep. For the runtime of your choice, implement it for a
+/// clock of your own that reads the time from a [`SystemClock`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no timer for async waiting",
+    note = "for tokio, turn on the feature `tokio` of the crate `ratekeeper`",
+    note = "for another runtime, implement `ratekeeper::Timer` for a clock of your own",
+    note = "without a runtime, block: `acquire_blocking`"
+)]
+pub trait Timer: Clock {
+    /// Is ready when `span` has passed.
+    fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send;
+}
+
+impl Block for SystemClock {
+    fn sleep(&self, span: Nanos) {
+        thread::sleep(span.into());
+    }
+
+    fn park(&self, longest: Option<Nanos>) {
+        match longest {
+            Some(longest) => thread::park_timeout(longest.into()),
+            None => thread::park(),
+        }
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Timer for SystemClock {
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled, as tokio's timer does.
+    fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(span.into())
+    }
+}
+
+impl<C: Block> Block for Arc<C> {
+    fn sleep(&self, span: Nanos) {
+        (**self).sleep(span);
+    }
+
+    fn park(&self, longest: Option<Nanos>) {
+        (**self).park(longest);
+    }
+}
+
+impl<C: Timer> Timer for Arc<C> {
+    fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
+        (**self).sleep_async(span)
+    }
+}

@@ -1,0 +1,344 @@
+//! Limiter: one limit inside a program.
+//!
+//! Three verbs ask for permits. They differ in what they do when there are none:
+//!
+//! ```text
+//!             | when there are none       | who waits      | what is charged, and when
+//!   ----------+---------------------------+----------------+---------------------------
+//!   check     | says no, and for how long | nobody         | now, or nothing
+//!   acquire   | waits in line             | the limiter    | when its turn comes
+//!   reserve   | promises a later moment   | the caller,    | now, for then
+//!             |                           | as it likes    |
+//! ```
+//!
+//! * **check** is for work that may be refused: a request whose client can come back.
+//! * **acquire** is for work that must be done, by a thread or a task that can wait. Those who
+//!   wait are served in the order in which they came; who gives up leaves the line, and those
+//!   behind move up.
+//! * **reserve** is for work that is planned: for when to send, put into a queue or a timer of
+//!   one's own. What was promised stays promised.
+//!
+//! While somebody waits in line, `check` and `reserve` are refused: nobody passes the line.
+//!
+//! No thread runs in the background, and at most one timer does, that of the first in line.
+//! A limit by GCRA (token bucket, leaky bucket, spacing) decides by one compare-exchange, the
+//! others under a small lock.
+
+mod change;
+mod line;
+mod place;
+mod reservation;
+mod turn;
+mod wait;
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use arc_swap::ArcSwap;
+use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Reserve, Time, Verdict};
+
+use crate::{Clock, SystemClock};
+use line::Line;
+pub use place::{Held, Locked, Place};
+pub use reservation::Reservation;
+pub use wait::WaitError;
+
+/// How many may wait for a limiter unless told otherwise: 100 bytes each, and their tasks.
+pub const MOST_WAITING: usize = 100_000;
+/// How far ahead [`Limiter::reserve`] promises under a limit made by [`Limiter::per`].
+pub const LONGEST_PROMISE: Nanos = Nanos::from_secs(3_600);
+/// What those are told who are refused because others wait, if nothing better is known.
+const LINE_RETRY: Nanos = Nanos::from_millis(1);
+
+/// One limit, shared by threads and tasks; see the [module](self) for its three verbs.
+///
+/// `A` is the algorithm, a token bucket unless told otherwise; `C` the clock.
+///
+/// ```
+/// use ratekeeper::Limiter;
+///
+/// let limiter = Limiter::per("100/1m")?;
+/// if limiter.check().verdict.allows() {
+///     // do it
+/// }
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
+pub struct Limiter<A: Held = Gcra, C = SystemClock> {
+    first: A,
+    /// In place of the first, once it was changed.
+    newest: OnceLock<ArcSwap<A>>,
+    place: A::Place,
+    line: Line,
+    most_waiting: usize,
+    clock: C,
+}
+
+impl Limiter {
+    /// A token bucket in the policy's words, permits and span: `100/1m`. It may all be spent
+    /// at once; reservations reach an hour ahead.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// let limiter = Limiter::per("2/1h")?;
+    /// let allowed = (0..5).filter(|_| limiter.check().verdict.allows()).count();
+    /// assert_eq!(allowed, 2);
+    ///
+    /// let error = Limiter::per("100 per minute").unwrap_err();
+    /// assert_eq!(error.to_string(), "not a quota: write permits and span, as in `100/1m`");
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Text that is no quota; [`Error::TooFast`] or [`Error::TooLong`] for quotas that cannot
+    /// be kept.
+    pub fn per(quota: &str) -> Result<Self, Error> {
+        Self::token_bucket(quota.parse()?)
+    }
+
+    /// A token bucket; reservations reach an hour ahead.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::{Permits, Quota};
+    /// let quota: Quota = "600/1m".parse()?;
+    /// let limiter = Limiter::token_bucket(quota.with_burst(Permits::new(20))?)?;
+    /// assert_eq!(limiter.peek().remaining, Permits::new(20));
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Limiter::per`].
+    pub fn token_bucket(quota: Quota) -> Result<Self, Error> {
+        Ok(Self::new(patient(quota)?))
+    }
+}
+
+/// A token bucket that promises [`LONGEST_PROMISE`] ahead.
+fn patient(quota: Quota) -> Result<Gcra, Error> {
+    Ok(Gcra::token_bucket(quota)?.with_patience(LONGEST_PROMISE))
+}
+
+impl<A: Held> Limiter<A> {
+    /// A limiter by any algorithm, on the machine's clock. Limits that follow the wall clock
+    /// need its origin: make the clock first, and use [`Limiter::with_clock`].
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::Log;
+    /// let limiter = Limiter::new(Log::sliding("3/1m".parse()?)?);
+    /// assert!(limiter.check().verdict.allows());
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    pub fn new(algorithm: A) -> Self {
+        Self::with_clock(algorithm, SystemClock::new())
+    }
+}
+
+impl<A: Held, C: Clock> Limiter<A, C> {
+    /// A limiter by any algorithm, on any clock.
+    ///
+    /// ```
+    /// use ratekeeper::{Clock, Limiter, SystemClock};
+    /// use ratekeeper::core::Window;
+    /// let clock = SystemClock::new();
+    /// let quota: ratekeeper::core::Quota = "10/1m".parse()?;
+    /// let minutes = Window::fixed(quota, clock.origin().phase(quota.per()))?;
+    /// let limiter = Limiter::with_clock(minutes, clock);
+    /// assert_eq!(limiter.check().remaining.get(), 9);
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    pub fn with_clock(algorithm: A, clock: C) -> Self {
+        Self {
+            first: algorithm,
+            newest: OnceLock::new(),
+            place: A::Place::default(),
+            line: Line::default(),
+            most_waiting: MOST_WAITING,
+            clock,
+        }
+    }
+
+    /// The same limiter, where at most `most` may wait at once; who comes then is told
+    /// [`WaitError::TooManyWaiting`].
+    ///
+    /// ```
+    /// let limiter = ratekeeper::Limiter::per("1/1s").unwrap().with_most_waiting(10);
+    /// ```
+    #[must_use]
+    pub fn with_most_waiting(self, most: usize) -> Self {
+        Self {
+            most_waiting: most,
+            ..self
+        }
+    }
+
+    /// Decides about one permit, and takes it if it may. Nobody waits.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Gcra, Nanos};
+    /// use ratekeeper::{Limiter, ManualClock};
+    /// let pace = Gcra::spacing(Nanos::from_millis(250)).unwrap();
+    /// let limiter = Limiter::with_clock(pace, ManualClock::default());
+    /// assert!(limiter.check().verdict.allows());
+    /// assert_eq!(limiter.check().verdict.retry_after(), Some(Nanos::from_millis(250)));
+    /// ```
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.check_n(Permits::ONE)
+    }
+
+    /// As [`check`](Self::check), for `cost` permits: all of them or none.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Permits, Verdict};
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// assert!(limiter.check_n(Permits::new(8)).verdict.allows());
+    /// assert!(!limiter.check_n(Permits::new(8)).verdict.allows());
+    /// assert_eq!(limiter.check_n(Permits::new(11)).verdict, Verdict::DenyForever);
+    /// ```
+    #[inline]
+    pub fn check_n(&self, cost: Permits) -> Decision {
+        let now = self.clock.now();
+        if self.line.length() > 0 {
+            return self.behind_the_line(now, cost);
+        }
+        self.place
+            .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
+    }
+
+    /// How the limit stands; nothing is charged.
+    ///
+    /// ```
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 10);
+    /// assert_eq!(limiter.peek().remaining.get(), 10);
+    /// ```
+    pub fn peek(&self) -> Decision {
+        self.peek_n(Permits::ZERO)
+    }
+
+    /// What [`check_n`](Self::check_n) would say if nobody waits; nothing is charged.
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// assert!(limiter.peek_n(Permits::new(10)).verdict.allows());
+    /// assert!(!limiter.peek_n(Permits::new(11)).verdict.allows());
+    /// ```
+    pub fn peek_n(&self, cost: Permits) -> Decision {
+        let now = self.clock.now();
+        self.place
+            .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
+    }
+
+    /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and
+    /// the caller waits as it likes. A limit made by [`Limiter::per`] promises up to an hour
+    /// ahead; others as far as they say, see [`Gcra::with_patience`].
+    ///
+    /// ```
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::Limiter;
+    /// let limiter = Limiter::per("1/1m").unwrap();
+    /// let hour = Nanos::from_secs(3_600);
+    /// assert_eq!(limiter.reserve(Permits::ONE, hour).wait(), Some(Nanos::ZERO));
+    /// let later = limiter.reserve(Permits::ONE, hour).wait().unwrap();
+    /// assert!(later > Nanos::from_secs(59) && later <= Nanos::from_secs(60));
+    /// assert_eq!(limiter.reserve(Permits::ONE, Nanos::from_secs(90)).wait(), None);
+    /// ```
+    pub fn reserve(&self, cost: Permits, max_wait: Nanos) -> Reservation<'_, A, C>
+    where
+        A: Reserve,
+    {
+        let now = self.clock.now();
+        if self.line.length() > 0 {
+            let denied = self.behind_the_line(now, cost);
+            return Reservation::new(self, denied, now, cost, None);
+        }
+        let (decision, state) = self.place.update(|state| {
+            let decide = |algorithm: &A| algorithm.reserve(state, now, cost, max_wait);
+            (self.with(decide), state.clone())
+        });
+        Reservation::new(self, decision, now, cost, Some(state))
+    }
+
+    /// How many wait in line.
+    ///
+    /// ```
+    /// assert_eq!(ratekeeper::Limiter::per("1/1s").unwrap().waiting(), 0);
+    /// ```
+    pub fn waiting(&self) -> usize {
+        self.line.length()
+    }
+
+    /// Shows the limit as it stands.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Algorithm, Nanos};
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// assert_eq!(limiter.show(|limit| limit.capacity().get()), 10);
+    /// ```
+    pub fn show<T>(&self, view: impl FnOnce(&A) -> T) -> T {
+        self.with(view)
+    }
+
+    /// The clock.
+    ///
+    /// ```
+    /// use ratekeeper::{Clock, Limiter};
+    /// let limiter = Limiter::per("1/1s").unwrap();
+    /// assert!(limiter.clock().now() <= limiter.clock().now() + ratekeeper::core::Nanos::SECOND);
+    /// ```
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Shows the algorithm as it stands.
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&A) -> T) -> T {
+        match self.newest.get() {
+            None => act(&self.first),
+            Some(newest) => act(&newest.load()),
+        }
+    }
+
+    fn capacity(&self) -> Permits {
+        self.with(A::capacity)
+    }
+
+    /// See [`Held::at_least`].
+    fn at_least(&self, now: Time, total: Permits) -> Nanos {
+        self.place
+            .read(|state| self.with(|algorithm| algorithm.at_least(state, now, total)))
+    }
+
+    /// What those are told who only ask while others wait.
+    #[cold]
+    fn behind_the_line(&self, now: Time, cost: Permits) -> Decision {
+        let look = |cost| {
+            self.place
+                .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
+        };
+        let decision = look(cost);
+        if cost == Permits::ZERO || decision.verdict == Verdict::DenyForever {
+            return decision;
+        }
+        let total = self.line.lock().total_with(cost);
+        let own = decision.verdict.retry_after().unwrap_or(LINE_RETRY);
+        let retry_after = own.max(self.at_least(now, total));
+        Decision {
+            verdict: Verdict::Deny { retry_after },
+            remaining: Permits::ZERO,
+            reset_after: look(Permits::ZERO).reset_after,
+        }
+    }
+}
+
+impl<A: Held + fmt::Debug, C> fmt::Debug for Limiter<A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let newest = self.newest.get().map(ArcSwap::load_full);
+        f.debug_struct("Limiter")
+            .field("limit", newest.as_deref().unwrap_or(&self.first))
+            .field("waiting", &self.line.length())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,112 @@
+//! Change: giving back, forgetting, and other numbers while the limiter is used.
+//!
+//! ```text
+//!   set_limit --> states mean the same?  yes: they stay
+//!                                        no:  what was used is charged to a fresh one
+//! ```
+//!
+//! After each of them the first in line looks again.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use ratekeeper_core::{Algorithm, Error, Gcra, Permits, Quota, Refund, Time};
+
+use super::{Held, Limiter, Place, patient};
+use crate::Clock;
+
+impl<A: Held, C: Clock> Limiter<A, C> {
+    /// Gives back permits that were taken and not used. The next in line has them at once.
+    /// Only where the algorithm can take them back.
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// let _ = limiter.check_n(Permits::new(4));
+    /// limiter.refund(Permits::new(3));
+    /// assert_eq!(limiter.peek().remaining.get(), 9);
+    /// ```
+    pub fn refund(&self, cost: Permits)
+    where
+        A: Refund,
+    {
+        let now = self.clock.now();
+        self.place
+            .update(|state| self.with(|algorithm| algorithm.refund(state, now, cost)));
+        self.line.wake_first();
+    }
+
+    /// Forgets what was taken, and what was promised by [`reserve`](Self::reserve). Who waits
+    /// in line goes on waiting, for the limit as new.
+    ///
+    /// ```
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// let _ = limiter.check();
+    /// limiter.reset();
+    /// assert_eq!(limiter.peek().remaining.get(), 10);
+    /// ```
+    pub fn reset(&self) {
+        self.place.update(|state| *state = A::State::default());
+        self.line.wake_first();
+    }
+
+    /// Changes the limit while it is used. Where states mean the same under both, they stay:
+    /// under GCRA what is owed is time and stays owed, and what is saved up stays the same
+    /// share of the burst's time. Otherwise what was used is charged to the new limit, as far
+    /// as it can hold that. Who waits goes on waiting, at the new rate.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::{Permits, Window};
+    /// let hourly = |permits: &str| Window::quota_reset(permits.parse().unwrap()).unwrap();
+    /// let limiter = Limiter::new(hourly("10/1h"));
+    /// let _ = limiter.check_n(Permits::new(4));
+    /// limiter.set_limit(hourly("100/1h"));
+    /// assert_eq!(limiter.peek().remaining.get(), 96);
+    /// ```
+    pub fn set_limit(&self, limit: A) {
+        let now = self.clock.now();
+        let limit = Arc::new(limit);
+        let queue = self.line.lock(); // one change at a time
+        let old = self.newest.get().map(ArcSwap::load_full);
+        self.place.update(|state| {
+            if !limit.keeps_state_of(old.as_deref().unwrap_or(&self.first)) {
+                let old = old.as_deref().unwrap_or(&self.first);
+                *state = carried(old, state, &limit, now);
+            }
+            match self.newest.get() {
+                Some(newest) => newest.store(Arc::clone(&limit)),
+                // A change is made under the lock, so nobody else has come first.
+                None => drop(self.newest.set(ArcSwap::new(Arc::clone(&limit)))),
+            }
+        });
+        drop(queue);
+        self.line.wake_first();
+    }
+}
+
+impl<C: Clock> Limiter<Gcra, C> {
+    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations
+    /// reach an hour ahead.
+    ///
+    /// ```
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// limiter.set_quota("20/1h".parse().unwrap()).unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 20, "full stays full");
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Limiter::per`]; then nothing was changed.
+    pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
+        self.set_limit(patient(quota)?);
+        Ok(())
+    }
+}
+
+/// What was used of the old limit, charged to the new one as far as it holds that.
+fn carried<A: Algorithm>(old: &A, state: &A::State, new: &A, now: Time) -> A::State {
+    let used = old.capacity() - old.look(state, now, Permits::ZERO).remaining;
+    let mut state = A::State::default();
+    let _charged = new.decide(&mut state, now, used.min(new.capacity()));
+    state
+}

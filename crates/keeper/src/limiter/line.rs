@@ -1,0 +1,125 @@
+//! Line: those who wait for permits, served in the order in which they came.
+//!
+//! ```text
+//!   permits ---> | first | second | third | ... <--- joins at the end
+//!                    |
+//!                    '- alone has a timer; nothing is charged before its turn, so whoever
+//!                       leaves gives all back, and those behind move up
+//! ```
+//!
+//! Each grant is made for the moment at which it was due, or [`LATENESS`] before now if that
+//! is later: a timer that is late by a millisecond does not slow a limit of one permit each
+//! ten microseconds.
+//!
+//! While somebody waits, those who only ask are refused: nobody passes the line.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+
+use parking_lot::{Mutex, MutexGuard};
+use ratekeeper_core::{Nanos, Permits, Time};
+
+/// How much lateness of timers is made up for: tokio's and those of most kernels are late by
+/// 1 to 4 ms. Any span `w` admits what the limit allows in `w` and this.
+pub(super) const LATENESS: Nanos = Nanos::from_millis(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// As many as wait; a hint for those who do not hold the lock.
+    length: AtomicUsize,
+    queue: Mutex<Queue>,
+}
+
+/// Who waits, in order.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    next: u64,
+    waiters: BTreeMap<u64, Waiter>,
+    /// What they all ask for.
+    permits: u64,
+    /// The moment for which the last grant was made.
+    pub(super) since: Time,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    cost: Permits,
+    waker: Waker,
+}
+
+impl Line {
+    /// How many wait.
+    #[inline]
+    pub(super) fn length(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    /// Joins at the end; the place in the line.
+    pub(super) fn join(&self, queue: &mut Queue, now: Time, cost: Permits, waker: &Waker) -> u64 {
+        if queue.waiters.is_empty() {
+            queue.since = now;
+        }
+        let number = queue.next;
+        queue.next += 1;
+        queue.permits += u64::from(cost.get());
+        let waker = waker.clone();
+        queue.waiters.insert(number, Waiter { cost, waker });
+        self.length.store(queue.waiters.len(), Ordering::Relaxed);
+        number
+    }
+
+    /// Leaves, served or not; who comes first now is told so.
+    pub(super) fn leave(&self, mut queue: MutexGuard<'_, Queue>, number: u64) {
+        let was_first = queue.is_first(number);
+        if let Some(left) = queue.waiters.remove(&number) {
+            queue.permits -= u64::from(left.cost.get());
+        }
+        self.length.store(queue.waiters.len(), Ordering::Relaxed);
+        let first = queue.first();
+        drop(queue);
+        if was_first && let Some(waker) = first {
+            waker.wake();
+        }
+    }
+
+    /// Has the first look again: something else than time has changed.
+    pub(super) fn wake_first(&self) {
+        let first = self.lock().first();
+        if let Some(waker) = first {
+            waker.wake();
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// What all ask for, and `cost` after them.
+    pub(super) fn total_with(&self, cost: Permits) -> Permits {
+        Permits::saturating_from(self.permits + u64::from(cost.get()))
+    }
+
+    pub(super) fn is_first(&self, number: u64) -> bool {
+        let first = self.waiters.first_key_value();
+        first.is_some_and(|(&first, _)| first == number)
+    }
+
+    /// Whom to wake when this waiter's turn comes.
+    pub(super) fn set_waker(&mut self, number: u64, waker: &Waker) {
+        if let Some(waiter) = self.waiters.get_mut(&number) {
+            waiter.waker.clone_from(waker);
+        }
+    }
+
+    fn first(&self) -> Option<Waker> {
+        let (_, waiter) = self.waiters.first_key_value()?;
+        Some(waiter.waker.clone())
+    }
+}

@@ -1,0 +1,106 @@
+//! Reservation: permits charged for a later moment.
+//!
+//! ```text
+//!   now ------ mine ------ theirs ------> time     cancel mine: gives back nothing, since
+//!                                                  theirs stands on it
+//!   now ------ mine ---------------------> time    cancel mine: all is given back
+//! ```
+
+use std::fmt;
+
+use ratekeeper_core::{Decision, Nanos, Permits, Refund, Time, Verdict};
+
+use super::{Held, Limiter, Place};
+use crate::Clock;
+
+/// Permits charged for a later moment, or a refusal; see [`Limiter::reserve`]. Dropping it
+/// leaves the permits charged.
+#[must_use = "what is reserved is charged: wait, or cancel"]
+pub struct Reservation<'a, A: Held, C> {
+    limiter: &'a Limiter<A, C>,
+    decision: Decision,
+    made: Time,
+    cost: Permits,
+    /// The state that it left behind.
+    state: Option<A::State>,
+}
+
+impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
+    pub(super) const fn new(
+        limiter: &'a Limiter<A, C>,
+        decision: Decision,
+        made: Time,
+        cost: Permits,
+        state: Option<A::State>,
+    ) -> Self {
+        Self {
+            limiter,
+            decision,
+            made,
+            cost,
+            state,
+        }
+    }
+
+    /// The answer as the limit gave it.
+    pub const fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// How long to wait, from when it was made; `None` if it was refused.
+    pub const fn wait(&self) -> Option<Nanos> {
+        match self.decision.verdict {
+            Verdict::Allow => Some(Nanos::ZERO),
+            Verdict::AllowAfter(wait) => Some(wait),
+            Verdict::Deny { .. } | Verdict::DenyForever => None,
+        }
+    }
+
+    /// The moment from which the permits may be used, by the limiter's clock; `None` if it
+    /// was refused.
+    pub fn due(&self) -> Option<Time> {
+        self.wait().map(|wait| self.made + wait)
+    }
+
+    /// Gives the permits back, if nobody was charged after it; says whether it did. If
+    /// somebody was, what that one was promised stands, and its moment cannot be given twice.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::Limiter;
+    /// let limiter = Limiter::per("1/1h").unwrap();
+    /// let first = limiter.reserve(Permits::ONE, Nanos::ZERO);
+    /// assert!(first.cancel());
+    /// assert!(limiter.check().verdict.allows());
+    /// ```
+    pub fn cancel(self) -> bool
+    where
+        A: Refund,
+    {
+        let (Some(_), Some(mine)) = (self.wait(), &self.state) else {
+            return false;
+        };
+        let (limiter, now) = (self.limiter, self.limiter.clock.now());
+        let refunded = limiter.place.update(|state| {
+            let is_last = state == mine;
+            if is_last {
+                limiter.with(|algorithm| algorithm.refund(state, now, self.cost));
+            }
+            is_last
+        });
+        if refunded {
+            limiter.line.wake_first();
+        }
+        refunded
+    }
+}
+
+impl<A: Held, C> fmt::Debug for Reservation<'_, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation")
+            .field("decision", &self.decision)
+            .field("made", &self.made)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,262 @@
+//! Waiting: a turn in the line, driven by a thread or by a task.
+//!
+//! ```text
+//!             | looks again when           | gives up
+//!   ----------+----------------------------+----------------
+//!   a thread  | unparked, or parked enough | never, or late
+//!   a task    | woken, or its timer fires  | also if dropped
+//! ```
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use ratekeeper_core::{Nanos, Permits};
+
+use super::turn::{Step, Turn};
+use super::{Held, Limiter};
+use crate::{Block, Timer};
+
+/// Why waiting is no use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The cost is above what the limit can ever hold.
+    TooLarge {
+        /// What was asked for.
+        cost: Permits,
+        /// The most that can ever be granted at once.
+        capacity: Permits,
+    },
+    /// As many wait as may.
+    TooManyWaiting {
+        /// See [`Limiter::with_most_waiting`].
+        most: usize,
+    },
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { cost, capacity } => write!(
+                f,
+                "`{cost}` permits at once are never granted, at most {capacity} are; \
+                 hint: ask for them in parts, or raise the burst"
+            ),
+            Self::TooManyWaiting { most } => write!(
+                f,
+                "{most} wait already; hint: refuse work before it waits, or allow more with \
+                 `with_most_waiting`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WaitError {}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waiting, by a thread.
+impl<A: Held, C: Block> Limiter<A, C> {
+    /// Waits until a permit is there, in line with all others who wait, and takes it; says
+    /// how long that took. It blocks the thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use ratekeeper::core::{Gcra, Nanos};
+    /// use ratekeeper::{Limiter, ManualClock};
+    ///
+    /// let pace = Gcra::spacing(Nanos::from_millis(250)).unwrap();
+    /// let limiter = Limiter::with_clock(pace, ManualClock::default());
+    /// let waited: Vec<_> = (0..3).map(|_| limiter.acquire_blocking().unwrap()).collect();
+    /// assert_eq!(waited, [Nanos::ZERO, Nanos::from_millis(250), Nanos::from_millis(250)]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub fn acquire_blocking(&self) -> Result<Nanos, WaitError> {
+        self.acquire_n_blocking(Permits::ONE)
+    }
+
+    /// As [`acquire_blocking`](Self::acquire_blocking), for `cost` permits at once.
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::{Limiter, WaitError};
+    /// let limiter = Limiter::per("5/1s").unwrap();
+    /// let [cost, capacity] = [Permits::new(6), Permits::new(5)];
+    /// let never = WaitError::TooLarge { cost, capacity };
+    /// assert_eq!(limiter.acquire_n_blocking(cost), Err(never));
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub fn acquire_n_blocking(&self, cost: Permits) -> Result<Nanos, WaitError> {
+        let waited = self.block(cost, Nanos::MAX)?;
+        Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
+    }
+
+    /// As [`acquire_n_blocking`](Self::acquire_n_blocking), for no longer than `patience`;
+    /// `None` if that does not suffice. Where it is known that it will not, it says so at
+    /// once: always under GCRA, and else as soon as it is first in line.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::{Clock, Limiter, ManualClock};
+    ///
+    /// let once = ratekeeper::core::Gcra::spacing(Nanos::SECOND).unwrap();
+    /// let limiter = Limiter::with_clock(once, ManualClock::default());
+    /// let patience = Nanos::from_millis(999);
+    /// assert_eq!(limiter.try_acquire_blocking(Permits::ONE, patience), Ok(Some(Nanos::ZERO)));
+    /// assert_eq!(limiter.try_acquire_blocking(Permits::ONE, patience), Ok(None));
+    /// assert_eq!(limiter.clock().now().as_nanos(), 0, "refused without waiting");
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub fn try_acquire_blocking(
+        &self,
+        cost: Permits,
+        patience: Nanos,
+    ) -> Result<Option<Nanos>, WaitError> {
+        self.block(cost, patience)
+    }
+
+    fn block(&self, cost: Permits, patience: Nanos) -> Result<Option<Nanos>, WaitError> {
+        let mut turn = Turn::new(self, cost, patience);
+        let mut step = turn.step(Waker::noop());
+        if !matches!(step, Step::Wait(_)) {
+            return answer(step);
+        }
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        loop {
+            step = turn.step(&waker); // anew, now that it can be woken
+            match step {
+                Step::Wait(longest) => self.clock.park(longest),
+                step => return answer(step),
+            }
+        }
+    }
+}
+
+/// Waiting, by a task.
+impl<A: Held, C: Timer> Limiter<A, C> {
+    /// Waits until a permit is there, in line with all others who wait, and takes it; says
+    /// how long that took. Dropped before it is ready, it leaves the line, and has taken
+    /// nothing. It joins the line when first polled.
+    ///
+    /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    /// use ratekeeper::core::{Gcra, Nanos};
+    /// use ratekeeper::{Limiter, ManualClock};
+    ///
+    /// let pace = Gcra::spacing(Nanos::from_millis(250)).unwrap();
+    /// let limiter = Limiter::with_clock(pace, ManualClock::default());
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert_eq!(pin!(limiter.acquire()).poll(&mut context), Poll::Ready(Ok(Nanos::ZERO)));
+    /// let mut second = pin!(limiter.acquire());
+    /// assert_eq!(second.as_mut().poll(&mut context), Poll::Pending);
+    /// limiter.clock().advance(Nanos::from_millis(250));
+    /// assert_eq!(second.poll(&mut context), Poll::Ready(Ok(Nanos::from_millis(250))));
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub async fn acquire(&self) -> Result<Nanos, WaitError> {
+        self.acquire_n(Permits::ONE).await
+    }
+
+    /// As [`acquire`](Self::acquire), for `cost` permits at once.
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// use ratekeeper::core::{Gcra, Nanos, Permits};
+    /// use ratekeeper::{Limiter, ManualClock};
+    /// let limit = Gcra::token_bucket("5/1s".parse().unwrap()).unwrap();
+    /// let limiter = Limiter::with_clock(limit, ManualClock::default());
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// let five = pin!(limiter.acquire_n(Permits::new(5))).poll(&mut context);
+    /// assert_eq!(five, Poll::Ready(Ok(Nanos::ZERO)));
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub async fn acquire_n(&self, cost: Permits) -> Result<Nanos, WaitError> {
+        let waited = self.poll_until_done(cost, Nanos::MAX).await?;
+        Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
+    }
+
+    /// As [`acquire_n`](Self::acquire_n), for no longer than `patience`; `None` if that does
+    /// not suffice. Where it is known that it will not, it says so at once: always under
+    /// GCRA, and else as soon as it is first in line.
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// use ratekeeper::core::{Gcra, Nanos, Permits};
+    /// use ratekeeper::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock(Gcra::spacing(Nanos::SECOND).unwrap(), ManualClock::default());
+    /// let _ = limiter.check();
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// let too_late = limiter.try_acquire(Permits::ONE, Nanos::from_millis(999));
+    /// assert_eq!(pin!(too_late).poll(&mut context), Poll::Ready(Ok(None)));
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub async fn try_acquire(
+        &self,
+        cost: Permits,
+        patience: Nanos,
+    ) -> Result<Option<Nanos>, WaitError> {
+        self.poll_until_done(cost, patience).await
+    }
+
+    async fn poll_until_done(
+        &self,
+        cost: Permits,
+        patience: Nanos,
+    ) -> Result<Option<Nanos>, WaitError> {
+        let mut turn = Turn::new(self, cost, patience);
+        let mut timer = pin!(None);
+        let step = poll_fn(|context| {
+            loop {
+                let longest = match turn.step(context.waker()) {
+                    Step::Wait(longest) => longest,
+                    step => return Poll::Ready(step),
+                };
+                timer.set(longest.map(|longest| self.clock.sleep_async(longest)));
+                let Some(timer) = timer.as_mut().as_pin_mut() else {
+                    return Poll::Pending;
+                };
+                if timer.poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        });
+        answer(step.await)
+    }
+}
+
+fn answer(step: Step) -> Result<Option<Nanos>, WaitError> {
+    match step {
+        Step::Granted(waited) => Ok(Some(waited)),
+        Step::Refused | Step::Wait(_) => Ok(None),
+        Step::Useless(error) => Err(error),
+    }
+}

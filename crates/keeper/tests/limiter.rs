@@ -1,0 +1,415 @@
+//! The embedded limiter: its three verbs, and the line of those who wait.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use ratekeeper::core::{
+    Algorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, Time, Verdict, WarmUp, Window,
+};
+use ratekeeper::limiter::Held;
+use ratekeeper::{Block, Clock, Limiter, ManualClock, SystemClock, WaitError};
+
+type Clocked = Arc<ManualClock>;
+type Waited = Result<Option<Nanos>, WaitError>;
+
+/// Tasks in virtual time, polled when woken and in that order.
+struct Tasks<'a> {
+    clock: Clocked,
+    tasks: BTreeMap<usize, Pin<Box<dyn Future<Output = Waited> + 'a>>>,
+    woken: Arc<Mutex<VecDeque<usize>>>,
+    /// Who is done, when, and what came of it.
+    done: Vec<(usize, Time, Waited)>,
+}
+
+struct Ring {
+    task: usize,
+    woken: Arc<Mutex<VecDeque<usize>>>,
+}
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        self.woken.lock().unwrap().push_back(self.task);
+    }
+}
+
+impl<'a> Tasks<'a> {
+    fn new(clock: &Clocked) -> Self {
+        Self {
+            clock: Arc::clone(clock),
+            tasks: BTreeMap::new(),
+            woken: Arc::default(),
+            done: Vec::new(),
+        }
+    }
+
+    fn start(&mut self, task: usize, future: impl Future<Output = Waited> + 'a) {
+        self.tasks.insert(task, Box::pin(future));
+        self.poll(task);
+    }
+
+    fn poll(&mut self, task: usize) {
+        let Some(future) = self.tasks.get_mut(&task) else {
+            return;
+        };
+        let woken = Arc::clone(&self.woken);
+        let waker = Waker::from(Arc::new(Ring { task, woken }));
+        if let Poll::Ready(waited) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            self.tasks.remove(&task);
+            self.done.push((task, self.clock.now(), waited));
+        }
+    }
+
+    fn drop_task(&mut self, task: usize) {
+        self.tasks.remove(&task);
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let next = self.woken.lock().unwrap().pop_front();
+            match next {
+                Some(task) => self.poll(task),
+                None => return,
+            }
+        }
+    }
+
+    /// Moves the clock from timer to timer until all are done.
+    fn run(&mut self) {
+        self.settle();
+        while let Some(due) = self.clock.next_wake() {
+            assert_eq!(
+                self.clock.sleepers(),
+                1,
+                "only the first in line has a timer"
+            );
+            self.clock.set(due);
+            self.settle();
+        }
+        assert!(self.tasks.is_empty(), "{} starve", self.tasks.len());
+    }
+
+    fn order(&self) -> Vec<usize> {
+        self.done.iter().map(|(task, ..)| *task).collect()
+    }
+}
+
+fn limiter<A: Held>(algorithm: A) -> (Limiter<A, Clocked>, Clocked) {
+    let clock = Clocked::default();
+    (Limiter::with_clock(algorithm, Arc::clone(&clock)), clock)
+}
+
+fn bucket(quota: &str, burst: u32) -> Gcra {
+    let quota: ratekeeper::core::Quota = quota.parse().unwrap();
+    Gcra::token_bucket(quota.with_burst(Permits::new(burst)).unwrap()).unwrap()
+}
+
+fn millis(millis: u64) -> Nanos {
+    Nanos::from_millis(millis)
+}
+
+/// No span of what was granted holds more than the limit's bound.
+fn within_bound<A: Algorithm>(limit: &A, granted: &[(Time, u64)]) {
+    for (first, (start, _)) in granted.iter().enumerate() {
+        let mut sum = 0;
+        for (at, cost) in &granted[first..] {
+            sum += cost;
+            let span = at.since(*start) + Nanos::from_nanos(1);
+            assert!(sum <= limit.bound(span), "{sum} in {span:?}");
+        }
+    }
+}
+
+const MANY: usize = 10_000;
+
+#[test]
+fn ten_thousand_wait_and_are_served_in_order() {
+    let limit = bucket("1000/1s", 10);
+    let (limiter, clock) = limiter(limit);
+    let mut tasks = Tasks::new(&clock);
+    for task in 0..MANY {
+        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    }
+    assert_eq!(limiter.waiting(), MANY - 10);
+    tasks.run();
+    assert_eq!(tasks.order(), (0..MANY).collect::<Vec<_>>());
+    for (task, at, waited) in &tasks.done {
+        let due = millis((*task as u64).saturating_sub(9));
+        assert_eq!((at.since(Time::ZERO), waited), (due, &Ok(Some(due))));
+    }
+    assert_eq!(limiter.waiting(), 0);
+}
+
+#[test]
+fn who_leaves_the_line_gives_back_and_those_behind_move_up() {
+    let limit = bucket("1000/1s", 1);
+    let (limiter, clock) = limiter(limit);
+    let mut tasks = Tasks::new(&clock);
+    for task in 0..MANY {
+        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    }
+    let leaves = |task: usize| task > 0 && !task.is_multiple_of(10);
+    for task in (0..MANY).filter(|&task| leaves(task)) {
+        tasks.drop_task(task);
+    }
+    tasks.run();
+    let stayed: Vec<_> = (0..MANY).filter(|&task| !leaves(task)).collect();
+    assert_eq!(tasks.order(), stayed);
+    for (place, (_, at, _)) in tasks.done.iter().enumerate() {
+        assert_eq!(
+            at.since(Time::ZERO),
+            millis(place as u64),
+            "one each ms, no gap"
+        );
+    }
+}
+
+#[test]
+fn the_first_in_line_may_leave_at_any_time() {
+    let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
+    let mut tasks = Tasks::new(&clock);
+    for task in 0..4 {
+        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    }
+    clock.advance(millis(600));
+    tasks.drop_task(1);
+    tasks.settle();
+    clock.set(Time::ZERO + Nanos::SECOND);
+    tasks.drop_task(2); // its moment has come, but it never knew
+    tasks.run();
+    let at: Vec<_> = tasks
+        .done
+        .iter()
+        .map(|(task, at, _)| (*task, *at))
+        .collect();
+    assert_eq!(at, [(0, Time::ZERO), (3, Time::ZERO + Nanos::SECOND)]);
+    assert_eq!(limiter.waiting(), 0);
+}
+
+/// Costs of all kinds, whatever the algorithm: in order, and within the bound.
+fn line_of<A: Held>(limit: A) {
+    let (limiter, clock) = limiter(limit);
+    let mut tasks = Tasks::new(&clock);
+    let cost = |task: usize| Permits::saturating_from(1 + task as u64 * 7 % 5);
+    clock.advance(Nanos::SECOND);
+    for task in 0..300 {
+        tasks.start(task, limiter.try_acquire(cost(task), Nanos::MAX));
+    }
+    while let Some(due) = clock.next_wake() {
+        assert!(!limiter.check().verdict.allows(), "nobody passes the line");
+        clock.set(due);
+        tasks.settle();
+    }
+    tasks.run();
+    assert_eq!(tasks.order(), (0..300).collect::<Vec<_>>());
+    let granted = tasks.done.iter();
+    let granted = granted.map(|(task, at, _)| (*at, u64::from(cost(*task).get())));
+    let granted: Vec<_> = granted.collect();
+    limiter.show(|limit| within_bound(limit, &granted));
+}
+
+#[test]
+fn every_algorithm_can_be_waited_for() {
+    let quota: ratekeeper::core::Quota = "20/1s".parse().unwrap();
+    line_of(bucket("20/1s", 5));
+    line_of(Gcra::leaky_queue(quota, Permits::new(10)).unwrap());
+    line_of(Window::fixed(quota, Nanos::ZERO).unwrap());
+    line_of(Window::two_window(quota, Nanos::ZERO).unwrap());
+    line_of(Window::quota_reset(quota).unwrap());
+    line_of(Log::sliding(quota).unwrap());
+    line_of(Hybrid::quota_linear(quota).unwrap());
+    line_of(Exponential::new(quota).unwrap());
+    line_of(
+        WarmUp::warming_up(20.0, Nanos::SECOND)
+            .unwrap()
+            .with_largest(Permits::new(5)),
+    );
+}
+
+#[test]
+fn patience_is_judged_before_waiting_and_kept_while_waiting() {
+    let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
+    let mut tasks = Tasks::new(&clock);
+    for (task, patience) in [0, 1_000, 1_999, 2_000, 2_999, 9_000]
+        .into_iter()
+        .enumerate()
+    {
+        tasks.start(task, limiter.try_acquire(Permits::ONE, millis(patience)));
+    }
+    // Those who could not be served in time were refused at once, and hold nobody up.
+    assert_eq!(tasks.order(), [0, 2, 4]);
+    assert_eq!(tasks.done[1].2, Ok(None));
+    // Two debts made behind the line's back: the second's patience ends at 2 s.
+    tasks.drop_task(1);
+    tasks.settle();
+    assert_eq!(limiter.waiting(), 2);
+    while let Some(due) = clock.next_wake() {
+        clock.set(due);
+        tasks.settle();
+    }
+    assert_eq!(tasks.order(), [0, 2, 4, 3, 5]);
+    assert_eq!(tasks.done[3].1, Time::ZERO + Nanos::SECOND);
+}
+
+#[test]
+fn patience_ends_in_line_where_the_wait_was_not_known() {
+    let quota = "1/1s".parse().unwrap();
+    let (limiter, clock) = limiter(Window::quota_reset(quota).unwrap());
+    let mut tasks = Tasks::new(&clock);
+    tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    tasks.start(1, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    tasks.start(2, limiter.try_acquire(Permits::ONE, millis(1_500)));
+    while let Some(due) = clock.next_wake() {
+        clock.set(due);
+        tasks.settle();
+    }
+    assert_eq!(tasks.order(), [0, 1, 2]);
+    // First in line at 1 s, it sees that 2 s is too late.
+    assert_eq!(tasks.done[2], (2, Time::ZERO + millis(1_000), Ok(None)));
+}
+
+#[test]
+fn a_new_limit_a_refund_and_a_reset_wake_the_first() {
+    let act: [(&str, fn(&Limiter<Gcra, Clocked>)); 3] = [
+        ("limit", |limiter| limiter.set_limit(bucket("1000/1s", 1))),
+        ("refund", |limiter| limiter.refund(Permits::ONE)),
+        ("reset", Limiter::reset),
+    ];
+    for (what, act) in act {
+        let (limiter, clock) = limiter(bucket("1/1h", 2));
+        let mut tasks = Tasks::new(&clock);
+        for task in 0..3 {
+            tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+        }
+        clock.advance(Nanos::from_secs(3_599));
+        act(&limiter);
+        tasks.settle();
+        if what == "limit" {
+            tasks.run(); // the debt is kept, and less is saved up
+            assert!(clock.now() < Time::ZERO + Nanos::from_secs(7_201));
+        }
+        assert_eq!(tasks.order(), [0, 1, 2], "{what}");
+    }
+}
+
+#[test]
+fn what_cannot_be_waited_for_is_said_at_once() {
+    let (limiter, clock) = limiter(bucket("1/1s", 5));
+    let limiter = limiter.with_most_waiting(1);
+    let [cost, capacity] = [Permits::new(6), Permits::new(5)];
+    let error = limiter.acquire_n_blocking(cost).unwrap_err();
+    assert_eq!(error, WaitError::TooLarge { cost, capacity });
+    assert_eq!(
+        error.to_string(),
+        "`6` permits at once are never granted, at most 5 are; hint: ask for them in parts, or \
+         raise the burst"
+    );
+    let mut tasks = Tasks::new(&clock);
+    tasks.start(0, limiter.try_acquire(capacity, Nanos::MAX));
+    tasks.start(1, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    tasks.start(2, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    assert_eq!(tasks.done[1].2, Err(WaitError::TooManyWaiting { most: 1 }));
+    tasks.run();
+}
+
+#[test]
+fn late_timers_do_not_slow_a_fast_limit() {
+    let (limiter, clock) = limiter(Gcra::spacing(Nanos::from_micros(10)).unwrap());
+    let mut tasks = Tasks::new(&clock);
+    for task in 0..1_000 {
+        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    }
+    for late in 1..=10 {
+        clock.set(Time::ZERO + millis(late)); // a timer of one millisecond
+        tasks.settle();
+        let due = (late as usize * 100 + 1).min(1_000);
+        assert_eq!(tasks.done.len(), due, "all that were due by {late} ms");
+    }
+    // But no more than a few milliseconds are made up for.
+    for task in 0..1_000 {
+        tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    }
+    clock.advance(Nanos::SECOND);
+    tasks.settle();
+    assert_eq!(tasks.done.len(), 1_000 + 1 + 500 + 1);
+}
+
+#[test]
+fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
+    let (limiter, clock) = limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
+    let reserve = || limiter.reserve(Permits::ONE, Nanos::from_secs(5));
+    let [first, second, third] = [reserve(), reserve(), reserve()];
+    let due = [&first, &second, &third].map(|it| it.due().unwrap().since(Time::ZERO));
+    assert_eq!(due, [Nanos::ZERO, millis(1_000), millis(2_000)]);
+    assert!(!second.cancel(), "the third stands on it");
+    assert!(third.cancel());
+    assert_eq!(reserve().wait(), Some(millis(2_000)));
+    let six = limiter.reserve(Permits::new(6), Nanos::from_secs(5));
+    assert_eq!(six.wait(), None);
+    assert!(!six.cancel());
+    // While somebody waits in line, nobody reserves.
+    let mut tasks = Tasks::new(&clock);
+    tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
+    let behind = reserve();
+    let retry_after = millis(4_000);
+    assert_eq!(behind.decision().verdict, Verdict::Deny { retry_after });
+    tasks.run();
+}
+
+#[test]
+fn what_was_used_is_carried_to_a_limit_that_counts_otherwise() {
+    let (limiter, clock) = limiter(Window::fixed("10/1s".parse().unwrap(), Nanos::ZERO).unwrap());
+    let _ = limiter.check_n(Permits::new(8));
+    limiter.set_limit(Window::fixed("20/7s".parse().unwrap(), Nanos::ZERO).unwrap());
+    assert_eq!(limiter.peek().remaining, Permits::new(12));
+    limiter.set_limit(Window::fixed("5/1m".parse().unwrap(), Nanos::ZERO).unwrap());
+    assert_eq!(limiter.peek().remaining, Permits::ZERO);
+    clock.sleep(Nanos::from_secs(60));
+    assert_eq!(limiter.peek().remaining, Permits::new(5));
+}
+
+#[test]
+fn thirty_two_threads_never_pass_the_bound() {
+    const THREADS: usize = 32;
+    const EACH: usize = 200;
+    let limit = bucket("50000/1s", 100);
+    let limiter = Limiter::with_clock(limit, SystemClock::new());
+    let start = limiter.clock().now();
+    let mut granted: Vec<Time> = std::thread::scope(|scope| {
+        let work = || -> Vec<Time> {
+            let ask = |number: usize| {
+                // Some only ask; some give up early.
+                let asked = number % 5 == 0 && limiter.check().verdict.allows();
+                let tried = || {
+                    limiter
+                        .try_acquire_blocking(Permits::ONE, millis(2))
+                        .unwrap()
+                };
+                if !asked && (number % 3 > 0 || tried().is_none()) {
+                    limiter.acquire_blocking().unwrap();
+                }
+                limiter.clock().now()
+            };
+            (0..EACH).map(ask).collect()
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    granted.sort_unstable();
+    assert_eq!(granted.len(), THREADS * EACH, "none starves");
+    assert_eq!(limiter.waiting(), 0);
+    let step_back = Nanos::from_micros(10); // of the processor's counter, between threads
+    for (before, at) in granted.iter().enumerate() {
+        let span = at.since(start) + step_back;
+        assert!(
+            before as u64 + 1 <= limit.bound(span),
+            "{before} in {span:?}"
+        );
+    }
+}
