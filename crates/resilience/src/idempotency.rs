@@ -18,7 +18,10 @@
 //!   server which did not.
 //! * 500 is not retried: what failed on this request will mostly fail on it again.
 //! * Source: RFC 9110 (2022), section 9.2.2; RFC 9457 (2023) for problem types;
-//!   draft-ietf-httpapi-idempotency-key-header (2025).
+//!   draft-ietf-httpapi-idempotency-key-header (2025); gRPC, "Status codes and their use"
+//!   (2023).
+
+use ratekeeper_core::Nanos;
 
 /// What doing a call twice does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +78,18 @@ impl Failure {
         }
     }
 
+    /// What a gRPC status code says, with the delay of its `RetryInfo` if it has one.
+    ///
+    /// Of the codes only `UNAVAILABLE` (14) asks for the same call again, and
+    /// `RESOURCE_EXHAUSTED` (8) if a limiter sent it: others send it for a full disk.
+    pub fn of_grpc(code: u32, retry_delay: Option<Nanos>) -> Self {
+        match code {
+            8 | 14 if retry_delay.is_some() => Self::Refused,
+            14 => Self::Unknown,
+            _ => Self::Final,
+        }
+    }
+
     /// Whether a call of this effect may be made again.
     pub fn permits(self, effect: Effect) -> bool {
         match self {
@@ -115,6 +130,21 @@ mod tests {
             ("", None, Effect::Effectful),
         ] {
             assert_eq!(Effect::of_http(method, key), effect, "{method}");
+        }
+    }
+
+    #[test]
+    fn codes_of_grpc_say_less() {
+        let delay = Some(Nanos::SECOND);
+        for (code, retry_delay, failure) in [
+            (8, delay, Failure::Refused),
+            (8, None, Failure::Final),
+            (14, delay, Failure::Refused),
+            (14, None, Failure::Unknown),
+            (4, delay, Failure::Final),
+            (13, None, Failure::Final),
+        ] {
+            assert_eq!(Failure::of_grpc(code, retry_delay), failure, "{code}");
         }
     }
 

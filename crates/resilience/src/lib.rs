@@ -77,3 +77,8 @@ pub use rate_limit::{RateLimit, RateLimitPolicy};
 pub use requeue::{Next, Requeue, Ticket};
 pub use retry_after::{Hints, RetryAfter, Told};
 pub use throttle::{Throttle, ThrottleSettings};
+
+/// The code of the guide compiles and runs.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../../../docs/guide/clients.md")]
+struct Guide;
