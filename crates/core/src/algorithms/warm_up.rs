@@ -55,6 +55,8 @@
 mod line;
 mod shared;
 
+use core::hint::cold_path;
+
 use crate::algorithm::{Algorithm, Reserve};
 use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
 use line::{END_US, Line, Rest, float, floor};
@@ -225,9 +227,16 @@ impl WarmUp {
         if now_us <= ticket.next_us {
             return ticket;
         }
-        let new = float(now_us - ticket.next_us) / self.line.cooldown_us;
+        let stored = ticket.stored + float(now_us - ticket.next_us) / self.line.cooldown_us;
+        if stored < self.line.most {
+            cold_path(); // a jump, not a choice: what rested in full waits for no division
+            return Ticket {
+                stored,
+                next_us: now_us,
+            };
+        }
         Ticket {
-            stored: self.line.most.min(ticket.stored + new),
+            stored: self.line.most,
             next_us: now_us,
         }
     }
@@ -235,10 +244,9 @@ impl WarmUp {
     /// The state after `cost` is taken.
     fn after(&self, ticket: Ticket, cost: Permits) -> Ticket {
         let cost = f64::from(cost.get());
-        let stored = cost.min(ticket.stored);
-        let price = self.line.price(ticket.stored, stored, cost);
+        let (price, from_store) = self.line.price(ticket.stored, cost);
         Ticket {
-            stored: ticket.stored - stored,
+            stored: ticket.stored - from_store,
             next_us: ticket.next_us.saturating_add(price).min(END_US),
         }
     }

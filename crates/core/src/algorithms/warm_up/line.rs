@@ -68,26 +68,35 @@ impl Line {
         matches!(self.rest, Rest::Cools { .. })
     }
 
-    /// The price of `cost` permits, `from_store` of them out of `stored`, in microseconds.
-    pub(super) fn price(&self, stored: f64, from_store: f64, cost: f64) -> u64 {
-        self.price_of_stored(stored, from_store)
-            .saturating_add(floor((cost - from_store) * self.stable_us))
+    /// The price of `cost` permits in microseconds, and how many of them are out of `stored`.
+    #[inline]
+    pub(super) fn price(&self, stored: f64, cost: f64) -> (u64, f64) {
+        if stored < cost {
+            let fresh = floor((cost - stored) * self.stable_us);
+            let price = self.price_of_stored(stored, stored);
+            return (price.saturating_add(fresh), stored);
+        }
+        (self.price_of_stored(stored, cost), cost)
     }
 
+    #[inline]
     fn price_of_stored(&self, stored: f64, permits: f64) -> u64 {
         if !self.cools() {
             return 0;
         }
-        let mut permits = permits;
-        let mut price = 0;
+        let price_at = |above: f64| self.stable_us + above * self.slope;
+        let area = |above: f64, taken: f64| {
+            floor(taken * (price_at(above) + price_at(above - taken)) / 2.0)
+        };
         let above = stored - self.threshold;
-        if above > 0.0 {
-            let taken = above.min(permits);
-            let price_at = |above: f64| self.stable_us + above * self.slope;
-            price = floor(taken * (price_at(above) + price_at(above - taken)) / 2.0);
-            permits -= taken;
+        if above >= permits {
+            return area(above, permits);
         }
-        price.saturating_add(floor(self.stable_us * permits))
+        if above > 0.0 {
+            let warm = floor(self.stable_us * (permits - above));
+            return area(above, above).saturating_add(warm);
+        }
+        floor(self.stable_us * permits)
     }
 }
 
