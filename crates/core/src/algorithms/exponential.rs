@@ -137,8 +137,7 @@ impl Exponential {
         if units == 0 || span == 0 {
             return units;
         }
-        let share = half_power(float(span) * self.pace) + MARGIN;
-        let left = units.min(floor(float(units) * share) + 1); // up: not too early
+        let left = self.faded(units, span);
         // Far above the line the logarithm need not be asked.
         let low = left <= (1 << FORGOTTEN_LOG2) + (1 << (FORGOTTEN_LOG2 - 2));
         if low && now >= self.expires_at(level) {
@@ -147,17 +146,25 @@ impl Exponential {
         left
     }
 
+    /// What is left of `units` after `span` nanoseconds, if nothing is forgotten.
+    #[inline]
+    fn faded(&self, units: u64, span: u64) -> u64 {
+        let share = half_power(float(span) * self.pace) + MARGIN;
+        units.min(floor(float(units) * share) + 1) // up: not too early
+    }
+
     /// The span in which a level fades by so many half-lives, up.
     fn span_of(&self, half_lives: f64) -> u64 {
         floor(half_lives * self.half_life).saturating_add(1)
     }
 
-    /// The first moment at which no more than `target` is left of `level`.
+    /// The first moment at which no more than `target` is left of `level`, which is more; in
+    /// whole permits, so that nothing is forgotten before.
     fn faded_to(&self, level: &Level, target: u64) -> Time {
         if target == 0 {
             return self.expires_at(level);
         }
-        let is_low = |span| self.left(level, level.at + Nanos::from_nanos(span)) <= target;
+        let is_low = |span| self.faded(level.units, span) <= target;
         // What `half_power` must come to: `left` keeps the margin back.
         let half_lives = -log2(float(target) / float(level.units) - MARGIN);
         let span = half_lives * self.half_life;
