@@ -165,8 +165,11 @@ impl Log {
 
     /// How many of the logged moments still count at `now`.
     fn counted(&self, logged: &Logged, now: Time) -> usize {
-        let gone = logged.0.partition_point(|&at| at + self.per <= now);
-        logged.0.len() - gone
+        let is_gone = |&at: &Time| at + self.per <= now;
+        if !logged.0.front().is_some_and(is_gone) {
+            return logged.0.len(); // the oldest does: no need to search
+        }
+        logged.0.len() - logged.0.partition_point(is_gone)
     }
 
     /// Logs `cost` at `now`: at most N moments are kept, and none that no longer counts.
