@@ -22,7 +22,7 @@
 //! | [`acquire`](Limiter::acquire), [`acquire_blocking`](Limiter::acquire_blocking) | waits in line, first come, first served | work that must be done, by a task or a thread |
 //! | [`reserve`](Limiter::reserve) | promises a later moment, charged now | work that is planned |
 //!
-//! `try_acquire` waits for no longer than it is told. See the module [`limiter`]. Callers that
+//! [`KeyedLimiter`] has a limit for each key. `try_acquire` waits for no longer than it is told. See the module [`limiter`]. Callers that
 //! come from Guava find its limiter as [`SmoothRateLimiter`].
 //!
 //! # A policy
@@ -61,6 +61,7 @@ mod clock;
 mod counter;
 pub mod headers;
 mod keeper;
+mod keyed;
 pub mod limiter;
 mod loan;
 mod permit;
@@ -72,6 +73,7 @@ pub use answer::{Answer, Outcome};
 pub use call::{Act, Answers, Asked};
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
+pub use keyed::KeyedLimiter;
 pub use limiter::{Limiter, Reservation, WaitError};
 pub use permit::{NoPermit, Permit};
 pub use rate_limit::RateLimitError;
