@@ -37,7 +37,8 @@ pub enum Denials {
     #[default]
     Free,
     /// As much as an allowed one, up to one further quota: a client that keeps trying
-    /// stays out until it pauses; the lock-out is finite.
+    /// stays out until it pauses; the lock-out is finite. A cost above the capacity too is
+    /// recorded up to there, though it never fits: it may be the price of what has been done.
     Counted,
 }
 

@@ -87,7 +87,8 @@ pub fn decide<A: Algorithm + Debug>(
     let writes = match decision.verdict {
         Verdict::Allow | Verdict::AllowAfter(_) => cost > Permits::ZERO,
         Verdict::Deny { .. } => denials == Denials::Counted,
-        Verdict::DenyForever => false,
+        // It never fits, but is recorded where denials are.
+        Verdict::DenyForever => denials == Denials::Counted,
     };
     if !writes && *state != before {
         // Only a debt that the clock made longer than it can be is cut, and cut once.
@@ -105,6 +106,39 @@ pub fn decide<A: Algorithm + Debug>(
         oracles::retry_after(algorithm, state, now, cost, decision.verdict, reach);
     }
     decision
+}
+
+/// A cost above the capacity leaves nothing where denials are counted; and however large it
+/// is and however often it comes, no more is owed than after the largest.
+///
+/// # Panics
+/// If more is left, or owed.
+fn records_all<A: Algorithm + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    before: &A::State,
+    now: Time,
+    cost: Permits,
+) {
+    if denials == Denials::Free || cost <= algorithm.capacity() {
+        return;
+    }
+    let mut state = before.clone();
+    let denied = algorithm.decide(&mut state, now, cost);
+    assert_eq!(
+        (denied.verdict, denied.remaining),
+        (Verdict::DenyForever, Permits::ZERO),
+        "{cost:?} at {now:?} is not recorded\n{algorithm:?}\n{before:?}\n{state:?}",
+    );
+    let _ = algorithm.decide(&mut state, now, Permits::MAX);
+    let most = state.clone();
+    for cost in [Permits::MAX, cost] {
+        let _ = algorithm.decide(&mut state, now, cost);
+        assert!(
+            state == most,
+            "{cost:?} at {now:?} lengthens the longest lock-out\n{algorithm:?}\n{most:?}\n{state:?}",
+        );
+    }
 }
 
 /// Cost `a + b` at one instant is the same as `a` and then `b`.
@@ -221,6 +255,9 @@ pub fn refund_undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Ti
 
 /// What becomes of a refund, and the law for it.
 trait Refunds<A: Algorithm> {
+    /// Whether counted denials record a cost above the capacity: permits on loan are not, for
+    /// nobody could give them back.
+    const RECORDS_ALL: bool = true;
     fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach);
     /// The state after the refund, if the algorithm can do that.
     fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State>;
@@ -245,6 +282,7 @@ impl<A: Refund + Debug> Refunds<A> for TakesBack {
 struct TakesFirst;
 
 impl<A: Refund + Debug> Refunds<A> for TakesFirst {
+    const RECORDS_ALL: bool = false;
     fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
         refund_is_never_generous(algorithm, state, now, reach);
     }
@@ -345,6 +383,9 @@ where
             state_holds(algorithm, &state, now, reach);
             R::is_lawful(algorithm, &state, now, reach);
             for &cost in &costs {
+                if R::RECORDS_ALL {
+                    records_all(algorithm, denials, &state, now, cost);
+                }
                 let mut decided = state.clone();
                 let _ = decide(algorithm, denials, &mut decided, now, cost, reach);
                 let refunded = R::refund(algorithm, &state, now, cost);

@@ -90,17 +90,15 @@ impl BigGcra {
                 wait if wait > 0 => Verdict::AllowAfter(Nanos::from_nanos(up(wait))),
                 _ => Verdict::Allow,
             }
-        } else if price > limit {
-            Verdict::DenyForever
         } else {
             let counted = next.min(now + 2 * limit).min(Self::END - 1);
-            // Not where the wait would then reach past the end of time.
-            let in_time = counted + price < Self::END;
+            // Not where the wait, if there is one, would then reach past the end of time.
+            let in_time = price > limit || counted + price < Self::END;
             if self.counted && counted > self.tat.max(now) && in_time {
                 self.tat = counted;
             }
             let next = self.tat.max(now) + price;
-            if next < Self::END {
+            if price <= limit && next < Self::END {
                 Verdict::Deny {
                     retry_after: Nanos::from_nanos(up(next - now - limit)),
                 }
@@ -210,16 +208,18 @@ impl NaiveWindow {
                 self.charges.push((bucket, cost));
             }
             Verdict::Allow
-        } else if cost > self.permits {
-            Verdict::DenyForever
         } else {
             let room = (2 * self.permits - self.whole(bucket)).max(0);
             if self.counted && cost.min(room) > 0 {
                 self.charges.push((bucket, cost.min(room)));
             }
-            let wait = Self::first(now, |then| self.fits(then, cost));
-            Verdict::Deny {
-                retry_after: Nanos::from_nanos(wait),
+            if cost > self.permits {
+                Verdict::DenyForever
+            } else {
+                let wait = Self::first(now, |then| self.fits(then, cost));
+                Verdict::Deny {
+                    retry_after: Nanos::from_nanos(wait),
+                }
             }
         };
         let room = self.permits * self.width - self.used(now).0;

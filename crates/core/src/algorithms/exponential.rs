@@ -211,8 +211,8 @@ impl Algorithm for Exponential {
         let capable = cost.get() <= self.permits;
         let charged = match self.denials {
             _ if fits => left + price,
-            Denials::Counted if capable => left.max((left + price).min(2 * self.limit())),
-            _ => left,
+            Denials::Counted => left.max((left + price).min(2 * self.limit())),
+            Denials::Free => left,
         };
         if charged != left {
             *level = Level {
@@ -372,6 +372,17 @@ mod tests {
             }
         }
         assert_eq!(admitted, 9_501, "9.49 a second, and the burst at first");
+    }
+
+    #[test]
+    fn a_counted_cost_above_the_limit_is_recorded() {
+        let limit = exponential("10/1s").with_denials(Denials::Counted);
+        for (cost, recorded) in [(11, 11), (20, 20), (u32::MAX, 20)] {
+            let mut level = Level::default();
+            let denied = limit.decide(&mut level, Time::ZERO, Permits::new(cost));
+            assert_eq!(denied.verdict, Verdict::DenyForever);
+            assert_eq!(level.units, recorded << UNITS_LOG2, "{cost}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ twins.g = {
       if pu > 0 or pf > 0 then return true, {cu, cf} end
       return true, changed and {u, f} or nil
     end
-    if limit[1] == 1 and not deeper(pu, pf, limit[2], limit[3]) then
+    if limit[1] == 1 then
       local mu, mf = sum(limit[2], limit[3], limit[2], limit[3])
       if deeper(cu, cf, mu, mf) then cu, cf = mu, mf end
       if deeper(cu, cf, u, f) then return false, {cu, cf} end

@@ -270,17 +270,21 @@ impl Gcra {
         let limit = self.burst + queue;
         let mut debt = debt;
         // Waiting helps if the price fits the limit, and is paid before time ends.
+        let capable = price <= limit;
         let in_time = |debt: u64| (now + debt).checked_add(price).is_some();
-        if self.denials == Denials::Counted && price <= limit {
+        if self.denials == Denials::Counted {
             // Up to one further limit; not where that would make the wait reach past the end
             // of time.
-            let counted = (debt + price).min(2 * limit).min(u64::MAX - now);
-            if counted > debt && in_time(counted) {
+            let counted = debt
+                .saturating_add(price)
+                .min(2 * limit)
+                .min(u64::MAX - now);
+            if counted > debt && (!capable || in_time(counted)) {
                 debt = counted;
                 *tat = Tat(now + debt);
             }
         }
-        let verdict = if price <= limit && in_time(debt) {
+        let verdict = if capable && in_time(debt) {
             let retry_after = nanos_ceil(debt + price - limit);
             Verdict::Deny { retry_after }
         } else {
@@ -497,6 +501,22 @@ mod tests {
                 Deny(0, 3, 600, 0), // but the debt stops at twice the burst
                 Deny(0, 3, 600, 0),
                 Never(0, 4, 0),
+                Allow(600, 3, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_counted_cost_above_the_burst_is_recorded() {
+        let counted = || bucket("10/1s", 3).with_denials(Denials::Counted);
+        check(counted(), &[Never(0, 4, 0), Deny(0, 1, 300, 0)]);
+        // Whatever it is, no more than one further burst.
+        check(
+            counted(),
+            &[
+                Never(0, u32::MAX, 0),
+                Never(0, u32::MAX, 0),
+                Deny(0, 3, 600, 0),
                 Allow(600, 3, 0),
             ],
         );

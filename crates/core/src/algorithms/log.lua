@@ -13,6 +13,7 @@ end
 
 local function push(limit, value, cost)
   local low, high = halves(now, 0)
+  cost = math.min(cost, limit[1])
   local kept = ''
   if value then
     local length, first, places = count(value), 1, limit[1] - cost
@@ -40,9 +41,9 @@ twins.l = {
 
   decide = function(limit, value, cost)
     if cost == 0 then return true, nil end
-    if cost > limit[1] then return false, nil end
-    local fits = true
-    if value then
+    local fits = cost <= limit[1]
+    if not fits and limit[2] == 0 then return false, nil end
+    if value and fits then
       local length = count(value)
       local oldest = length - (limit[1] - cost)
       if oldest > 0 then

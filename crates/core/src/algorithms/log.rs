@@ -204,7 +204,7 @@ impl Algorithm for Log {
     fn decide(&self, logged: &mut Logged, now: Time, cost: Permits) -> Decision {
         let capable = cost.get() <= self.permits;
         let allowed = cost == Permits::ZERO || capable && self.fits_at(logged, cost) <= now;
-        let counts = allowed || capable && self.denials == Denials::Counted;
+        let counts = allowed || self.denials == Denials::Counted;
         let log_it = counts && cost > Permits::ZERO;
         if log_it {
             self.push(logged, now, cost);
@@ -301,6 +301,17 @@ mod tests {
             assert_eq!(decision.verdict.allows(), wait.is_none());
             assert_eq!(decision.remaining.get(), remaining, "{cost} at {now} ms");
         }
+    }
+
+    #[test]
+    fn a_counted_cost_above_the_limit_fills_the_log() {
+        let limit = log("10/1s").with_denials(Denials::Counted);
+        let mut logged = Logged::default();
+        let denied = limit.decide(&mut logged, Time::ZERO, Permits::new(11));
+        assert_eq!(denied.verdict, Verdict::DenyForever);
+        assert_eq!(logged.0.len(), 10, "no more than it may hold");
+        let next = limit.look(&logged, Time::ZERO, Permits::ONE);
+        assert_eq!(next.verdict.retry_after(), Some(Nanos::from_secs(1)));
     }
 
     #[test]

@@ -92,7 +92,7 @@ twins.w = {
     local charge = 0
     if fits then
       charge = cost
-    elseif cost <= n and limit[4] == 1 then
+    elseif limit[4] == 1 then
       charge = math.min(cost, math.max(0, 2 * n - sum), MOST - counts[3])
     end
     if charge == 0 then return fits, nil end

@@ -529,6 +529,23 @@ mod tests {
     }
 
     #[test]
+    fn a_counted_cost_above_the_limit_is_recorded() {
+        let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+        let limit = limit.with_denials(Denials::Counted);
+        for (cost, recorded) in [(11, 11), (20, 20), (u32::MAX, 20)] {
+            let mut state = WindowState::default();
+            let denied = limit.decide(&mut state, Time::ZERO, Permits::new(cost));
+            assert_eq!(denied.verdict, Verdict::DenyForever);
+            assert_eq!(denied.remaining, Permits::ZERO);
+            let mut expected = WindowState::default();
+            for _ in 0..recorded {
+                let _ = limit.decide(&mut expected, Time::ZERO, Permits::ONE);
+            }
+            assert_eq!(state, expected, "{cost}");
+        }
+    }
+
+    #[test]
     fn counted_denials_lock_out_for_a_finite_time() {
         let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
         let limit = limit.with_denials(Denials::Counted);

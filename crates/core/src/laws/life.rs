@@ -9,7 +9,7 @@
 use core::fmt::Debug;
 use std::vec::Vec;
 
-use super::{KeepsAll, Refunds, TakesBack, TakesFirst, decide, state_holds};
+use super::{KeepsAll, Refunds, TakesBack, TakesFirst, decide, records_all, state_holds};
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::Reach;
 use crate::{Nanos, Permits, Time};
@@ -104,6 +104,9 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
                 latest = Time::ZERO;
             }
             Event::Spend(cost) => {
+                if R::RECORDS_ALL {
+                    records_all(algorithm, denials, &state, now, cost);
+                }
                 let decision = decide(algorithm, denials, &mut state, now, cost, reach);
                 if decision.verdict.allows() {
                     latest = latest.max(now);

@@ -289,6 +289,7 @@ fn cost<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, random: &mut R
         10 | 11 => remaining + Permits::ONE,
         12 => capacity,
         13 => Permits::saturating_from(random.below(1 << 32)),
+        14 => Permits::saturating_from(random.below(3 * u64::from(capacity.get()) + 2)),
         _ => Permits::new(below(random, capacity)),
     }
 }

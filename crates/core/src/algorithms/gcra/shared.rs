@@ -60,10 +60,10 @@ impl Gcra {
         })
     }
 
-    /// A cost as the short twin reads it. One above the limit is as good as any higher.
+    /// A cost as the short twin reads it. One of twice the limit is as good as any higher.
     pub fn short_price(&self, cost: Permits) -> f64 {
         let ticks = self.interval.get().saturating_mul(u64::from(cost.get()));
-        double(ticks.min(self.burst + self.queue + 1))
+        double(ticks.min(2 * (self.burst + self.queue)))
     }
 }
 

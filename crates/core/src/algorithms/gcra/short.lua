@@ -40,7 +40,7 @@ for i = 1, #KEYS do
   while true do
     if debt <= limit - price then
       if price > 0 then debt, changed = debt + price, true end
-    elseif counted == 1 and price <= limit and debt < 2 * limit then
+    elseif counted == 1 and debt < 2 * limit then
       debt, changed = math.min(debt + price, 2 * limit), true
     end
     if at > #pack then break end

@@ -42,16 +42,19 @@ impl<C: Counters> Window<C> {
         let (verdict, charge) = if used + price <= limit {
             seen.newest += price;
             (Verdict::Allow, cost.get())
-        } else if price > limit {
-            (Verdict::DenyForever, 0)
         } else {
             let charge = match self.denials {
                 Denials::Free => 0,
                 Denials::Counted => self.penalty(seen, sum, cost),
             };
             seen.newest += u64::from(charge);
-            let retry_after = self.retry_after(seen, sight, price);
-            (Verdict::Deny { retry_after }, charge)
+            let verdict = if price > limit {
+                Verdict::DenyForever
+            } else {
+                let retry_after = self.retry_after(seen, sight, price);
+                Verdict::Deny { retry_after }
+            };
+            (verdict, charge)
         };
         let used = used + u64::from(charge);
         let decision = Decision {
