@@ -86,9 +86,8 @@ pub fn decide<A: Algorithm + Debug>(
 
     let writes = match decision.verdict {
         Verdict::Allow | Verdict::AllowAfter(_) => cost > Permits::ZERO,
-        Verdict::Deny { .. } => denials == Denials::Counted,
-        // It never fits, but is recorded where denials are.
-        Verdict::DenyForever => denials == Denials::Counted,
+        // What never fits is recorded as well.
+        Verdict::Deny { .. } | Verdict::DenyForever => denials == Denials::Counted,
     };
     if !writes && *state != before {
         // Only a debt that the clock made longer than it can be is cut, and cut once.
