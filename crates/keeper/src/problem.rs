@@ -13,7 +13,7 @@ use crate::{Answer, Outcome};
 /// Content type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 /// The type of "you have used what you may".
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 /// The type of "the service protects itself", for limits that answer 503.
 const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";

@@ -43,5 +43,6 @@ pub use policy::{Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
-    EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaders, HeaderStyle, Listen, Settings, Tls,
+    EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Listen,
+    Settings, Tls,
 };

@@ -58,6 +58,8 @@ pub struct EnvoyDoor {
     /// `headers`: the client is told its limits in `RateLimit` fields. Those called
     /// `X-RateLimit-*` are Envoy's own to add.
     pub headers: EnvoyHeaders,
+    /// `header_names`: what the fields of [`EnvoyHeaders::Draft03`] are called.
+    pub header_names: EnvoyHeaderNames,
     /// `body`: what a refused client reads.
     pub body: EnvoyBody,
     /// `metadata`: Envoy's other filters and its access log see which limit refused.
@@ -74,6 +76,29 @@ pub enum EnvoyHeaders {
     Off,
     /// `RateLimit-Policy` and `RateLimit`.
     Ietf,
+    /// A field each for limit, remaining and reset, as the Go service sends them.
+    Draft03,
+}
+
+/// Names of fields: those of draft-ietf-httpapi-ratelimit-headers-03 (2022) by default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvoyHeaderNames {
+    /// `limit`: requests in a window.
+    pub limit: String,
+    /// `remaining`: requests left.
+    pub remaining: String,
+    /// `reset`: seconds until the window ends.
+    pub reset: String,
+}
+
+impl Default for EnvoyHeaderNames {
+    fn default() -> Self {
+        Self {
+            limit: "RateLimit-Limit".to_owned(),
+            remaining: "RateLimit-Remaining".to_owned(),
+            reset: "RateLimit-Reset".to_owned(),
+        }
+    }
 }
 
 /// The body of a refusal.

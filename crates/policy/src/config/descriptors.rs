@@ -74,6 +74,13 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
         let help = "leave it out: the caller says what a descriptor costs".to_owned();
         report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
     }
+    if let Some(queue) = read::table(table, "queue") {
+        let message = format!("`queue` in {place}, which is for descriptors");
+        let label = "who asks about a descriptor cannot hold it back: Envoy waits 20 ms";
+        out.error(codes::DESCRIPTOR, queue.at, message, label)
+            .related(because)
+            .help("leave `queue` out: what would wait is refused and told when to come again");
+    }
     true
 }
 

@@ -12,8 +12,8 @@ use super::diagnostic::{Findings, shown};
 use super::read::{self, At};
 use super::shape::Hint;
 use crate::{
-    ClientIp, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaders, HeaderStyle, Listen, Settings, Tls,
-    ValueError, envoy, network,
+    ClientIp, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle,
+    Listen, Settings, Tls, ValueError, envoy, network,
 };
 
 /// Characters of a header name.
@@ -170,7 +170,7 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     }
     if let Some(envoy) = read::table(root, "envoy") {
         settings.envoy_files = envoy_files(envoy.value);
-        settings.envoy = envoy_door(envoy.value);
+        settings.envoy = envoy_door(envoy.value, out);
     }
     let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
     if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
@@ -195,7 +195,7 @@ fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
 }
 
 /// `[envoy]`
-fn envoy_door(envoy: &DeTable<'_>) -> EnvoyDoor {
+fn envoy_door(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
     let word = |name| read::text(envoy, name).map(|word| word.value);
     let tls = read::table(envoy, "tls").and_then(|tls| {
         let path = |name| read::text(tls.value, name).map(|path| path.value.into());
@@ -208,8 +208,10 @@ fn envoy_door(envoy: &DeTable<'_>) -> EnvoyDoor {
     EnvoyDoor {
         headers: match word("headers") {
             Some("ietf") => EnvoyHeaders::Ietf,
+            Some("draft-03") => EnvoyHeaders::Draft03,
             _ => EnvoyHeaders::Off,
         },
+        header_names: header_names(envoy, out),
         body: match word("body") {
             Some("limit") => EnvoyBody::Limit,
             _ => EnvoyBody::Off,
@@ -217,6 +219,25 @@ fn envoy_door(envoy: &DeTable<'_>) -> EnvoyDoor {
         metadata: read::flag(envoy, "metadata").unwrap_or_default(),
         tls,
     }
+}
+
+/// `[envoy.header_names]`
+fn header_names(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyHeaderNames {
+    let mut names = EnvoyHeaderNames::default();
+    let Some(table) = read::table(envoy, "header_names") else {
+        return names;
+    };
+    for (field, name) in [
+        ("limit", &mut names.limit),
+        ("remaining", &mut names.remaining),
+        ("reset", &mut names.reset),
+    ] {
+        let written = read::text(table.value, field);
+        if let Some(written) = written.and_then(|text| header_name(&text, out)) {
+            *name = written;
+        }
+    }
+    names
 }
 
 /// An address with a port, or `off`.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Unit;
 
 /// Descriptors of one call: a call with more is refused.
-pub const MAX_DESCRIPTORS: usize = 256;
+pub const MAX_DESCRIPTORS: usize = 100;
 
 /// One call: `RateLimitRequest` without its wire.
 #[derive(Clone, Debug)]

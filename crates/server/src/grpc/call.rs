@@ -73,8 +73,9 @@ impl Call {
         self.head.path.path()
     }
 
-    /// Serves a call of one message and one answer, within the time that its caller gives.
-    pub(crate) async fn unary<M, F>(mut self, serve: impl FnOnce(Bytes) -> F + Send)
+    /// Serves a call of one message and one answer, within the time that its caller gives;
+    /// how it ended.
+    pub(crate) async fn unary<M, F>(mut self, serve: impl FnOnce(Bytes) -> F + Send) -> Code
     where
         M: Message,
         F: Future<Output = Result<M, Status>> + Send,
@@ -86,8 +87,14 @@ impl Call {
             serve(message).await
         };
         match timeout::within(allowed, work).await {
-            Ok(message) => self.reply(&message),
-            Err(status) => self.fail(&status),
+            Ok(message) => {
+                self.reply(&message);
+                Code::Ok
+            }
+            Err(status) => {
+                self.fail(&status);
+                status.code
+            }
         }
     }
 

@@ -1,11 +1,16 @@
 //! The same service in JSON, and the counters of both.
 
+use bytes::Bytes;
+use prost::Message;
+use ratekeeper_server::Door;
+use ratekeeper_wire::MAX_REQUEST_BYTES;
+
 use super::client::{Client, SHOULD_RATE_LIMIT, framed};
 use super::rls::{POLICY, user};
 use super::{Fixture, run};
 
 /// Status and body of an answer to `request`, over HTTP/1.1.
-fn http(address: std::net::SocketAddr, head: &str, body: &str) -> (u16, String) {
+pub(crate) fn http(address: std::net::SocketAddr, head: &str, body: &str) -> (u16, String) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
@@ -53,6 +58,34 @@ fn the_service_speaks_json_too() {
         assert_eq!(ask(body), (400, message.to_owned()));
     }
     assert_eq!(http(address, "GET /healthcheck", ""), (200, "OK".into()));
+}
+
+#[test]
+fn calls_that_fail_before_they_are_read_are_counted() {
+    let fixture = Fixture::new(POLICY);
+    run(async {
+        let mut client = Client::connect(fixture.grpc()).await;
+        let whole = framed(&user("ada").encode_to_vec());
+        let cut = whole.slice(..whole.len() - 1);
+        for (fields, bytes, code) in [
+            (&[][..], cut, 3),
+            (&[], Bytes::new(), 3),
+            (&[("grpc-timeout", "0m")], whole.clone(), 4),
+            (&[], framed(&vec![0; MAX_REQUEST_BYTES + 1]), 8),
+        ] {
+            let answer = client.raw(SHOULD_RATE_LIMIT, fields, bytes).await;
+            assert_eq!(answer.code, code, "{answer:?}");
+        }
+        // The deadline comes while the message is on its way.
+        let fields = [("x-envoy-expected-rq-timeout-ms", "1")];
+        let mut call = client.begin(SHOULD_RATE_LIMIT, &fields).await;
+        call.send.send_data(whole.slice(..3), false).unwrap();
+        assert_eq!(call.answer().await.code, 4);
+    });
+    let admin = fixture.service.address(Door::Admin).unwrap();
+    let (_, metrics) = http(admin, "GET /metrics", "");
+    let errors = r#"ratekeeper_requests_total{protocol="rls",result="error"} 5"#;
+    assert!(metrics.contains(errors), "{metrics}");
 }
 
 #[test]

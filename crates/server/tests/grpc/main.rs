@@ -4,6 +4,8 @@
 
 mod bounds;
 mod client;
+mod conformance;
+mod files;
 mod health;
 mod json;
 mod rls;
@@ -18,7 +20,7 @@ use std::time::Duration;
 
 use ratekeeper::ManualClock;
 use ratekeeper_core::Origin;
-use ratekeeper_server::{Config, Door, Event, Service};
+use ratekeeper_server::{Config, Door, Event, Service, StartError};
 use tempfile::TempDir;
 
 /// How long something that must happen may take on a busy machine.
@@ -42,9 +44,18 @@ impl Fixture {
 
     /// With files beside the policy.
     fn in_directory(policy: &str, directory: TempDir) -> Self {
+        let clock = Arc::new(ManualClock::at(Origin::from_unix_nanos(NEW_YEAR)));
+        Self::start(policy, directory, clock).unwrap()
+    }
+
+    /// With files beside the policy, which may be refused, and a time of its own.
+    fn start(
+        policy: &str,
+        directory: TempDir,
+        clock: Arc<ManualClock>,
+    ) -> Result<Self, StartError> {
         let path = directory.path().join("ratekeeper.toml");
         std::fs::write(&path, policy).unwrap();
-        let clock = Arc::new(ManualClock::at(Origin::from_unix_nanos(NEW_YEAR)));
         let (sink, events) = channel();
         let mut config = Config::new(path);
         config.watch = false;
@@ -56,13 +67,13 @@ impl Fixture {
         let config = config.on_event(move |event| {
             let _ = sink.send(event.clone()); // the test may be over
         });
-        let service = Service::start_with(&config, Arc::clone(&clock)).unwrap();
-        Self {
+        let service = Service::start_with(&config, Arc::clone(&clock))?;
+        Ok(Self {
             service,
             clock,
             events,
             directory,
-        }
+        })
     }
 
     fn grpc(&self) -> SocketAddr {

@@ -143,6 +143,12 @@ pub(super) static ENVOY: Table = Table {
             "Whether Envoy is asked to add RateLimit fields for the client; \"off\" by default.",
         ),
         optional(
+            "header_names",
+            Shape::Table(&ENVOY_HEADER_NAMES),
+            "{ limit = \"x-limit\" }",
+            "What the fields of headers = \"draft-03\" are called.",
+        ),
+        optional(
             "body",
             Shape::Word(ENVOY_BODY),
             "\"limit\"",
@@ -164,6 +170,10 @@ pub(super) static ENVOY: Table = Table {
     mistaken: hints! {
         "merge_domain_config" => "write merge_domains = true",
         "stop_cache_key_increment_when_overlimit" => "write stop_increment = true",
+        "limit_response_headers_enabled" => "write headers = \"draft-03\"",
+        "limit_limit_header" => "write header_names = { limit = \"x-limit\" }",
+        "limit_remaining_header" => "write header_names = { remaining = \"x-remaining\" }",
+        "limit_reset_header" => "write header_names = { reset = \"x-reset\" }",
         "response_dynamic_metadata" => "write dynamic_metadata = true",
         "certificate" => "it belongs under [envoy.tls]: certificate = \"server.pem\"",
         "key" => "it belongs under [envoy.tls]: key = \"server.key\"",
@@ -174,9 +184,10 @@ pub(super) static ENVOY: Table = Table {
 };
 
 const ENVOY_HEADERS: Words = Words {
-    known: &["ietf", "off"],
+    known: &["ietf", "draft-03", "off"],
     planned: &[],
     mistaken: hints! {
+        "limit" => "write \"draft-03\": fields for limit, remaining and reset",
         "legacy" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
         "x-ratelimit" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
         "on" => "write \"ietf\"",
@@ -190,6 +201,31 @@ const ENVOY_BODY: Words = Words {
         "problem" => "write \"limit\": a limit without a response of its own has a problem document",
         "on" => "write \"limit\"",
     },
+};
+
+static ENVOY_HEADER_NAMES: Table = Table {
+    what: "`[envoy.header_names]`",
+    fields: &[
+        optional(
+            "limit",
+            Shape::TEXT,
+            "\"RateLimit-Limit\"",
+            "Requests in a window.",
+        ),
+        optional(
+            "remaining",
+            Shape::TEXT,
+            "\"RateLimit-Remaining\"",
+            "Requests left.",
+        ),
+        optional(
+            "reset",
+            Shape::TEXT,
+            "\"RateLimit-Reset\"",
+            "Seconds until the window ends.",
+        ),
+    ],
+    ..Table::EMPTY
 };
 
 static ENVOY_TLS: Table = Table {

@@ -15,6 +15,8 @@ use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use ratekeeper_wire::{HeaderValue, RateLimitResponse};
 
+use super::fields::draft_03;
+
 /// Tells the application which limits in shadow mode would have refused.
 const SHADOW: &str = "x-ratekeeper-shadow";
 
@@ -39,11 +41,15 @@ pub(super) fn response(answers: &Answers) -> RateLimitResponse {
             .collect(),
         ..RateLimitResponse::default()
     };
-    if settings.headers == EnvoyHeaders::Ietf {
-        let fields = &mut response.response_headers_to_add;
-        whole.put_limit_fields(HeaderStyle::Ietf, |name, value| {
+    let fields = &mut response.response_headers_to_add;
+    match settings.headers {
+        EnvoyHeaders::Off => {}
+        EnvoyHeaders::Ietf => whole.put_limit_fields(HeaderStyle::Ietf, |name, value| {
             fields.push(header(name, value.to_owned()));
-        });
+        }),
+        EnvoyHeaders::Draft03 => {
+            fields.extend(draft_03(&response.statuses, &settings.header_names));
+        }
     }
     if settings.body == EnvoyBody::Limit
         && let Some(body) = whole.body()

@@ -8,6 +8,7 @@ use ratekeeper::{Clock, RateLimitError};
 use ratekeeper_policy::envoy::{
     Answer, Call, Code, Config, CurrentLimit, Descriptor, Direction, Override, Status, Unit,
 };
+use ratekeeper_policy::{EnvoyBody, EnvoyHeaders};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
 use ratekeeper_wire::rate_limit_response::{DescriptorStatus, RateLimit};
@@ -15,6 +16,7 @@ use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, 
 use serde_json::Map;
 
 use super::answer::code;
+use super::fields;
 use super::rls::{store_down, wrong};
 use crate::grpc;
 use crate::shared::Shared;
@@ -43,14 +45,60 @@ pub(super) async fn decide<C: Clock>(
     })?;
     let took = clock.now().since(before);
     shared.metrics.record_call(&answer, config, took);
-    let metadata = config.settings().dynamic_metadata;
-    let metadata = metadata.then(|| metadata_of(&answer, request));
-    Ok(RateLimitResponse {
-        overall_code: code(answer.overall == Code::OverLimit).into(),
-        statuses: answer.statuses.iter().map(status).collect(),
-        dynamic_metadata: metadata,
+    Ok(response(shared, config, &answer, request))
+}
+
+fn response<C: Clock>(
+    shared: &Shared<C>,
+    config: &Config,
+    answer: &Answer<'_>,
+    request: &RateLimitRequest,
+) -> RateLimitResponse {
+    let policy = shared.keeper.policy();
+    let settings = &policy.settings.envoy;
+    let over = answer.overall == Code::OverLimit;
+    let statuses: Vec<_> = answer.statuses.iter().map(status).collect();
+    let mut response = RateLimitResponse {
+        overall_code: code(over).into(),
+        response_headers_to_add: match settings.headers {
+            EnvoyHeaders::Off => Vec::new(),
+            EnvoyHeaders::Ietf => fields::ietf(&statuses),
+            EnvoyHeaders::Draft03 => fields::draft_03(&statuses, &settings.header_names),
+        },
         ..RateLimitResponse::default()
-    })
+    };
+    if over
+        && settings.body == EnvoyBody::Limit
+        && let Some((content_type, body)) = fields::problem(&statuses)
+    {
+        response.response_headers_to_add.push(content_type);
+        response.raw_body = body;
+    }
+    let mut told = Struct::default();
+    if config.settings().dynamic_metadata {
+        told = metadata_of(answer, request);
+    }
+    if settings.metadata {
+        let shadow = shadow_denied(answer, &statuses);
+        told.fields
+            .extend(fields::metadata(!over, &statuses, shadow));
+    }
+    response.dynamic_metadata = Some(told).filter(|told| !told.fields.is_empty());
+    response.statuses = statuses;
+    response
+}
+
+/// The names of rules in shadow mode that would be over.
+fn shadow_denied(answer: &Answer<'_>, statuses: &[DescriptorStatus]) -> Vec<String> {
+    let shadowed = |status: &Status<'_>| {
+        let alone = status.hits.as_ref();
+        let alone = alone.is_some_and(|hits| hits.shadow_mode > 0);
+        alone || (answer.shadowed && status.code == Code::OverLimit)
+    };
+    let both = answer.statuses.iter().zip(statuses);
+    let both = both.filter(|(status, _)| shadowed(status));
+    let limits = both.filter_map(|(_, told)| told.current_limit.as_ref());
+    limits.map(fields::name).collect()
 }
 
 fn descriptor(descriptor: &RateLimitDescriptor) -> Result<Descriptor<'_>, grpc::Status> {

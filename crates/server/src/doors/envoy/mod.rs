@@ -10,6 +10,7 @@
 
 mod answer;
 mod configured;
+mod fields;
 mod health;
 pub(super) mod json;
 mod reflection;
@@ -31,6 +32,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use self::health::Health;
 use crate::grpc::tls::{Certificates, Refreshed};
 use crate::grpc::{self, Call, Code, Status};
+use crate::metrics::{Protocol, RequestResult};
 use crate::pulse::{Pulse, Watched};
 use crate::shared::Shared;
 use crate::{Config, Event, StartError, listener};
@@ -143,8 +145,10 @@ impl<C: Clock + 'static> grpc::Serve for Server<C> {
         match call.path() {
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
                 let shared = &*self.shared;
-                call.unary(|message| rls::should_rate_limit(shared, message))
-                    .await;
+                let serve = |message| rls::should_rate_limit(shared, message);
+                if call.unary(serve).await != Code::Ok {
+                    shared.metrics.request(Protocol::Rls, RequestResult::Error);
+                }
             }
             "/grpc.health.v1.Health/Check" => self.health.clone().check(call).await,
             "/grpc.health.v1.Health/List" => self.health.clone().list(call).await,

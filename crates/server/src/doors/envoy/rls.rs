@@ -13,7 +13,7 @@
 //! again at once.
 
 use bytes::Bytes;
-use ratekeeper::{Act, Answers, Asked, Clock};
+use ratekeeper::{Act, Asked, Clock};
 use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::{Descriptor, Facts, Numbers};
 use ratekeeper_store::StoreError;
@@ -25,22 +25,21 @@ use smallvec::SmallVec;
 
 use super::{answer, configured};
 use crate::grpc::{Code, Status};
-use crate::metrics::{Protocol, RequestResult};
+use crate::metrics::Protocol;
 use crate::shared::Shared;
 
-/// `ShouldRateLimit`
+/// `ShouldRateLimit`; who calls this counts what fails.
 pub(super) async fn should_rate_limit<C: Clock>(
     shared: &Shared<C>,
     message: Bytes,
 ) -> Result<RateLimitResponse, Status> {
-    let answered = match read_request(&message) {
+    match read_request(&message) {
         Ok(request) => decide(shared, &request).await,
         Err(refusal @ Refusal::TooLarge { .. }) => {
             Err(Status::new(Code::ResourceExhausted, refusal.to_string()))
         }
         Err(refusal) => Err(wrong(refusal.to_string())),
-    };
-    answered.inspect_err(|_| shared.metrics.request(Protocol::Rls, RequestResult::Error))
+    }
 }
 
 /// Decides a call, however it came.
@@ -70,7 +69,6 @@ pub(super) async fn decide<C: Clock>(
     let answers = shared.keeper.call(&asked).await;
     let answers = answers.map_err(|error| store_down(&error))?;
     shared.record(Protocol::Rls, answers.whole());
-    hold_back(&answers).await;
     Ok(answer::response(&answers))
 }
 
@@ -122,14 +120,6 @@ fn numbers(limit: &RateLimitOverride) -> Result<Numbers, Status> {
     let per = Nanos::from_secs(u64::from(multiplier) * unit);
     Numbers::new(Permits::new(limit.requests_per_unit), per)
         .map_err(|error| wrong(format!("the `limit` of a descriptor: {error}")))
-}
-
-/// Limits with a queue let a request pass later: Envoy cannot wait, so its answer does.
-async fn hold_back(answers: &Answers) {
-    let delay = answers.whole().delay();
-    if delay > Nanos::ZERO {
-        tokio::time::sleep(delay.into()).await;
-    }
 }
 
 /// Nothing internal is told: the log has it. Envoy's `failure_mode_deny` decides.

@@ -1,0 +1,102 @@
+//! What answers say beside the statuses under files of Envoy's reference service.
+
+use ratekeeper_wire::{HeaderValue, RateLimitResponse};
+use serde_json::{Value, json};
+
+use super::client::{Client, SHOULD_RATE_LIMIT};
+use super::rls::user;
+use super::{Fixture, run};
+
+const LIMITS: &str = "
+domain: edge
+descriptors:
+- key: user
+  rate_limit: { unit: hour, requests_per_unit: 1 }
+";
+
+/// The second answer to one user, which is a refusal, under these lines of `[envoy]`.
+fn refusal(lines: &str) -> RateLimitResponse {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("limits.yaml"), LIMITS).unwrap();
+    let policy = format!("version = 1\n[envoy]\nconfig = \"limits.yaml\"\n{lines}");
+    let fixture = Fixture::in_directory(&policy, directory);
+    run(async {
+        let mut client = Client::connect(fixture.grpc()).await;
+        client.call(SHOULD_RATE_LIMIT, &user("ada")).await;
+        client.call(SHOULD_RATE_LIMIT, &user("ada")).await.read()
+    })
+}
+
+fn lines(fields: &[HeaderValue]) -> Vec<String> {
+    let line = |field: &HeaderValue| format!("{}: {}", field.key, field.value);
+    fields.iter().map(line).collect()
+}
+
+#[test]
+fn fields_come_if_asked_for() {
+    for (settings, expected) in [
+        ("", &[][..]),
+        (
+            "headers = \"ietf\"",
+            &[
+                "ratelimit-policy: \"1-per-hour\";q=1;w=3600",
+                "ratelimit: \"1-per-hour\";r=0;t=3600",
+            ],
+        ),
+        (
+            "headers = \"draft-03\"",
+            &[
+                "RateLimit-Limit: 1",
+                "RateLimit-Remaining: 0",
+                "RateLimit-Reset: 3600",
+            ],
+        ),
+        (
+            "headers = \"draft-03\"\nheader_names = { limit = \"X-Limit\", reset = \"x-reset\" }",
+            &["x-limit: 1", "RateLimit-Remaining: 0", "x-reset: 3600"],
+        ),
+    ] {
+        let told = refusal(settings);
+        assert_eq!(lines(&told.response_headers_to_add), expected, "{settings}");
+        assert!(told.raw_body.is_empty() && told.dynamic_metadata.is_none());
+    }
+}
+
+#[test]
+fn a_body_comes_if_asked_for() {
+    let told = refusal("body = \"limit\"");
+    assert_eq!(
+        lines(&told.response_headers_to_add),
+        ["content-type: application/problem+json"]
+    );
+    let body: Value = serde_json::from_slice(&told.raw_body).unwrap();
+    assert_eq!(
+        body,
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Too many requests",
+            "status": 429,
+            "detail": "Limit 1-per-hour is exceeded. Try again in 3600 s.",
+            "violated-policies": ["1-per-hour"],
+            "retry_after": 3600,
+        })
+    );
+}
+
+#[test]
+fn metadata_comes_if_asked_for() {
+    for (settings, names) in [
+        (
+            "metadata = true",
+            &["allowed", "limit", "retry_after_s", "shadow_denied"][..],
+        ),
+        ("dynamic_metadata = true", &["descriptors", "domain"]),
+        (
+            "metadata = true\nshadow_mode = true\ndynamic_metadata = true",
+            &["allowed", "descriptors", "domain", "shadow_denied"],
+        ),
+    ] {
+        let fields = refusal(settings).dynamic_metadata.unwrap().fields;
+        assert!(fields.keys().eq(names), "{settings}: {fields:?}");
+    }
+}
