@@ -18,8 +18,11 @@
 //! made by the caller (a property test shrinks them) or by [`random_life`] from a seed.
 
 mod life;
+mod recorded;
 
 pub use life::{Event, Random, bounded, live, live_charges, live_loans, random_life};
+
+use recorded::records_all;
 
 use alloc::collections::VecDeque;
 use core::fmt::Debug;
@@ -105,39 +108,6 @@ pub fn decide<A: Algorithm + Debug>(
         oracles::retry_after(algorithm, state, now, cost, decision.verdict, reach);
     }
     decision
-}
-
-/// A cost above the capacity leaves nothing where denials are counted; and however large it
-/// is and however often it comes, no more is owed than after the largest.
-///
-/// # Panics
-/// If more is left, or owed.
-fn records_all<A: Algorithm + Debug>(
-    algorithm: &A,
-    denials: Denials,
-    before: &A::State,
-    now: Time,
-    cost: Permits,
-) {
-    if denials == Denials::Free || cost <= algorithm.capacity() {
-        return;
-    }
-    let mut state = before.clone();
-    let denied = algorithm.decide(&mut state, now, cost);
-    assert_eq!(
-        (denied.verdict, denied.remaining),
-        (Verdict::DenyForever, Permits::ZERO),
-        "{cost:?} at {now:?} is not recorded\n{algorithm:?}\n{before:?}\n{state:?}",
-    );
-    let _ = algorithm.decide(&mut state, now, Permits::MAX);
-    let most = state.clone();
-    for cost in [Permits::MAX, cost] {
-        let _ = algorithm.decide(&mut state, now, cost);
-        assert!(
-            state == most,
-            "{cost:?} at {now:?} lengthens the longest lock-out\n{algorithm:?}\n{most:?}\n{state:?}",
-        );
-    }
 }
 
 /// Cost `a + b` at one instant is the same as `a` and then `b`.

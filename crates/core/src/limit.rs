@@ -194,12 +194,20 @@ impl AnyAlgorithm {
 }
 
 impl AnyAlgorithm {
-    /// Whether a charge is made although another limit refuses the request: permits lent to
-    /// nobody in particular, under a limit that counts denials, since they are given back
-    /// for whoever was refused too.
+    /// Whether a charge is made whatever becomes of the request: under a limit that counts
+    /// denials, for a request that another limit refuses is denied too. Permits on loan only
+    /// to nobody in particular: those are given back for whoever was refused as well.
     pub fn takes_regardless(&self, lend: Lend) -> bool {
-        let counts = |limit: &Concurrency| limit.denials() == Denials::Counted;
-        lend == Lend::Unnamed && self.concurrency().is_some_and(counts)
+        let denials = match self {
+            Self::Gcra(gcra) => gcra.denials(),
+            Self::Window(window) => window.denials(),
+            Self::SubBuckets(window) => window.denials(),
+            Self::Log(log) => log.denials(),
+            Self::Exponential(exponential) => exponential.denials(),
+            Self::Concurrency(limit) if lend == Lend::Unnamed => limit.denials(),
+            _ => Denials::Free,
+        };
+        denials == Denials::Counted
     }
 }
 

@@ -8,6 +8,7 @@
 //! clock must offer a test clock.
 
 mod loans;
+mod odds;
 mod stories;
 
 use std::pin::pin;

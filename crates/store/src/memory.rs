@@ -7,7 +7,8 @@
 //! ```
 //!
 //! * **One request, all or none.** One charge takes one lock and one look-up. Several take
-//!   the locks of their shards in order, look at all, and charge all or none. Limits that
+//!   the locks of their shards in order, look at all, and charge all or none (but what counts
+//!   denials: that is charged in either case). Limits that
 //!   share a key share the shard: a request that must pass several limits of one user takes
 //!   one lock.
 //! * **A denial allocates nothing** and creates no entry.

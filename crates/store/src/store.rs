@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 /// The decisions of one request, one for each charge, in the order of the charges.
 ///
-/// If `admitted`, every charge whose own decision allows has been charged. If not, none has:
-/// then `remaining` and `reset_after` of the charges that would have passed show the state
-/// as it stands.
+/// If `admitted`, every charge whose own decision allows has been charged. If not, none has,
+/// except under limits that count denials: then `remaining` and `reset_after` of the charges
+/// that would have passed show the state as it now stands.
 #[must_use = "a decision nobody reads limits nothing"]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {
@@ -46,9 +46,11 @@ impl<'a> Hold<'a> {
 /// Where states live.
 ///
 /// All charges of a request are made together, or none is: a request passes if every charge
-/// in mode enforce allows. A shadow charge that denies is not made, and vetoes nothing. A
-/// charge that denies under a limit that counts denials is written even so. Charges of one
-/// request that name the same limit and key are judged one upon the other, in their order.
+/// in mode enforce allows. A shadow charge that denies is not made, and vetoes nothing.
+/// A limit that counts denials is charged by every request that reaches it, whether it denies
+/// itself, another limit refuses, or nobody does: a charge for what has been done is not lost.
+/// Charges of one request that name the same limit and key are judged one upon the other, in
+/// their order.
 ///
 /// What a limit of concurrency is charged is on loan: [`Store::decide`] lends to nobody in
 /// particular, and [`Store::refund`] takes back; [`Store::acquire`] lends to a name, and

@@ -118,6 +118,11 @@ impl Exponential {
         Self { denials, ..self }
     }
 
+    /// What a denial costs.
+    pub const fn denials(&self) -> Denials {
+        self.denials
+    }
+
     #[expect(clippy::unused_self, reason = "as every algorithm")]
     pub(crate) const fn name(&self) -> &'static str {
         "exponential counter"

@@ -9,7 +9,8 @@
 use core::fmt::Debug;
 use std::vec::Vec;
 
-use super::{KeepsAll, Refunds, TakesBack, TakesFirst, decide, records_all, state_holds};
+use super::recorded::records_all;
+use super::{KeepsAll, Refunds, TakesBack, TakesFirst, decide, state_holds};
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::Reach;
 use crate::{Nanos, Permits, Time};

@@ -14,7 +14,7 @@ pub(super) fn stories() -> Vec<Story> {
     let mut stories = single();
     stories.extend(beside_deciding());
     stories.extend(several());
-    stories.extend(several_at_odds());
+    stories.extend(super::odds::stories());
     stories.extend(versions());
     stories.extend(super::loans::stories());
     stories
@@ -35,7 +35,7 @@ pub(super) fn bucket(quota: &str) -> Gcra {
     Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)
 }
 
-fn fixed(quota: &str) -> Window {
+pub(super) fn fixed(quota: &str) -> Window {
     Window::fixed(quota.parse().expect(QUOTA), Nanos::ZERO).expect(QUOTA)
 }
 
@@ -294,53 +294,6 @@ fn several() -> Vec<Story> {
                     &[Allow(2), Never(10)],
                 ),
                 passes(10_000, &[(1, "k", 2, Shadow)], &[Allow(0)]),
-            ],
-        },
-    ]
-}
-
-/// Several charges a request that get in each other's way.
-fn several_at_odds() -> Vec<Story> {
-    vec![
-        Story {
-            name: "a counted denial is charged though the request fails",
-            limits: vec![
-                limit(0, 1, bucket("1/1s").with_denials(Denials::Counted)),
-                limit(1, 1, bucket("5/5s")),
-            ],
-            steps: vec![
-                passes(
-                    0,
-                    &[(0, "k", 1, Enforce), (1, "k", 1, Enforce)],
-                    &[Allow(0), Allow(4)],
-                ),
-                fails(
-                    0,
-                    &[(0, "k", 1, Enforce), (1, "k", 1, Enforce)],
-                    &[Deny(2000, 0), Allow(4)],
-                ),
-                fails(1000, &[(0, "k", 1, Enforce)], &[Deny(2000, 0)]),
-            ],
-        },
-        Story {
-            name: "one limit and key named twice stays within its bound",
-            limits: vec![limit(0, 1, bucket("3/3s")), limit(1, 1, bucket("9/9s"))],
-            steps: vec![
-                fails(
-                    0,
-                    &[
-                        (0, "k", 2, Enforce),
-                        (1, "k", 1, Enforce),
-                        (0, "k", 2, Enforce),
-                    ],
-                    &[Allow(3), Allow(9), Never(3)],
-                ),
-                passes(
-                    0,
-                    &[(0, "k", 2, Enforce), (0, "k", 1, Enforce)],
-                    &[Allow(1), Allow(0)],
-                ),
-                fails(0, &[(0, "k", 1, Enforce)], &[Deny(1000, 0)]),
             ],
         },
     ]

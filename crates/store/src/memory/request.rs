@@ -1,10 +1,14 @@
 //! A request of several charges: all or none, under the locks of the shards it touches.
 //!
 //! ```text
-//!   sort by shard --> lock, ascending --> look at all --> veto? --no--> charge what allows
-//!                                                          |
-//!                                                         yes --> charge nothing
+//!   sort by shard --> lock, ascending --> look at all --> charge what counts denials
+//!                                                              |
+//!                         charge what allows <--no-- veto? <---+
+//!                                                      |
+//!                                                     yes --> charge nothing more
 //! ```
+//!
+//! A limit that counts denials is charged by every request that reaches it, whoever refuses.
 //!
 //! Locks are taken in one order by everybody, so nobody waits for somebody who waits. A
 //! denial is decided in place in either case: it leaves the state as it was, except where
@@ -107,26 +111,36 @@ impl<'a> Request<'a> {
         self.answer(admitted)
     }
 
-    /// Charges all that allow, or none.
+    /// Charges all that allow, or none; and what counts denials in either case.
     pub(super) fn decide(mut self) -> Decisions {
+        self.charge_regardless();
         let admitted = self.admitted();
         self.charge_denials();
         let admitted = admitted && self.charge_all();
         if !admitted {
-            self.take_regardless();
             self.show_standing();
         }
         self.answer(admitted)
     }
 
-    /// Takes permits that will be given back although the request is refused.
-    fn take_regardless(&mut self) {
+    /// Whether the charge is made whatever becomes of the request.
+    fn is_regardless(&self, place: &Place) -> bool {
+        let limit = self.charges[place.charge].limit;
+        limit.algorithm.takes_regardless(self.lend)
+    }
+
+    /// Makes the charges that do not depend on one another's verdicts.
+    fn charge_regardless(&mut self) {
         for at in 0..self.places.len() {
             let place = self.places[at];
-            let charge = &self.charges[place.charge];
-            let taken = charge.limit.algorithm.takes_regardless(self.lend);
-            if taken && self.each[place.charge].verdict.allows() {
-                let _ = self.with(&place, charge.cost, Shard::decide);
+            if self.is_regardless(&place) {
+                let judged = self.each[place.charge].verdict;
+                let cost = self.charges[place.charge].cost;
+                let mut decision = self.with(&place, cost, Shard::decide);
+                if !judged.allows() {
+                    decision.verdict = judged;
+                }
+                self.each[place.charge] = decision;
             }
         }
     }
@@ -138,7 +152,7 @@ impl<'a> Request<'a> {
             let mut place = self.places[at];
             if let Some(last) = last.filter(|last| self.same(last, &place)) {
                 place.before = last.before;
-                if self.each[last.charge].verdict.allows() {
+                if self.each[last.charge].verdict.allows() || self.is_regardless(&last) {
                     place.before = place.before + self.charges[last.charge].cost;
                 }
                 self.places[at] = place;
@@ -149,14 +163,15 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Decides denials in place: where denials are counted, they are now.
+    /// Decides denials in place: a debt that the clock made too long is cut now.
     fn charge_denials(&mut self) {
         for at in 0..self.places.len() {
             let place = self.places[at];
             // What is denied only because of an earlier charge of this request might be
             // allowed if that one is not made, and must not be charged.
             let alone = place.before == Permits::ZERO;
-            if alone && !self.each[place.charge].verdict.allows() {
+            let free = !self.is_regardless(&place);
+            if free && alone && !self.each[place.charge].verdict.allows() {
                 let cost = self.charges[place.charge].cost;
                 self.each[place.charge] = self.with(&place, cost, Shard::decide);
             }
@@ -169,7 +184,7 @@ impl<'a> Request<'a> {
     fn charge_all(&mut self) -> bool {
         for at in 0..self.places.len() {
             let place = self.places[at];
-            if !self.each[place.charge].verdict.allows() {
+            if !self.each[place.charge].verdict.allows() || self.is_regardless(&place) {
                 continue;
             }
             let charge = &self.charges[place.charge];
@@ -189,7 +204,7 @@ impl<'a> Request<'a> {
     fn give_back(&mut self, count: usize) {
         for at in 0..count {
             let place = self.places[at];
-            if self.each[place.charge].verdict.allows() {
+            if self.each[place.charge].verdict.allows() && !self.is_regardless(&place) {
                 let cost = self.charges[place.charge].cost;
                 self.with(&place, cost, Shard::refund);
             }

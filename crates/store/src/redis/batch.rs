@@ -30,6 +30,8 @@ pub(super) struct Ask {
     pub(super) items: SmallVec<[Item; 2]>,
 }
 
+/// Marks a charge that is made whatever becomes of the request.
+const REGARDLESS: u8 = 4;
 /// Marks the last charge of a request.
 const LAST: u8 = 8;
 
@@ -140,10 +142,14 @@ impl<'a> Batch<'a> {
                     (_, Mode::Shadow) => 1,
                     (_, Mode::Enforce) => 0,
                 };
+                let regardless = match ask.act {
+                    Act::Decide(lend) if item.limit.algorithm.takes_regardless(lend) => REGARDLESS,
+                    _ => 0,
+                };
                 let last = if at + 1 == ask.items.len() { LAST } else { 0 };
                 let key = u16::try_from(place + 1).unwrap_or(u16::MAX); // a batch has fewer keys
                 bytes.extend_from_slice(&key.to_le_bytes());
-                bytes.push(act + last);
+                bytes.push(act + regardless + last);
                 bytes.extend(bytes_of(&item.limit.price(item.cost)));
             }
         }

@@ -1,6 +1,6 @@
 -- Decides a batch of requests on the keys it names, with one read and at most one write for
--- each key. All charges of a request are made, or none; a denial writes nothing unless the
--- limit counts denials. Nothing is written before everything has been read and decided.
+-- each key. All charges of a request are made, or none, but those under limits that count denials:
+-- those are made whoever refuses. Nothing is written before everything has been read and decided.
 --
 -- KEYS      the keys of the batch, each once
 -- ARGV[1]   microseconds since 1970, for tests; empty: the server's clock, read once
@@ -31,11 +31,12 @@ for i = 1, count do
   end
 end
 
--- What to do, by number; 8 is added to the last charge of a request.
+-- What to do, by number; 4 is added to a charge that is made whoever refuses, 8 to the last
+-- charge of a request.
 local ENFORCE, SHADOW, REFUND = 0, 1, 2
 local changed = {}
 local charges, at, size = ARGV[count + 2], 1, #ARGV[count + 2]
-local key, passed, after, length, admitted = {}, {}, {}, 0, true
+local key, passed, regardless, after, length, admitted = {}, {}, {}, {}, 0, true
 while at <= size do
   local i, act, a, b, c, d
   i, act, a, b, c, d, at = struct.unpack('<HBdddd', charges, at)
@@ -43,7 +44,8 @@ while at <= size do
   if last then act = act - 8 end
   local t = twin[i]
   length = length + 1
-  key[length] = i
+  key[length], regardless[length] = i, act >= 4
+  if act >= 4 then act = act - 4 end
   if act == REFUND then
     passed[length], after[length] = true, t.refund(limit[i], state[i], a, b, c, d)
   else
@@ -54,7 +56,7 @@ while at <= size do
   if last then
     for j = 1, length do
       local next = after[j]
-      if next ~= nil and (admitted or not passed[j]) then
+      if next ~= nil and (admitted or regardless[j] or not passed[j]) then
         state[key[j]], changed[key[j]] = next, true
       end
       after[j] = nil

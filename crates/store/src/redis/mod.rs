@@ -12,7 +12,8 @@
 //!   a limit is exact however many processes share it.
 //! * **The definition answers.** The script finds, decides and writes; what callers are told
 //!   is worked out here, by the same cores as in memory, from what the script found.
-//! * **Denials write nothing**, unless the limit counts them.
+//! * **Denials write nothing**, unless the limit counts them; then it is charged by every
+//!   request that reaches it, whichever limit refuses.
 //! * **Denials are remembered** here for a second at most: see [`denied`].
 //! * **Values carry their time**; a TTL only cleans up, and never before a value has become
 //!   meaningless.

@@ -1,9 +1,9 @@
 //! Settling: all charges of a request or none, over states that are at hand.
 //!
 //! ```text
-//!   judge all --> admitted? --no--> charge counted denials; show the rest as it stands
-//!                     |
-//!                    yes ---> charge what allows
+//!   judge all --> charge what counts denials --> admitted? --no--> show how all stands
+//!                                                    |
+//!                                                   yes ---> charge what allows
 //! ```
 //!
 //! The same rules as in memory. The script in the store follows them too; here they say what
@@ -94,9 +94,19 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn decide(&mut self, lend: Lend) -> Decisions {
-        let (mut each, before) = self.judge();
+        let (mut each, before) = self.judge(lend);
+        let free: SmallVec<[bool; 4]> = (0..each.len())
+            .map(|at| !self.is_regardless(at, lend))
+            .collect();
+        for (at, decision) in each.iter_mut().enumerate().filter(|(at, _)| !free[*at]) {
+            let judged = decision.verdict;
+            *decision = self.charge(at, lend);
+            if !judged.allows() {
+                decision.verdict = judged;
+            }
+        }
         let admitted = self.admitted(&each);
-        for (at, decision) in each.iter_mut().enumerate() {
+        for (at, decision) in each.iter_mut().enumerate().filter(|(at, _)| free[*at]) {
             // What is denied only because of an earlier charge of this request might be
             // allowed if that one is not made, and must not be charged.
             if !decision.verdict.allows() && before[at] == Permits::ZERO {
@@ -104,26 +114,24 @@ impl Table<'_> {
             }
         }
         if admitted {
-            for (at, decision) in each.iter_mut().enumerate() {
+            for (at, decision) in each.iter_mut().enumerate().filter(|(at, _)| free[*at]) {
                 if decision.verdict.allows() {
                     *decision = self.charge(at, lend);
                 }
             }
         } else {
-            for (at, decision) in each.iter().enumerate() {
-                // Permits that will be given back although the request is refused.
-                let taken = self.items[at].limit.algorithm.takes_regardless(lend);
-                if taken && decision.verdict.allows() {
-                    let _ = self.charge(at, lend);
-                }
-            }
             self.show_standing(&mut each);
         }
         Decisions { admitted, each }
     }
 
+    /// Whether the charge is made whatever becomes of the request.
+    fn is_regardless(&self, at: usize, lend: Lend) -> bool {
+        self.items[at].limit.algorithm.takes_regardless(lend)
+    }
+
     fn look(&mut self) -> Decisions {
-        let (mut each, _) = self.judge();
+        let (mut each, _) = self.judge(Lend::Nothing);
         let admitted = self.admitted(&each);
         self.show_standing(&mut each);
         Decisions { admitted, each }
@@ -131,7 +139,7 @@ impl Table<'_> {
 
     /// Looks at every charge as if those before it to the same key were made; and says what
     /// those were.
-    fn judge(&self) -> (SmallVec<[Decision; 4]>, SmallVec<[Permits; 4]>) {
+    fn judge(&self, lend: Lend) -> (SmallVec<[Decision; 4]>, SmallVec<[Permits; 4]>) {
         let mut each = SmallVec::<[Decision; 4]>::new();
         let mut before = SmallVec::<[Permits; 4]>::new();
         for (at, item) in self.items.iter().enumerate() {
@@ -139,9 +147,9 @@ impl Table<'_> {
                 .rev()
                 .find(|&earlier| self.place[earlier] == self.place[at]);
             let spent = earlier.map_or(Permits::ZERO, |earlier| {
-                let allowed = each[earlier].verdict.allows();
+                let made = each[earlier].verdict.allows() || self.is_regardless(earlier, lend);
                 before[earlier]
-                    + if allowed {
+                    + if made {
                         self.items[earlier].cost
                     } else {
                         Permits::ZERO

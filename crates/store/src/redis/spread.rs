@@ -4,7 +4,8 @@
 //!   items     a.slot 7   b.slot 7   c.slot 3   d.slot 7
 //!   groups    7: a b d                3: c               in the order of their first items
 //!
-//!   decide    7 allows --> 3 denies --> give back to 7; say how all stands
+//!   decide    7 allows --> 3 denies --> give back to 7, unless it counts denials; say how
+//!                                       all stands
 //! ```
 //!
 //! No call spans two slots, so what is one step elsewhere is several here. They are taken so
@@ -12,7 +13,7 @@
 //! charged until it is given back. (What an algorithm cannot take back stays charged.)
 //! Limits that share a subject share a slot; see [`name`](super::name).
 
-use ratekeeper_core::{Decision, Key, Lend, UnixMicros};
+use ratekeeper_core::{Decision, Key, Lend, Permits, UnixMicros};
 use smallvec::SmallVec;
 
 use super::batch::Ask;
@@ -36,6 +37,24 @@ impl Part<'_> {
             act,
             items: self.items.clone(),
         }
+    }
+
+    /// Those of its items that `is_of` holds for.
+    fn only(&self, is_of: impl Fn(&Item) -> bool) -> Self {
+        let mut part = Self {
+            slot: self.slot,
+            at: SmallVec::new(),
+            items: SmallVec::new(),
+            keys: Keys::new(),
+        };
+        for ((item, &key), &at) in self.items.iter().zip(&self.keys).zip(&self.at) {
+            if is_of(item) {
+                part.items.push(item.clone());
+                part.keys.push(key);
+                part.at.push(at);
+            }
+        }
+        part
     }
 }
 
@@ -109,39 +128,52 @@ impl RedisStore {
                 .await?;
             for (number, part) in parts.iter().enumerate().filter(|(at, _)| *at != denied) {
                 if number > denied {
-                    self.take_regardless(part, lend, told).await?;
-                }
-                let stands = self.part(part, Act::Look, told).await?;
-                if number < denied {
-                    keep_verdicts(&mut outcomes[number], stands);
+                    outcomes.push(self.refuse(part, lend, told).await?);
                 } else {
-                    outcomes.push(stands);
+                    let stands = self.standing(part, told).await?;
+                    keep_verdicts(&mut outcomes[number], stands);
                 }
             }
         }
         Ok(join(parts, outcomes))
     }
 
-    /// Takes permits that will be given back although the request is refused.
-    async fn take_regardless(
+    /// What a part is answered when another has refused the request: what counts denials is
+    /// charged, and the rest looked at.
+    async fn refuse(
         &self,
         part: &Part<'_>,
         lend: Lend,
         told: Option<UnixMicros>,
-    ) -> Result<(), Trouble> {
-        let mut keys = Keys::new();
-        let mut items = SmallVec::new();
-        for (item, &key) in part.items.iter().zip(&part.keys) {
-            if item.limit.algorithm.takes_regardless(lend) {
-                items.push(item.clone());
-                keys.push(key);
-            }
+    ) -> Result<Outcome, Trouble> {
+        let regardless = |item: &Item| item.limit.algorithm.takes_regardless(lend);
+        let taken = part.only(regardless);
+        if taken.items.is_empty() {
+            return self.part(part, Act::Look, told).await;
         }
-        if !items.is_empty() {
-            let act = Act::Decide(lend);
-            self.one(Ask { act, items }, &keys, part.slot, told).await?;
+        let mut outcomes = vec![self.part(&taken, Act::Decide(lend), told).await?];
+        let mut parts = vec![taken];
+        let rest = part.only(|item| !regardless(item));
+        if !rest.items.is_empty() {
+            outcomes.push(self.part(&rest, Act::Look, told).await?);
+            parts.push(rest);
         }
-        Ok(())
+        let mut outcome = join(&parts, outcomes);
+        keep_verdicts(&mut outcome, self.standing(part, told).await?);
+        Ok(outcome)
+    }
+
+    /// How a part stands: a look that costs nothing.
+    async fn standing(
+        &self,
+        part: &Part<'_>,
+        told: Option<UnixMicros>,
+    ) -> Result<Outcome, Trouble> {
+        let mut ask = part.ask(Act::Look);
+        for item in &mut ask.items {
+            item.cost = Permits::ZERO;
+        }
+        self.one(ask, &part.keys, part.slot, told).await
     }
 
     /// Gives back what these parts were charged.
@@ -210,10 +242,12 @@ fn parts<'a>(ask: Ask, keys: &[Key<'a>]) -> Vec<Part<'a>> {
 fn keep_verdicts(decided: &mut Outcome, stands: Outcome) {
     if let (Outcome::Decided(decided), Outcome::Decided(stands)) = (decided, stands) {
         for (decision, standing) in decided.each.iter_mut().zip(stands.each) {
-            *decision = Decision {
-                verdict: decision.verdict,
-                ..standing
-            };
+            if decision.verdict.allows() {
+                *decision = Decision {
+                    verdict: decision.verdict,
+                    ..standing
+                };
+            }
         }
     }
 }

@@ -36,6 +36,13 @@ impl<C> Window<C> {
     }
 }
 
+impl<C> Window<C> {
+    /// What a denial costs.
+    pub const fn denials(&self) -> Denials {
+        self.denials
+    }
+}
+
 impl<C: Counters> Shared for Window<C> {
     const TAG: u8 = b'w';
 

@@ -1,0 +1,39 @@
+//! What counted denials record of a cost that never fits: all of it, up to a longest lock-out.
+
+use core::fmt::Debug;
+
+use crate::algorithm::{Algorithm, Denials};
+use crate::{Permits, Time, Verdict};
+
+/// A cost above the capacity leaves nothing where denials are counted; and however large it
+/// is and however often it comes, no more is owed than after the largest.
+///
+/// # Panics
+/// If more is left, or owed.
+pub(super) fn records_all<A: Algorithm + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    before: &A::State,
+    now: Time,
+    cost: Permits,
+) {
+    if denials == Denials::Free || cost <= algorithm.capacity() {
+        return;
+    }
+    let mut state = before.clone();
+    let denied = algorithm.decide(&mut state, now, cost);
+    assert_eq!(
+        (denied.verdict, denied.remaining),
+        (Verdict::DenyForever, Permits::ZERO),
+        "{cost:?} at {now:?} is not recorded\n{algorithm:?}\n{before:?}\n{state:?}",
+    );
+    let _ = algorithm.decide(&mut state, now, Permits::MAX);
+    let most = state.clone();
+    for cost in [Permits::MAX, cost] {
+        let _ = algorithm.decide(&mut state, now, cost);
+        assert!(
+            state == most,
+            "{cost:?} at {now:?} lengthens the longest lock-out\n{algorithm:?}\n{most:?}\n{state:?}",
+        );
+    }
+}
