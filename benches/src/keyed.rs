@@ -6,7 +6,7 @@ use foldhash::fast::RandomState as Foldhash;
 use governor::clock::FakeRelativeClock;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::{Charge, Key, Limit, LimitId, Mode, Permits, Time};
+use ratekeeper_core::{Charge, Key, Limit, LimitId, Mode, Outage, Permits, Time};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::direct::{ALLOWS, at, gcra, governor_allows};
@@ -41,6 +41,7 @@ fn limit() -> Limit {
         name: "bench".into(),
         id: LimitId::new(0),
         version: 1,
+        outage: Outage::Local,
         algorithm: gcra(ALLOWS).into(),
     }
 }

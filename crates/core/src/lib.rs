@@ -51,7 +51,7 @@ pub use algorithms::window::{
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use decision::{Decision, Verdict};
 pub use error::Error;
-pub use limit::{AnyAlgorithm, Limit, LimitId};
+pub use limit::{AnyAlgorithm, Limit, LimitId, Outage};
 pub use quota::{Permits, Quota};
 pub use shared::{Shared, Twin, UnixMicros};
 pub use time::{Nanos, Origin, Time};

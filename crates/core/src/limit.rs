@@ -40,6 +40,20 @@ pub struct Limit {
     pub version: u32,
     /// How it decides.
     pub algorithm: AnyAlgorithm,
+    /// What it does while the store that it shares with other processes fails.
+    pub outage: Outage,
+}
+
+/// What a limit does while the store that it shares with other processes fails.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Outage {
+    /// Each process holds its share of the limit.
+    #[default]
+    Local,
+    /// Passes everything.
+    Allow,
+    /// Refuses everything.
+    Deny,
 }
 
 /// The algorithms that can be chosen at run time: a closed set.

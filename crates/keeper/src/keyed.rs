@@ -12,8 +12,8 @@ use std::marker::PhantomData;
 
 use arc_swap::ArcSwap;
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, Mode, Permits, Quota, Refund,
-    Time,
+    AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Quota,
+    Refund, Time,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -100,6 +100,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 name: "keyed".into(),
                 id: LimitId::new(0),
                 version: 1,
+                outage: Outage::Local,
                 algorithm: algorithm.into(),
             }),
             clock,

@@ -1,6 +1,9 @@
 //! Settings: what a policy file says beside its rules.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+
+use ratekeeper_core::Nanos;
 
 use crate::envoy;
 
@@ -29,6 +32,39 @@ pub struct Settings {
     pub envoy: EnvoyDoor,
     /// `[store.memory] budget`: bytes the store may use; none for the default.
     pub memory_budget: Option<usize>,
+    /// `[store.redis]`: where the counters are that several processes share; none to keep
+    /// them in the memory of this one.
+    pub redis: Option<RedisSettings>,
+}
+
+/// `[store.redis]`: how to reach the store, and how many share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisSettings {
+    /// `redis://HOST:PORT` or `unix://PATH`; at least one, and one only without a cluster.
+    pub urls: Vec<String>,
+    /// Whether they are nodes of a cluster.
+    pub cluster: bool,
+    /// The name to log in with.
+    pub username: Option<Secret>,
+    /// The password.
+    pub password: Option<Secret>,
+    /// Number of the database; 0 for a cluster.
+    pub database: u16,
+    /// Begins the name of every key.
+    pub prefix: String,
+    /// How long a call may take, connecting included.
+    pub deadline: Nanos,
+    /// Processes that share the store: while it fails, each holds that part of a limit.
+    pub nodes: NonZeroU32,
+}
+
+/// Where a secret is; never the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// `env:NAME`: in an environment variable.
+    Env(String),
+    /// `file:PATH`: in a file, whose last line end does not count.
+    File(PathBuf),
 }
 
 /// `[envoy]`: configuration files of Envoy's rate limit service, and what holds for all of

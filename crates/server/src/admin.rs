@@ -10,16 +10,17 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
-use ratekeeper_core::{Decision, Key, KeyBuilder, Nanos};
+use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, Limit, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::Rule;
+use ratekeeper_store::{AnyStore, Fallback, Store};
 use serde_json::{Value, json};
 
 use crate::Trigger;
 use crate::doors::answer::{key_parts, mode};
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{
-    NO_SUCH_KEY, NO_SUCH_LIMIT, NO_TOKEN, Problem, RELOAD_REFUSED, UNKNOWN_PATH, WRONG_QUERY,
-    near_spelling, shown,
+    NO_SUCH_KEY, NO_SUCH_LIMIT, NO_TOKEN, NOT_LISTED, Problem, RELOAD_REFUSED, UNKNOWN_PATH,
+    WRONG_QUERY, near_spelling, shown,
 };
 use crate::doors::{self, Reply, bearer_ok};
 use crate::listener::Handle;
@@ -84,7 +85,7 @@ async fn answer<C: Clock + 'static>(
                 return Err(Problem::new(UNKNOWN_PATH, detail));
             };
             get(&request)?;
-            key(shared, limit, request.uri().query().unwrap_or_default())
+            key(shared, limit, request.uri().query().unwrap_or_default()).await
         }
     }
 }
@@ -120,12 +121,19 @@ fn readiness(ready: bool) -> Response<Reply> {
 }
 
 fn metrics<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
-    let (store, now) = (shared.keeper.store(), shared.keeper.clock().now());
+    let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
+    let store = any.local();
     let policy = shared.keeper.policy();
     let lenders = policy.rules.iter().map(|rule| &rule.limit);
-    let lenders = lenders.filter(|limit| limit.algorithm.concurrency().is_some());
+    // What a shared store has on loan is not known here.
+    let lends = |limit: &&Limit| limit.algorithm.concurrency().is_some();
+    let lenders = lenders.filter(|limit| any.shared().is_none() && lends(limit));
     let loans = lenders.map(|limit| (Arc::clone(&limit.name), store.loans(limit, now)));
-    let scraped = shared.metrics.scrape(store.usage(), loans.collect());
+    let scraped = shared.metrics.scrape(
+        store.usage(),
+        loans.collect(),
+        any.shared().map(Fallback::health),
+    );
     let mut response = Response::new(Full::from(scraped));
     let content_type = HeaderValue::from_static(CONTENT_TYPE);
     response
@@ -171,7 +179,7 @@ fn about(rule: &Rule) -> Value {
 
 fn limits<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
     let policy = shared.keeper.policy();
-    let usage = shared.keeper.store().usage();
+    let usage = shared.keeper.store().local().usage();
     let with_usage = |rule: &Rule| {
         let mut limit = about(rule);
         let mut usages = usage.limits.iter();
@@ -209,7 +217,11 @@ fn keys<C: Clock>(shared: &Shared<C>, query: &str) -> Result<Response<Reply>, Pr
     let policy = shared.keeper.policy();
     let rule = find(&policy, &name)?;
     let now = shared.keeper.clock().now();
-    let entries = shared.keeper.store().keys(&rule.limit, top, now);
+    if shared.keeper.store().shared().is_some() {
+        let detail = "ask for one: /v1/keys/LIMIT?key=VALUE";
+        return Err(Problem::new(NOT_LISTED, detail));
+    }
+    let entries = shared.keeper.store().local().keys(&rule.limit, top, now);
     let keys: Vec<Value> = entries
         .iter()
         .map(|entry| state(rule, Key::from_bytes(&entry.key), entry.decision))
@@ -218,7 +230,11 @@ fn keys<C: Clock>(shared: &Shared<C>, query: &str) -> Result<Response<Reply>, Pr
 }
 
 /// `GET /v1/keys/LIMIT?key=VALUE`: one key, `key` once for each part.
-fn key<C: Clock>(shared: &Shared<C>, name: &str, query: &str) -> Result<Response<Reply>, Problem> {
+async fn key<C: Clock>(
+    shared: &Shared<C>,
+    name: &str,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
     let mut bytes = Vec::new();
@@ -233,7 +249,12 @@ fn key<C: Clock>(shared: &Shared<C>, name: &str, query: &str) -> Result<Response
     }
     let key = Key::from_bytes(&bytes);
     let now = shared.keeper.clock().now();
-    let found = shared.keeper.store().key(&rule.limit, key, now);
+    let store = shared.keeper.store();
+    let found = if store.shared().is_some() {
+        shared_key(store, &rule.limit, key, now).await?
+    } else {
+        store.local().key(&rule.limit, key, now)
+    };
     let decision = found.ok_or_else(|| {
         let parts: Vec<String> = key_parts(rule).map(ToString::to_string).collect();
         let parts = if parts.is_empty() {
@@ -245,6 +266,25 @@ fn key<C: Clock>(shared: &Shared<C>, name: &str, query: &str) -> Result<Response
         Problem::new(NO_SUCH_KEY, detail)
     })?;
     Ok(reply(&state(rule, key, decision)))
+}
+
+/// The state of a key in a shared store, if it owes anything.
+async fn shared_key(
+    store: &AnyStore,
+    limit: &Limit,
+    key: Key<'_>,
+    now: Time,
+) -> Result<Option<Decision>, Problem> {
+    let charge = Charge {
+        limit,
+        key,
+        cost: Permits::ZERO,
+        mode: Mode::Enforce,
+    };
+    let looked = store.look(&[charge], now).await;
+    let decisions = looked.map_err(|error| doors::store_down(&error))?;
+    let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
+    Ok(decisions.each.first().copied().filter(owes))
 }
 
 fn state(rule: &Rule, key: Key<'_>, decision: Decision) -> Value {

@@ -188,6 +188,9 @@ pub enum StartError {
     /// Neither a policy nor a configuration of Envoy's rate limit service.
     #[error("there is no policy\nhint: name a policy file, or a configuration of Envoy's")]
     NoPolicy,
+    /// The store cannot be used as the policy says.
+    #[error("the store cannot be used: {0}")]
+    Store(String),
     /// Not an address.
     #[error("{door} address `{text}` cannot be used: {reason}\nhint: write HOST:PORT, or off")]
     Address {

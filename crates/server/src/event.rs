@@ -56,6 +56,16 @@ pub enum Event {
         /// What is wrong with it, rendered.
         report: String,
     },
+    /// The shared store does not answer: each limit does what its `on_store_error` says.
+    StoreDown {
+        /// What went wrong.
+        error: String,
+    },
+    /// The shared store answers again, and decides again.
+    StoreUp {
+        /// Permits admitted without it that it has been charged.
+        debited: u64,
+    },
     /// No more connections are accepted; requests in flight are finished.
     Stopping,
     /// The service has ended.
@@ -113,6 +123,13 @@ impl fmt::Display for Event {
                 f,
                 "envoy configuration refused (by {trigger}), the old one stays\n{report}"
             ),
+            Self::StoreDown { error } => write!(
+                f,
+                "store down, every limit does as its `on_store_error` says: {error}"
+            ),
+            Self::StoreUp { debited } => {
+                write!(f, "store back, and asked again: {debited} permits debited")
+            }
             Self::Stopping => f.write_str("stopping"),
             Self::Stopped => f.write_str("stopped"),
         }
@@ -154,6 +171,12 @@ impl Sink {
             }
             Event::EnvoyRejected { trigger, report } => {
                 tracing::error!(event = "envoy.reload", result = "rejected", %trigger, "{report}");
+            }
+            Event::StoreDown { error } => {
+                tracing::error!(event = "store.fallback", active = true, "{error}");
+            }
+            Event::StoreUp { debited } => {
+                tracing::warn!(event = "store.fallback", active = false, debited);
             }
             Event::Stopping => tracing::info!(event = "stopping"),
             Event::Stopped => tracing::info!(event = "stopped"),

@@ -62,6 +62,7 @@ mod pulse;
 mod reload;
 mod service;
 mod shared;
+mod store;
 mod watch;
 mod workers;
 
@@ -70,3 +71,4 @@ pub use doors::problem::{PROBLEMS, ProblemKind};
 pub use envoy_files::{EnvoyFile, read_envoy_files};
 pub use event::{Event, Trigger};
 pub use service::Service;
+pub use store::redis_store;

@@ -256,7 +256,8 @@ impl<C: Clock> Shared<C> {
 fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = &'static str> {
     let listen = (before.listen != now.listen).then_some("[listen]");
     let budget = (before.memory_budget != now.memory_budget).then_some("the memory budget");
-    listen.into_iter().chain(budget)
+    let redis = (before.redis != now.redis).then_some("[store.redis]");
+    listen.into_iter().chain(budget).chain(redis)
 }
 
 fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::{Clock, Keeper, SystemClock};
-use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_store::MemoryConfig;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -26,6 +26,7 @@ use crate::envoy_files::Source;
 use crate::listener::{Http, LINGER, Serve, accept};
 use crate::reload;
 use crate::shared::{Shared, Token};
+use crate::store;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Config, Door, Event, StartError, Trigger};
@@ -89,9 +90,10 @@ impl Service {
             .unwrap_or(MemoryConfig::default().budget_bytes);
         #[cfg(feature = "grpc")]
         let certificates = envoy::certificates(config, &loaded.policy)?;
+        let memory = MemoryConfig { budget_bytes };
+        let store = store::open(settings.redis.as_ref(), memory, clock.origin())?;
         let doors = doors.bind()?;
 
-        let store = MemoryStore::new(MemoryConfig { budget_bytes });
         let shared = Arc::new(Shared::new(
             Keeper::new(loaded.policy, store, clock),
             (policy, envoy_files),
@@ -227,6 +229,8 @@ impl<C: Clock + 'static> Run<C> {
         let most = MAX_ADMIN_CONNECTIONS;
         let admin = Opened::start(doors.admin, most, door, &here, &admin_closes);
         tokio::spawn(sweep(Arc::clone(&shared)));
+        store::tend_once(&shared).await; // whether it is there decides whether this is ready
+        tokio::spawn(store::tend(Arc::clone(&shared)));
         shared.set_ready(true);
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
@@ -319,7 +323,7 @@ async fn sweep<C: Clock>(shared: Arc<Shared<C>>) {
     loop {
         tick.tick().await;
         let keeper = &shared.keeper;
-        keeper.store().sweep(keeper.clock().now());
+        keeper.store().local().sweep(keeper.clock().now());
     }
 }
 

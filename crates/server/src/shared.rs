@@ -1,10 +1,10 @@
 //! What the doors share: the keeper, its metrics, and where its policy comes from.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ratekeeper::{Answer, Clock, Keeper};
-use ratekeeper_store::MemoryStore;
+use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
 use crate::envoy_files;
@@ -14,7 +14,7 @@ use crate::reload::LastSeen;
 
 #[derive(Debug)]
 pub(crate) struct Shared<C> {
-    pub(crate) keeper: Keeper<MemoryStore, C>,
+    pub(crate) keeper: Keeper<AnyStore, C>,
     pub(crate) metrics: Metrics,
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
@@ -23,13 +23,17 @@ pub(crate) struct Shared<C> {
     pub(crate) token: Option<Token>,
     pub(crate) sink: Sink,
     ready: watch::Sender<bool>,
+    /// Whether the doors are open and the service is not stopping.
+    serving: AtomicBool,
+    /// Whether the store fails and every limit refuses because of that.
+    stuck: AtomicBool,
     /// Version of the policy under which an untrusted proxy was reported.
     untrusted_reported: AtomicU32,
 }
 
 impl<C: Clock> Shared<C> {
     pub(crate) fn new(
-        keeper: Keeper<MemoryStore, C>,
+        keeper: Keeper<AnyStore, C>,
         (path, envoy_files): (Option<PathBuf>, envoy_files::Source),
         last_seen: LastSeen,
         token: Option<Token>,
@@ -46,6 +50,8 @@ impl<C: Clock> Shared<C> {
             token,
             sink,
             ready: watch::Sender::new(false),
+            serving: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             untrusted_reported: AtomicU32::new(0),
         }
     }
@@ -62,7 +68,22 @@ impl<C: Clock> Shared<C> {
     }
 
     pub(crate) fn set_ready(&self, ready: bool) {
-        self.ready.send_replace(ready);
+        self.serving.store(ready, Ordering::Relaxed);
+        self.note_readiness();
+    }
+
+    /// Says whether the store fails and every limit refuses because of that.
+    pub(crate) fn set_stuck(&self, stuck: bool) {
+        self.stuck.store(stuck, Ordering::Relaxed);
+        self.note_readiness();
+    }
+
+    fn note_readiness(&self) {
+        self.ready.send_if_modified(|ready| {
+            let serving = self.serving.load(Ordering::Relaxed);
+            let now = serving && !self.stuck.load(Ordering::Relaxed);
+            std::mem::replace(ready, now) != now
+        });
     }
 
     /// Tells when that changes.

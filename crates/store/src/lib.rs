@@ -1,15 +1,25 @@
 //! Where the state of limits lives, and what makes a decision atomic.
 
+#[cfg(feature = "redis")]
+mod any;
 mod cell;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+#[cfg(feature = "redis")]
+mod fallback;
 mod memory;
 #[cfg(all(feature = "redis", not(loom)))]
 mod redis;
 mod store;
 
+#[cfg(feature = "redis")]
+pub use any::AnyStore;
 pub use cell::Cell;
+#[cfg(feature = "redis")]
+pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, Remote};
 pub use memory::{EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Usage};
+#[cfg(feature = "redis")]
+pub use ratekeeper_resilience::BreakerState;
 #[cfg(all(feature = "redis", not(loom)))]
 pub use redis::{RedisClock, RedisConfig, RedisServers, RedisStore};
 pub use store::{Decisions, Hold, Store, StoreError};

@@ -112,7 +112,7 @@ pub struct KeyEntry {
 /// The memory store.
 ///
 /// ```
-/// use ratekeeper_core::{Algorithm, AnyAlgorithm, Charge, Gcra, Key, Limit, LimitId, Mode, Permits, Time};
+/// use ratekeeper_core::{Algorithm, AnyAlgorithm, Charge, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Time};
 /// use ratekeeper_store::{MemoryConfig, MemoryStore};
 ///
 /// let store = MemoryStore::new(MemoryConfig::default());
@@ -120,6 +120,7 @@ pub struct KeyEntry {
 ///     name: "per-user".into(),
 ///     id: LimitId::new(0),
 ///     version: 1,
+///     outage: Outage::Local,
 ///     algorithm: Gcra::token_bucket("2/1s".parse().unwrap()).unwrap().into(),
 /// };
 /// let charge = |key| Charge {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit,
-    LimitId, Log, Mode, Nanos, Permits, Quota, SubBuckets, Time, Verdict, Window,
+    LimitId, Log, Mode, Nanos, Outage, Permits, Quota, SubBuckets, Time, Verdict, Window,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Usage};
 
@@ -22,6 +22,7 @@ fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
         name: format!("limit-{id}").into(),
         id: LimitId::new(id),
         version: 1,
+        outage: Outage::Local,
         algorithm: algorithm.into(),
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Permits, SubBuckets, Time,
-    Window,
+    AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage, Permits,
+    SubBuckets, Time, Window,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -20,6 +20,7 @@ fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
         name: format!("limit-{id}").into(),
         id: LimitId::new(id),
         version: 1,
+        outage: Outage::Local,
         algorithm: algorithm.into(),
     }
 }

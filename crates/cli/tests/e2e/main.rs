@@ -13,3 +13,4 @@ mod outage;
 mod permits;
 mod readme;
 mod reload;
+mod store;

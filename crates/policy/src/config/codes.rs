@@ -65,6 +65,7 @@ codes! {
     BYTES = "RK0225";
     PARAMETERS = "RK0226";
     DESCRIPTOR = "RK0230";
+    REDIS = "RK0231";
 
     OFF = "RK0302";
     MISSING_KEY_UNSET = "RK0303";

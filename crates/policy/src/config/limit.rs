@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId, Origin, Permits};
+use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage, Permits};
 use toml::de::DeTable;
 
 use super::check::{place, whole};
@@ -49,6 +49,7 @@ pub(super) struct Defaults {
     response: Option<Named>,
     count_denied: Option<bool>,
     status: Option<u16>,
+    outage: Option<Outage>,
 }
 
 /// What all limits of a file share.
@@ -77,6 +78,7 @@ pub(super) fn defaults(
         response: responses.named_in(table.value, out),
         count_denied: read::flag(table.value, "count_denied"),
         status: refusal::status(table.value),
+        outage: outage(table.value),
     }
 }
 
@@ -132,6 +134,9 @@ pub(super) fn limit<'a>(
                 name: named.into(),
                 id: LimitId::default(),
                 version: 0,
+                outage: outage(written)
+                    .or(shared.defaults.outage)
+                    .unwrap_or_default(),
                 algorithm: quantity.algorithm,
             },
             mode: mode.as_ref().map_or(RuleMode::Enforce, |mode| mode.value),
@@ -230,6 +235,16 @@ fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {
         _ => return None, // reported as an unknown word
     };
     Some(At::new(mode, text.at))
+}
+
+/// `on_store_error`
+fn outage(table: &DeTable<'_>) -> Option<Outage> {
+    Some(match read::text(table, "on_store_error")?.value {
+        "local" => Outage::Local,
+        "allow" => Outage::Allow,
+        "deny" => Outage::Deny,
+        _ => return None, // reported as an unknown word
+    })
 }
 
 /// `all` adds nothing to a key: everybody together is the empty key.

@@ -36,6 +36,7 @@ mod post_paid;
 mod quantity;
 mod queue;
 mod read;
+mod redis;
 mod refusal;
 mod render;
 mod requests;

@@ -26,6 +26,8 @@ pub(super) enum Written {
     WarmUpPeriod,
     /// `lease = "60s"`, of a concurrency.
     Lease,
+    /// `deadline = "50ms"`, of a store.
+    Deadline,
 }
 
 impl Written {
@@ -39,7 +41,8 @@ impl Written {
             | Self::MinGap
             | Self::SaveUp
             | Self::WarmUpPeriod
-            | Self::Lease => "not a duration",
+            | Self::Lease
+            | Self::Deadline => "not a duration",
         }
     }
 
@@ -70,6 +73,9 @@ impl Written {
             Self::Lease => {
                 "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in lease = \"60s\""
             }
+            Self::Deadline => {
+                "write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in deadline = \"50ms\""
+            }
         }
     }
 
@@ -89,13 +95,15 @@ impl Written {
             | Self::MinGap
             | Self::SaveUp
             | Self::WarmUpPeriod
-            | Self::Lease => {
+            | Self::Lease
+            | Self::Deadline => {
                 let field = match self {
                     Self::MaxWait => "max_wait",
                     Self::MinGap => "min_gap",
                     Self::SaveUp => "save_up",
                     Self::WarmUpPeriod => "period",
                     Self::Lease => "lease",
+                    Self::Deadline => "deadline",
                     _ => "spacing",
                 };
                 let span = match text.trim().parse::<u32>() {

@@ -136,7 +136,8 @@ mod tests {
     use crate::config::{Context, parse};
 
     /// Fields whose example is what holds without them: another value, which must matter.
-    const OTHER_VALUES: [(&str, &str); 9] = [
+    const OTHER_VALUES: [(&str, &str); 10] = [
+        ("on_store_error", "\"deny\""),
         ("lease", "\"30s\""),
         ("cold_factor", "4"),
         ("headers", "\"both\""),
@@ -155,7 +156,8 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: field, that one, and its value.
-    const BESIDE: [(&str, &str, &str); 3] = [
+    const BESIDE: [(&str, &str, &str); 4] = [
+        ("username", "password", "\"env:P\""),
         ("queue", "bucket", "{ size = 20, refill = \"10/1s\" }"),
         ("min_gap", "name", "\"log\""),
         ("save_up", "name", "\"smooth-bursty\""),

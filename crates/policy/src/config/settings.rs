@@ -10,6 +10,7 @@ use toml::de::DeTable;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::{self, At};
+use super::redis;
 use super::shape::Hint;
 use crate::{
     ClientIp, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle,
@@ -176,6 +177,9 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
         settings.memory_budget = bytes(&budget, out);
     }
+    let store = read::table(root, "store");
+    let redis = store.and_then(|store| read::table(store.value, "redis"));
+    settings.redis = redis.and_then(|redis| redis::redis(redis.value, out));
     settings
 }
 

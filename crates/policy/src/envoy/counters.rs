@@ -17,7 +17,8 @@
 //! in another, and the counter lasts at least as long as the window does.
 
 use ratekeeper_core::{
-    Algorithm as _, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Permits, Quota, Window,
+    Algorithm as _, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Outage, Permits, Quota,
+    Window,
 };
 
 use super::Unit;
@@ -100,6 +101,7 @@ fn limit(name: String, window: Result<Window, ratekeeper_core::Error>) -> Limit 
         id: LimitId::default(),
         // Counters of one name never change, so no state ever needs converting.
         version: 1,
+        outage: Outage::Local,
         // What would pass the capacity fills it up: full counters stay full.
         algorithm: window.with_denials(Denials::Counted).into(),
     }

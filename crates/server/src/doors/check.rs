@@ -206,7 +206,7 @@ pub(super) async fn ask<C: Clock>(
 }
 
 /// Nothing internal is shown: the log has it.
-pub(super) fn store_down(error: &StoreError) -> Problem {
+pub(crate) fn store_down(error: &StoreError) -> Problem {
     tracing::warn!(event = "store.failed", %error);
     Problem::new(STORE_DOWN, "try again later")
 }

@@ -21,7 +21,7 @@ use ratekeeper::Answer;
 use ratekeeper::headers::names;
 
 pub(crate) use self::access::bearer_ok;
-pub(crate) use self::check::{refund, reset};
+pub(crate) use self::check::{refund, reset, store_down};
 pub(crate) use self::http::HttpDoor;
 
 /// The body of every answer: all there at once.

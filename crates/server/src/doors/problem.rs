@@ -51,6 +51,7 @@ problems! {
     STORE_DOWN = "RK0515" 503 "the store cannot answer";
     NO_SUCH_LIMIT = "RK0516" 404 "there is no such limit";
     NO_SUCH_KEY = "RK0517" 404 "the limit does not remember this key";
+    NOT_LISTED = "RK0518" 501 "the keys of a shared store are not listed";
 }
 
 /// A call that cannot be served, and why.

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use ratekeeper_policy::RuleMode;
-use ratekeeper_store::{LimitUsage, Loans, Usage};
+use ratekeeper_store::{BreakerState, FallbackCounts, Health, LimitUsage, Loans, Usage};
 
 use super::rules::KINDS;
 use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
@@ -18,11 +18,18 @@ use std::sync::Arc;
 /// The content type of [`Metrics::scrape`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// The label of what is said about the shared store.
+const STORE: (&str, &str) = ("store", "redis");
 const DID: [&str; 3] = ["allowed", "denied", "queued"];
 
 impl Metrics {
     /// Everything, as Prometheus reads it.
-    pub(crate) fn scrape(&self, usage: Usage, loans: Vec<(Arc<str>, Loans)>) -> String {
+    pub(crate) fn scrape(
+        &self,
+        usage: Usage,
+        loans: Vec<(Arc<str>, Loans)>,
+        health: Option<Health>,
+    ) -> String {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
         let snapshot = Snapshot {
             rows: self.rows.load_full(),
@@ -33,6 +40,7 @@ impl Metrics {
             config: self.config.load_full(),
             usage,
             loans,
+            health,
         };
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(snapshot));
@@ -56,6 +64,8 @@ struct Snapshot {
     usage: Usage,
     /// Of limits of concurrency, by name.
     loans: Vec<(Arc<str>, Loans)>,
+    /// Of a shared store.
+    health: Option<Health>,
 }
 
 #[derive(Debug)]
@@ -96,6 +106,7 @@ impl Collector for Snapshot {
         self.loans(encoder)?;
         self.rules(encoder)?;
         self.store(encoder)?;
+        self.shared_store(encoder)?;
         self.config(encoder)
     }
 }
@@ -237,6 +248,36 @@ impl Snapshot {
         level(self.usage.bytes as u64).encode(memory)?;
         let budget = gauge(encoder, "memory_budget_bytes", "Bytes the store may use")?;
         level(self.usage.budget_bytes as u64).encode(budget)
+    }
+
+    fn shared_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(health) = &self.health else {
+            return Ok(());
+        };
+        let mut family = counter(encoder, "store_requests", "Calls of the shared store")?;
+        for (result, count) in [("ok", health.answered), ("error", health.failed)] {
+            put(&mut family, &[STORE, ("result", result)], count)?;
+        }
+        let help = "Whether the shared store is asked: 0 it is, 1 probing, 2 it is not";
+        let mut family = gauge(encoder, "store_breaker_state", help)?;
+        let state = match health.state {
+            BreakerState::Closed => 0,
+            BreakerState::HalfOpen => 1,
+            BreakerState::Open { .. } => 2,
+        };
+        put_gauge(&mut family, &[STORE], state)?;
+        let help = "Whether limits do as their on_store_error says";
+        let mut family = gauge(encoder, "fallback_active", help)?;
+        put_gauge(&mut family, &[STORE], u64::from(state > 0))?;
+        let help = "Requests decided without the shared store, by the gravest choice of a limit";
+        let mut family = counter(encoder, "fallback_decisions", help)?;
+        let FallbackCounts { local, allow, deny } = health.fallback;
+        for (choice, count) in [("local", local), ("allow", allow), ("deny", deny)] {
+            put(&mut family, &[STORE, ("choice", choice)], count)?;
+        }
+        let help = "Units admitted without the shared store that it was charged afterwards";
+        let mut family = counter(encoder, "fallback_debited_units", help)?;
+        put(&mut family, &[STORE], health.debited)
     }
 
     fn config(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -1,8 +1,8 @@
 //! The stories: what is asked of a store at which moment, and what it must answer.
 
 use ratekeeper_core::{
-    AnyAlgorithm, Denials, Edge, Gcra, Limit, LimitId, Mode, Nanos, Permits, SubBuckets, Time,
-    Window,
+    AnyAlgorithm, Denials, Edge, Gcra, Limit, LimitId, Mode, Nanos, Outage, Permits, SubBuckets,
+    Time, Window,
 };
 
 use super::{Act, Answer, Asked, Outcome, Step, Story};
@@ -25,6 +25,7 @@ pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -
         name: format!("limit-{id}").into(),
         id: LimitId::new(id),
         version,
+        outage: Outage::Local,
         algorithm: algorithm.into(),
     }
 }

@@ -31,6 +31,7 @@ mod gather;
 mod limits;
 mod name;
 mod node;
+mod ping;
 mod script;
 mod servers;
 mod settle;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Edge, Gcra, Hybrid, Interval, Key, KeyBuilder, Limit, LimitId, Log, Mode,
-    Nanos, Permits, SubBuckets, Time, Window,
+    Nanos, Outage, Permits, SubBuckets, Time, Window,
 };
 use ratekeeper_store::{RedisConfig, RedisStore, Store};
 use redis::Connection;
@@ -31,6 +31,7 @@ fn limits() -> Vec<Limit> {
         name: format!("limit-{id}").into(),
         id: LimitId::new(id),
         version: 1,
+        outage: Outage::Local,
         algorithm,
     };
     (0..).zip(all).map(limit).collect()
@@ -130,6 +131,7 @@ fn a_gcra_key_takes_few_bytes() {
             name: "per-user".into(),
             id: LimitId::new(0),
             version: 1,
+            outage: Outage::Local,
             algorithm: Gcra::token_bucket("3/1h".parse().unwrap()).unwrap().into(),
         };
         let fill = |first: u32, count: u32| {
@@ -218,6 +220,7 @@ fn callers_of_one_key_share_calls() {
             name: "hot".into(),
             id: LimitId::new(0),
             version: 1,
+            outage: Outage::Local,
             algorithm: Gcra::token_bucket("1000000/1h".parse().unwrap())
                 .unwrap()
                 .into(),

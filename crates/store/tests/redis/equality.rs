@@ -18,7 +18,8 @@ use std::time::Duration;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Charge, Decision, Denials, Edge, Exponential, Gcra, Hybrid, Interval,
-    Key, Limit, LimitId, Log, Mode, Nanos, Permits, Quota, Refund, SubBuckets, Time, Window,
+    Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Quota, Refund, SubBuckets, Time,
+    Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 
@@ -152,12 +153,14 @@ where
         name: format!("{}-{seed}", trial.name).into(),
         id: LimitId::new(u32::try_from(seed).unwrap()),
         version: 1,
+        outage: Outage::Local,
         algorithm: algorithm.clone().into(),
     };
     let companion = Limit {
         name: format!("companion-{seed}").into(),
         id: LimitId::new(1_000_000 + u32::try_from(seed).unwrap()),
         version: 1,
+        outage: Outage::Local,
         algorithm: Gcra::token_bucket("9/1s".parse().unwrap()).unwrap().into(),
     };
     let mut state = A::State::default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, LimitId, Log,
-    Mode, Nanos, Permits, SubBuckets, Time, Window,
+    Mode, Nanos, Outage, Permits, SubBuckets, Time, Window,
 };
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store};
 use tokio::runtime::Runtime;
@@ -96,6 +96,7 @@ fn check(servers: &RedisServers) {
                 name: format!("{id}-{repetition}").into(),
                 id: LimitId::new(id),
                 version: 1,
+                outage: Outage::Local,
                 algorithm: algorithm.clone(),
             });
             assert_eq!(admitted(&runtime, servers, &limit), 1_000, "{limit:?}");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Permits, Time};
+use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time};
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -42,6 +42,7 @@ impl Bench {
                 name: "daily".into(),
                 id: LimitId::new(0),
                 version: 1,
+                outage: Outage::Local,
                 algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
                     .unwrap()
                     .into(),

@@ -10,9 +10,15 @@ use crate::config::shape::{Field, Hint, Shape, Table, Words};
 
 pub(super) static DEFAULTS: Table = Table {
     what: "`[defaults]`",
-    fields: &[MODE, MISSING_KEY, RESPONSE_NAME, COUNT_DENIED, STATUS_FIELD],
+    fields: &[
+        MODE,
+        MISSING_KEY,
+        RESPONSE_NAME,
+        COUNT_DENIED,
+        STATUS_FIELD,
+        ON_STORE_ERROR,
+    ],
     planned: hints! {
-        "on_store_error" => "leave it out: the counters are in memory, which does not fail",
         "scope" => "leave it out: every limit counts on its own node",
     },
     mistaken: hints! {
@@ -67,6 +73,23 @@ pub(super) const STATUS_FIELD: Field = optional(
     STATUS,
     "429",
     "HTTP status of a refusal; goes before that of a response beside it.",
+);
+
+pub(super) const ON_STORE_ERROR: Field = optional(
+    "on_store_error",
+    Shape::Word(Words {
+        known: &["local", "allow", "deny"],
+        planned: &[],
+        mistaken: hints! {
+            "open" => "to let everything pass, write \"allow\"",
+            "fail-open" => "to let everything pass, write \"allow\"",
+            "closed" => "to refuse everything, write \"deny\"",
+            "fail-closed" => "to refuse everything, write \"deny\"",
+            "memory" => "to count in this process meanwhile, write \"local\"",
+        },
+    }),
+    "\"local\"",
+    "While the Redis store fails, local: this process holds its share; allow; deny.",
 );
 
 /// One `[[limit]]`.
@@ -160,6 +183,7 @@ pub(super) static LIMIT: Table = Table {
         MISSING_KEY,
         RESPONSE_NAME,
         STATUS_FIELD,
+        ON_STORE_ERROR,
         COUNT_DENIED,
     ],
     planned: LIMIT_PLANNED,
@@ -188,7 +212,6 @@ pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
     "distinct" => "leave it out: events are counted, not different values",
     "alert" => "leave it out, and watch the metric ratekeeper_near_limit_total",
     "anchor" => "leave it out: calendar periods begin for everybody at once",
-    "on_store_error" => "leave it out: the counters are in memory, which does not fail",
     "when" => "say it with `match`: match = { method = \"POST\", path = \"/login\" }",
 };
 

@@ -29,6 +29,8 @@ use self::response::RESPONSE;
 pub(in crate::config) const MAX_LIMITS: usize = 10_000;
 /// Exemptions of one policy: each is looked at for every request and limit it names.
 pub(in crate::config) const MAX_EXEMPTIONS: usize = 100;
+/// Nodes that `url` of `[store.redis]` names.
+pub(in crate::config) const MAX_SEEDS: usize = 64;
 /// Names and patterns in `limits` of one exemption.
 pub(in crate::config) const MAX_EXEMPT_LIMITS: usize = 100;
 /// Responses of one policy.
@@ -51,6 +53,8 @@ const QUOTA: &str = "^[0-9]+/([0-9]+(ns|us|ms|s|m|h|d|w)|hour|day|week|month|yea
 const ROLLING: &str = "^[0-9]+/[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const SPAN: &str = "^[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const BYTES: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
+const SECRET: &str = "^(env|file):.+$";
+const PREFIX: &str = "^[A-Za-z0-9:._-]{1,40}$";
 const ATTRIBUTE: &str = "^attr:.+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
 const STATUS: Shape = Shape::Whole {
@@ -191,8 +195,7 @@ pub(in crate::config) static POLICY: Table = Table {
         "ipv6_prefix" => "it belongs under [client_ip]: ipv6_prefix = 64",
         "tz" => "write timezone = \"UTC\"",
         "budget" => "it belongs under [store.memory]: budget = \"256MiB\"",
-        "redis" => "the Redis store is not built yet; leave it out, and the counters are kept in \
-            memory",
+        "redis" => "it belongs under [store]: [store.redis] with url = \"redis://127.0.0.1:6379\"",
     },
     one_of: &[],
 };

@@ -1,0 +1,126 @@
+//! Redis servers of a test's own, on free loopback ports; ended by their pid.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::clock;
+use super::process::{Process, find};
+
+const START_WITHIN: Duration = Duration::from_secs(20);
+
+pub(crate) struct Redis {
+    process: Process,
+    program: PathBuf,
+    dir: PathBuf,
+    port: u16,
+    options: &'static [&'static str],
+}
+
+impl Redis {
+    /// A server that keeps nothing on disk; none if it is not installed.
+    pub(crate) fn start(dir: &Path) -> Option<Self> {
+        Self::start_with(dir, free_port(), &[])
+    }
+
+    /// At that port.
+    pub(crate) fn start_at(dir: &Path, port: u16) -> Option<Self> {
+        Self::start_with(dir, port, &[])
+    }
+
+    fn start_with(dir: &Path, port: u16, options: &'static [&'static str]) -> Option<Self> {
+        let program = find("redis-server")?;
+        let dir = dir.join(format!("redis-{port}"));
+        std::fs::create_dir_all(&dir).expect("the test's directory is writable");
+        let process = spawn(&program, &dir, port, options);
+        let server = Self {
+            process,
+            program,
+            dir,
+            port,
+            options,
+        };
+        server.is_up();
+        Some(server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        self.process.signal(signal);
+    }
+
+    pub(crate) fn crash(&mut self) {
+        self.process.crash();
+    }
+
+    /// Starts it again at the same port, empty.
+    pub(crate) fn restart(&mut self) {
+        self.process = spawn(&self.program, &self.dir, self.port, self.options);
+        self.is_up();
+    }
+
+    fn is_up(&self) {
+        let at = SocketAddr::from(([127, 0, 0, 1], self.port));
+        let up = clock::poll("answering Redis", START_WITHIN, || {
+            TcpStream::connect(at).ok()
+        });
+        up.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+fn spawn(program: &Path, dir: &Path, port: u16, options: &[&str]) -> Process {
+    Process::start(
+        "redis-server",
+        Command::new(program)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(dir)
+            .args(options),
+        dir.join("redis.out"),
+        dir.join("redis.log"),
+    )
+}
+
+/// One whose cluster bus, 10,000 above, is a port too.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        if port < 55_000 {
+            return port;
+        }
+    }
+}
+
+/// Three primaries; none if Redis is not installed.
+pub(crate) fn cluster(dir: &Path) -> Option<Vec<Redis>> {
+    let client = find("redis-cli")?;
+    let options = &["--cluster-enabled", "yes"];
+    let node = |_| Redis::start_with(dir, free_port(), options);
+    let nodes: Vec<Redis> = (0..3).map(node).collect::<Option<_>>()?;
+    let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+    let created = Command::new(&client)
+        .args(["--cluster", "create"])
+        .args(addresses)
+        .arg("--cluster-yes")
+        .output()
+        .expect("redis-cli runs");
+    assert!(created.status.success(), "{created:?}");
+    for node in &nodes {
+        let joined = clock::poll("node that knows the cluster", START_WITHIN, || {
+            let info = Command::new(&client)
+                .args(["-p", &node.port.to_string(), "cluster", "info"])
+                .output()
+                .expect("redis-cli runs");
+            let info = String::from_utf8_lossy(&info.stdout).into_owned();
+            let whole = "cluster_slots_ok:16384";
+            (info.contains("cluster_state:ok") && info.contains(whole)).then_some(())
+        });
+        joined.unwrap_or_else(|error| panic!("{error}"));
+    }
+    Some(nodes)
+}

@@ -1,0 +1,353 @@
+//! One limit, several processes, one Redis: exact while it is there, and what the policy
+//! chose while it is not. Real servers, the real binary.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::redis::{Redis, cluster, free_port};
+use crate::harness::service::Service;
+use crate::harness::visitor::Visitor;
+use crate::harness::{clock, say};
+
+const PROCESSES: usize = 4;
+/// To each process.
+const CONNECTIONS: usize = 16;
+/// More than the limit of each trial.
+const ATTEMPTS: usize = 1_152;
+/// For a machine that is busy with other things: here a missed deadline would be no fault.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// How long a change may take to show: the longest pause of the breaker, and some.
+const SHOWN_WITHIN: Duration = Duration::from_secs(20);
+
+/// The four kinds of limit, each of 1,000, that let nothing more pass for an hour.
+const LIMITS: &str = r#"
+[[limit]]
+name = "gcra"
+key = ["attr:run"]
+match = { path = "/gcra" }
+bucket = { size = 1000, refill = "1/1h" }
+missing_key = "skip"
+
+[[limit]]
+name = "window"
+key = ["attr:run"]
+match = { path = "/window" }
+limit = "1000/100d"
+algorithm = "fixed"
+missing_key = "skip"
+
+[[limit]]
+name = "log"
+key = ["attr:run"]
+match = { path = "/log" }
+limit = "1000/24h"
+algorithm = "log"
+missing_key = "skip"
+
+[[limit]]
+name = "interval"
+key = ["attr:run"]
+match = { path = "/interval" }
+bucket = { size = 1000, refill = "1/1h", step = true }
+missing_key = "skip"
+"#;
+
+fn policy(dir: &Path, store: &str, limits: &str) -> std::path::PathBuf {
+    let path = dir.join("policy.toml");
+    let text = format!("version = 1\n\n[store.redis]\n{store}\n{limits}");
+    std::fs::write(&path, text).expect("the test's directory is writable");
+    path
+}
+
+fn start(dir: &Path, name: &str, store: &str, limits: &str) -> Service {
+    let dir = dir.join(name);
+    std::fs::create_dir_all(&dir).expect("the test's directory is writable");
+    Service::start(&dir, &policy(&dir, store, limits))
+}
+
+fn ask(to: SocketAddr, path: &str, run: &str) -> u16 {
+    let body = json!({ "request": { "path": path }, "attributes": { "run": run } });
+    let visitor = Visitor::at(2);
+    visitor.post_json(to, "/v1/check", &body.to_string()).status
+}
+
+/// How many of many requests to all processes are admitted; every other is refused.
+fn rush(doors: &[SocketAddr], path: &str, run: &str) -> usize {
+    let each = ATTEMPTS / (PROCESSES * CONNECTIONS);
+    let (path, run) = (path.to_owned(), run.to_owned());
+    let visitors: Vec<_> = doors
+        .iter()
+        .cycle()
+        .take(PROCESSES * CONNECTIONS)
+        .map(|&door| {
+            let (path, run) = (path.clone(), run.clone());
+            thread::spawn(move || {
+                let statuses = (0..each).map(|_| ask(door, &path, &run));
+                statuses
+                    .inspect(|status| assert!([200, 429].contains(status), "{status}"))
+                    .filter(|status| *status == 200)
+                    .count()
+            })
+        })
+        .collect();
+    let admitted = visitors.into_iter().map(thread::JoinHandle::join);
+    admitted.map(|each| each.expect("no visitor panics")).sum()
+}
+
+/// `RATEKEEPER_REPETITIONS` says how often each is tried; a few otherwise.
+fn exact(title: &str, store: &str) {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let name = |number| format!("node-{number}");
+    let nodes: Vec<Service> = (0..PROCESSES)
+        .map(|number| start(dir.path(), &name(number), store, LIMITS))
+        .collect();
+    let doors: Vec<SocketAddr> = nodes.iter().map(Service::http).collect();
+    let said = std::env::var("RATEKEEPER_REPETITIONS").ok();
+    let repetitions = said.and_then(|said| said.parse().ok()).unwrap_or(1);
+    for run in 0..repetitions {
+        for kind in ["gcra", "window", "log", "interval"] {
+            let admitted = rush(&doors, &format!("/{kind}"), &format!("{kind}-{run}"));
+            assert_eq!(admitted, 1_000, "{kind} on {title}, repetition {run}");
+        }
+    }
+    for node in &nodes {
+        let failed =
+            node.metric(r#"ratekeeper_store_requests_total{store="redis",result="error"}"#);
+        assert!(failed.abs() < f64::EPSILON, "{failed} calls failed");
+    }
+    say(&format!(
+        "exact on {title}: {PROCESSES} processes, {} connections, 1,000 of {ATTEMPTS} admitted, \
+         4 kinds of limit, repetitions {repetitions}",
+        PROCESSES * CONNECTIONS
+    ));
+}
+
+#[test]
+fn four_processes_share_one_limit_exactly() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let store = format!("url = \"{}\"\ndeadline = \"{DEADLINE:?}\"", redis.url());
+    exact("a single server", &store);
+}
+
+#[test]
+fn four_processes_share_one_limit_exactly_in_a_cluster() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(nodes) = cluster(dir.path()) else {
+        return;
+    };
+    let urls: Vec<String> = nodes
+        .iter()
+        .map(|node| format!("\"{}\"", node.url()))
+        .collect();
+    let store = format!("url = [{}]\ndeadline = \"{DEADLINE:?}\"", urls.join(", "));
+    exact("a cluster of three", &store);
+}
+
+/// What each choice lets pass while the store is away: of one key, after ten were charged.
+const CHOICES: &str = r#"
+[[limit]]
+name = "local"
+key = ["attr:run"]
+match = { path = ["/local", "/any"] }
+bucket = { size = 40, refill = "1/1h" }
+on_store_error = "local"
+missing_key = "skip"
+
+[[limit]]
+name = "allow"
+key = ["attr:run"]
+match = { path = ["/allow", "/any"] }
+bucket = { size = 1, refill = "1/1h" }
+on_store_error = "allow"
+missing_key = "skip"
+
+[[limit]]
+name = "deny"
+key = ["attr:run"]
+match = { path = ["/deny", "/any"] }
+bucket = { size = 1000000, refill = "1/1s" }
+on_store_error = "deny"
+missing_key = "skip"
+"#;
+/// Of the store that is to fail.
+const SHORT: Duration = Duration::from_millis(300);
+/// The store does not ask again about a key that it denied so recently.
+const DENIALS_REMEMBERED: Duration = Duration::from_millis(1_100);
+/// A decision waits for a deadline, and for its turn on a machine with other work.
+const LONGEST: Duration = Duration::from_secs(2);
+
+fn is_active(service: &Service) -> bool {
+    service.metric(r#"ratekeeper_fallback_active{store="redis"}"#) > 0.0
+}
+
+fn until(service: &Service, active: bool) {
+    let seen = clock::poll("change of the fallback", SHOWN_WITHIN, || {
+        (is_active(service) == active).then_some(())
+    });
+    seen.unwrap_or_else(|error| panic!("{error} (active: {active})"));
+}
+
+/// Waits until the log says so.
+fn says(service: &Service, text: &str) {
+    let said = clock::poll(text, SHOWN_WITHIN, || {
+        service.process.log().contains(text).then_some(())
+    });
+    said.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Of so many, one after the other.
+fn admitted(to: SocketAddr, path: &str, run: &str, requests: usize) -> usize {
+    let statuses = (0..requests).map(|_| ask(to, path, run));
+    statuses.filter(|status| *status == 200).count()
+}
+
+/// What visitors saw who kept asking for all of a test.
+struct Load {
+    stop: Arc<AtomicBool>,
+    visitors: Vec<thread::JoinHandle<(BTreeMap<u16, usize>, Duration)>>,
+}
+
+impl Load {
+    fn start(to: SocketAddr) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let visitor = |path: &'static str| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let (mut statuses, mut longest) = (BTreeMap::new(), Duration::ZERO);
+                while !stop.load(Ordering::Relaxed) {
+                    let begun = clock::now();
+                    *statuses.entry(ask(to, path, "load")).or_default() += 1;
+                    longest = longest.max(begun.elapsed());
+                    clock::wait(Duration::from_millis(2));
+                }
+                (statuses, longest)
+            })
+        };
+        let visitors = ["/local", "/allow", "/deny", "/any"].map(visitor);
+        Self {
+            stop,
+            visitors: visitors.into(),
+        }
+    }
+
+    /// Every answer was one that a policy gives.
+    fn end(self, title: &str) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut longest = Duration::ZERO;
+        let mut count = 0;
+        for visitor in self.visitors {
+            let (statuses, each) = visitor.join().expect("no visitor panics");
+            let strange = statuses.keys().find(|status| ![200, 429].contains(*status));
+            assert_eq!(strange, None, "{statuses:?}");
+            count += statuses.values().sum::<usize>();
+            longest = longest.max(each);
+        }
+        assert!(longest < LONGEST, "{longest:?}");
+        say(&format!(
+            "{title}: {count} answers, all of them the policy's; the longest took {longest:?} \
+             (deadline {SHORT:?})"
+        ));
+    }
+}
+
+fn with_choices(dir: &Path, redis: &Redis) -> Service {
+    let store = format!(
+        "url = \"{}\"\ndeadline = \"{SHORT:?}\"\nnodes = 2",
+        redis.url()
+    );
+    start(dir, "node", &store, CHOICES)
+}
+
+#[test]
+fn a_killed_store_is_done_without_and_found_again() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(mut redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let service = with_choices(dir.path(), &redis);
+    let http = service.http();
+    assert_eq!(admitted(http, "/local", "a", 50), 40);
+    assert_eq!(admitted(http, "/allow", "a", 5), 1);
+    assert_eq!(admitted(http, "/deny", "a", 5), 5);
+    assert_eq!(ready(&service), 200);
+
+    let load = Load::start(http);
+    redis.crash();
+    until(&service, true);
+    assert_eq!(
+        admitted(http, "/local", "a", 50),
+        20,
+        "half of 40: there are two nodes"
+    );
+    assert_eq!(admitted(http, "/allow", "a", 5), 5);
+    assert_eq!(admitted(http, "/deny", "a", 5), 0);
+    assert_eq!(admitted(http, "/any", "b", 5), 0, "any refusal refuses");
+    assert_eq!(ready(&service), 200, "a fallback is active");
+    says(&service, "store down");
+
+    redis.restart();
+    until(&service, false);
+    clock::wait(DENIALS_REMEMBERED);
+    // The server came back empty; what was admitted meanwhile is held against the key.
+    assert_eq!(admitted(http, "/local", "a", 50), 20);
+    assert_eq!(admitted(http, "/allow", "a", 5), 1);
+    assert_eq!(admitted(http, "/deny", "a", 5), 5);
+    load.end("killed and restarted under load");
+    says(&service, "store back");
+}
+
+#[test]
+fn a_stopped_store_is_not_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let service = with_choices(dir.path(), &redis);
+    let load = Load::start(service.http());
+    clock::wait(Duration::from_millis(200));
+    redis.signal("STOP");
+    let stopped = clock::now();
+    until(&service, true);
+    clock::wait(Duration::from_secs(5).saturating_sub(stopped.elapsed()));
+    redis.signal("CONT");
+    until(&service, false);
+    load.end("stopped for 5 s under load");
+}
+
+#[test]
+fn a_service_starts_without_its_store() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let port = free_port();
+    let only_deny = CHOICES.split("[[limit]]").last().expect("it has limits");
+    let store = format!("url = \"redis://127.0.0.1:{port}\"");
+    let all = start(dir.path(), "all", &store, CHOICES);
+    let deny = start(dir.path(), "deny", &store, &format!("[[limit]]{only_deny}"));
+    until(&all, true);
+    until(&deny, true);
+    assert_eq!((ready(&all), ready(&deny)), (200, 503));
+    assert_eq!(admitted(all.http(), "/local", "a", 50), 40);
+    assert_eq!(ask(deny.http(), "/deny", "a"), 429);
+
+    let Some(_redis) = Redis::start_at(dir.path(), port) else {
+        return;
+    };
+    until(&all, false);
+    until(&deny, false);
+    assert_eq!((ready(&all), ready(&deny)), (200, 200));
+    assert_eq!(admitted(all.http(), "/local", "a", 5), 0, "debited");
+    assert_eq!(ask(deny.http(), "/deny", "a"), 200);
+}
+
+fn ready(service: &Service) -> u16 {
+    Visitor::at(1).get(service.admin(), "/readyz").status
+}

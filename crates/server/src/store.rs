@@ -1,0 +1,226 @@
+//! Store: the one that the policy asks for, and looking after it.
+//!
+//! ```text
+//!   [store.memory]                 counters in this process
+//!   [store.redis] --> Fallback --> counters in Redis; while it fails, what each limit chose
+//!                        ^
+//!                  tend: probe, debit, report, ten times a second
+//! ```
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use ratekeeper_core::{Origin, Outage};
+use ratekeeper_policy::{RedisSettings, Secret};
+use ratekeeper_store::{
+    AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisServers,
+    RedisStore, StoreError,
+};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::shared::Shared;
+use crate::{Event, StartError};
+
+/// How often a shared store is looked after.
+const TEND: Duration = Duration::from_millis(100);
+/// Longest secret read from a file.
+const MAX_SECRET_BYTES: u64 = 4 << 10;
+
+/// The store that these settings ask for; secrets are looked up, nothing is asked yet.
+pub(crate) fn open(
+    redis: Option<&RedisSettings>,
+    memory: MemoryConfig,
+    origin: Origin,
+) -> Result<AnyStore, StartError> {
+    let memory = MemoryStore::new(memory);
+    let Some(redis) = redis else {
+        return Ok(AnyStore::Memory(memory));
+    };
+    let store = redis_store(redis, origin)?;
+    let fallback = Fallback::new(store, memory, redis.nodes);
+    Ok(AnyStore::Redis(Box::new(fallback)))
+}
+
+/// The Redis store of `[store.redis]`, for limits on a clock of that origin. It connects when
+/// it is first asked.
+///
+/// # Errors
+/// [`StartError::Store`] if a secret is not where the settings say, or no server could be
+/// reached so.
+pub fn redis_store(redis: &RedisSettings, origin: Origin) -> Result<RedisStore, StartError> {
+    let secret = |name, secret: &Option<Secret>| {
+        let found = secret.as_ref().map(|secret| look_up(name, secret));
+        found.transpose()
+    };
+    let username = secret("username", &redis.username)?;
+    let password = secret("password", &redis.password)?;
+    let login = password.map(|password| (username.unwrap_or_default(), password));
+    let urls = redis
+        .urls
+        .iter()
+        .map(|url| full(url, login.as_ref(), redis.database));
+    let mut config = RedisConfig::new("");
+    config.servers = if redis.cluster {
+        RedisServers::Cluster(urls.collect())
+    } else {
+        RedisServers::One(urls.take(1).collect())
+    };
+    config.prefix.clone_from(&redis.prefix);
+    config.deadline = Duration::from_nanos(redis.deadline.as_nanos());
+    config.origin = origin;
+    RedisStore::new(config).map_err(|error| match error {
+        StoreError::Misconfigured(why) => StartError::Store(why),
+        other => StartError::Store(other.to_string()),
+    })
+}
+
+/// What the policy only names; what it is never shows.
+fn look_up(name: &str, secret: &Secret) -> Result<String, StartError> {
+    let absent = |place: String, why: String| {
+        StartError::Store(format!("`{name}` is not in {place}: {why}"))
+    };
+    let found = match secret {
+        Secret::Env(variable) => std::env::var(variable)
+            .map_err(|error| absent(format!("the environment as {variable}"), error.to_string()))?,
+        Secret::File(path) => read(path)
+            .map_err(|error| absent(format!("the file `{}`", path.display()), error.to_string()))?,
+    };
+    let found = found.strip_suffix('\n').unwrap_or(&found);
+    let found = found.strip_suffix('\r').unwrap_or(found);
+    if found.is_empty() {
+        let place = match secret {
+            Secret::Env(variable) => format!("the environment as {variable}"),
+            Secret::File(path) => format!("the file `{}`", path.display()),
+        };
+        return Err(absent(place, "it is empty".into()));
+    }
+    Ok(found.to_owned())
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The URL with what the policy says beside it.
+fn full(url: &str, login: Option<&(String, String)>, database: u16) -> String {
+    let encoded = login.map(|(username, password)| (encode(username), encode(password)));
+    if let Some(socket) = url.strip_prefix("unix://") {
+        let mut full = format!("unix://{socket}?db={database}");
+        if let Some((username, password)) = encoded {
+            if !username.is_empty() {
+                let _ = write!(full, "&user={username}"); // a string takes everything
+            }
+            let _ = write!(full, "&pass={password}");
+        }
+        return full;
+    }
+    let address = url.strip_prefix("redis://").unwrap_or(url);
+    let login = encoded.map_or(String::new(), |(username, password)| {
+        format!("{username}:{password}@")
+    });
+    format!("redis://{login}{address}/{database}")
+}
+
+/// Percent-encoding of everything that is no letter or digit (RFC 3986, section 2.1).
+fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}"); // a string takes everything
+        }
+    }
+    encoded
+}
+
+/// Looks after a shared store until the service ends.
+pub(crate) async fn tend<C: Clock>(shared: Arc<Shared<C>>) {
+    let mut tick = interval(TEND);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while shared.keeper.store().shared().is_some() {
+        tick.tick().await;
+        tend_once(&shared).await;
+    }
+}
+
+/// Looks after a shared store, and says what has changed.
+pub(crate) async fn tend_once<C: Clock>(shared: &Shared<C>) {
+    let Some(store) = shared.keeper.store().shared() else {
+        return;
+    };
+    let now = shared.keeper.clock().now();
+    match store.tend(now).await {
+        Some(HealthChange::Down(error)) => shared.sink.emit(&Event::StoreDown { error }),
+        Some(HealthChange::Up(debited)) => shared.sink.emit(&Event::StoreUp { debited }),
+        None => {}
+    }
+    let stuck = !store.is_asked() && !has_fallback(shared);
+    shared.set_stuck(stuck);
+}
+
+/// Whether any limit does something else than refuse while the store fails; without limits
+/// nothing needs a store.
+fn has_fallback<C: Clock>(shared: &Shared<C>) -> bool {
+    let policy = shared.keeper.policy();
+    let mut rules = policy.rules.iter();
+    rules.len() == 0
+        || shared.keeper.envoy().is_some()
+        || rules.any(|rule| rule.limit.outage != Outage::Deny)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_hold_what_stands_beside_them() {
+        let login = |name: &str, word: &str| Some((name.to_owned(), word.to_owned()));
+        for (url, login, database, expected) in [
+            ("redis://h:1", None, 0, "redis://h:1/0"),
+            (
+                "redis://h:1",
+                login("", "p@:/"),
+                3,
+                "redis://:p%40%3A%2F@h:1/3",
+            ),
+            ("redis://h:1", login("ada", "x"), 0, "redis://ada:x@h:1/0"),
+            ("unix:///s", None, 2, "unix:///s?db=2"),
+            (
+                "unix:///s",
+                login("ada", "&"),
+                0,
+                "unix:///s?db=0&user=ada&pass=%26",
+            ),
+        ] {
+            assert_eq!(full(url, login.as_ref(), database), expected);
+        }
+    }
+
+    #[test]
+    fn secrets_are_looked_up_where_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "hunter2\n").unwrap();
+        assert_eq!(
+            look_up("password", &Secret::File(path.clone())).unwrap(),
+            "hunter2"
+        );
+        std::fs::write(&path, "\n").unwrap();
+        for absent in [
+            Secret::File(path),
+            Secret::File(directory.path().join("other")),
+            Secret::Env("RATEKEEPER_TEST_IS_NOT_SET".into()),
+        ] {
+            let error = look_up("password", &absent).unwrap_err().to_string();
+            assert!(error.contains("`password` is not in the "), "{error}");
+        }
+    }
+}

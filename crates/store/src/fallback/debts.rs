@@ -1,0 +1,91 @@
+//! Debts: what was admitted without the store, and is charged there afterwards.
+
+use std::sync::atomic::Ordering;
+
+use ratekeeper_core::{AnyAlgorithm, Charge, Key, Limit, Mode, Permits, Time};
+
+use super::{Fallback, Remote, add};
+use crate::StoreError;
+
+/// Keys of a limit that are debited in one go; the most indebted first.
+const MOST_DEBITS: usize = 4_096;
+
+impl<S: Remote> Fallback<S> {
+    pub(super) fn remember(&self, shares: &[Charge<'_>]) {
+        if shares.is_empty() {
+            return;
+        }
+        let mut limits = self.limits.lock();
+        for charge in shares {
+            let known = limits.get(&charge.limit.id);
+            if known.is_none_or(|known| known.version < charge.limit.version) {
+                limits.insert(charge.limit.id, charge.limit.clone());
+            }
+        }
+        drop(limits);
+        self.owes.store(true, Ordering::Relaxed);
+    }
+
+    /// Charges the store what was admitted without it.
+    pub(super) async fn settle(&self, now: Time) -> Result<(), StoreError> {
+        let limits: Vec<Limit> = self.limits.lock().values().cloned().collect();
+        for limit in limits {
+            if !is_debited(&limit.algorithm) {
+                continue;
+            }
+            let entries = self.local.keys(&limit, MOST_DEBITS, now);
+            if entries.len() == MOST_DEBITS {
+                self.owes.store(true, Ordering::Relaxed); // there may be more
+            }
+            for entry in entries {
+                let key = Key::from_bytes(&entry.key);
+                let whole = limit.algorithm.capacity().get();
+                let used = whole.saturating_sub(entry.decision.remaining.get());
+                let charge = |cost| Charge {
+                    limit: &limit,
+                    key,
+                    cost: Permits::new(cost),
+                    mode: Mode::Enforce,
+                };
+                self.local.reset_now(&[charge(0)], now);
+                // Up: a part of a permit is a permit.
+                if let Err(error) = self
+                    .debit(charge(used.div_ceil(self.nodes.get())), now)
+                    .await
+                {
+                    let _ = self.local.decide_one(&charge(used), now);
+                    self.owes.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges what fits.
+    async fn debit(&self, mut charge: Charge<'_>, now: Time) -> Result<(), StoreError> {
+        // Others charge too: what was seen to fit may fit no more.
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            if charge.cost == Permits::ZERO {
+                return Ok(());
+            }
+            let decisions = self.main.decide(&[charge], now).await?;
+            if decisions.admitted {
+                add(&self.counts.debited, charge.cost.get().into());
+                return Ok(());
+            }
+            let left = decisions.each.first().map(|decision| decision.remaining);
+            charge.cost = left.unwrap_or_default().min(charge.cost);
+        }
+        Ok(())
+    }
+}
+
+/// Whether what was used of it can be told from what is left, and is not on loan.
+fn is_debited(algorithm: &AnyAlgorithm) -> bool {
+    !matches!(
+        algorithm,
+        AnyAlgorithm::Concurrency(_) | AnyAlgorithm::WarmUp(_)
+    )
+}

@@ -1,0 +1,98 @@
+//! Without: what is decided while the store is not there, as each limit chose.
+
+use std::num::NonZeroU32;
+
+use ratekeeper_core::{Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Time, Verdict};
+use smallvec::SmallVec;
+
+use super::{Fallback, Remote, add};
+use crate::Decisions;
+
+/// What a refusal says of when to try again, where nothing is known: about when the store is
+/// asked next.
+const RETRY: Nanos = Nanos::from_secs(1);
+impl<S: Remote> Fallback<S> {
+    /// A permit counts for as many as there are processes.
+    pub(super) fn scaled<'a>(&self, charge: &Charge<'a>) -> Charge<'a> {
+        Charge {
+            cost: Permits::new(charge.cost.get().saturating_mul(self.nodes.get())),
+            ..*charge
+        }
+    }
+
+    /// What a decision about a share says about the request.
+    fn unscaled(&self, charge: &Charge<'_>, share: Decision) -> Decision {
+        if self.nodes == NonZeroU32::MIN {
+            return share;
+        }
+        let forever = charge.cost > charge.limit.algorithm.capacity();
+        let verdict = match share.verdict {
+            Verdict::DenyForever if !forever => Verdict::Deny { retry_after: RETRY },
+            verdict => verdict,
+        };
+        Decision {
+            verdict,
+            remaining: Permits::new(share.remaining.get() / self.nodes), // down
+            ..share
+        }
+    }
+
+    /// Decides as the limits chose for this case.
+    pub(super) fn decide_without(
+        &self,
+        charges: &[Charge<'_>],
+        lend: Option<Lend>,
+        now: Time,
+    ) -> Decisions {
+        let chose = |outage| move |charge: &Charge<'_>| charge.limit.outage == outage;
+        let enforced = |charge: &&Charge<'_>| charge.mode == Mode::Enforce;
+        let refused = charges.iter().filter(enforced).any(chose(Outage::Deny));
+        let shares: SmallVec<[Charge<'_>; 4]> = charges
+            .iter()
+            .filter(|charge| chose(Outage::Local)(charge))
+            .map(|charge| self.scaled(charge))
+            .collect();
+        let local = match lend {
+            Some(lend) if !refused => {
+                self.remember(&shares);
+                self.local.acquire_now(&shares, lend, now)
+            }
+            _ => self.local.look_now(&shares, now),
+        };
+        if lend.is_some() {
+            let counts = &self.counts;
+            let passes = charges.iter().any(chose(Outage::Allow));
+            let counter = match (refused, passes) {
+                (true, _) => &counts.deny,
+                (false, true) => &counts.allow,
+                (false, false) => &counts.local,
+            };
+            add(counter, 1);
+        }
+        let mut decided = local.each.into_iter();
+        let each = charges.iter().map(|charge| match charge.limit.outage {
+            Outage::Local => {
+                let share = decided.next().unwrap_or_else(refusal);
+                self.unscaled(charge, share)
+            }
+            Outage::Allow => Decision {
+                verdict: Verdict::Allow,
+                remaining: charge.limit.algorithm.capacity(),
+                reset_after: Nanos::ZERO,
+            },
+            Outage::Deny => refusal(),
+        });
+        Decisions {
+            each: each.collect(),
+            admitted: local.admitted && !refused,
+        }
+    }
+}
+
+fn refusal() -> Decision {
+    Decision {
+        verdict: Verdict::Deny { retry_after: RETRY },
+        remaining: Permits::ZERO,
+        reset_after: RETRY,
+    }
+}

@@ -1,0 +1,385 @@
+//! What answers while a store fails, and what it is charged afterwards; in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Gcra, Key, Lend, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Time,
+    Verdict, Window,
+};
+use ratekeeper_store::{
+    BreakerState, Decisions, Fallback, HealthChange, Hold, MemoryConfig, MemoryStore, Remote,
+    Store, StoreError, conformance,
+};
+use smallvec::SmallVec;
+
+/// A memory store behind a wire that can be cut.
+struct Distant {
+    store: MemoryStore,
+    cut: AtomicBool,
+    /// Calls that reached the wire.
+    calls: AtomicU32,
+}
+
+impl Distant {
+    fn reach(&self) -> Result<&MemoryStore, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.cut.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("the wire is cut".into()));
+        }
+        Ok(&self.store)
+    }
+}
+
+impl Store for Distant {
+    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        self.reach()?.decide(charges, now).await
+    }
+
+    async fn acquire(
+        &self,
+        charges: &[Charge<'_>],
+        lend: Lend,
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        self.reach()?.acquire(charges, lend, now).await
+    }
+
+    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        self.reach()?.look(charges, now).await
+    }
+
+    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
+        self.reach()?.refund(charges, now).await
+    }
+
+    async fn reset(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
+        self.reach()?.reset(charges, now).await
+    }
+
+    async fn release(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
+        self.reach()?.release(holds, now).await
+    }
+
+    async fn renew(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
+        self.reach()?.renew(holds, now).await
+    }
+}
+
+impl Remote for Distant {
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.reach().map(|_| ())
+    }
+}
+
+fn fallback(nodes: u32) -> Fallback<Distant> {
+    let memory = || MemoryStore::new(MemoryConfig::default());
+    let distant = Distant {
+        store: memory(),
+        cut: AtomicBool::new(false),
+        calls: AtomicU32::new(0),
+    };
+    Fallback::new(distant, memory(), NonZeroU32::new(nodes).unwrap())
+}
+
+fn cut(store: &Fallback<Distant>, cut: bool) {
+    store.main().cut.store(cut, Ordering::Relaxed);
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Nanos::from_millis(millis)
+}
+
+fn limit(id: u32, outage: Outage, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        outage,
+        algorithm: algorithm.into(),
+    }
+}
+
+fn tokens(id: u32, outage: Outage, quota: &str) -> Limit {
+    limit(
+        id,
+        outage,
+        Gcra::token_bucket(quota.parse().unwrap()).unwrap(),
+    )
+}
+
+fn charge(limit: &Limit, cost: u32) -> Charge<'_> {
+    Charge {
+        limit,
+        key: Key::from_bytes(b"ada"),
+        cost: Permits::new(cost),
+        mode: Mode::Enforce,
+    }
+}
+
+/// What never waits is ready at once.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    use std::task::{Context, Poll, Waker};
+    match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("nothing waits here"),
+    }
+}
+
+fn decide(store: &Fallback<Distant>, charges: &[Charge<'_>], now: Time) -> Decisions {
+    ready(store.decide(charges, now)).unwrap()
+}
+
+/// How many of a hundred requests of one permit pass at `now`.
+fn passes(store: &Fallback<Distant>, limit: &Limit, now: Time) -> usize {
+    let one = |_| decide(store, &[charge(limit, 1)], now).admitted;
+    (0..100).map(one).filter(|admitted| *admitted).count()
+}
+
+#[test]
+fn with_its_store_it_is_its_store() {
+    conformance::check(|| fallback(3));
+}
+
+/// That of a single process, whose share is everything.
+#[test]
+fn without_its_store_it_is_a_store() {
+    conformance::check(|| {
+        let store = fallback(1);
+        cut(&store, true);
+        Local(store)
+    });
+}
+
+/// A fallback whose resets are local: the real one fails them, since nothing would be
+/// forgotten where the states are.
+struct Local(Fallback<Distant>);
+
+impl Store for Local {
+    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        self.0.decide(charges, now).await
+    }
+
+    async fn acquire(
+        &self,
+        charges: &[Charge<'_>],
+        lend: Lend,
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        self.0.acquire(charges, lend, now).await
+    }
+
+    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        self.0.look(charges, now).await
+    }
+
+    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
+        self.0.refund(charges, now).await
+    }
+
+    async fn reset(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
+        assert!(self.0.reset(charges, now).await.is_err());
+        self.0.local().reset(charges, now).await
+    }
+
+    async fn release(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
+        self.0.local().release(holds, now).await
+    }
+
+    async fn renew(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
+        self.0.local().renew(holds, now).await
+    }
+}
+
+#[test]
+fn each_limit_does_what_it_chose() {
+    let quota = "10/1h";
+    for (outage, nodes, expected) in [
+        (Outage::Local, 1, 10),
+        (Outage::Local, 3, 3),  // down: 3 x 3 <= 10
+        (Outage::Local, 11, 0), // a part of a permit is none
+        (Outage::Allow, 3, 100),
+        (Outage::Deny, 3, 0),
+    ] {
+        let store = fallback(nodes);
+        cut(&store, true);
+        let limit = tokens(0, outage, quota);
+        assert_eq!(
+            passes(&store, &limit, at(0)),
+            expected,
+            "{outage:?} of {nodes}"
+        );
+        let refused = decide(&store, &[charge(&limit, 1)], at(0)).each[0].verdict;
+        assert_ne!(refused, Verdict::DenyForever, "waiting is some use");
+    }
+}
+
+#[test]
+fn any_refusal_refuses_and_nothing_else_is_charged() {
+    let limits = [
+        tokens(0, Outage::Local, "10/1h"),
+        tokens(1, Outage::Allow, "10/1h"),
+        tokens(2, Outage::Deny, "10/1h"),
+    ];
+    let store = fallback(1);
+    cut(&store, true);
+    let mut charges: Vec<Charge<'_>> = limits.iter().map(|limit| charge(limit, 1)).collect();
+    let decided = decide(&store, &charges, at(0));
+    assert!(!decided.admitted);
+    assert_eq!(decided.each[0].remaining, Permits::new(10), "as it stands");
+    assert_eq!(passes(&store, &limits[0], at(0)), 10, "nothing was charged");
+
+    charges[2].mode = Mode::Shadow;
+    charges[0].key = Key::from_bytes(b"bob");
+    assert!(
+        decide(&store, &charges, at(0)).admitted,
+        "a shadow vetoes nothing"
+    );
+    let counts = store.health().fallback;
+    assert_eq!((counts.deny, counts.allow), (1, 1));
+}
+
+#[test]
+fn an_open_breaker_asks_nothing_and_probes_by_itself() {
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Local, "1000/1h");
+    assert_eq!(ready(store.tend(at(0))), None, "it is there");
+    cut(&store, true);
+    let before = store.main().calls.load(Ordering::Relaxed);
+    assert_eq!(passes(&store, &limit, at(1)), 100);
+    assert_eq!(
+        store.main().calls.load(Ordering::Relaxed) - before,
+        4,
+        "the probe was the fifth call: then it is open"
+    );
+    assert!(matches!(store.health().state, BreakerState::Open { .. }));
+    let change = ready(store.tend(at(2)));
+    assert!(matches!(change, Some(HealthChange::Down(why)) if why.contains("the wire is cut")));
+    assert_eq!(ready(store.tend(at(3))), None, "said once");
+
+    cut(&store, false);
+    assert_eq!(
+        passes(&store, &limit, at(4)),
+        100,
+        "nobody asks before the pause is over"
+    );
+    assert_eq!(ready(store.tend(at(260))), Some(HealthChange::Up(200)));
+    let left = decide(&store, &[charge(&limit, 1)], at(260)).each[0].remaining;
+    assert_eq!(left, Permits::new(1_000 - 200 - 1), "debited");
+    assert_eq!(store.health().debited, 200);
+    assert_eq!(passes(&store, &limit, at(261)), 100);
+    assert_eq!(store.health().fallback.local, 200, "it decides again");
+}
+
+#[test]
+fn a_store_that_is_not_there_at_the_start_is_not_waited_for() {
+    let store = fallback(1);
+    cut(&store, true);
+    assert!(matches!(
+        ready(store.tend(at(0))),
+        Some(HealthChange::Down(_))
+    ));
+    assert!(matches!(store.health().state, BreakerState::Open { .. }));
+    cut(&store, false);
+    assert_eq!(ready(store.tend(at(300))), Some(HealthChange::Up(0)));
+}
+
+/// At most one limit's worth for each key, and only what still counts.
+#[test]
+fn debts_are_what_is_still_held_against_a_key() {
+    let quota = "10/1m";
+    let parse = || quota.parse().unwrap();
+    let algorithms: [AnyAlgorithm; 3] = [
+        Gcra::token_bucket(parse()).unwrap().into(),
+        Window::fixed(parse(), Nanos::ZERO).unwrap().into(),
+        Log::sliding(parse()).unwrap().into(),
+    ];
+    for algorithm in algorithms {
+        for (wait, debited) in [(0, 4), (61_000, 0)] {
+            let store = fallback(2);
+            let limit = limit(0, Outage::Local, algorithm.clone());
+            cut(&store, true);
+            let _ = ready(store.tend(at(0)));
+            for _ in 0..4 {
+                assert!(decide(&store, &[charge(&limit, 1)], at(0)).admitted);
+            }
+            cut(&store, false);
+            let back = at(1_000 + wait);
+            assert_eq!(ready(store.tend(back)), Some(HealthChange::Up(debited)));
+            assert_eq!(
+                passes(&store, &limit, back),
+                usize::try_from(10 - debited).unwrap()
+            );
+        }
+    }
+}
+
+/// Others may have spent meanwhile: then what fits is charged, and no more is asked for.
+#[test]
+fn debts_above_what_is_left_take_all_that_is_left() {
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Local, "10/1h");
+    assert!(decide(&store, &[charge(&limit, 7)], at(0)).admitted);
+    cut(&store, true);
+    assert_eq!(passes(&store, &limit, at(1)), 10);
+    let _ = ready(store.tend(at(1)));
+    cut(&store, false);
+    assert_eq!(ready(store.tend(at(300))), Some(HealthChange::Up(3)));
+    assert_eq!(passes(&store, &limit, at(300)), 0);
+}
+
+#[test]
+fn permits_lent_without_the_store_come_back() {
+    use ratekeeper_core::{Concurrency, LeaseId};
+    let pool = Concurrency::new(Permits::new(6), Nanos::from_secs(60)).unwrap();
+    let limit = limit(0, Outage::Local, pool);
+    let store = fallback(2);
+    cut(&store, true);
+    let _ = ready(store.tend(at(0)));
+    let lease = LeaseId::from_bytes([7; 16]);
+    let lent = ready(store.acquire(&[charge(&limit, 3)], Lend::To(lease), at(0))).unwrap();
+    assert!(lent.admitted);
+    let more = ready(store.acquire(
+        &[charge(&limit, 1)],
+        Lend::To(LeaseId::from_bytes([8; 16])),
+        at(0),
+    ));
+    assert!(!more.unwrap().admitted, "half of six is lent");
+    let hold = Hold {
+        limit: &limit,
+        key: Key::from_bytes(b"ada"),
+        lease,
+    };
+    cut(&store, false);
+    let _ = ready(store.tend(at(300)));
+    let renewed = ready(store.renew(&[hold], at(300))).unwrap();
+    assert_eq!(renewed.as_slice(), [Some(Nanos::from_secs(60))]);
+    let back = ready(store.release(&[hold], at(300))).unwrap();
+    assert_eq!(back.as_slice(), [Permits::new(3)]);
+}
