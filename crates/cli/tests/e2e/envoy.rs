@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::harness::clock;
-use crate::harness::envoy::{EnvoyStage, WhenDown};
+use crate::harness::envoy::{EnvoyStage, GrpcRefusal, Setup, WhenDown};
 use crate::harness::service::{Service, policy};
 use crate::harness::visitor::{Answer, Visitor};
 
@@ -303,20 +303,96 @@ fn clients_are_told_their_limits() {
         "{}",
         over.body
     );
+}
 
-    let grpc = user("ada").with("content-type", "application/grpc");
-    let over = grpc.get(stage.address(), "/header");
-    assert_eq!(
-        (over.status, shows(&over, "grpc-status")),
-        (200, "14".into()),
-        "gRPC's own words"
-    );
+#[test]
+fn callers_of_grpc_are_refused_in_its_own_words() {
+    for (grpc_refusal, code) in [
+        (GrpcRefusal::Unavailable, "14"),
+        (GrpcRefusal::ResourceExhausted, "8"),
+    ] {
+        let setup = Setup {
+            grpc_refusal,
+            ..Setup::default()
+        };
+        let Some(stage) = EnvoyStage::open_with(&by("user", "1/24h"), setup) else {
+            return;
+        };
+        assert_eq!(visits(&stage, &user("ada"), "/header", 1), [200]);
+        let grpc = user("ada").with("content-type", "application/grpc");
+        let over = grpc.post(stage.address(), "/header");
+        let told = (over.status, over.header("grpc-status"));
+        assert_eq!(told, (200, Some(code)), "{grpc_refusal:?}");
+        assert_eq!(
+            stage.upstream.total(),
+            1,
+            "the application saw nothing of it"
+        );
+    }
+}
+
+/// Windows of a year: no edge of one comes while the test runs, but for one moment a year.
+const REFERENCE: &str = "
+domain: edge
+descriptors:
+- key: plan
+  value: pro
+  descriptors:
+  - key: user
+    rate_limit: { name: pro-user, unit: year, requests_per_unit: 2 }
+- key: plan
+  descriptors:
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 1 }
+";
+
+#[test]
+fn files_of_the_reference_service_limit_nested_descriptors() {
+    let setup = Setup {
+        reference: Some(REFERENCE),
+        ..Setup::default()
+    };
+    let policy = "[envoy]\nconfig = \"limits\"\nheaders = \"ietf\"\n";
+    let Some(stage) = EnvoyStage::open_with(policy, setup) else {
+        return;
+    };
+    let visit = |name, plan| {
+        user(name)
+            .with("x-plan", plan)
+            .get(stage.address(), "/nested")
+    };
+    for (status, left) in [(200, "1"), (200, "0"), (429, "0")] {
+        let answer = visit("ada", "pro");
+        assert_eq!(answer.status, status);
+        let told = answer.header("x-ratelimit-limit");
+        assert_eq!(told, Some("2, 2;w=31536000;name=\"pro-user\""));
+        assert_eq!(answer.header("x-ratelimit-remaining"), Some(left));
+        let reset = answer.header("x-ratelimit-reset");
+        let reset: u64 = reset.expect("a reset").parse().expect("seconds");
+        assert!((1..=31_536_000).contains(&reset), "{reset}");
+        let policy = answer.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"pro-user\";q=2;w=31536000"));
+        if status == 429 {
+            assert_eq!(answer.header("x-envoy-ratelimited"), Some("true"));
+            let wait = answer.retry_after().expect("a wait").as_secs();
+            assert_eq!(wait, reset);
+        }
+    }
+    assert_eq!(visit("eve", "pro").status, 200, "another user");
+    let free = [visit("ada", "free").status, visit("ada", "free").status];
+    assert_eq!(free, [200, 429], "another plan: the key without a value");
+    let none = user("ada").get(stage.address(), "/header");
+    assert_eq!((none.status, none.header("x-ratelimit-limit")), (200, None));
 }
 
 #[test]
 fn a_service_that_is_down_lets_pass_or_refuses() {
     for (when_down, down) in [(WhenDown::LetPass, 200), (WhenDown::Refuse, 500)] {
-        let Some(mut stage) = EnvoyStage::open_with(&by("user", "1/1h"), when_down) else {
+        let setup = Setup {
+            when_down,
+            ..Setup::default()
+        };
+        let Some(mut stage) = EnvoyStage::open_with(&by("user", "1/1h"), setup) else {
             return;
         };
         assert_eq!(visits(&stage, &user("ada"), "/header", 2), [200, 429]);

@@ -19,10 +19,28 @@ use super::{clock, say};
 const START_WITHIN: Duration = Duration::from_mins(1);
 
 /// What Envoy does while it cannot ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WhenDown {
+    #[default]
     LetPass,
     Refuse,
+}
+
+/// What a caller of gRPC who is over the limit is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GrpcRefusal {
+    #[default]
+    Unavailable,
+    ResourceExhausted,
+}
+
+/// In what one stage differs from another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup<'a> {
+    pub(crate) when_down: WhenDown,
+    pub(crate) grpc_refusal: GrpcRefusal,
+    /// A file of Envoy's reference service, in the directory `limits`.
+    pub(crate) reference: Option<&'a str>,
 }
 
 /// Dropped from top to bottom: the visitors' side first.
@@ -37,22 +55,29 @@ pub(crate) struct EnvoyStage {
 impl EnvoyStage {
     /// All parts running, with a policy of `limits`; nothing if Envoy is not there.
     pub(crate) fn open(limits: &str) -> Option<Self> {
-        Self::open_with(limits, WhenDown::LetPass)
+        Self::open_with(limits, Setup::default())
     }
 
-    pub(crate) fn open_with(limits: &str, when_down: WhenDown) -> Option<Self> {
+    pub(crate) fn open_with(limits: &str, setup: Setup<'_>) -> Option<Self> {
         let program = program()?;
         let dir = TempDir::new().expect("the system has a temporary directory");
         let policy = write_policy(dir.path(), limits);
+        if let Some(text) = setup.reference {
+            let home = dir.path().join("limits");
+            fs::create_dir(&home).expect("the test's directory is writable");
+            fs::write(home.join("edge.yaml"), text).expect("the test's directory is writable");
+        }
         let upstream = Upstream::start();
         let service = Service::start(dir.path(), &policy);
         let address = free_address();
-        let deny = when_down == WhenDown::Refuse;
+        let deny = setup.when_down == WhenDown::Refuse;
+        let exhausted = setup.grpc_refusal == GrpcRefusal::ResourceExhausted;
         let config = include_str!("envoy.yaml")
             .replace("LISTEN", &address.port().to_string())
             .replace("UPSTREAM", &upstream.address().port().to_string())
             .replace("SERVICE", &service.grpc().port().to_string())
-            .replace("DENY", &deny.to_string());
+            .replace("DENY", &deny.to_string())
+            .replace("EXHAUSTED", &exhausted.to_string());
         let path = dir.path().join("envoy.yaml");
         fs::write(&path, config).expect("the test's directory is writable");
         let mut envoy = Process::start(
