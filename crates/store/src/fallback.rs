@@ -55,7 +55,8 @@ pub trait Remote: Store {
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// See the [module](self).
+/// A store that is somewhere else, and what holds while it cannot be asked: each limit as its
+/// [`Outage`](ratekeeper_core::Outage) says, behind a circuit breaker.
 #[derive(Debug)]
 pub struct Fallback<S> {
     main: S,

@@ -62,7 +62,7 @@ use servers::{Servers, no_answer};
 use settle::{Act, Item, Outcome, settle};
 use turns::Turns;
 
-/// The Redis store; see the [module](self).
+/// The Redis store: one limit, exact, across any number of processes, in one call a decision.
 ///
 /// Its futures need a Tokio runtime.
 pub struct RedisStore {
