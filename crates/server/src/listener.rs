@@ -232,12 +232,13 @@ async fn serve<H: Handle>(
     loop {
         tokio::select! {
             biased;
-            // Errors are the client's: it left, or sent what is no HTTP and was told so.
-            _ = connection.as_mut() => return,
+            // Before the connection: what is asked after the stop is told that it is the last.
             () = &mut closing, if !stopping => {
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
+            // Errors are the client's: it left, or sent what is no HTTP and was told so.
+            _ = connection.as_mut() => return,
             _ = tick.tick() => {
                 if pulse.expired(&mut ticks) {
                     return;

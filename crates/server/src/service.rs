@@ -235,8 +235,8 @@ impl<C: Clock + 'static> Run<C> {
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
         shared.set_ready(false);
-        shared.sink.emit(&Event::Stopping);
         close.send_replace(true);
+        shared.sink.emit(&Event::Stopping);
         let drained = async {
             http.drained().await;
             #[cfg(feature = "grpc")]
