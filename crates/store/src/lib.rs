@@ -1,6 +1,6 @@
 //! Where the state of limits lives, and what makes a decision atomic.
 
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", not(loom)))]
 mod any;
 mod cell;
 #[cfg(any(test, feature = "testing"))]
@@ -12,7 +12,7 @@ mod memory;
 mod redis;
 mod store;
 
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", not(loom)))]
 pub use any::AnyStore;
 pub use cell::Cell;
 #[cfg(feature = "redis")]
