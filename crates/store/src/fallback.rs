@@ -19,6 +19,7 @@
 //!   worth for each key, since that is all a limit remembers. Permits on loan stay where they
 //!   were lent until they come back; post-paid limits are not debited.
 //! * A call that was not answered may have been charged: then it counts twice, never none.
+//! * **A key whose value is not ours** is decided in the same way, alone: the store is there.
 
 mod debts;
 mod health;
@@ -206,6 +207,11 @@ impl<S: Remote> Fallback<S> {
         match &answer {
             Ok(_) => {
                 add(&self.counts.answered, 1);
+                permit.success(now);
+            }
+            // It is there, and decides other keys.
+            Err(error @ StoreError::Foreign(_)) => {
+                self.failed(error);
                 permit.success(now);
             }
             Err(error) => {

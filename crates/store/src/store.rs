@@ -119,6 +119,9 @@ pub enum StoreError {
     Unavailable(String),
     /// Cannot be used as it was told; trying later does not help.
     Misconfigured(String),
+    /// It answers, but a key of this request holds what none of ours wrote. Other keys are
+    /// not concerned.
+    Foreign(String),
 }
 
 impl fmt::Display for StoreError {
@@ -126,6 +129,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Unavailable(why) => write!(f, "the store is unavailable: {why}"),
             Self::Misconfigured(why) => write!(f, "the store is misconfigured: {why}"),
+            Self::Foreign(why) => write!(f, "the store holds a value that is not ours: {why}"),
         }
     }
 }

@@ -33,9 +33,19 @@ impl Distant {
     }
 }
 
+/// Where something else is in the store.
+const FOREIGN: &[u8] = b"not ours";
+
 impl Store for Distant {
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        self.reach()?.decide(charges, now).await
+        let store = self.reach()?;
+        if charges
+            .iter()
+            .any(|charge| charge.key.as_bytes() == FOREIGN)
+        {
+            return Err(StoreError::Foreign("a list".into()));
+        }
+        store.decide(charges, now).await
     }
 
     async fn acquire(
@@ -352,6 +362,34 @@ fn debts_above_what_is_left_take_all_that_is_left() {
     cut(&store, false);
     assert_eq!(ready(store.tend(at(300))), Some(HealthChange::Up(3)));
     assert_eq!(passes(&store, &limit, at(300)), 0);
+}
+
+/// It is decided by this process alone, and holds up neither others nor their debts.
+#[test]
+fn a_key_that_is_not_ours_is_alone() {
+    let store = fallback(2);
+    let limits = [0, 1].map(|id| tokens(id, Outage::Local, "10/1h"));
+    let not_ours = |limit| Charge {
+        key: Key::from_bytes(FOREIGN),
+        ..charge(limit, 1)
+    };
+    let passed = (0..100).filter(|_| decide(&store, &[not_ours(&limits[0])], at(0)).admitted);
+    assert_eq!(passed.count(), 5, "its share");
+    assert_eq!(ready(store.tend(at(1))), None, "the store is there");
+    assert!(decide(&store, &[charge(&limits[0], 1)], at(1)).admitted);
+    assert_eq!(store.health().fallback.local, 100);
+
+    cut(&store, true);
+    for limit in &limits {
+        let _ = passes(&store, limit, at(2));
+    }
+    let _ = ready(store.tend(at(2)));
+    cut(&store, false);
+    assert_eq!(ready(store.tend(at(300))), Some(HealthChange::Up(10)));
+    let held = store
+        .local()
+        .key(&limits[0], Key::from_bytes(FOREIGN), at(300));
+    assert_eq!(held.unwrap().remaining, Permits::ZERO, "still held here");
 }
 
 #[test]

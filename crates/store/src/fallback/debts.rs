@@ -27,6 +27,9 @@ impl<S: Remote> Fallback<S> {
     }
 
     /// Charges the store what was admitted without it.
+    ///
+    /// # Errors
+    /// The first of the store; what it concerns is still owed.
     pub(super) async fn settle(&self, now: Time) -> Result<(), StoreError> {
         let limits: Vec<Limit> = self.limits.lock().values().cloned().collect();
         for limit in limits {
@@ -49,14 +52,16 @@ impl<S: Remote> Fallback<S> {
                 };
                 self.local.reset_now(&[charge(0)], now);
                 // Up: a part of a permit is a permit.
-                if let Err(error) = self
-                    .debit(charge(used.div_ceil(self.nodes.get())), now)
-                    .await
-                {
-                    let _ = self.local.decide_one(&charge(used), now);
+                let debit = charge(used.div_ceil(self.nodes.get()));
+                let Err(error) = self.debit(debit, now).await else {
+                    continue;
+                };
+                let _ = self.local.decide_one(&charge(used), now);
+                if !matches!(error, StoreError::Foreign(_)) {
                     self.owes.store(true, Ordering::Relaxed);
                     return Err(error);
                 }
+                // A key that cannot be charged stays with this process; the others go on.
             }
         }
         Ok(())

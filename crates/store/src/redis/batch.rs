@@ -189,7 +189,7 @@ fn bytes_of(numbers: &[f64]) -> Vec<u8> {
 pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<State, Trouble> {
     State::read(&item.limit.algorithm, bytes, now).ok_or_else(|| {
         let name = String::from_utf8_lossy(&item.name);
-        Trouble::Refused(format!("the value of `{name}` is none of this limit"))
+        Trouble::Foreign(format!("the value of `{name}` is none of this limit"))
     })
 }
 

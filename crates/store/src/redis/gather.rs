@@ -182,7 +182,7 @@ impl Inner {
                 }
             }
             // The call did nothing, because of a key of one of them: the others go alone.
-            Err(Trouble::Refused(_)) if group.len() > 1 => {
+            Err(Trouble::Foreign(_)) if group.len() > 1 => {
                 for waiting in group.drain(..) {
                     let alone = self.decide(std::slice::from_ref(&waiting)).await;
                     let outcome = alone.and_then(|(mut outcomes, now)| {

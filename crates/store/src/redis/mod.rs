@@ -141,7 +141,7 @@ impl RedisStore {
         let deadline = self.config.deadline;
         let done = tokio::time::timeout(deadline, self.spread(ask, &keys, told)).await;
         let done = done.unwrap_or_else(|_| Err(no_answer(deadline)));
-        done.map_err(|trouble| StoreError::Unavailable(trouble.to_string()))
+        done.map_err(StoreError::from)
     }
 
     fn item(&self, charge: &Charge<'_>, lease: Option<LeaseId>) -> Item {

@@ -3,7 +3,7 @@
 //! ```text
 //!   call --> connection (made when first needed) --> EVALSHA --> answer
 //!                ^                                      |
-//!                |  NOSCRIPT: SCRIPT LOAD, once more <--+
+//!                |  NOSCRIPT: EVAL, the whole text  <--+
 //!                +-- lost, or too slow: the next call makes a new one
 //! ```
 //!
@@ -18,6 +18,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Value};
 use tokio::sync::Mutex;
 
 use super::script::Script;
+use crate::StoreError;
 
 /// Why a call failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub(super) enum Trouble {
     Absent(String),
     /// It did not run, and will not: the server refuses it.
     Refused(String),
+    /// It changed nothing: a key holds what none of ours wrote.
+    Foreign(String),
     /// Nobody knows whether it ran.
     Lost(String),
 }
@@ -40,11 +43,22 @@ pub(super) enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Later(why) | Self::Absent(why) | Self::Refused(why) | Self::Lost(why) => {
-                f.write_str(why)
-            }
+            Self::Later(why)
+            | Self::Absent(why)
+            | Self::Refused(why)
+            | Self::Foreign(why)
+            | Self::Lost(why) => f.write_str(why),
             Self::Moved { slot, address } => write!(f, "slot {slot} has moved to {address}"),
             Self::Ask { address } => write!(f, "the key is moving to {address}"),
+        }
+    }
+}
+
+impl From<Trouble> for StoreError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Foreign(why) => Self::Foreign(why),
+            other => Self::Unavailable(other.to_string()),
         }
     }
 }
@@ -52,7 +66,7 @@ impl fmt::Display for Trouble {
 impl From<RedisError> for Trouble {
     fn from(error: RedisError) -> Self {
         let why = error.to_string();
-        let Some(code) = error.code() else {
+        let Some(code) = code(&error) else {
             return match error.kind() {
                 ErrorKind::Io => Self::Lost(why),
                 _ => Self::Refused(why),
@@ -72,9 +86,29 @@ impl From<RedisError> for Trouble {
                 },
                 None => Self::Refused(why),
             },
+            "WRONGTYPE" | "FOREIGN" => Self::Foreign(why),
+            // Scripts fail themselves only over a value that cannot be read.
+            "ERR" if why.contains("user_script") => Self::Foreign(why),
             _ => Self::Refused(why),
         }
     }
+}
+
+/// The code of a server's error. Redis 6.2 wraps what a command of a script answers:
+/// `ERR Error running script (..): @user_script:35: @user_script: 35: -OOM command not ..`.
+fn code(error: &RedisError) -> Option<&str> {
+    let code = error.code()?;
+    let wrapped = || {
+        error
+            .detail()?
+            .rsplit_once("@user_script: ")?
+            .1
+            .split_once(": -")
+    };
+    Some(match (code, wrapped()) {
+        ("ERR", Some((_, inner))) => inner.split(' ').next().unwrap_or(inner),
+        _ => code,
+    })
 }
 
 /// How a call is sent.
@@ -94,9 +128,17 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn command(&self) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(self.script.hash.as_str()).arg(self.keys.len());
+    fn by_name(&self) -> Cmd {
+        self.command("EVALSHA", &self.script.hash)
+    }
+
+    fn in_full(&self) -> Cmd {
+        self.command("EVAL", &self.script.text)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.keys.len());
         for key in self.keys {
             command.arg(*key);
         }
@@ -133,22 +175,18 @@ impl Node {
     /// Runs a script.
     pub(super) async fn run(&self, call: Call<'_>, manner: Manner) -> Result<Value, Trouble> {
         let connection = self.connection().await?;
-        let answer = match self.send(&connection, call, manner).await {
+        let answer = match self.send(&connection, call.by_name(), manner).await {
+            // It did not run: the server was restarted, or its scripts were flushed. The text
+            // teaches it anew, and cannot be forgotten between the lesson and the call.
             Err(error) if error.code() == Some("NOSCRIPT") => {
-                // It did not run: the server was restarted, or its scripts were flushed.
-                let mut load = redis::cmd("SCRIPT");
-                load.arg("LOAD").arg(call.script.text.as_str());
-                match load.query_async::<Value>(&mut connection.clone()).await {
-                    Ok(_) => self.send(&connection, call, manner).await,
-                    Err(error) => Err(error),
-                }
+                self.send(&connection, call.in_full(), manner).await
             }
             answer => answer,
         };
         match answer {
             Ok(value) => Ok(value),
             Err(error) => {
-                if error.code() == Some("READONLY") || error.code().is_none() {
+                if matches!(code(&error), Some("READONLY") | None) {
                     self.forget().await;
                 }
                 Err(error.into())
@@ -178,15 +216,15 @@ impl Node {
     async fn send(
         &self,
         connection: &MultiplexedConnection,
-        call: Call<'_>,
+        command: Cmd,
         manner: Manner,
     ) -> Result<Value, RedisError> {
         let mut connection = connection.clone();
         match manner {
-            Manner::Plain => call.command().query_async(&mut connection).await,
+            Manner::Plain => command.query_async(&mut connection).await,
             Manner::Asking => {
                 let mut pipe = redis::pipe();
-                pipe.cmd("ASKING").ignore().add_command(call.command());
+                pipe.cmd("ASKING").ignore().add_command(command);
                 let mut answers: Vec<Value> = pipe.query_async(&mut connection).await?;
                 Ok(answers.pop().unwrap_or(Value::Nil))
             }
@@ -215,6 +253,50 @@ impl Node {
                 Some(_) => Err(Trouble::Refused(error.to_string())),
                 None => Err(Trouble::Absent(error.to_string())),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Redis 7.0, and as 6.2 says the same from within a script.
+    #[test]
+    fn what_a_script_ran_into_is_understood() {
+        let wrapped = |why: &str| {
+            format!(
+                "Error running script (call to f_cc5b): @user_script:35: @user_script: 35: {why}"
+            )
+        };
+        for (code, detail, expected) in [
+            ("OOM", "command not allowed".into(), "refused"),
+            ("ERR", wrapped("-OOM command not allowed"), "refused"),
+            ("READONLY", "You can't write".into(), "later"),
+            ("ERR", wrapped("-READONLY You can't write"), "later"),
+            ("WRONGTYPE", "Operation against".into(), "foreign"),
+            ("ERR", wrapped("-WRONGTYPE Operation against"), "foreign"),
+            ("FOREIGN", "rk:{ada}:limit".into(), "foreign"),
+            (
+                "ERR",
+                wrapped("attempt to compare nil with number"),
+                "foreign",
+            ),
+            (
+                "ERR",
+                "user_script:24: attempt to perform arithmetic".into(),
+                "foreign",
+            ),
+            ("NOPERM", "this user has no permissions".into(), "refused"),
+        ] {
+            let error = redis::make_extension_error(code.into(), Some(detail.clone()));
+            let kind = match Trouble::from(error) {
+                Trouble::Refused(_) => "refused",
+                Trouble::Later(_) => "later",
+                Trouble::Foreign(_) => "foreign",
+                _ => "other",
+            };
+            assert_eq!(kind, expected, "{code} {detail}");
         }
     }
 }

@@ -6,7 +6,7 @@ use ratekeeper_core::UnixMicros;
 
 use super::node::Call;
 use super::servers::no_answer;
-use super::slot::SLOTS;
+use super::slot::{SLOTS, slot_of};
 use super::{RedisStore, StoreError};
 use crate::fallback::Remote;
 
@@ -36,9 +36,7 @@ impl RedisStore {
             };
             let found = tokio::time::timeout(deadline, self.find(slot, call)).await;
             let found = found.unwrap_or_else(|_| Err(no_answer(deadline)));
-            latest = found
-                .map_err(|trouble| StoreError::Unavailable(trouble.to_string()))?
-                .now;
+            latest = found?.now;
         }
         Ok(latest)
     }
@@ -50,7 +48,45 @@ impl RedisStore {
 }
 
 impl Remote for RedisStore {
+    /// Whether states can be read and written: a server that is full, or may not write, answers
+    /// but does not decide. Of a cluster, one in each third of the slots.
     async fn ping(&self) -> Result<(), StoreError> {
-        self.server_time().await.map(|_| ())
+        let thirds = if self.servers.has_slots() { 3 } else { 1 };
+        for third in 0..thirds {
+            let name = probe_name(&self.config.prefix, third);
+            let call = Call {
+                script: &self.scripts.ping,
+                keys: &[&name],
+                arguments: &[],
+            };
+            let deadline = self.config.deadline;
+            let found = tokio::time::timeout(deadline, self.find(slot_of(&name), call)).await;
+            found.unwrap_or_else(|_| Err(no_answer(deadline)))?;
+        }
+        Ok(())
+    }
+}
+
+/// A key that no limit has, in a third of the slots.
+fn probe_name(prefix: &str, third: u16) -> Vec<u8> {
+    let name = |number: u16| format!("{prefix}:{{probe-{number}}}?").into_bytes();
+    let is_there = |name: &Vec<u8>| slot_of(name) / (SLOTS / 3 + 1) == third;
+    let mut names = (0..u16::MAX).map(name);
+    names.find(is_there).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_name_in_each_third_of_the_slots() {
+        for prefix in ["", "rk", "a longer one:"] {
+            for (third, slots) in [(0, 0..=5_461), (1, 5_462..=10_923), (2, 10_924..=16_383)] {
+                let name = probe_name(prefix, third);
+                assert!(name.starts_with(format!("{prefix}:{{probe-").as_bytes()));
+                assert!(slots.contains(&slot_of(&name)));
+            }
+        }
     }
 }

@@ -43,6 +43,7 @@ pub(super) struct Scripts {
     short: RwLock<BTreeMap<&'static str, Arc<Script>>>,
     pub(super) load: Arc<Script>,
     pub(super) swap: Arc<Script>,
+    pub(super) ping: Arc<Script>,
 }
 
 impl Scripts {
@@ -52,6 +53,7 @@ impl Scripts {
             short: RwLock::default(),
             load: Arc::new(Script::new(include_str!("load.lua"))),
             swap: Arc::new(Script::new(include_str!("swap.lua"))),
+            ping: Arc::new(Script::new(include_str!("ping.lua"))),
         }
     }
 

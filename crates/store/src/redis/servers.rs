@@ -5,6 +5,7 @@
 //!                                  --> ASK    go there once, ASKING
 //!                                  --> later  wait a little, look around, once more
 //!                                  --> absent a replica may take over: look around
+//!                                  --> lost   the next call looks around
 //! ```
 //!
 //! A call goes on only while it provably has not run, and until the deadline.
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
+use tokio::task::JoinSet;
 
 use super::node::{Call, Manner, Node, Trouble};
 use super::slot::SLOTS;
@@ -24,6 +26,8 @@ use crate::StoreError;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Nodes that are known at most: a cluster has at most 1,000.
 const MOST_NODES: usize = 1_000;
+/// Nodes that are asked about the others at a time: those that hang hold up nobody.
+const ASKED_AT_ONCE: usize = 4;
 
 /// Where calls go.
 #[derive(Debug)]
@@ -61,7 +65,9 @@ impl Servers {
             map: Mutex::new(Map {
                 nodes,
                 owners: vec![None; usize::from(SLOTS)],
+                looks: 0,
             }),
+            looking: tokio::sync::Mutex::default(),
         })))
     }
 
@@ -126,6 +132,8 @@ pub(super) struct Cluster {
     first: ConnectionInfo,
     deadline: Duration,
     map: Mutex<Map>,
+    /// Whose turn it is to look around.
+    looking: tokio::sync::Mutex<()>,
 }
 
 /// What is known of a cluster.
@@ -134,6 +142,8 @@ struct Map {
     nodes: HashMap<String, Arc<Node>>,
     /// By slot.
     owners: Vec<Option<Arc<Node>>>,
+    /// How often that was asked.
+    looks: u64,
 }
 
 impl Cluster {
@@ -149,7 +159,12 @@ impl Cluster {
             *last = None;
             let trouble = match node.run(call, manner).await {
                 Ok(answer) => return Ok(answer),
-                Err(trouble @ (Trouble::Lost(_) | Trouble::Refused(_))) => return Err(trouble),
+                Err(trouble @ (Trouble::Refused(_) | Trouble::Foreign(_))) => return Err(trouble),
+                Err(trouble @ Trouble::Lost(_)) => {
+                    // Cut off, perhaps, and a replica has taken over: the next call finds out.
+                    self.doubt(&node);
+                    return Err(trouble);
+                }
                 Err(trouble) => trouble,
             };
             manner = Manner::Plain;
@@ -195,6 +210,15 @@ impl Cluster {
         }
     }
 
+    /// Which slots the node holds is to be asked again.
+    fn doubt(&self, node: &Arc<Node>) {
+        for owner in &mut self.map.lock().owners {
+            if owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, node)) {
+                *owner = None;
+            }
+        }
+    }
+
     /// The node at an address of the form `host:port`.
     fn node(&self, address: &str) -> Result<Arc<Node>, Trouble> {
         let strange = || Trouble::Refused(format!("`{address}` is no address"));
@@ -215,27 +239,47 @@ impl Cluster {
         Ok(node)
     }
 
-    /// Asks the nodes, one after the other, who holds which slots, until one says.
+    /// Asks nodes who holds which slots, until one says. Callers that need to know at the same
+    /// time ask once.
     async fn look_around(&self) {
-        let nodes: Vec<_> = self.map.lock().nodes.values().cloned().collect();
-        for node in nodes {
-            let mut command = redis::cmd("CLUSTER");
-            command.arg("SLOTS");
-            let Ok(Value::Array(ranges)) = node.query(&command).await else {
-                continue;
-            };
-            let owners: Vec<_> = ranges.iter().filter_map(range).collect();
-            let mut any = false;
-            for (first, last, address) in owners {
-                if let Ok(owner) = self.node(&address) {
-                    (first..=last).for_each(|slot| self.note(slot, &owner));
-                    any = true;
-                }
+        let before = self.map.lock().looks;
+        let _one = self.looking.lock().await;
+        if self.map.lock().looks != before {
+            return;
+        }
+        let mut nodes: Vec<_> = self.map.lock().nodes.values().cloned().collect();
+        let mut asked = JoinSet::new();
+        loop {
+            while asked.len() < ASKED_AT_ONCE
+                && let Some(node) = nodes.pop()
+            {
+                asked.spawn(async move {
+                    let mut command = redis::cmd("CLUSTER");
+                    node.query(command.arg("SLOTS")).await
+                });
             }
-            if any {
+            let Some(answer) = asked.join_next().await else {
+                return;
+            };
+            if let Ok(Ok(Value::Array(ranges))) = answer
+                && self.note_all(&ranges)
+            {
                 return;
             }
         }
+    }
+
+    /// Notes what a node says about slots; whether it says anything.
+    fn note_all(&self, ranges: &[Value]) -> bool {
+        let mut any = false;
+        for (first, last, address) in ranges.iter().filter_map(range) {
+            if let Ok(owner) = self.node(&address) {
+                (first..=last).for_each(|slot| self.note(slot, &owner));
+                any = true;
+            }
+        }
+        self.map.lock().looks += u64::from(any);
+        any
     }
 }
 

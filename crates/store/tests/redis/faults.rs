@@ -226,7 +226,7 @@ fn a_key_that_is_not_ours_fails_alone_and_is_left_as_it_is() {
                 .exec(&mut connection)
                 .unwrap();
             let refused = bench.ask(who, 1).unwrap_err();
-            assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+            assert!(matches!(refused, StoreError::Foreign(_)), "{refused}");
             let mut kind = redis::cmd("EXISTS");
             assert_eq!(kind.arg(&name).query::<u32>(&mut connection).unwrap(), 1);
         }

@@ -11,4 +11,6 @@ mod conforms;
 mod equality;
 mod exact;
 mod faults;
+mod load;
 mod server;
+mod under_load;

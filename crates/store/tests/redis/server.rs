@@ -174,7 +174,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts one and waits until every node says that all slots are served.
     pub(crate) fn start(program: &Program) -> Self {
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let mut options = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        // Replicas are of use at once.
+        options.extend(["--repl-diskless-sync-delay", "0"]);
         let nodes: Vec<_> = (0..6).map(|_| Server::start(program, &options)).collect();
         for (number, node) in nodes.iter().enumerate() {
             let mut connection = node.connect();
@@ -216,6 +218,9 @@ impl Cluster {
             replicate.arg("REPLICATE").arg(id).exec(connection).unwrap();
         }
         cluster.wait("cluster_state:ok");
+        for replica in &cluster.nodes[3..] {
+            says(replica, &["INFO", "replication"], "master_link_status:up");
+        }
         cluster
     }
 
@@ -235,17 +240,22 @@ impl Cluster {
     /// Waits until every node's `CLUSTER INFO` holds a line.
     fn wait(&self, line: &str) {
         for node in &self.nodes {
-            let mut connection = node.connect();
-            let says = (0..2_000).any(|_| {
-                let mut command = redis::cmd("CLUSTER");
-                let info: String = command.arg("INFO").query(&mut connection).unwrap();
-                let says = info.contains(line);
-                if !says {
-                    wait_a_little();
-                }
-                says
-            });
-            assert!(says, "the cluster does not come to say {line}");
+            says(node, &["CLUSTER", "INFO"], line);
         }
     }
+}
+
+/// Waits until a server answers this command with a text that holds a line.
+fn says(server: &Server, command: &[&str; 2], line: &str) {
+    let mut connection = server.connect();
+    let says = (0..2_000).any(|_| {
+        let mut words = redis::cmd(command[0]);
+        let text: String = words.arg(command[1]).query(&mut connection).unwrap();
+        let says = text.contains(line);
+        if !says {
+            wait_a_little();
+        }
+        says
+    });
+    assert!(says, "{command:?} does not come to say {line}");
 }

@@ -1,0 +1,338 @@
+//! Load: callers of two processes who ask all through a fault, and what they were answered.
+//!
+//! ```text
+//!   8 callers --> Fallback(RedisStore) --\                at most N may pass: what passed, and
+//!                                         >-- servers     what is left when all is over, are N
+//!   8 callers --> Fallback(RedisStore) --/                together, whatever happened meanwhile
+//! ```
+//!
+//! Two limits on one key: `firm` is refused while the store fails, `soft` is decided by each
+//! process's share and debited afterwards. Callers ask for one, the other, and both.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper_core::{
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time,
+    Window,
+};
+use ratekeeper_store::{
+    Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisServers, RedisStore, Store,
+};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
+
+/// Of a decision.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(300);
+/// What a machine that is busy with other things may add to it.
+const SLACK: Duration = Duration::from_millis(1_500);
+/// Permits of each limit, for longer than any test takes.
+const PERMITS: &str = "100000/1d";
+const N: i64 = 100_000;
+/// What comes back of a bucket in a minute.
+const REFILLED: i64 = 70;
+const PROCESSES: usize = 2;
+const CALLERS: usize = 8;
+/// Of a caller, between two requests.
+const PAUSE: Duration = Duration::from_millis(3);
+/// As often as the service looks after its store.
+const TEND: Duration = Duration::from_millis(100);
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What may happen to a server.
+#[derive(Default)]
+struct Tally {
+    answers: AtomicU64,
+    firm: AtomicU64,
+    soft: AtomicU64,
+    longest_micros: AtomicU64,
+    /// Times that a process found its store gone.
+    downs: AtomicU64,
+}
+
+struct Process {
+    store: Fallback<RedisStore>,
+    started: Instant,
+}
+
+impl Process {
+    fn now(&self) -> Time {
+        let nanos = u64::try_from(self.started.elapsed().as_nanos());
+        Time::from_nanos(nanos.unwrap_or(u64::MAX))
+    }
+}
+
+/// Callers at work.
+pub(crate) struct Load {
+    runtime: Runtime,
+    processes: Vec<Arc<Process>>,
+    firm: Arc<Limit>,
+    soft: Arc<Limit>,
+    tally: Arc<Tally>,
+    stop: Arc<AtomicBool>,
+    callers: Vec<tokio::task::JoinHandle<()>>,
+    samples: Arc<std::sync::Mutex<Vec<(Instant, u64, u64)>>>,
+}
+
+/// What they saw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Permits that passed beyond those of the limit; negative: that were charged, but did not
+    /// pass.
+    pub(crate) firm: i64,
+    pub(crate) soft: i64,
+    /// Calls that the stores did not answer.
+    pub(crate) failed: i64,
+    pub(crate) answers: u64,
+    pub(crate) longest: Duration,
+    /// Times that a process found its store gone.
+    pub(crate) downs: u64,
+}
+
+fn limit(id: u32, name: &str, outage: Outage, algorithm: impl Into<AnyAlgorithm>) -> Arc<Limit> {
+    Arc::new(Limit {
+        name: name.into(),
+        id: LimitId::new(id),
+        version: 1,
+        outage,
+        algorithm: algorithm.into(),
+    })
+}
+
+pub(crate) fn key(who: &str) -> Vec<u8> {
+    let mut key = Vec::new();
+    KeyBuilder::new(&mut key).part(who.as_bytes());
+    key
+}
+
+impl Load {
+    /// Starts the callers, who ask for `who` in turn, and waits until they are served.
+    pub(crate) fn start(servers: &RedisServers, who: &'static [&'static str]) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let quota = PERMITS.parse().unwrap();
+        let firm = limit(0, "firm", Outage::Deny, Window::quota_reset(quota).unwrap());
+        let soft = limit(1, "soft", Outage::Local, Gcra::token_bucket(quota).unwrap());
+        let process = |_| {
+            let config = RedisConfig {
+                servers: servers.clone(),
+                deadline: DEADLINE,
+                ..RedisConfig::new("")
+            };
+            let main = RedisStore::new(config).unwrap();
+            let local = MemoryStore::new(MemoryConfig::default());
+            Arc::new(Process {
+                store: Fallback::new(main, local, NonZeroU32::new(2).unwrap()),
+                started: Instant::now(),
+            })
+        };
+        let mut load = Self {
+            runtime,
+            processes: (0..PROCESSES).map(process).collect(),
+            firm,
+            soft,
+            tally: Arc::default(),
+            stop: Arc::default(),
+            callers: Vec::new(),
+            samples: Arc::default(),
+        };
+        for process in &load.processes {
+            load.runtime
+                .spawn(tend(Arc::clone(process), Arc::clone(&load.tally)));
+            for number in 0..CALLERS {
+                let caller = Caller {
+                    process: Arc::clone(process),
+                    limits: [Arc::clone(&load.firm), Arc::clone(&load.soft)],
+                    tally: Arc::clone(&load.tally),
+                    stop: Arc::clone(&load.stop),
+                };
+                load.callers
+                    .push(load.runtime.spawn(caller.run(who, number)));
+            }
+        }
+        let (tally, samples) = (Arc::clone(&load.tally), Arc::clone(&load.samples));
+        load.runtime.spawn(async move {
+            loop {
+                let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+                let sample = (Instant::now(), read(&tally.firm), read(&tally.soft));
+                samples.lock().unwrap().push(sample);
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        load.serves(300);
+        load
+    }
+
+    /// Waits until so many more pass under each limit.
+    pub(crate) fn serves(&self, more: u64) {
+        let (firm, soft) = self.admitted();
+        self.until("callers that are served", || {
+            let (firm_now, soft_now) = self.admitted();
+            firm_now >= firm + more && soft_now >= soft + more
+        });
+    }
+
+    /// How many have passed so far, of `firm` and of `soft`.
+    pub(crate) fn admitted(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.tally.firm), read(&self.tally.soft))
+    }
+
+    /// How many passed in the last `span`, of the limit of which more did; and of who was just
+    /// being answered.
+    pub(crate) fn admitted_within(&self, span: Duration) -> i64 {
+        let (firm, soft) = self.admitted();
+        let samples = self.samples.lock().unwrap();
+        let from = Instant::now() - span;
+        let before = samples.iter().rev().find(|(at, ..)| *at <= from);
+        let (_, firm_then, soft_then) = before.or(samples.first()).copied().unwrap();
+        let answered = u64::try_from(PROCESSES * CALLERS).unwrap();
+        i64::try_from((firm - firm_then).max(soft - soft_then) + answered).unwrap()
+    }
+
+    /// Waits until all processes ask their store, or none does.
+    pub(crate) fn until_asked(&self, asked: bool) {
+        self.until("a change of the breakers", || {
+            let mut processes = self.processes.iter();
+            processes.all(|process| process.store.is_asked() == asked)
+        });
+    }
+
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let waited = Instant::now();
+        while !is_so() {
+            assert!(waited.elapsed() < PATIENCE, "no {what}");
+            self.wait(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn wait(&self, span: Duration) {
+        self.runtime.block_on(async { sleep(span).await });
+    }
+
+    /// Waits until all are served again and all debts paid, then says what was seen.
+    pub(crate) fn end(mut self) -> Seen {
+        self.until_asked(true);
+        self.serves(300);
+        self.stop.store(true, Ordering::Relaxed);
+        for caller in self.callers.drain(..) {
+            self.runtime.block_on(caller).unwrap();
+        }
+        self.until("end of the debts", || {
+            let owed = |process: &Arc<Process>| {
+                let now = process.now();
+                let of_key = key("ada");
+                let local = process.store.local();
+                local
+                    .key(&self.soft, Key::from_bytes(&of_key), now)
+                    .is_some()
+            };
+            !self.processes.iter().any(owed)
+        });
+        let (firm, soft) = self.admitted();
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let failed = self
+            .processes
+            .iter()
+            .map(|process| process.store.health().failed);
+        let beyond = |limit, passed| i64::try_from(passed).unwrap() + self.left(limit) - N;
+        let seen = Seen {
+            firm: beyond(&self.firm, firm),
+            soft: beyond(&self.soft, soft),
+            failed: i64::try_from(failed.sum::<u64>()).unwrap(),
+            answers: read(&self.tally.answers),
+            longest: Duration::from_micros(read(&self.tally.longest_micros)),
+            downs: read(&self.tally.downs),
+        };
+        println!("{seen:?}");
+        assert!(seen.answers > 1_000, "a load: {seen:?}");
+        assert!(seen.longest < DEADLINE + SLACK, "{seen:?}");
+        // What was charged and did not pass: calls whose answer was lost.
+        assert!(seen.firm >= -seen.failed, "{seen:?}");
+        assert!(seen.soft >= -seen.failed, "{seen:?}");
+        seen
+    }
+
+    /// What is left in the servers.
+    fn left(&self, limit: &Limit) -> i64 {
+        let of_key = key("ada");
+        let charge = Charge {
+            limit,
+            key: Key::from_bytes(&of_key),
+            cost: Permits::ZERO,
+            mode: Mode::Enforce,
+        };
+        let look = async {
+            // A connection that was killed is noticed by the first.
+            let main = self.processes[0].store.main();
+            let first = main.look(&[charge], Time::ZERO).await;
+            match first {
+                Ok(looked) => looked,
+                Err(_) => main.look(&[charge], Time::ZERO).await.unwrap(),
+            }
+        };
+        self.runtime.block_on(look).each[0].remaining.get().into()
+    }
+}
+
+impl Seen {
+    /// No more passed than that beyond the limits; a bucket fills a little all the while.
+    pub(crate) fn at_most(self, extra: i64) {
+        assert!(self.firm <= extra, "{extra}: {self:?}");
+        assert!(self.soft <= extra + REFILLED, "{extra}: {self:?}");
+    }
+}
+
+struct Caller {
+    process: Arc<Process>,
+    limits: [Arc<Limit>; 2],
+    tally: Arc<Tally>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Caller {
+    async fn run(self, who: &'static [&'static str], number: usize) {
+        let add = |count: &AtomicU64| count.fetch_add(1, Ordering::Relaxed);
+        for turn in number.. {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let who = who[turn / 3 % who.len()];
+            let asked: &[usize] = [&[0][..], &[1], &[0, 1]][turn % 3];
+            let of_key = key(who);
+            let charge = |&number: &usize| Charge {
+                limit: &self.limits[number],
+                key: Key::from_bytes(&of_key),
+                cost: Permits::ONE,
+                mode: Mode::Enforce,
+            };
+            let charges: Vec<_> = asked.iter().map(charge).collect();
+            let begun = Instant::now();
+            let decided = self.process.store.decide(&charges, self.process.now());
+            let decided = decided.await.expect("every request is answered");
+            let micros = u64::try_from(begun.elapsed().as_micros()).unwrap();
+            self.tally
+                .longest_micros
+                .fetch_max(micros, Ordering::Relaxed);
+            add(&self.tally.answers);
+            if decided.admitted && who == "ada" {
+                for &number in asked {
+                    add([&self.tally.firm, &self.tally.soft][number]);
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn tend(process: Arc<Process>, tally: Arc<Tally>) {
+    loop {
+        if let Some(HealthChange::Down(why)) = process.store.tend(process.now()).await {
+            println!("down: {why}");
+            tally.downs.fetch_add(1, Ordering::Relaxed);
+        }
+        sleep(TEND).await;
+    }
+}

@@ -1,0 +1,238 @@
+//! Faults under load: what they let pass beyond a limit, what they make callers wait, and that
+//! no caller is answered anything but what its limits chose.
+//!
+//! Each test states how many may pass beyond the limits. [`Load`] checks the rest each time:
+//! every request is answered within the deadline, and no more is charged than calls were lost.
+
+use std::time::Duration;
+
+use ratekeeper_store::RedisServers;
+
+use crate::load::Load;
+use crate::server::{Cluster, Program, Server, programs, signal};
+
+/// Nothing passes beyond the limits.
+const NOTHING: i64 = 0;
+
+fn run(command: &[&str], server: &Server) {
+    try_run(command, server).unwrap();
+}
+
+fn try_run(command: &[&str], server: &Server) -> redis::RedisResult<()> {
+    let mut words = redis::cmd(command[0]);
+    for word in &command[1..] {
+        words.arg(*word);
+    }
+    words.exec(&mut server.connect())
+}
+
+fn one(server: &Server) -> RedisServers {
+    RedisServers::One(server.url())
+}
+
+fn load(server: &Server) -> Load {
+    Load::start(&one(server), &["ada"])
+}
+
+/// Killed, away for a moment, and started again; says how many had passed before, all told and
+/// in the last two seconds.
+fn crash(program: &Program, options: &[&str]) -> (Load, Server, i64, i64) {
+    let mut server = Server::start(program, options);
+    let load = load(&server);
+    load.wait(Duration::from_millis(2_500));
+    server.kill();
+    let all = load.admitted_within(Duration::from_mins(1));
+    let late = load.admitted_within(Duration::from_secs(2));
+    load.until_asked(false);
+    server.restart(program, options);
+    (load, server, all, late)
+}
+
+/// All that had passed may pass again.
+#[test]
+fn a_server_that_keeps_nothing_forgets_what_had_passed() {
+    for program in programs() {
+        let (load, _server, all, _) = crash(&program, &[]);
+        let seen = load.end();
+        seen.at_most(all);
+        assert!(seen.firm > all / 2, "it did forget: {seen:?}");
+    }
+}
+
+#[test]
+fn a_server_that_syncs_each_write_forgets_nothing() {
+    for program in programs() {
+        let options = ["--appendonly", "yes", "--appendfsync", "always"];
+        let (load, _server, ..) = crash(&program, &options);
+        load.end().at_most(NOTHING);
+    }
+}
+
+/// Two seconds' worth at most; nothing of what its machine has taken over to write.
+#[test]
+fn a_server_that_syncs_each_second_forgets_no_more_than_two() {
+    for program in programs() {
+        let options = ["--appendonly", "yes", "--appendfsync", "everysec"];
+        let (load, _server, all, late) = crash(&program, &options);
+        assert!(late < all, "there was an earlier time");
+        load.end().at_most(late);
+    }
+}
+
+#[test]
+fn a_server_that_stands_still_for_five_seconds_loses_nothing() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let load = load(&server);
+        signal(&server, "STOP");
+        load.wait(Duration::from_secs(5));
+        signal(&server, "CONT");
+        load.end().at_most(NOTHING);
+    }
+}
+
+#[test]
+fn flushed_scripts_are_not_noticed() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let load = load(&server);
+        for _ in 0..100 {
+            run(&["SCRIPT", "FLUSH"], &server);
+            load.wait(Duration::from_millis(5));
+        }
+        let seen = load.end();
+        seen.at_most(NOTHING);
+        assert_eq!((seen.failed, seen.downs), (0, 0), "{seen:?}");
+    }
+}
+
+#[test]
+fn connections_that_are_reset_cost_their_calls_and_no_more() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let load = load(&server);
+        for _ in 0..20 {
+            run(&["CLIENT", "KILL", "TYPE", "normal"], &server);
+            load.wait(Duration::from_millis(50));
+        }
+        let seen = load.end();
+        seen.at_most(NOTHING);
+        assert!(seen.failed > 0, "{seen:?}");
+    }
+}
+
+/// A full server answers, but takes no charge: that is a store that fails, once, until there
+/// is room.
+#[test]
+fn a_full_server_is_a_store_that_fails() {
+    for program in programs() {
+        let server = Server::start(&program, &["--maxmemory-policy", "noeviction"]);
+        let load = load(&server);
+        run(&["CONFIG", "SET", "maxmemory", "1"], &server);
+        load.until_asked(false);
+        let (firm, soft) = load.admitted();
+        load.wait(Duration::from_secs(2));
+        let (firm_then, soft_then) = load.admitted();
+        assert!(firm_then <= firm + 16, "refused, but what was under way");
+        assert!(soft_then > soft, "by shares");
+        run(&["CONFIG", "SET", "maxmemory", "0"], &server);
+        let seen = load.end();
+        seen.at_most(NOTHING);
+        assert_eq!(seen.downs, 2, "once for each process: {seen:?}");
+    }
+}
+
+/// Two of three requests are for a key that holds something else: they are decided as their
+/// limits chose, and nobody else sees anything.
+#[test]
+fn a_value_of_a_wrong_type_concerns_its_key_only() {
+    for program in programs() {
+        for command in ["LPUSH", "APPEND"] {
+            let server = Server::start(&program, &[]);
+            run(&[command, "rk:{eve}:soft", "x"], &server);
+            let load = Load::start(&one(&server), &["eve", "ada", "eve"]);
+            load.serves(600);
+            let seen = load.end();
+            seen.at_most(NOTHING);
+            assert!(seen.failed > 100, "{seen:?}");
+            assert_eq!(seen.downs, 0, "the store is there: {seen:?}");
+        }
+    }
+}
+
+/// Of a cluster, where the key of [`Load`] is: the node, and its slot.
+fn home(cluster: &Cluster) -> (usize, u16) {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("KEYSLOT").arg("rk:{ada}:soft");
+    let slot: u16 = command.query(&mut cluster.nodes[0].connect()).unwrap();
+    (usize::from(slot / 5461).min(2), slot)
+}
+
+/// Replicas follow within milliseconds; a second is what is granted.
+const LAG: Duration = Duration::from_secs(1);
+
+/// What had not reached the replica may pass again.
+#[test]
+fn a_replica_takes_over_from_a_primary_that_was_killed() {
+    for program in programs() {
+        let mut cluster = Cluster::start(&program);
+        let (home, _) = home(&cluster);
+        let load = Load::start(&RedisServers::Cluster(cluster.urls()), &["ada"]);
+        load.wait(Duration::from_millis(1_500));
+        cluster.nodes[home].kill();
+        let late = load.admitted_within(LAG);
+        load.end().at_most(late);
+    }
+}
+
+/// Nobody says that it is gone: its connections stay open. The replica is found all the same.
+#[test]
+fn a_replica_takes_over_from_a_primary_that_hangs() {
+    for program in programs() {
+        let cluster = Cluster::start(&program);
+        let (home, _) = home(&cluster);
+        let load = Load::start(&RedisServers::Cluster(cluster.urls()), &["ada"]);
+        load.wait(Duration::from_millis(1_500));
+        let late = load.admitted_within(LAG);
+        signal(&cluster.nodes[home], "STOP");
+        load.wait(Duration::from_millis(600)); // what was answered before is over
+        load.serves(100);
+        signal(&cluster.nodes[home], "CONT");
+        load.wait(Duration::from_millis(500));
+        load.end().at_most(late);
+    }
+}
+
+/// The slot goes from node to node and back, key by key, ten times.
+#[test]
+fn a_slot_that_moves_under_load_loses_nothing() {
+    for program in programs() {
+        let cluster = Cluster::start(&program);
+        let (home, slot) = home(&cluster);
+        let slot = slot.to_string();
+        let load = Load::start(&RedisServers::Cluster(cluster.urls()), &["ada"]);
+        for turn in 0..10 {
+            let (from, to) = ((home + turn) % 3, (home + turn + 1) % 3);
+            let (giver, taker) = (cluster.id(from), cluster.id(to));
+            let (giving, taking) = (&cluster.nodes[from], &cluster.nodes[to]);
+            run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &giver], taking);
+            run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &taker], giving);
+            load.wait(Duration::from_millis(20));
+            loop {
+                let mut keys = redis::cmd("CLUSTER");
+                keys.arg("GETKEYSINSLOT").arg(&slot).arg(1);
+                let keys: Vec<String> = keys.query(&mut giving.connect()).unwrap();
+                let Some(name) = keys.first() else { break };
+                let port = taking.port.to_string();
+                run(&["MIGRATE", "127.0.0.1", &port, name, "0", "1000"], giving);
+                load.wait(Duration::from_millis(20)); // half of them here, half there
+            }
+            run(&["CLUSTER", "SETSLOT", &slot, "NODE", &taker], taking);
+            run(&["CLUSTER", "SETSLOT", &slot, "NODE", &taker], giving);
+            load.wait(Duration::from_millis(20));
+        }
+        let seen = load.end();
+        seen.at_most(NOTHING);
+        assert_eq!((seen.failed, seen.downs), (0, 0), "{seen:?}");
+    }
+}
