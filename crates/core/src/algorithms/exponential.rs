@@ -173,8 +173,10 @@ impl Exponential {
         // What `half_power` must come to: `left` keeps the margin back.
         let half_lives = -log2(float(target) / float(level.units) - MARGIN);
         let span = half_lives * self.half_life;
-        // As far as all these roundings can carry it.
-        let error = self.half_life * f64::EPSILON * (4.0 * half_lives + 13.0);
+        // As far as all roundings can carry it. Of shares: 2 of `half_power` and 1/2 of each
+        // of sum, product, quotient, difference and two conversions, all by log2 e; and 1/2 of
+        // `log2`. Of half-lives: 1 of `log2`, and 1/2 of each of nine factors.
+        let error = self.half_life * f64::EPSILON * (5.5 * half_lives + 7.75);
         let mut guess = floor(span) + 1;
         let part = span - float(guess - 1);
         if error < part && part < 1.0 - error {

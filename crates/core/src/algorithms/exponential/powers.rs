@@ -72,7 +72,7 @@ const fn exp(x: f64) -> f64 {
     1.0 + sum
 }
 
-/// `2^-y` for `y >= 0`, to 2^-50, never rising with `y`.
+/// `2^-y` for `y >= 0`, to 2^-51 of itself, never rising with `y`.
 ///
 /// Within a piece each step of the series rises as `y` falls, since its coefficients are
 /// positive; where two pieces meet the table caps it.
@@ -91,11 +91,7 @@ pub(super) fn half_power(y: f64) -> f64 {
     let series = (t[0] + t[1] * x) + ((t[2] + t[3] * x) + t[4] * xx) * xx;
     let cap = POWERS[piece];
     let power = POWERS[piece + 1] * (1.0 + x * series);
-    let power = if rest < 1.0 && power < cap {
-        power
-    } else {
-        cap
-    };
+    let power = if power < cap { power } else { cap };
     power * f64::from_bits((1_023 - (whole >> PIECES_LOG2)) << 52) // x 2^-n
 }
 
@@ -116,15 +112,24 @@ fn split(value: f64) -> (u64, f64) {
     }
 }
 
-/// Of each piece of 1 to 2: the inverse of its middle `c`, rounded, and the logarithm of what
-/// the rounded one is the inverse of.
-const LOGS: [(f64, f64); PIECES] = {
-    let mut logs = [(0.0, 0.0); PIECES];
+/// Pieces of [`log2`]: twice as many, so that its series ends a step earlier.
+const LOG_PIECES: usize = 256;
+const LOG_PIECES_LOG2: u32 = LOG_PIECES.trailing_zeros();
+
+/// Where they begin; they run to twice that, so that 1 is well inside and a
+/// logarithm near 0 is not the difference of two that are near 1.
+const FIRST: u64 = 0.6875_f64.to_bits();
+
+const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
+
+/// Of each piece: its middle `c`, `1 / c` and `log2 c`.
+const LOGS: [(f64, f64, f64); LOG_PIECES] = {
+    let mut logs = [(0.0, 0.0, 0.0); LOG_PIECES];
     let mut piece = 0;
-    while piece < PIECES {
-        let middle = 1.0 + (float(piece as u64) + 0.5) / float(PIECES as u64);
-        let inverse = 1.0 / middle;
-        logs[piece] = (inverse, -LOG2_E * ln(inverse));
+    while piece < LOG_PIECES {
+        let halves = 2 * piece as u64 + 1;
+        let middle = f64::from_bits(FIRST + (halves << (MANTISSA_BITS - LOG_PIECES_LOG2 - 1)));
+        logs[piece] = (middle, 1.0 / middle, LOG2_E * ln(middle));
         piece += 1;
     }
     logs
@@ -143,21 +148,22 @@ const fn ln(x: f64) -> f64 {
     2.0 * ratio * sum
 }
 
-/// `log2 x` for a normal `x > 0`, to 2^-50 of itself and one.
+/// `log2 x` for a normal `x > 0`, to 2^-52 of itself and of a half.
 #[inline]
 pub(super) fn log2(x: f64) -> f64 {
-    const MANTISSA_BITS: u32 = 52;
-    const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
-    let bits = x.to_bits();
-    let exponent = bits >> MANTISSA_BITS & 0x7ff;
-    let piece = (bits & MANTISSA) >> (MANTISSA_BITS - PIECES_LOG2);
-    let mantissa = f64::from_bits(bits & MANTISSA | 1_023 << MANTISSA_BITS);
-    let (inverse, log) = LOGS[piece as usize];
-    let r = mantissa * inverse - 1.0; // at most 1/256
+    let above = x.to_bits().wrapping_sub(FIRST);
+    let piece = above >> (MANTISSA_BITS - LOG_PIECES_LOG2) & (LOG_PIECES as u64 - 1);
+    let whole = above.cast_signed() >> MANTISSA_BITS; // of the logarithm, from -1,023
+    let mantissa = x
+        .to_bits()
+        .wrapping_sub((whole << MANTISSA_BITS).cast_unsigned());
+    let mantissa = f64::from_bits(mantissa);
+    let (middle, inverse, log) = LOGS[piece as usize];
+    let r = (mantissa - middle) * inverse; // the difference is exact; at most 1/512
     let rr = r * r;
     let low = (1.0 - r / 2.0) + (1.0 / 3.0 - r / 4.0) * rr;
-    let series = low + (1.0 / 5.0 - r / 6.0) * (rr * rr);
-    (float(exponent) - 1_023.0) + (log + LOG2_E * r * series)
+    let series = low + (rr * rr) * (1.0 / 5.0);
+    (float((whole + 2_048).cast_unsigned()) - 2_048.0) + (log + LOG2_E * r * series)
 }
 
 #[cfg(test)]
@@ -171,7 +177,7 @@ mod tests {
             let y = f64::from(step) / 30_000.0; // to 66 half-lives
             let (power, exact) = (half_power(y), (-y).exp2());
             assert!(
-                (power - exact).abs() <= exact * 4.0 * f64::EPSILON,
+                (power - exact).abs() <= exact * 2.0 * f64::EPSILON,
                 "2^-{y}"
             );
             assert!(power <= last, "2^-{y} rises");
@@ -183,7 +189,6 @@ mod tests {
             let (before, after) = (y.next_down(), y.next_up());
             assert!(half_power(before) >= half_power(y) && half_power(y) >= half_power(after));
         }
-        assert_eq!(half_power(0.0).to_bits(), 1.0_f64.to_bits());
     }
 
     #[test]
@@ -207,11 +212,18 @@ mod tests {
 
     #[test]
     fn logarithms_are_close_enough_to_guess_with() {
-        for step in 0..1_000_000_u32 {
-            let x = f64::from(step).mul_add(0.001, 1.0).powi(3);
+        let check = |x: f64| {
             let (log, exact) = (log2(x), x.log2());
             let error = (log - exact).abs();
-            assert!(error <= (exact + 1.0) * 8.0 * f64::EPSILON, "log2 {x}");
+            assert!(error <= (exact.abs() + 0.5) * f64::EPSILON, "log2 {x}");
+        };
+        for step in 1..1_000_000_u32 {
+            check(f64::from(step) / 1e6);
+            check(1.0 - f64::from(step) / 1e9);
+            check(f64::from(step).mul_add(0.001, 1.0).powi(3));
         }
+        check(1.0);
+        check(f64::MIN_POSITIVE);
+        check(f64::MAX);
     }
 }
