@@ -4,10 +4,7 @@
 //! set so, and `retry-after`, the longest reset of the descriptors that are over. So a
 //! refusal's reset is the wait that helps, not the time until all is free again.
 
-use std::collections::BTreeMap;
-
-use prost_types::value::Kind;
-use prost_types::{Duration, ListValue, Struct, Value};
+use prost_types::{Duration, Struct};
 use ratekeeper::{Answer, Answers, Outcome};
 use ratekeeper_core::{Mode, Nanos, Verdict};
 use ratekeeper_policy::{EnvoyBody, EnvoyHeaders, HeaderStyle};
@@ -15,7 +12,7 @@ use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use ratekeeper_wire::{HeaderValue, RateLimitResponse};
 
-use super::fields::draft_03;
+use super::fields::{self, draft_03};
 
 /// Tells the application which limits in shadow mode would have refused.
 const SHADOW: &str = "x-ratekeeper-shadow";
@@ -131,37 +128,13 @@ pub(super) fn header(key: &str, value: String) -> HeaderValue {
     }
 }
 
-/// `{"allowed": false, "limit": "per-user", "retry_after_s": 37, "shadow_denied": []}`
 fn metadata(whole: &Answer) -> Struct {
-    let text = |text: String| Kind::StringValue(text);
-    let value = |kind| Value { kind: Some(kind) };
-    let shadow = whole
-        .shadow_denials()
-        .map(|denial| value(text(name(&denial))));
-    let shadow = ListValue {
-        values: shadow.collect(),
-    };
-    let refused = whole.refused_by().map(|refused| text(name(&refused)));
-    let wait = whole
-        .retry_after()
-        .map(|wait| Kind::NumberValue(seconds(wait)));
-    let fields = [
-        ("allowed", Some(Kind::BoolValue(whole.allowed()))),
-        ("limit", refused),
-        ("retry_after_s", wait),
-        ("shadow_denied", Some(Kind::ListValue(shadow))),
-    ];
-    let fields = fields.into_iter();
-    let fields = fields.filter_map(|(key, kind)| Some((key.to_owned(), value(kind?))));
+    let refused = whole.refused_by().map(|refused| {
+        let wait = refused.decision.verdict.retry_after();
+        (name(&refused), wait.map(Nanos::as_secs_ceil))
+    });
+    let shadow = whole.shadow_denials().map(|denial| name(&denial));
     Struct {
-        fields: fields.collect::<BTreeMap<_, _>>(),
+        fields: fields::metadata(whole.allowed(), refused, shadow).collect(),
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a wait of 2^53 s is as good as one of 2^53 + 1"
-)]
-fn seconds(wait: Nanos) -> f64 {
-    wait.as_secs_ceil() as f64
 }

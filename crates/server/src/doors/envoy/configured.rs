@@ -80,8 +80,8 @@ fn response<C: Clock>(
     }
     if settings.metadata {
         let shadow = shadow_denied(answer, &statuses);
-        told.fields
-            .extend(fields::metadata(!over, &statuses, shadow));
+        let refused = fields::refused(&statuses).filter(|_| over);
+        told.fields.extend(fields::metadata(!over, refused, shadow));
     }
     response.dynamic_metadata = Some(told).filter(|told| !told.fields.is_empty());
     response.statuses = statuses;
@@ -89,16 +89,19 @@ fn response<C: Clock>(
 }
 
 /// The names of rules in shadow mode that would be over.
-fn shadow_denied(answer: &Answer<'_>, statuses: &[DescriptorStatus]) -> Vec<String> {
+fn shadow_denied(
+    answer: &Answer<'_>,
+    statuses: &[DescriptorStatus],
+) -> impl Iterator<Item = String> {
     let shadowed = |status: &Status<'_>| {
         let alone = status.hits.as_ref();
         let alone = alone.is_some_and(|hits| hits.shadow_mode > 0);
         alone || (answer.shadowed && status.code == Code::OverLimit)
     };
     let both = answer.statuses.iter().zip(statuses);
-    let both = both.filter(|(status, _)| shadowed(status));
+    let both = both.filter(move |(status, _)| shadowed(status));
     let limits = both.filter_map(|(_, told)| told.current_limit.as_ref());
-    limits.map(fields::name).collect()
+    limits.map(fields::name)
 }
 
 fn descriptor(descriptor: &RateLimitDescriptor) -> Result<Descriptor<'_>, grpc::Status> {

@@ -151,39 +151,42 @@ pub(super) fn problem(statuses: &[DescriptorStatus]) -> Option<(HeaderValue, Vec
     Some((content_type, document.to_string().into_bytes()))
 }
 
-/// `allowed`, `limit`, `retry_after_s` and `shadow_denied`, as under native limits.
+/// `{"allowed": false, "limit": "per-user", "retry_after_s": 37, "shadow_denied": []}`, where
+/// `refused` is the limit and the wait in seconds, if waiting is of use.
 pub(super) fn metadata(
     allowed: bool,
-    statuses: &[DescriptorStatus],
-    shadow_denied: Vec<String>,
-) -> Vec<(String, Value)> {
-    let limits = limits(statuses);
-    let refused = limits.first().filter(|told| told.over && !allowed);
+    refused: Option<(String, Option<u64>)>,
+    shadow_denied: impl Iterator<Item = String>,
+) -> impl Iterator<Item = (String, Value)> {
+    let value = |kind| Value { kind: Some(kind) };
+    let shadow = ListValue {
+        values: shadow_denied
+            .map(|name| value(Kind::StringValue(name)))
+            .collect(),
+    };
     #[expect(
         clippy::cast_precision_loss,
         reason = "a wait of 2^53 s is as good as any"
     )]
-    let wait = refused.map(|told| Kind::NumberValue(told.reset.max(1) as f64));
-    let value = |kind| Value { kind: Some(kind) };
-    let shadow = shadow_denied
-        .into_iter()
-        .map(|name| value(Kind::StringValue(name)));
-    let shadow = ListValue {
-        values: shadow.collect(),
-    };
+    let number = |wait: u64| Kind::NumberValue(wait as f64);
+    let (limit, wait) = refused.unzip();
     let fields = [
         ("allowed", Some(Kind::BoolValue(allowed))),
-        (
-            "limit",
-            refused.map(|told| Kind::StringValue(told.name.clone())),
-        ),
-        ("retry_after_s", wait),
+        ("limit", limit.map(Kind::StringValue)),
+        ("retry_after_s", wait.flatten().map(number)),
         ("shadow_denied", Some(Kind::ListValue(shadow))),
     ];
     let fields = fields.into_iter();
-    fields
-        .filter_map(|(key, kind)| Some((key.to_owned(), value(kind?))))
-        .collect()
+    fields.filter_map(move |(key, kind)| Some((key.to_owned(), value(kind?))))
+}
+
+/// The limit that refuses, and how many seconds to wait for it.
+pub(super) fn refused(statuses: &[DescriptorStatus]) -> Option<(String, Option<u64>)> {
+    let first = limits(statuses)
+        .into_iter()
+        .next()
+        .filter(|told| told.over)?;
+    Some((first.name, Some(first.reset.max(1))))
 }
 
 /// A string of a field: what is not printable ASCII becomes `?`.
