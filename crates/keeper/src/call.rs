@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Mode, Permits, Verdict};
+use ratekeeper_core::{Lend, Mode, Permits, Verdict};
 use ratekeeper_policy::{Charges, Facts};
 use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
@@ -114,7 +114,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
                 self.store().refund(&back, now).await?;
             }
             if refused_at_once(&charges, &policy) {
-                self.refused_unasked(&all, now).await?
+                self.refused_unasked(&all, Lend::Unnamed, now).await?
             } else {
                 self.store().decide(&all, now).await?
             }

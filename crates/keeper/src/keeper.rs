@@ -121,11 +121,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope);
-        let decisions = if refused_at_once(&charges, &policy) {
-            self.refused_unasked(&list(&charges, &policy), now).await?
-        } else {
+        let decisions = {
             let list = list(&charges, &policy);
-            if list.iter().any(lends) {
+            if refused_at_once(&charges, &policy) {
+                self.refused_unasked(&list, Lend::Nothing, now).await?
+            } else if list.iter().any(lends) {
                 self.store.acquire(&list, Lend::Nothing, now).await?
             } else {
                 self.store.decide(&list, now).await?
@@ -142,11 +142,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope);
-        let decisions = if refused_at_once(&charges, &policy) {
-            self.refused_unasked(&list(&charges, &policy), now).await?
-        } else {
-            self.store.look(&list(&charges, &policy), now).await?
-        };
+        let refused = refused_at_once(&charges, &policy);
+        let shown = if refused { free } else { list };
+        let mut decisions = self.store.look(&shown(&charges, &policy), now).await?;
+        decisions.admitted &= !refused;
         Ok(Answer::new(policy, charges, decisions, now))
     }
 
@@ -216,15 +215,23 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         (policy, charges)
     }
 
-    /// A request that a missing key refuses, or a caller's limit of nothing, is charged
-    /// nowhere.
+    /// A request that a missing key refuses, or a caller's limit of nothing: it is charged
+    /// where denials count, and nowhere else.
     pub(crate) async fn refused_unasked(
         &self,
         charges: &[Charge<'_>],
+        lend: Lend,
         now: Time,
     ) -> Result<Decisions, StoreError> {
-        let free: ChargeList<'_> = charges.iter().copied().map(at_no_cost).collect();
-        let mut decisions = self.store.look(&free, now).await?;
+        let counted = charges.iter().copied().map(|charge| {
+            if charge.limit.algorithm.takes_regardless(lend) {
+                charge
+            } else {
+                at_no_cost(charge)
+            }
+        });
+        let counted: ChargeList<'_> = counted.collect();
+        let mut decisions = self.store.acquire(&counted, lend, now).await?;
         decisions.admitted = false;
         Ok(decisions)
     }

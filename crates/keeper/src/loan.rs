@@ -50,7 +50,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let decisions = {
             let list = list(&charges, &policy);
             if refused_at_once(&charges, &policy) {
-                self.refused_unasked(&list, now).await?
+                self.refused_unasked(&list, Lend::To(lease), now).await?
             } else {
                 self.store().acquire(&list, Lend::To(lease), now).await?
             }

@@ -200,3 +200,61 @@ fn look_then_charge_works_for_llm_tokens() {
         assert!(ask(0), "{numbers}: paid back");
     }
 }
+
+/// A proxy gives back what it has charged whatever the answer was: what a caller's limit of
+/// nothing refuses must have been charged too.
+#[test]
+fn what_is_refused_unasked_is_charged_where_denials_count() {
+    let keeper = keeper(
+        r#"
+[[limit]]
+name = "flights"
+match = { domain = "edge", descriptor.flow = "up" }
+key = ["all"]
+concurrency = { max = 2, lease = "60s" }
+count_denied = true
+
+[[limit]]
+name = "calls"
+match = { domain = "edge", descriptor.flow = "up" }
+key = ["all"]
+limit = "5/1m"
+algorithm = "fixed"
+count_denied = true
+
+[[limit]]
+name = "plain"
+match = { domain = "edge", descriptor.flow = "up" }
+key = ["all"]
+limit = "5/1m"
+
+[[limit]]
+name = "user"
+match = { domain = "edge" }
+key = ["descriptor:user"]
+limit = "5/1m"
+"#,
+    );
+    let up: &[(&str, &str)] = &[("flow", "up")];
+    let (charge, back) = (Act::Charge, Act::GiveBack);
+    let nothing = Numbers::new(Permits::ZERO, Nanos::from_secs(60)).unwrap();
+    let mut barred = asked((ADA, 1, charge));
+    barred.facts.descriptor = barred.facts.descriptor.map(|descriptor| Descriptor {
+        instead: Some(nothing),
+        ..descriptor
+    });
+    let up_once = asked((up, 1, charge));
+    for (asked, expected) in [
+        (&[up_once][..], "ok flights=1,calls=4,plain=4"),
+        (&[up_once, barred], "over flights=0,calls=3,plain=4 !user=0"),
+        (&[up_once], "over !flights=0,calls=2,plain=4"),
+    ] {
+        assert_eq!(shown(&keeper.call_now(asked)), expected);
+    }
+    // Each of the three gives back; then as many fit as before, and no more.
+    for _ in 0..3 {
+        let _ = call(&keeper, &[(up, 1, back)]);
+    }
+    let fits = (0..4).filter(|_| call(&keeper, &[(up, 1, charge)]).allowed());
+    assert_eq!(fits.count(), 2);
+}
