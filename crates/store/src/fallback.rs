@@ -214,6 +214,8 @@ impl<S: Remote> Fallback<S> {
                 self.failed(error);
                 permit.success(now);
             }
+            // Others decide; the permit is given back without a word.
+            Err(error @ StoreError::Partly(_)) => self.failed(error),
             Err(error) => {
                 self.failed(error);
                 permit.failure(now);

@@ -21,5 +21,8 @@ pub use memory::{EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, Memo
 #[cfg(feature = "redis")]
 pub use ratekeeper_resilience::BreakerState;
 #[cfg(all(feature = "redis", not(loom)))]
-pub use redis::{RedisClock, RedisConfig, RedisServers, RedisStore};
+pub use redis::{
+    RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisStore,
+    RedisTls,
+};
 pub use store::{Decisions, Hold, Store, StoreError};

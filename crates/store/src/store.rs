@@ -117,6 +117,9 @@ pub trait Store: Send + Sync {
 pub enum StoreError {
     /// Cannot be reached, or did not answer in time; trying later may help.
     Unavailable(String),
+    /// The part of it that holds these keys cannot be reached, or did not answer in time; others
+    /// answer. Trying later may help.
+    Partly(String),
     /// Cannot be used as it was told; trying later does not help.
     Misconfigured(String),
     /// It answers, but a key of this request holds what none of ours wrote. Other keys are
@@ -128,6 +131,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unavailable(why) => write!(f, "the store is unavailable: {why}"),
+            Self::Partly(why) => write!(f, "a part of the store is unavailable: {why}"),
             Self::Misconfigured(why) => write!(f, "the store is misconfigured: {why}"),
             Self::Foreign(why) => write!(f, "the store holds a value that is not ours: {why}"),
         }

@@ -24,8 +24,10 @@
 //!   a debt forgiven.
 
 mod batch;
+mod cluster;
 mod config;
 mod denied;
+mod dial;
 mod exchange;
 mod gather;
 mod limits;
@@ -33,11 +35,14 @@ mod name;
 mod node;
 mod ping;
 mod script;
+mod sentinel;
 mod servers;
 mod settle;
 mod slot;
 mod spread;
 mod state;
+#[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
+mod tls;
 mod turns;
 
 use std::fmt;
@@ -49,7 +54,9 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use crate::{Decisions, Hold, Store, StoreError};
-pub use config::{RedisClock, RedisConfig, RedisServers};
+pub use config::{
+    RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
+};
 
 use batch::{Ask, Batch, Found};
 use denied::Denied;
@@ -90,16 +97,14 @@ impl RedisStore {
     /// A store that connects when it is first used.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if the URL is none, or the prefix holds a brace.
+    /// [`StoreError::Misconfigured`] if a URL is none, a certificate or key is none, or the
+    /// prefix holds a brace.
     pub fn new(config: RedisConfig) -> Result<Self, StoreError> {
         if config.prefix.contains('{') {
             let why = format!("prefix `{}` must not hold a `{{`", config.prefix);
             return Err(StoreError::Misconfigured(why));
         }
-        let servers = Arc::new(match &config.servers {
-            RedisServers::One(url) => Servers::one(url, config.deadline)?,
-            RedisServers::Cluster(urls) => Servers::cluster(urls, config.deadline)?,
-        });
+        let servers = Arc::new(Servers::new(&config)?);
         let scripts = Arc::new(Scripts::new());
         Ok(Self {
             gather: Gather::new(Arc::clone(&servers), Arc::clone(&scripts)),
@@ -141,7 +146,19 @@ impl RedisStore {
         let deadline = self.config.deadline;
         let done = tokio::time::timeout(deadline, self.spread(ask, &keys, told)).await;
         let done = done.unwrap_or_else(|_| Err(no_answer(deadline)));
-        done.map_err(StoreError::from)
+        done.map_err(|trouble| self.error(trouble))
+    }
+
+    /// What callers are told, and whom it concerns.
+    fn error(&self, trouble: Trouble) -> StoreError {
+        match trouble {
+            Trouble::Absent(why) | Trouble::Lost(why) | Trouble::Resting(why)
+                if self.servers.are_partly_there() =>
+            {
+                StoreError::Partly(why)
+            }
+            other => other.into(),
+        }
     }
 
     fn item(&self, charge: &Charge<'_>, lease: Option<LeaseId>) -> Item {

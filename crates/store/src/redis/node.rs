@@ -9,14 +9,19 @@
 //!
 //! Whether a call that failed may be sent again is the question that [`Trouble`] answers: a
 //! decision that ran twice would charge twice.
+//!
+//! A server that has failed [`FAILURES`] times in a row is left alone: calls fail at once, and
+//! a task of ours asks it whether it is back.
 
 use std::fmt;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
+use super::dial::{Address, Dial, Line};
 use super::script::Script;
 use crate::StoreError;
 
@@ -32,6 +37,8 @@ pub(super) enum Trouble {
     Ask { address: String },
     /// It did not run: nobody is there.
     Absent(String),
+    /// It did not run: the server has not answered of late, and is not asked.
+    Resting(String),
     /// It did not run, and will not: the server refuses it.
     Refused(String),
     /// It changed nothing: a key holds what none of ours wrote.
@@ -45,6 +52,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Later(why)
             | Self::Absent(why)
+            | Self::Resting(why)
             | Self::Refused(why)
             | Self::Foreign(why)
             | Self::Lost(why) => f.write_str(why),
@@ -149,31 +157,127 @@ impl Call<'_> {
     }
 }
 
+/// Failures in a row after which a server is left alone.
+const FAILURES: u32 = 3;
+/// How often a server that is left alone is asked whether it is back.
+const PROBE: Duration = Duration::from_millis(100);
+/// How long a server is left alone without being asked: if nobody runs our task, a call finds
+/// out.
+const REST: Duration = Duration::from_secs(2);
+
+/// What a server must be, to be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    /// Whatever it says to calls.
+    Any,
+    /// A primary, and it is asked on every new connection: one that was may be none any more.
+    Primary,
+}
+
 /// A server.
 pub(super) struct Node {
-    client: Client,
+    dial: Dial,
+    role: Role,
     patience: Duration,
-    live: Mutex<Option<MultiplexedConnection>>,
+    line: Mutex<Option<Line>>,
+    health: parking_lot::Mutex<Health>,
+}
+
+/// How it has been doing.
+#[derive(Debug, Default)]
+struct Health {
+    /// Failures in a row.
+    failures: u32,
+    /// Whether the last call was answered.
+    decides: bool,
+    /// While it is left alone.
+    rests_until: Option<Instant>,
+    why: String,
+    /// Whether a task asks whether it is back.
+    is_probed: bool,
 }
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").finish_non_exhaustive() // the client knows a password
+        f.debug_struct("Node")
+            .field("address", self.dial.address())
+            .finish_non_exhaustive() // the login is a secret
     }
 }
 
 impl Node {
     /// A server that is waited for no longer than `patience`, connecting and answering each.
-    pub(super) fn new(client: Client, patience: Duration) -> Self {
+    pub(super) fn new(dial: Dial, role: Role, patience: Duration) -> Self {
         Self {
-            client,
+            dial,
+            role,
             patience,
-            live: Mutex::default(),
+            line: Mutex::default(),
+            health: parking_lot::Mutex::default(),
         }
     }
 
-    /// Runs a script.
-    pub(super) async fn run(&self, call: Call<'_>, manner: Manner) -> Result<Value, Trouble> {
+    /// Runs a script, unless it is left alone.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        manner: Manner,
+    ) -> Result<Value, Trouble> {
+        let started = Instant::now();
+        self.is_asked(started)?;
+        let attempt = Attempt {
+            node: self,
+            started,
+        };
+        let answer = self.send_to(call, manner).await;
+        let answered = !matches!(answer, Err(Trouble::Absent(_) | Trouble::Lost(_)));
+        std::mem::forget(attempt);
+        match &answer {
+            Err(trouble) if !answered => self.failed(&trouble.to_string()),
+            _ => {
+                let mut health = self.health.lock();
+                (health.failures, health.decides) = (0, true);
+            }
+        }
+        answer
+    }
+
+    /// Whether calls are sent to it.
+    fn is_asked(&self, now: Instant) -> Result<(), Trouble> {
+        let health = self.health.lock();
+        match health.rests_until {
+            Some(until) if now < until => Err(Trouble::Resting(health.why.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Failures in a row.
+    pub(super) fn failures(&self) -> u32 {
+        self.health.lock().failures
+    }
+
+    /// Whether it answered the last call.
+    pub(super) fn decides(&self) -> bool {
+        self.health.lock().decides
+    }
+
+    /// It has failed once more.
+    fn failed(self: &Arc<Self>, why: &str) {
+        let mut health = self.health.lock();
+        health.failures = health.failures.saturating_add(1);
+        health.decides = false;
+        if health.failures < FAILURES {
+            return;
+        }
+        health.rests_until = Some(Instant::now() + REST);
+        health.why = format!("{why}; it is not asked until it answers");
+        if !std::mem::replace(&mut health.is_probed, true) {
+            let probed = Probed(Arc::downgrade(self));
+            tokio::spawn(async move { probed.until_back().await });
+        }
+    }
+
+    async fn send_to(&self, call: Call<'_>, manner: Manner) -> Result<Value, Trouble> {
         let connection = self.connection().await?;
         let answer = match self.send(&connection, call.by_name(), manner).await {
             // It did not run: the server was restarted, or its scripts were flushed. The text
@@ -196,8 +300,8 @@ impl Node {
 
     /// Runs a command that changes nothing.
     pub(super) async fn query(&self, command: &Cmd) -> Result<Value, Trouble> {
-        let mut connection = self.connection().await?;
-        match command.query_async(&mut connection).await {
+        let line = self.connection().await?;
+        match command.query_async(&mut line.connection.clone()).await {
             Ok(value) => Ok(value),
             Err(error) => {
                 if error.code().is_none() {
@@ -208,18 +312,31 @@ impl Node {
         }
     }
 
-    /// The next call makes a new connection.
-    async fn forget(&self) {
-        *self.live.lock().await = None;
+    /// Runs commands that change nothing, at one moment; all answers, or the first error.
+    pub(super) async fn query_all(&self, pipe: &Pipeline) -> Result<Vec<Value>, Trouble> {
+        let line = self.connection().await?;
+        match pipe.query_async(&mut line.connection.clone()).await {
+            Ok(values) => Ok(values),
+            Err(error) => {
+                if error.code().is_none() {
+                    self.forget().await;
+                }
+                Err(error.into())
+            }
+        }
     }
 
-    async fn send(
-        &self,
-        connection: &MultiplexedConnection,
-        command: Cmd,
-        manner: Manner,
-    ) -> Result<Value, RedisError> {
-        let mut connection = connection.clone();
+    pub(super) const fn address(&self) -> &Address {
+        self.dial.address()
+    }
+
+    /// The next call makes a new connection.
+    async fn forget(&self) {
+        *self.line.lock().await = None;
+    }
+
+    async fn send(&self, line: &Line, command: Cmd, manner: Manner) -> Result<Value, RedisError> {
+        let mut connection = line.connection.clone();
         match manner {
             Manner::Plain => command.query_async(&mut connection).await,
             Manner::Asking => {
@@ -231,28 +348,79 @@ impl Node {
         }
     }
 
-    async fn connection(&self) -> Result<MultiplexedConnection, Trouble> {
-        let mut live = self.live.lock().await;
-        if let Some(connection) = &*live {
-            return Ok(connection.clone());
+    async fn connection(&self) -> Result<Line, Trouble> {
+        let mut kept = self.line.lock().await;
+        if let Some(line) = &*kept {
+            return Ok(line.clone());
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.patience))
-            .set_response_timeout(Some(self.patience));
-        let made = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
-        match made.await {
-            Ok(connection) => {
-                *live = Some(connection.clone());
-                Ok(connection)
+        // Set aside: it is large and rare, and every call would carry it.
+        let line = Box::pin(self.dial.connect(self.patience)).await?;
+        if self.role == Role::Primary {
+            self.check_role(&line).await?;
+        }
+        *kept = Some(line.clone());
+        Ok(line)
+    }
+
+    async fn check_role(&self, line: &Line) -> Result<(), Trouble> {
+        let address = self.dial.address();
+        let role = redis::cmd("ROLE");
+        match role.query_async(&mut line.connection.clone()).await {
+            Ok(Value::Array(role))
+                if role.first() == Some(&Value::BulkString(b"master".into())) =>
+            {
+                Ok(())
             }
-            // Nothing has been sent but greetings.
-            Err(error) => match error.code() {
-                Some("LOADING" | "MASTERDOWN") => Err(Trouble::Later(error.to_string())),
-                Some(_) => Err(Trouble::Refused(error.to_string())),
-                None => Err(Trouble::Absent(error.to_string())),
-            },
+            Ok(_) => Err(Trouble::Later(format!("{address} is no primary"))),
+            Err(error) if error.code().is_some() => Err(error.into()),
+            Err(error) => Err(Trouble::Absent(format!("{address}: {error}"))),
+        }
+    }
+}
+
+/// A call under way. One that is given up by who waits for it has failed, if it was given
+/// time; the others say themselves how they end.
+struct Attempt<'a> {
+    node: &'a Arc<Node>,
+    started: Instant,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.started.elapsed() >= self.node.patience {
+            self.node
+                .failed(&format!("{}: no answer", self.node.address()));
+        }
+    }
+}
+
+/// A server that is left alone.
+struct Probed(Weak<Node>);
+
+impl Probed {
+    /// Asks until it is back, or nobody needs it.
+    async fn until_back(self) {
+        loop {
+            tokio::time::sleep(PROBE).await;
+            let Some(node) = self.0.upgrade() else {
+                return;
+            };
+            let answer = node.query(&redis::cmd("PING")).await;
+            let mut health = node.health.lock();
+            if answer.is_ok() {
+                health.failures = 0;
+                health.rests_until = None;
+                return;
+            }
+            health.rests_until = Some(Instant::now() + REST);
+        }
+    }
+}
+
+impl Drop for Probed {
+    fn drop(&mut self) {
+        if let Some(node) = self.0.upgrade() {
+            node.health.lock().is_probed = false;
         }
     }
 }

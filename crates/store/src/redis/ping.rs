@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratekeeper_core::UnixMicros;
 
-use super::node::Call;
+use super::node::{Call, Trouble};
 use super::servers::no_answer;
 use super::slot::{SLOTS, slot_of};
 use super::{RedisStore, StoreError};
@@ -49,9 +49,11 @@ impl RedisStore {
 
 impl Remote for RedisStore {
     /// Whether states can be read and written: a server that is full, or may not write, answers
-    /// but does not decide. Of a cluster, one in each third of the slots.
+    /// but does not decide. Of a cluster, one in each third of the slots: that some are not
+    /// there concerns their keys only.
     async fn ping(&self) -> Result<(), StoreError> {
         let thirds = if self.servers.has_slots() { 3 } else { 1 };
+        let (mut answered, mut absent) = (false, None);
         for third in 0..thirds {
             let name = probe_name(&self.config.prefix, third);
             let call = Call {
@@ -61,9 +63,18 @@ impl Remote for RedisStore {
             };
             let deadline = self.config.deadline;
             let found = tokio::time::timeout(deadline, self.find(slot_of(&name), call)).await;
-            found.unwrap_or_else(|_| Err(no_answer(deadline)))?;
+            match found.unwrap_or_else(|_| Err(no_answer(deadline))) {
+                Ok(_) => answered = true,
+                Err(trouble @ (Trouble::Absent(_) | Trouble::Lost(_) | Trouble::Resting(_))) => {
+                    absent = Some(trouble);
+                }
+                Err(trouble) => return Err(trouble.into()),
+            }
         }
-        Ok(())
+        match absent {
+            Some(trouble) if !answered => Err(trouble.into()),
+            _ => Ok(()),
+        }
     }
 }
 

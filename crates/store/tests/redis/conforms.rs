@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use ratekeeper_core::Origin;
-use ratekeeper_store::{RedisClock, RedisConfig, RedisServers, RedisStore, conformance};
+use ratekeeper_store::{RedisClock, RedisConfig, RedisServers, RedisStore, RedisTls, conformance};
 
 use crate::server::{Cluster, Server, programs};
 
@@ -46,6 +46,7 @@ fn check(servers: &RedisServers) {
         let number = count.fetch_add(1, Ordering::Relaxed);
         RedisStore::new(RedisConfig {
             servers: servers.clone(),
+            tls: RedisTls::default(),
             prefix: format!("story-{number}"),
             origin: tomorrow(),
             clock: RedisClock::Caller,

@@ -12,5 +12,7 @@ mod equality;
 mod exact;
 mod faults;
 mod load;
+mod sentinel;
 mod server;
+mod tls;
 mod under_load;

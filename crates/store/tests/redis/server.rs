@@ -78,6 +78,36 @@ impl Server {
         panic!("{} does not start", program.name);
     }
 
+    /// Starts a sentinel: these lines are its configuration.
+    pub(crate) fn sentinel(program: &Program, lines: &[String]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("sentinel.conf");
+        for _ in 0..20 {
+            let port = free_port();
+            let own = format!(
+                "port {port}\nbind 127.0.0.1\ndir {}\n",
+                directory.path().display()
+            );
+            std::fs::write(&file, own + &lines.join("\n") + "\n").unwrap();
+            let mut child = Command::new(&program.path)
+                .arg(&file)
+                .arg("--sentinel")
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            if is_up(&mut child, port) {
+                return Self {
+                    child,
+                    port,
+                    directory,
+                };
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        panic!("no sentinel of {} starts", program.name);
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
@@ -133,7 +163,7 @@ fn spawn(program: &Program, port: u16, directory: &Path, options: &[&str]) -> Op
     None
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -146,10 +176,12 @@ fn is_up(child: &mut Child, port: u16) -> bool {
         if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
             drop(stream);
             let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
-            if let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1))
-                && redis::cmd("PING").exec(&mut connection).is_ok()
-            {
-                return true;
+            if let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) {
+                match redis::cmd("PING").exec(&mut connection) {
+                    Ok(()) => return true,
+                    Err(error) if error.code() == Some("NOAUTH") => return true,
+                    Err(_) => {}
+                }
             }
         }
         wait_a_little();

@@ -1,0 +1,273 @@
+//! Cluster: nodes that each hold a part of the slots.
+//!
+//! ```text
+//!   slot --> node, as far as known --> MOVED  it is another's: note that, go there
+//!                                  --> ASK    go there once, ASKING
+//!                                  --> later  wait a little, look around, once more
+//!                                  --> absent a replica may take over: look around
+//!                                  --> lost    the next call looks around
+//!                                  --> resting it fails at once; we look around meanwhile
+//! ```
+//!
+//! A node that is not there concerns the keys of its slots, and no others.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::Value;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::dial::{Address, Dial};
+use super::node::{Call, Manner, Node, Role, Trouble};
+use super::servers::{PAUSE, patience};
+use super::slot::SLOTS;
+use super::tls::Tls;
+use crate::StoreError;
+
+/// Nodes that are known at most: a cluster has at most 1,000.
+const MOST_NODES: usize = 1_000;
+/// Nodes that are asked about the others at a time: those that hang hold up nobody.
+const ASKED_AT_ONCE: usize = 4;
+/// How often we look around while a node is not there.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A cluster.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    /// How nodes are reached: the address aside, as the first that was named.
+    first: Dial,
+    deadline: Duration,
+    map: Mutex<Map>,
+    /// When we last looked around without anybody waiting for it.
+    looked: Mutex<Option<Instant>>,
+    /// Whose turn it is to look around.
+    looking: tokio::sync::Mutex<()>,
+}
+
+/// What is known of a cluster.
+#[derive(Debug)]
+struct Map {
+    nodes: HashMap<Address, Arc<Node>>,
+    /// By slot.
+    owners: Vec<Option<Arc<Node>>>,
+    /// How often that was asked.
+    looks: u64,
+}
+
+impl Cluster {
+    /// A cluster; any of its nodes will do.
+    pub(super) fn new(urls: &[String], tls: &Tls, deadline: Duration) -> Result<Self, StoreError> {
+        let seeds = urls.iter().map(|url| Dial::new(url, tls));
+        let seeds = seeds.collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = seeds.first().cloned() else {
+            let why = "a cluster needs the URL of at least one node";
+            return Err(StoreError::Misconfigured(why.into()));
+        };
+        let mut nodes = HashMap::new();
+        for seed in seeds {
+            let address = seed.address().clone();
+            let node = Node::new(seed, Role::Any, patience(deadline));
+            nodes.insert(address, Arc::new(node));
+        }
+        Ok(Self {
+            first,
+            deadline,
+            map: Mutex::new(Map {
+                nodes,
+                owners: vec![None; usize::from(SLOTS)],
+                looks: 0,
+            }),
+            looked: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        slot: u16,
+        call: Call<'_>,
+        last: &mut Option<Trouble>,
+    ) -> Result<Value, Trouble> {
+        let mut manner = Manner::Plain;
+        let mut node = self.owner(slot).await?;
+        loop {
+            *last = None;
+            let trouble = match node.run(call, manner).await {
+                Ok(answer) => return Ok(answer),
+                Err(trouble @ Trouble::Resting(_)) => {
+                    self.look_around_meanwhile();
+                    return Err(trouble);
+                }
+                Err(trouble @ (Trouble::Refused(_) | Trouble::Foreign(_))) => return Err(trouble),
+                Err(trouble @ Trouble::Lost(_)) => {
+                    // Cut off, perhaps, and a replica has taken over: the next call finds out.
+                    self.doubt(&node);
+                    return Err(trouble);
+                }
+                Err(trouble) => trouble,
+            };
+            manner = Manner::Plain;
+            match &trouble {
+                Trouble::Moved { slot, address } => {
+                    node = self.node(address)?;
+                    self.note(*slot, &node);
+                }
+                Trouble::Ask { address } => {
+                    node = self.node(address)?;
+                    manner = Manner::Asking;
+                }
+                _ => {
+                    *last = Some(trouble);
+                    tokio::time::sleep(PAUSE).await;
+                    self.look_around().await;
+                    node = self.owner(slot).await?;
+                    continue;
+                }
+            }
+            *last = Some(trouble);
+        }
+    }
+
+    /// The node that holds a slot, as far as known.
+    async fn owner(&self, slot: u16) -> Result<Arc<Node>, Trouble> {
+        let known = |map: &Map| map.owners.get(usize::from(slot)).cloned().flatten();
+        let found = known(&self.map.lock());
+        if let Some(node) = found {
+            return Ok(node);
+        }
+        self.look_around().await;
+        let map = self.map.lock();
+        let any = || map.nodes.values().next().cloned();
+        known(&map)
+            .or_else(any)
+            .ok_or_else(|| Trouble::Absent("no node of the cluster is known".into()))
+    }
+
+    fn note(&self, slot: u16, node: &Arc<Node>) {
+        if let Some(owner) = self.map.lock().owners.get_mut(usize::from(slot)) {
+            *owner = Some(Arc::clone(node));
+        }
+    }
+
+    /// Which slots the node holds is to be asked again.
+    fn doubt(&self, node: &Arc<Node>) {
+        for owner in &mut self.map.lock().owners {
+            if owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, node)) {
+                *owner = None;
+            }
+        }
+    }
+
+    /// The node at an address of the form `host:port`.
+    fn node(&self, address: &str) -> Result<Arc<Node>, Trouble> {
+        let strange = || Trouble::Refused(format!("`{address}` is no address"));
+        let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
+        let port: u16 = port.parse().map_err(|_| strange())?;
+        let dial = self.first.to(host, port).ok_or_else(strange)?;
+        let mut map = self.map.lock();
+        if let Some(node) = map.nodes.get(dial.address()) {
+            return Ok(Arc::clone(node));
+        }
+        if map.nodes.len() >= MOST_NODES {
+            return Err(Trouble::Refused("the cluster names too many nodes".into()));
+        }
+        let address = dial.address().clone();
+        let node = Arc::new(Node::new(dial, Role::Any, patience(self.deadline)));
+        map.nodes.insert(address, Arc::clone(&node));
+        Ok(node)
+    }
+
+    /// Whether some nodes decide, while others that were asked do not.
+    pub(super) fn is_partly_there(&self) -> bool {
+        let map = self.map.lock();
+        let mut nodes = map.nodes.values();
+        nodes.clone().any(|node| node.failures() > 0) && nodes.any(|node| node.decides())
+    }
+
+    /// Looks around without anybody waiting for it.
+    fn look_around_meanwhile(self: &Arc<Self>) {
+        let now = Instant::now();
+        {
+            let mut looked = self.looked.lock();
+            if looked.is_some_and(|looked| now.duration_since(looked) < LOOK) {
+                return;
+            }
+            *looked = Some(now);
+        }
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move { cluster.look_around().await });
+    }
+
+    /// Asks nodes who holds which slots, until one says; those that answer are asked first. Callers that need to know at the same
+    /// time ask once.
+    async fn look_around(&self) {
+        let before = self.map.lock().looks;
+        let _one = self.looking.lock().await;
+        if self.map.lock().looks != before {
+            return;
+        }
+        let mut nodes: Vec<_> = self.map.lock().nodes.values().cloned().collect();
+        nodes.sort_by_cached_key(|node| Reverse(node.failures()));
+        let mut asked = JoinSet::new();
+        loop {
+            while asked.len() < ASKED_AT_ONCE
+                && let Some(node) = nodes.pop()
+            {
+                asked.spawn(async move {
+                    let mut command = redis::cmd("CLUSTER");
+                    node.query(command.arg("SLOTS")).await
+                });
+            }
+            let Some(answer) = asked.join_next().await else {
+                return;
+            };
+            if let Ok(Ok(Value::Array(ranges))) = answer
+                && self.note_all(&ranges)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Notes what a node says about slots; whether it says anything.
+    fn note_all(&self, ranges: &[Value]) -> bool {
+        let mut any = false;
+        for (first, last, address) in ranges.iter().filter_map(range) {
+            if let Ok(owner) = self.node(&address) {
+                (first..=last).for_each(|slot| self.note(slot, &owner));
+                any = true;
+            }
+        }
+        self.map.lock().looks += u64::from(any);
+        any
+    }
+}
+
+/// Of `CLUSTER SLOTS`: first slot, last slot, address of the primary.
+fn range(entry: &Value) -> Option<(u16, u16, String)> {
+    let Value::Array(entry) = entry else {
+        return None;
+    };
+    let [
+        Value::Int(first),
+        Value::Int(last),
+        Value::Array(primary),
+        ..,
+    ] = entry.as_slice()
+    else {
+        return None;
+    };
+    let [host, Value::Int(port), ..] = primary.as_slice() else {
+        return None;
+    };
+    let host = match host {
+        Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
+        _ => String::new(), // the node that was asked, or one unknown: see `Dial::to`
+    };
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    (first <= last && last < SLOTS).then(|| (first, last, format!("{host}:{port}")))
+}

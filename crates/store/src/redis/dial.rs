@@ -1,0 +1,265 @@
+//! Dial: how a server is reached: where it is, by which name it is trusted, as whom we log in.
+//!
+//! ```text
+//!   redis://   TCP ------------------> greetings, login, database --> a connection
+//!   rediss://  TCP --> TLS --> PING -^
+//!   unix://    socket ---------------^
+//! ```
+//!
+//! Nothing but greetings is sent here, so a call that finds no connection has not run.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::config::RedisLogin;
+use super::node::Trouble;
+use super::tls::Tls;
+use crate::StoreError;
+
+/// Where a server is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Address {
+    Tcp { host: String, port: u16 },
+    Socket(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Socket(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone)]
+pub(super) struct Dial {
+    address: Address,
+    login: RedisConnectionInfo,
+    tls: Option<Tls>,
+}
+
+/// Logins are nobody's business.
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dial")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dial {
+    /// As a URL says; `tls` is used if its scheme is `rediss`.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if it is no URL of a server.
+    pub(super) fn new(url: &str, tls: &Tls) -> Result<Self, StoreError> {
+        let misconfigured = |why: String| StoreError::Misconfigured(why);
+        let (plain, tls) = match url.split_once("://") {
+            Some(("rediss" | "valkeys", rest)) => (format!("redis://{rest}"), Some(tls.clone())),
+            _ => (url.to_owned(), None),
+        };
+        let info = plain.into_connection_info();
+        let info = info.map_err(|error| misconfigured(error.to_string()))?;
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Address::Tcp {
+                host: host.clone(),
+                port: *port,
+            },
+            ConnectionAddr::Unix(path) => Address::Socket(path.clone()),
+            _ => return Err(misconfigured("a URL of an unknown kind".into())),
+        };
+        Ok(Self {
+            address,
+            login: info.redis_settings().clone(),
+            tls,
+        })
+    }
+
+    pub(super) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The same way to another address. A cluster that does not say a host means the one that
+    /// was asked. None from a socket.
+    pub(super) fn to(&self, host: &str, port: u16) -> Option<Self> {
+        let Address::Tcp { host: known, .. } = &self.address else {
+            return None;
+        };
+        let host = if host.is_empty() { known } else { host };
+        Some(Self {
+            address: Address::Tcp {
+                host: host.to_owned(),
+                port,
+            },
+            ..self.clone()
+        })
+    }
+
+    /// The same way, as somebody else.
+    pub(super) fn log_in(mut self, login: &RedisLogin) -> Self {
+        let mut info = RedisConnectionInfo::default().set_db(login.database.into());
+        if let Some(username) = &login.username {
+            info = info.set_username(username);
+        }
+        if let Some(password) = &login.password {
+            info = info.set_password(password);
+        }
+        self.login = info;
+        self
+    }
+
+    /// Connects and logs in, each answer within `patience`, as are those to all calls.
+    ///
+    /// # Errors
+    /// [`Trouble::Absent`] if nobody is there who may be trusted, [`Trouble::Refused`] if the
+    /// login is, [`Trouble::Later`] if the server is not ready. Nothing has run.
+    pub(super) async fn connect(&self, patience: Duration) -> Result<Line, Trouble> {
+        let absent = |why: &dyn fmt::Display| Trouble::Absent(format!("{}: {why}", self.address));
+        let made = timeout(patience, self.open(patience)).await;
+        let made = made.map_err(|_| {
+            let kind = if self.tls.is_some() { "TLS " } else { "" };
+            let waited = patience.as_millis();
+            absent(&format_args!("no {kind}connection within {waited} ms"))
+        })?;
+        made.map_err(|error| match error {
+            Failed::Way(error) => absent(&error),
+            Failed::Greeting(error) => match error.code() {
+                Some("LOADING" | "MASTERDOWN") => Trouble::Later(error.to_string()),
+                Some(_) => Trouble::Refused(error.to_string()),
+                None => absent(&error),
+            },
+        })
+    }
+
+    async fn open(&self, patience: Duration) -> Result<Line, Failed> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(patience))
+            .set_response_timeout(Some(patience));
+        match &self.address {
+            Address::Tcp { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                match &self.tls {
+                    Some(tls) => {
+                        let stream = tls.shake_hands(stream, host).await?;
+                        self.greet(stream, config).await
+                    }
+                    None => self.greet(stream, config).await,
+                }
+            }
+            Address::Socket(path) => {
+                let stream = UnixStream::connect(path).await?;
+                self.greet(stream, config).await
+            }
+        }
+    }
+
+    async fn greet<S>(&self, stream: S, config: AsyncConnectionConfig) -> Result<Line, Failed>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let greeted = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
+        Ok(Line::carried(greeted)?)
+    }
+}
+
+/// Which step failed.
+enum Failed {
+    Way(io::Error),
+    Greeting(redis::RedisError),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Way(error)
+    }
+}
+
+impl From<redis::RedisError> for Failed {
+    fn from(error: redis::RedisError) -> Self {
+        Self::Greeting(error)
+    }
+}
+
+/// A connection; closed once nobody uses it.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) connection: MultiplexedConnection,
+    _carrier: Arc<Carrier>,
+}
+
+/// The task that moves a connection's bytes.
+struct Carrier(AbortHandle);
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Line {
+    fn carried<D>(made: RedisResult<(MultiplexedConnection, D)>) -> RedisResult<Self>
+    where
+        D: Future<Output = ()> + Send + 'static,
+    {
+        let (connection, driver) = made?;
+        Ok(Self {
+            connection,
+            _carrier: Arc::new(Carrier(tokio::spawn(driver).abort_handle())),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_say_where_and_as_whom() {
+        for (url, address, username, database) in [
+            ("redis://h", "h:6379", None, 0),
+            ("redis://ada:p@h:1/3", "h:1", Some("ada"), 3),
+            ("redis://[::1]:1", "[::1]:1", None, 0),
+            ("unix:///s?db=2", "/s", None, 2),
+        ] {
+            let dial = Dial::new(url, &Tls::default()).unwrap();
+            assert_eq!(dial.address().to_string(), address);
+            assert_eq!(dial.login.username(), username);
+            assert_eq!(dial.login.db(), database);
+        }
+        for url in ["", "h:1", "http://h", "redis://"] {
+            let refused = Dial::new(url, &Tls::default());
+            assert!(
+                matches!(refused, Err(StoreError::Misconfigured(_))),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_address_is_reached_in_the_same_way() {
+        let dial = Dial::new("redis://ada:p@h:1/3", &Tls::default()).unwrap();
+        let there = dial.to("other", 2).unwrap();
+        assert_eq!(there.address().to_string(), "other:2");
+        assert_eq!(there.login.password(), Some("p"));
+        assert_eq!(dial.to("", 2).unwrap().address().to_string(), "h:2");
+        let socket = Dial::new("unix:///s", &Tls::default()).unwrap();
+        assert!(socket.to("h", 1).is_none());
+    }
+}

@@ -1,0 +1,28 @@
+//! No TLS: this build has none, and says so.
+
+use std::future::{Ready, ready};
+use std::io;
+
+use tokio::net::TcpStream;
+
+use super::config::RedisTls;
+use crate::StoreError;
+
+/// How encrypted connections are made: not at all.
+#[derive(Clone, Default)]
+pub(super) struct Tls {
+    _none: (),
+}
+
+impl Tls {
+    /// Refused.
+    pub(super) fn new(_config: &RedisTls) -> Result<Self, StoreError> {
+        let why = "TLS to the store needs the feature `redis-tls`";
+        Err(StoreError::Misconfigured(why.into()))
+    }
+
+    #[expect(clippy::unused_self, reason = "as with TLS")]
+    pub(super) fn shake_hands(&self, _: TcpStream, _host: &str) -> Ready<io::Result<TcpStream>> {
+        ready(Err(io::Error::other("TLS is not built in")))
+    }
+}

@@ -1,0 +1,318 @@
+//! Sentinel: the primary that a few watchers agree on, followed when they name another.
+//!
+//! ```text
+//!   call --> primary, as far as known --> answer
+//!               ^                   \--> later, absent: look, wait a little, once more
+//!               |                    \-> lost, resting: look, so that the next goes right
+//!   look: ask all sentinels at once, every LOOK at least while there are calls
+//!         "10.0.0.7:6379, epoch 4"    the highest epoch is the newest primary
+//! ```
+//!
+//! * A sentinel that was cut off names the old primary, with an older epoch: it is outvoted.
+//! * Whoever is named must say itself that it is a primary, on every new connection.
+//! * An old primary that is cut off with us is left within [`LOOK`] once we hear a sentinel
+//!   that knows better. What it admitted meanwhile is lost: at most one limit more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::config::RedisSentinels;
+use super::dial::{Address, Dial};
+use super::node::{Call, Manner, Node, Role, Trouble};
+use super::servers::{PAUSE, is_encrypted};
+use super::tls::Tls;
+use crate::StoreError;
+
+/// How often sentinels are asked while all is well.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often they are asked at most, while something is wrong.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a sentinel is waited for. Calls do not wait for it longer than for anything.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Sentinels that are asked at most.
+const MOST: usize = 64;
+
+/// Sentinels, and the primary that they name.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// What they call the primary.
+    master: String,
+    sentinels: Vec<Node>,
+    known: watch::Sender<Option<Primary>>,
+    look: Mutex<Look>,
+    /// Makes the node of an address.
+    maker: Maker,
+}
+
+/// When they were asked last, and why they named nobody.
+#[derive(Debug, Default)]
+struct Look {
+    last: Option<Instant>,
+    running: bool,
+    why: String,
+}
+
+#[derive(Clone, Debug)]
+struct Primary {
+    address: Address,
+    /// Grows with every failover.
+    epoch: u64,
+    node: Arc<Node>,
+}
+
+/// What a sentinel says.
+#[derive(Debug)]
+struct Named {
+    host: String,
+    port: u16,
+    epoch: u64,
+}
+
+#[derive(Debug)]
+struct Maker {
+    like: Dial,
+    patience: Duration,
+}
+
+impl Sentinels {
+    /// As configured; the primary is waited for no longer than `patience`, connecting and
+    /// answering each.
+    pub(super) fn new(
+        config: &RedisSentinels,
+        tls: &Tls,
+        patience: Duration,
+    ) -> Result<Self, StoreError> {
+        let misconfigured = |why: &str| StoreError::Misconfigured(why.into());
+        let encrypted = config.urls.iter().filter(|url| is_encrypted(url)).count();
+        if encrypted > 0 && encrypted < config.urls.len() {
+            let why = "sentinels, and the primary with them, are reached by TLS all or none";
+            return Err(misconfigured(why));
+        }
+        let mut dials = Vec::new();
+        for url in config.urls.iter().take(MOST) {
+            let dial = Dial::new(url, tls)?;
+            if matches!(dial.address(), Address::Socket(_)) {
+                return Err(misconfigured("a sentinel is not reached by a socket"));
+            }
+            dials.push(dial);
+        }
+        let Some(first) = dials.first() else {
+            return Err(misconfigured("the URL of at least one sentinel is needed"));
+        };
+        let like = first.clone().log_in(&config.login);
+        let sentinel = |dial| Node::new(dial, Role::Any, PATIENCE);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                master: config.master.clone(),
+                sentinels: dials.into_iter().map(sentinel).collect(),
+                known: watch::Sender::new(None),
+                look: Mutex::default(),
+                maker: Maker { like, patience },
+            }),
+        })
+    }
+
+    pub(super) async fn run(
+        &self,
+        call: Call<'_>,
+        last: &mut Option<Trouble>,
+    ) -> Result<Value, Trouble> {
+        self.look(LOOK);
+        loop {
+            let node = self.primary(last).await;
+            *last = None;
+            match node.run(call, Manner::Plain).await {
+                Err(trouble @ (Trouble::Later(_) | Trouble::Absent(_))) => *last = Some(trouble),
+                Err(trouble @ (Trouble::Lost(_) | Trouble::Resting(_))) => {
+                    self.look(LOOK_AGAIN);
+                    return Err(trouble);
+                }
+                answer => return answer,
+            }
+            self.look(LOOK_AGAIN);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The primary, once anybody has named one. What is said if nobody does goes to `last`.
+    async fn primary(&self, last: &mut Option<Trouble>) -> Arc<Node> {
+        let mut known = self.shared.known.subscribe();
+        loop {
+            if let Some(primary) = &*known.borrow_and_update() {
+                return Arc::clone(&primary.node);
+            }
+            self.look(LOOK_AGAIN);
+            *last = Some(Trouble::Absent(self.shared.why()));
+            let _ = timeout(PAUSE, known.changed()).await;
+        }
+    }
+
+    /// Asks all sentinels, unless that was done less than `pause` ago.
+    fn look(&self, pause: Duration) {
+        let now = Instant::now();
+        {
+            let mut look = self.shared.look.lock();
+            let recent = |last: Instant| now.duration_since(last) < pause;
+            if look.running || look.last.is_some_and(recent) {
+                return;
+            }
+            look.running = true;
+            look.last = Some(now);
+        }
+        let looking = Looking(Arc::clone(&self.shared));
+        tokio::spawn(async move { looking.ask_all().await });
+    }
+}
+
+/// A look under way; over when dropped, whatever happens.
+struct Looking(Arc<Shared>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.look.lock().running = false;
+    }
+}
+
+impl Looking {
+    async fn ask_all(self) {
+        let mut asked = JoinSet::new();
+        for index in 0..self.0.sentinels.len() {
+            let shared = Arc::clone(&self.0);
+            asked.spawn(async move { shared.ask(index).await });
+        }
+        let (mut answers, mut newest) = (0, None::<Named>);
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(named)) => {
+                    answers += 1;
+                    self.0.hear(&named, Weight::OfOne);
+                    if newest
+                        .as_ref()
+                        .is_none_or(|newest| newest.epoch < named.epoch)
+                    {
+                        newest = Some(named);
+                    }
+                }
+                Ok(Err(why)) => self.0.look.lock().why = why,
+                Err(_) => {} // the runtime ends
+            }
+        }
+        // Epochs begin anew when sentinels are set up anew: then most of them say so.
+        if let Some(newest) = newest
+            && answers * 2 > self.0.sentinels.len()
+        {
+            self.0.hear(&newest, Weight::OfMost);
+        }
+    }
+}
+
+/// Who says it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    OfOne,
+    OfMost,
+}
+
+impl Shared {
+    /// Whom a sentinel names.
+    async fn ask(&self, index: usize) -> Result<Named, String> {
+        let sentinel = &self.sentinels[index];
+        let mut pipe = redis::pipe();
+        pipe.cmd("SENTINEL")
+            .arg("GET-MASTER-ADDR-BY-NAME")
+            .arg(&self.master);
+        pipe.cmd("SENTINEL").arg("MASTER").arg(&self.master);
+        let answers = sentinel.query_all(&pipe).await;
+        let answers = answers.map_err(|trouble| trouble.to_string())?;
+        let [address, facts] = answers.as_slice() else {
+            return Err(format!(
+                "{} does not answer as sentinels do",
+                sentinel.address()
+            ));
+        };
+        named(address, facts)
+            .ok_or_else(|| format!("{} names no primary `{}`", sentinel.address(), self.master))
+    }
+
+    /// Takes over what was named, unless something newer is known.
+    fn hear(&self, named: &Named, weight: Weight) {
+        self.known.send_if_modified(|known| {
+            if let Some(known) = known {
+                let older = named.epoch < known.epoch && weight == Weight::OfOne;
+                if older {
+                    return false;
+                }
+                let same = |dial: &Dial| *dial.address() == known.address;
+                if self.maker.dial(named).as_ref().is_some_and(same) {
+                    known.epoch = named.epoch;
+                    return false;
+                }
+            }
+            let Some(dial) = self.maker.dial(named) else {
+                return false;
+            };
+            let address = dial.address().clone();
+            let node = Arc::new(Node::new(dial, Role::Primary, self.maker.patience));
+            *known = Some(Primary {
+                address,
+                epoch: named.epoch,
+                node,
+            });
+            true
+        });
+    }
+
+    /// Why no primary is known.
+    fn why(&self) -> String {
+        let why = self.look.lock().why.clone();
+        if why.is_empty() {
+            return format!("no sentinel has named the primary `{}` yet", self.master);
+        }
+        format!("no sentinel names the primary `{}`: {why}", self.master)
+    }
+}
+
+impl Maker {
+    fn dial(&self, named: &Named) -> Option<Dial> {
+        self.like.to(&named.host, named.port)
+    }
+}
+
+/// Of the answers: address, and the epoch among the facts.
+fn named(address: &Value, facts: &Value) -> Option<Named> {
+    let Value::Array(address) = address else {
+        return None;
+    };
+    let [host, port] = address.as_slice() else {
+        return None;
+    };
+    let facts = match facts {
+        Value::Array(facts) => facts.chunks_exact(2),
+        _ => return None,
+    };
+    let mut epochs = facts.filter(|fact| text(&fact[0]) == Some("config-epoch"));
+    let epoch = epochs.next().and_then(|fact| text(&fact[1])?.parse().ok());
+    Some(Named {
+        host: text(host).filter(|host| !host.is_empty())?.to_owned(),
+        port: text(port)?.parse().ok()?,
+        epoch: epoch?,
+    })
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}

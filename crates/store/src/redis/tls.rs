@@ -1,0 +1,136 @@
+//! TLS: whom we trust, who we are, and the handshake.
+//!
+//! ```text
+//!   TCP --> handshake: their certificate, by `ca` and `server_name`; ours, if they ask
+//!       --> PING: with TLS 1.3 they say only now whether ours will do
+//! ```
+
+use std::io;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::config::{RedisIdentity, RedisTls};
+use crate::StoreError;
+
+/// Bytes of the longest answer to PING that is read: an error is a line.
+const MOST_PONG: usize = 1 << 10;
+
+/// How encrypted connections are made.
+#[derive(Clone, Default)]
+pub(super) struct Tls {
+    /// None if nothing is reached by TLS.
+    client: Option<TlsConnector>,
+    name: Option<ServerName<'static>>,
+}
+
+impl Tls {
+    /// As configured; without asking the system if no URL needs it.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] that says which certificate or key is none.
+    pub(super) fn new(config: &RedisTls) -> Result<Self, StoreError> {
+        let misconfigured = |why: String| StoreError::Misconfigured(why);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|why| misconfigured(why.to_string()))?
+            .with_root_certificates(roots(config.ca.as_deref())?);
+        let client = match &config.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (chain, key) = ours(identity)?;
+                let client = builder.with_client_auth_cert(chain, key);
+                client.map_err(|why| {
+                    misconfigured(format!("`certificate` and `key` do not fit: {why}"))
+                })?
+            }
+        };
+        let name = config.server_name.clone().map(|name| {
+            let parsed = ServerName::try_from(name.clone());
+            parsed.map_err(|_| misconfigured(format!("`server_name` `{name}` is no name")))
+        });
+        Ok(Self {
+            client: Some(TlsConnector::from(Arc::new(client))),
+            name: name.transpose()?,
+        })
+    }
+
+    /// Encrypts a connection to `host`, and sees whether we are let in.
+    pub(super) async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let Some(client) = &self.client else {
+            return Err(io::Error::other("TLS is not set up"));
+        };
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(host.to_owned()).map_err(io::Error::other)?,
+        };
+        let handshake = client.connect(name, stream).await;
+        let mut stream = handshake.map_err(|why| named("TLS handshake", &why))?;
+        greet(&mut stream)
+            .await
+            .map_err(|why| named("TLS refused by the server", &why))?;
+        Ok(stream)
+    }
+}
+
+fn named(what: &str, why: &io::Error) -> io::Error {
+    io::Error::new(why.kind(), format!("{what}: {why}"))
+}
+
+/// Whether the server talks to us, whatever it says.
+async fn greet(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+    stream.write_all(b"PING\r\n").await?;
+    let mut answer = Vec::new();
+    while answer.last() != Some(&b'\n') {
+        if answer.len() >= MOST_PONG {
+            return Err(io::Error::other("it does not speak Redis"));
+        }
+        answer.push(stream.read_u8().await?);
+    }
+    Ok(())
+}
+
+/// Who may sign a server's certificate.
+fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, StoreError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = ca {
+        for root in chain("ca", pem)? {
+            roots
+                .add(root)
+                .map_err(|why| StoreError::Misconfigured(format!("`ca`: {why}")))?;
+        }
+        return Ok(roots);
+    }
+    let system = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(system.certs);
+    if roots.is_empty() {
+        let why = "this system trusts nobody (no CA certificates): name those who sign by `ca`";
+        return Err(StoreError::Misconfigured(why.into()));
+    }
+    Ok(roots)
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn ours(identity: &RedisIdentity) -> Result<Identity, StoreError> {
+    let key = PrivateKeyDer::from_pem_slice(&identity.key)
+        .map_err(|_| StoreError::Misconfigured("`key`: no private key in PEM".into()))?;
+    Ok((chain("certificate", &identity.certificate)?, key))
+}
+
+fn chain(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    chain.ok_or_else(|| StoreError::Misconfigured(format!("`{what}`: no certificate in PEM")))
+}

@@ -1,0 +1,351 @@
+//! Sentinel: one primary, one replica, three sentinels, and what a failover costs callers.
+//!
+//! Bounds, for one key of a limit of L that N processes share:
+//!
+//! * admitted by the store: L, and once more what the primary had admitted and its replica had
+//!   not heard of, at most L;
+//! * admitted while there is no primary: nothing if the limit says `deny`; the shares of the
+//!   processes, together at most L, if it says `local`; they are debited afterwards;
+//! * a decision takes no longer than the deadline, and none fails.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage, Permits, Time};
+use ratekeeper_store::{
+    Fallback, MemoryConfig, MemoryStore, RedisConfig, RedisLogin, RedisSentinels, RedisServers,
+    RedisStore, Store, StoreError,
+};
+use redis::Connection;
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
+
+use crate::server::{Program, Server, programs, wait_a_little};
+
+/// Of a decision.
+const DEADLINE: Duration = Duration::from_millis(200);
+/// What a busy machine may add to it.
+const SLACK: Duration = Duration::from_millis(1_500);
+/// L.
+const WHOLE: u32 = 1_000;
+/// Passwords: of the servers, and of the sentinels.
+const WORD: &str = "primary-word";
+const OTHER_WORD: &str = "sentinel-word";
+
+/// A primary, its replica, and those who watch them.
+struct Watched {
+    servers: Vec<Server>,
+    sentinels: Vec<Server>,
+}
+
+impl Watched {
+    fn start(program: &Program) -> Self {
+        let word = ["--requirepass", WORD, "--masterauth", WORD];
+        let at_once = ["--repl-diskless-sync-delay", "0"];
+        let primary = Server::start(program, &[&word[..], &at_once].concat());
+        let port = primary.port.to_string();
+        let of_primary = ["--replicaof", "127.0.0.1", &port];
+        let replica = Server::start(program, &[&word[..], &of_primary].concat());
+        let lines = [
+            format!("sentinel monitor mymaster 127.0.0.1 {port} 2"),
+            format!("sentinel auth-pass mymaster {WORD}"),
+            "sentinel down-after-milliseconds mymaster 500".into(),
+            "sentinel failover-timeout mymaster 3000".into(),
+            format!("requirepass {OTHER_WORD}"),
+            format!("sentinel sentinel-pass {OTHER_WORD}"),
+        ];
+        let sentinels = (0..3).map(|_| Server::sentinel(program, &lines)).collect();
+        let watched = Self {
+            servers: vec![primary, replica],
+            sentinels,
+        };
+        wait_for_info(&watched.servers[1], "master_link_status:up");
+        for sentinel in 0..3 {
+            watched.wait(sentinel, "num-other-sentinels", "2");
+            watched.wait(sentinel, "num-slaves", "1");
+        }
+        watched
+    }
+
+    fn config(&self) -> RedisConfig {
+        let url = |sentinel: &Server| format!("redis://:{OTHER_WORD}@127.0.0.1:{}", sentinel.port);
+        RedisConfig {
+            servers: RedisServers::Sentinel(RedisSentinels {
+                urls: self.sentinels.iter().map(url).collect(),
+                master: "mymaster".into(),
+                login: RedisLogin {
+                    password: Some(WORD.into()),
+                    ..RedisLogin::default()
+                },
+            }),
+            deadline: DEADLINE,
+            ..RedisConfig::new("")
+        }
+    }
+
+    /// What a sentinel says of the primary.
+    fn fact(&self, sentinel: usize, name: &str) -> String {
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("MASTER").arg("mymaster");
+        let mut connection = connect(&self.sentinels[sentinel], OTHER_WORD);
+        let facts: Vec<String> = command.query(&mut connection).unwrap();
+        let mut facts = facts.chunks_exact(2);
+        facts.find(|fact| fact[0] == name).unwrap()[1].clone()
+    }
+
+    fn wait(&self, sentinel: usize, name: &str, value: &str) {
+        for _ in 0..3_000 {
+            if self.fact(sentinel, name) == value {
+                return;
+            }
+            wait_a_little();
+        }
+        panic!("sentinel {sentinel} does not come to say {name} {value}");
+    }
+}
+
+/// Waits until a server says a line of itself.
+fn wait_for_info(server: &Server, line: &str) {
+    let mut connection = connect(server, WORD);
+    for _ in 0..3_000 {
+        let info: String = redis::cmd("INFO").query(&mut connection).unwrap();
+        if info.contains(line) {
+            return;
+        }
+        wait_a_little();
+    }
+    panic!("it does not come to say {line}");
+}
+
+fn connect(server: &Server, word: &str) -> Connection {
+    let client = redis::Client::open(format!("redis://:{word}@127.0.0.1:{}", server.port));
+    client.unwrap().get_connection().unwrap()
+}
+
+fn limit(id: u32, outage: Outage) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        outage,
+        algorithm: Gcra::token_bucket(format!("{WHOLE}/1d").parse().unwrap())
+            .unwrap()
+            .into(),
+    }
+}
+
+fn charge(limit: &Limit) -> Charge<'_> {
+    Charge {
+        limit,
+        key: Key::from_bytes(b"\x03ada"),
+        cost: Permits::ONE,
+        mode: Mode::Enforce,
+    }
+}
+
+/// Callers that never rest, and what they were told.
+struct Load {
+    store: Fallback<RedisStore>,
+    limits: [Limit; 2],
+    began: Instant,
+    admitted: [AtomicU32; 2],
+    decided: AtomicU64,
+    longest: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Load {
+    fn now(&self) -> Time {
+        Time::ZERO + Nanos::from(self.began.elapsed())
+    }
+
+    async fn call(&self, which: usize) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let started = Instant::now();
+            let charges = [charge(&self.limits[which])];
+            let decided = Box::pin(self.store.decide(&charges, self.now())).await;
+            let took = started.elapsed();
+            let took = u64::try_from(took.as_micros()).unwrap();
+            self.longest.fetch_max(took, Ordering::Relaxed);
+            self.decided.fetch_add(1, Ordering::Relaxed);
+            let admitted = decided.expect("no request gets an error").admitted;
+            self.admitted[which].fetch_add(u32::from(admitted), Ordering::Relaxed);
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn tend(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let _ = self.store.tend(self.now()).await;
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn admitted(&self) -> [u32; 2] {
+        [0, 1].map(|which| self.admitted[which].load(Ordering::Relaxed))
+    }
+
+    async fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..3_000 {
+            if is_so() {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{what} does not come to pass: {:?}", self.store.health());
+    }
+}
+
+#[test]
+fn a_killed_primary_is_followed_to_its_replica() {
+    for program in programs() {
+        let mut watched = Watched::start(&program);
+        let runtime = Runtime::new().unwrap();
+        let memory = MemoryStore::new(MemoryConfig::default());
+        let store = RedisStore::new(watched.config()).unwrap();
+        let load = Arc::new(Load {
+            store: Fallback::new(store, memory, NonZeroU32::MIN),
+            limits: [limit(0, Outage::Deny), limit(1, Outage::Local)],
+            began: Instant::now(),
+            admitted: Default::default(),
+            decided: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let before = runtime.block_on(async {
+            let tending = Arc::clone(&load);
+            let mut tasks = vec![tokio::spawn(async move { tending.tend().await })];
+            for caller in 0..8 {
+                let load = Arc::clone(&load);
+                tasks.push(tokio::spawn(async move {
+                    Box::pin(load.call(caller % 2)).await;
+                }));
+            }
+            load.until("a third is used", || load.admitted()[0] >= WHOLE / 3)
+                .await;
+            let before = load.admitted();
+            watched.servers[0].kill();
+            load.until("the outage is noticed", || !load.store.is_asked())
+                .await;
+            load.until("the replica is found", || load.store.is_asked())
+                .await;
+            load.until("all is used", || load.admitted()[0] >= WHOLE)
+                .await;
+            sleep(Duration::from_millis(500)).await;
+            load.stop.store(true, Ordering::Relaxed);
+            for task in tasks {
+                task.await.unwrap();
+            }
+            before
+        });
+        let after = load.admitted();
+        let longest = Duration::from_micros(load.longest.load(Ordering::Relaxed));
+        println!(
+            "{}: {} decisions; admitted {before:?} before, {after:?} in all; longest {longest:?}",
+            program.name,
+            load.decided.load(Ordering::Relaxed)
+        );
+        assert!(longest < DEADLINE + SLACK, "{longest:?}");
+        // What its replica had not heard of, at most what it had admitted when it died.
+        assert!(
+            (WHOLE..=WHOLE + before[0] + 8).contains(&after[0]),
+            "{after:?}"
+        );
+        // And this process's share, which is everything.
+        assert!(after[1] <= 2 * WHOLE + before[1] + 8, "{after:?}");
+
+        // The old primary comes back, and is none any more: nobody asks it.
+        let word = ["--requirepass", WORD, "--masterauth", WORD];
+        watched.servers[0].restart(&program, &word);
+        let left = runtime.block_on(load.store.look(&[charge(&load.limits[0])], load.now()));
+        assert_eq!(left.unwrap().each[0].remaining, Permits::ZERO);
+    }
+}
+
+/// Nobody dies: the sentinels are told to name another, and the connection to the old one may
+/// even stay.
+#[test]
+fn a_primary_that_gives_way_is_left() {
+    for program in programs() {
+        let watched = Watched::start(&program);
+        let runtime = Runtime::new().unwrap();
+        let store = RedisStore::new(watched.config()).unwrap();
+        let limit = limit(0, Outage::Deny);
+        let decide = || runtime.block_on(store.decide(&[charge(&limit)], Time::ZERO));
+        assert!(decide().unwrap().admitted);
+        let mut give_way = redis::cmd("SENTINEL");
+        give_way.arg("FAILOVER").arg("mymaster");
+        give_way
+            .exec(&mut connect(&watched.sentinels[0], OTHER_WORD))
+            .unwrap();
+        let replica = watched.servers[1].port.to_string();
+        for sentinel in 0..3 {
+            watched.wait(sentinel, "port", &replica);
+        }
+        let asked = Instant::now();
+        let mut found = connect(&watched.servers[1], WORD);
+        let name = "rk:{ada}:limit-0";
+        let exists = |connection: &mut Connection| -> String {
+            redis::cmd("GET").arg(name).query(connection).unwrap()
+        };
+        let old = exists(&mut found);
+        while exists(&mut found) == old {
+            let _ = decide(); // may fail on the way
+            assert!(
+                asked.elapsed() < Duration::from_secs(5),
+                "it is not followed"
+            );
+            wait_a_little();
+        }
+        assert!(decide().unwrap().admitted);
+    }
+}
+
+#[test]
+fn what_sentinels_do_not_know_is_said() {
+    for program in programs() {
+        let watched = Watched::start(&program);
+        let runtime = Runtime::new().unwrap();
+        let check = |change: &dyn Fn(&mut RedisSentinels), says: &str| {
+            let mut config = watched.config();
+            if let RedisServers::Sentinel(sentinels) = &mut config.servers {
+                change(sentinels);
+            }
+            let store = RedisStore::new(config).unwrap();
+            let limit = limit(0, Outage::Deny);
+            let decide = || runtime.block_on(store.decide(&[charge(&limit)], Time::ZERO));
+            let _ = decide(); // the first may be too early to know why
+            let Err(StoreError::Unavailable(why)) = decide() else {
+                panic!("{says}");
+            };
+            assert!(why.contains(says), "{why}");
+        };
+        check(
+            &|sentinels| sentinels.master = "other".into(),
+            "No such master",
+        );
+        let unknown = |sentinels: &mut RedisSentinels| {
+            sentinels.urls = vec![format!("redis://127.0.0.1:{}", watched.sentinels[0].port)];
+        };
+        check(&unknown, "NOAUTH");
+        check(
+            &|sentinels| sentinels.login.password = None,
+            "Authentication required",
+        );
+        let nobody = |sentinels: &mut RedisSentinels| {
+            sentinels.urls = vec!["redis://127.0.0.1:1".into()];
+        };
+        check(&nobody, "127.0.0.1:1: ");
+        // One that is there is enough.
+        let mut config = watched.config();
+        if let RedisServers::Sentinel(sentinels) = &mut config.servers {
+            sentinels.urls.insert(0, "redis://127.0.0.1:1".into());
+        }
+        let store = RedisStore::new(config).unwrap();
+        let decided =
+            runtime.block_on(store.decide(&[charge(&limit(0, Outage::Deny))], Time::ZERO));
+        assert!(decided.unwrap().admitted);
+    }
+}

@@ -1,0 +1,230 @@
+//! TLS: who is trusted, and who is let in.
+
+use std::path::{Path, PathBuf};
+
+use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Time};
+use ratekeeper_store::{
+    RedisConfig, RedisIdentity, RedisServers, RedisStore, RedisTls, Store, StoreError,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+};
+use tempfile::TempDir;
+
+use crate::server::{Server, programs};
+
+/// Somebody who signs.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate for self-signed whose names are both the default.
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
+        let key = KeyPair::generate().unwrap();
+        Self(CertifiedIssuer::self_signed(params, key).unwrap())
+    }
+
+    fn pem(&self) -> Vec<u8> {
+        self.0.pem().into_bytes()
+    }
+
+    fn sign(&self, name: &str) -> RedisIdentity {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        RedisIdentity {
+            certificate: certificate.pem().into_bytes(),
+            key: key.serialize_pem().into_bytes(),
+        }
+    }
+}
+
+fn write(directory: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = directory.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What a decision says over TLS.
+fn ask(port: u16, tls: RedisTls) -> Result<bool, String> {
+    let config = RedisConfig {
+        servers: RedisServers::One(format!("rediss://127.0.0.1:{port}")),
+        tls,
+        deadline: std::time::Duration::from_secs(2),
+        ..RedisConfig::new("")
+    };
+    let store = RedisStore::new(config).map_err(|error| error.to_string())?;
+    let limit = Limit {
+        name: "daily".into(),
+        id: LimitId::new(0),
+        version: 1,
+        outage: Outage::Local,
+        algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
+            .unwrap()
+            .into(),
+    };
+    let charge = Charge {
+        limit: &limit,
+        key: Key::from_bytes(b"\x03ada"),
+        cost: Permits::ONE,
+        mode: Mode::Enforce,
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let decided = runtime.block_on(store.decide(&[charge], Time::ZERO));
+    decided
+        .map(|decided| decided.admitted)
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn servers_are_trusted_by_ca_and_name_and_ask_for_ours() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let directory = tempfile::tempdir().unwrap();
+    let server = authority.sign("redis.internal");
+    let files = [
+        write(&directory, "ca.pem", &authority.pem()),
+        write(&directory, "server.pem", &server.certificate),
+        write(&directory, "server.key", &server.key),
+    ];
+    let known = || RedisTls {
+        ca: Some(authority.pem()),
+        server_name: Some("redis.internal".into()),
+        identity: None,
+    };
+    for program in programs() {
+        if !speaks_tls(&program) {
+            println!("skipped: {} is built without TLS", program.name);
+            continue;
+        }
+        for clients in ["no", "yes"] {
+            let port = crate::server::free_port();
+            let (tls_port, options) = (port.to_string(), &files);
+            let server = Server::start(
+                &program,
+                &[
+                    "--tls-port",
+                    &tls_port,
+                    "--tls-ca-cert-file",
+                    text(&options[0]),
+                    "--tls-cert-file",
+                    text(&options[1]),
+                    "--tls-key-file",
+                    text(&options[2]),
+                    "--tls-auth-clients",
+                    clients,
+                ],
+            );
+            let none = ask(port, known());
+            let ours = |authority: &Authority| RedisTls {
+                identity: Some(authority.sign("ratekeeper")),
+                ..known()
+            };
+            assert_eq!(ask(port, ours(&authority)), Ok(true));
+            if clients == "no" {
+                assert_eq!(none, Ok(true));
+            } else {
+                fails(
+                    none,
+                    "TLS refused by the server: received fatal alert: CertificateRequired",
+                );
+                let other = ask(port, ours(&stranger));
+                fails(other, "TLS refused by the server: received fatal alert");
+            }
+            let wrong = |change: &dyn Fn(&mut RedisTls)| {
+                let mut tls = ours(&authority);
+                change(&mut tls);
+                ask(port, tls)
+            };
+            fails(
+                wrong(&|tls| tls.ca = Some(stranger.pem())),
+                "TLS handshake: invalid peer certificate",
+            );
+            fails(
+                wrong(&|tls| tls.server_name = Some("other.internal".into())),
+                "not valid for name",
+            );
+            // The host it is reached at: an address that the certificate does not hold.
+            fails(wrong(&|tls| tls.server_name = None), "not valid for name");
+            // A server that speaks no TLS at all.
+            fails(
+                ask(server.port, ours(&authority)),
+                "no TLS connection within",
+            );
+        }
+    }
+}
+
+fn fails(answer: Result<bool, String>, says: &str) {
+    let why = answer.expect_err(says);
+    assert!(why.contains(says), "{why}");
+    assert!(why.contains("127.0.0.1:"), "{why}");
+}
+
+fn speaks_tls(program: &crate::server::Program) -> bool {
+    program.name == "redis 7.0"
+}
+
+#[test]
+fn what_is_no_certificate_is_refused_at_once() {
+    let authority = Authority::new();
+    let (mine, other) = (authority.sign("ratekeeper"), authority.sign("ratekeeper"));
+    let check = |tls: RedisTls, says: &str| {
+        let config = RedisConfig {
+            servers: RedisServers::Cluster(vec!["rediss://127.0.0.1:1".into()]),
+            tls,
+            ..RedisConfig::new("")
+        };
+        match RedisStore::new(config) {
+            Err(StoreError::Misconfigured(why)) => assert!(why.contains(says), "{why}"),
+            _ => panic!("{says}"),
+        }
+    };
+    let good = || RedisTls {
+        ca: Some(authority.pem()),
+        identity: Some(mine.clone()),
+        server_name: None,
+    };
+    let ca = RedisTls {
+        ca: Some(b"x".to_vec()),
+        ..good()
+    };
+    check(ca, "`ca`: no certificate in PEM");
+    let no_certificate = RedisTls {
+        identity: Some(RedisIdentity {
+            certificate: mine.key.clone(),
+            key: mine.key.clone(),
+        }),
+        ..good()
+    };
+    check(no_certificate, "`certificate`: no certificate in PEM");
+    let no_key = RedisTls {
+        identity: Some(RedisIdentity {
+            certificate: mine.certificate.clone(),
+            key: mine.certificate.clone(),
+        }),
+        ..good()
+    };
+    check(no_key, "`key`: no private key in PEM");
+    let others_key = RedisTls {
+        identity: Some(RedisIdentity {
+            certificate: mine.certificate.clone(),
+            key: other.key,
+        }),
+        ..good()
+    };
+    check(others_key, "do not fit");
+    let name = RedisTls {
+        server_name: Some("a b".into()),
+        ..good()
+    };
+    check(name, "`server_name` `a b` is no name");
+}
