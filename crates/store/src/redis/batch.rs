@@ -18,10 +18,10 @@ use ratekeeper_core::{Mode, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::node::Trouble;
 use super::script::{Script, Scripts};
 use super::settle::{Act, Item, Outcome, settle};
 use super::state::State;
+use super::trouble::Trouble;
 
 /// What a request wants, and of whom.
 #[derive(Debug)]

@@ -22,10 +22,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::dial::{Address, Dial};
-use super::node::{Call, Manner, Node, Role, Trouble};
+use super::node::{Call, Manner, Node, Role};
 use super::servers::{PAUSE, patience};
 use super::slot::SLOTS;
 use super::tls::Tls;
+use super::trouble::Trouble;
 use crate::StoreError;
 
 /// Nodes that are known at most: a cluster has at most 1,000.

@@ -25,8 +25,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::config::RedisLogin;
-use super::node::Trouble;
 use super::tls::Tls;
+use super::trouble::Trouble;
 use crate::StoreError;
 
 /// Where a server is.

@@ -14,9 +14,9 @@ use ratekeeper_core::UnixMicros;
 
 use super::batch::{Ask, Batch, Found, state_of};
 use super::limits::Earlier;
-use super::node::Trouble;
 use super::settle::Outcome;
 use super::state::State;
+use super::trouble::Trouble;
 
 /// Times that a request is decided anew because another process has changed its keys. Each
 /// time one of the others has succeeded.

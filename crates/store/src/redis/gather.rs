@@ -21,10 +21,11 @@ use tokio::task::JoinSet;
 
 use super::batch::{Ask, Batch, Found};
 use super::limits::Prepared;
-use super::node::{Call, Trouble};
+use super::node::Call;
 use super::script::Scripts;
 use super::servers::Servers;
 use super::settle::Outcome;
+use super::trouble::Trouble;
 
 /// Calls under way at a time: with two, one is decided while another travels.
 const FLIGHTS: usize = 2;

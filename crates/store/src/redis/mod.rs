@@ -43,6 +43,7 @@ mod spread;
 mod state;
 #[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
 mod tls;
+mod trouble;
 mod turns;
 
 use std::fmt;
@@ -63,10 +64,11 @@ use denied::Denied;
 use exchange::{Exchange, TRIES};
 use gather::Gather;
 use limits::Limits;
-use node::{Call, Trouble};
+use node::Call;
 use script::Scripts;
 use servers::{Servers, no_answer};
 use settle::{Act, Item, Outcome, settle};
+use trouble::Trouble;
 use turns::Turns;
 
 /// The Redis store: one limit, exact, across any number of processes, in one call a decision.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use ratekeeper_core::UnixMicros;
 
-use super::node::{Call, Trouble};
+use super::node::Call;
 use super::servers::no_answer;
 use super::slot::{SLOTS, slot_of};
+use super::trouble::Trouble;
 use super::{RedisStore, StoreError};
 use crate::fallback::Remote;
 

@@ -24,9 +24,10 @@ use tokio::time::{Instant, timeout};
 
 use super::config::RedisSentinels;
 use super::dial::{Address, Dial};
-use super::node::{Call, Manner, Node, Role, Trouble};
+use super::node::{Call, Manner, Node, Role};
 use super::servers::{PAUSE, is_encrypted};
 use super::tls::Tls;
+use super::trouble::Trouble;
 use crate::StoreError;
 
 /// How often sentinels are asked while all is well.

@@ -16,9 +16,10 @@ use redis::Value;
 use super::cluster::Cluster;
 use super::config::{RedisConfig, RedisServers};
 use super::dial::Dial;
-use super::node::{Call, Manner, Node, Role, Trouble};
+use super::node::{Call, Manner, Node, Role};
 use super::sentinel::Sentinels;
 use super::tls::Tls;
+use super::trouble::Trouble;
 use crate::StoreError;
 
 /// Waits before a call is tried again that could not run.

@@ -17,9 +17,9 @@ use ratekeeper_core::{Decision, Key, Lend, Permits, UnixMicros};
 use smallvec::SmallVec;
 
 use super::batch::Ask;
-use super::node::Trouble;
 use super::settle::{Act, Item, Outcome};
 use super::slot::slot_of;
+use super::trouble::Trouble;
 use super::{Keys, RedisStore};
 use crate::Decisions;
 

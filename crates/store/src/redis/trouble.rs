@@ -1,0 +1,151 @@
+//! Trouble: why a call failed, and whether it ran.
+//!
+//! ```text
+//!   did not run     later  moved  ask  absent  resting  refused     the first four go on
+//!   changed nothing foreign                                         concerns its key alone
+//!   nobody knows    lost                                            is never sent again
+//! ```
+
+use std::fmt;
+
+use redis::{ErrorKind, RedisError};
+
+use crate::StoreError;
+
+/// Why a call failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Trouble {
+    /// It did not run, and may run a little later: the server is loading, is no primary yet,
+    /// or is losing or taking over a slot.
+    Later(String),
+    /// It did not run: the slot is another node's.
+    Moved { slot: u16, address: String },
+    /// It did not run: the key is on its way to another node, which knows about it.
+    Ask { address: String },
+    /// It did not run: nobody is there.
+    Absent(String),
+    /// It did not run: the server has not answered of late, and is not asked.
+    Resting(String),
+    /// It did not run, and will not: the server refuses it.
+    Refused(String),
+    /// It changed nothing: a key holds what none of ours wrote.
+    Foreign(String),
+    /// Nobody knows whether it ran.
+    Lost(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Later(why)
+            | Self::Absent(why)
+            | Self::Resting(why)
+            | Self::Refused(why)
+            | Self::Foreign(why)
+            | Self::Lost(why) => f.write_str(why),
+            Self::Moved { slot, address } => write!(f, "slot {slot} has moved to {address}"),
+            Self::Ask { address } => write!(f, "the key is moving to {address}"),
+        }
+    }
+}
+
+impl From<Trouble> for StoreError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Foreign(why) => Self::Foreign(why),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+impl From<RedisError> for Trouble {
+    fn from(error: RedisError) -> Self {
+        let why = error.to_string();
+        let Some(code) = code(&error) else {
+            return match error.kind() {
+                ErrorKind::Io => Self::Lost(why),
+                _ => Self::Refused(why),
+            };
+        };
+        match code {
+            "LOADING" | "READONLY" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "BUSY" => {
+                Self::Later(why)
+            }
+            "MOVED" | "ASK" => match error.redirect_node() {
+                Some((address, slot)) if code == "MOVED" => Self::Moved {
+                    slot,
+                    address: address.into(),
+                },
+                Some((address, _)) => Self::Ask {
+                    address: address.into(),
+                },
+                None => Self::Refused(why),
+            },
+            "WRONGTYPE" | "FOREIGN" => Self::Foreign(why),
+            // Scripts fail themselves only over a value that cannot be read.
+            "ERR" if why.contains("user_script") => Self::Foreign(why),
+            _ => Self::Refused(why),
+        }
+    }
+}
+
+/// The code of a server's error. Redis 6.2 wraps what a command of a script answers:
+/// `ERR Error running script (..): @user_script:35: @user_script: 35: -OOM command not ..`.
+pub(super) fn code(error: &RedisError) -> Option<&str> {
+    let code = error.code()?;
+    let wrapped = || {
+        error
+            .detail()?
+            .rsplit_once("@user_script: ")?
+            .1
+            .split_once(": -")
+    };
+    Some(match (code, wrapped()) {
+        ("ERR", Some((_, inner))) => inner.split(' ').next().unwrap_or(inner),
+        _ => code,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Redis 7.0, and as 6.2 says the same from within a script.
+    #[test]
+    fn what_a_script_ran_into_is_understood() {
+        let wrapped = |why: &str| {
+            format!(
+                "Error running script (call to f_cc5b): @user_script:35: @user_script: 35: {why}"
+            )
+        };
+        for (code, detail, expected) in [
+            ("OOM", "command not allowed".into(), "refused"),
+            ("ERR", wrapped("-OOM command not allowed"), "refused"),
+            ("READONLY", "You can't write".into(), "later"),
+            ("ERR", wrapped("-READONLY You can't write"), "later"),
+            ("WRONGTYPE", "Operation against".into(), "foreign"),
+            ("ERR", wrapped("-WRONGTYPE Operation against"), "foreign"),
+            ("FOREIGN", "rk:{ada}:limit".into(), "foreign"),
+            (
+                "ERR",
+                wrapped("attempt to compare nil with number"),
+                "foreign",
+            ),
+            (
+                "ERR",
+                "user_script:24: attempt to perform arithmetic".into(),
+                "foreign",
+            ),
+            ("NOPERM", "this user has no permissions".into(), "refused"),
+        ] {
+            let error = redis::make_extension_error(code.into(), Some(detail.clone()));
+            let kind = match Trouble::from(error) {
+                Trouble::Refused(_) => "refused",
+                Trouble::Later(_) => "later",
+                Trouble::Foreign(_) => "foreign",
+                _ => "other",
+            };
+            assert_eq!(kind, expected, "{code} {detail}");
+        }
+    }
+}
