@@ -196,6 +196,27 @@ impl AnyAlgorithm {
         }
     }
 
+    /// The span in which the [`capacity`](Self::capacity) is granted anew: `w` of the
+    /// `RateLimit-Policy` field. `None` for spans of the calendar, for what fades or warms
+    /// up, and for what is on loan.
+    ///
+    /// ```
+    /// use ratekeeper_core::{AnyAlgorithm, Gcra, Nanos};
+    /// let bucket = Gcra::token_bucket("10/1s".parse().unwrap()).unwrap();
+    /// assert_eq!(AnyAlgorithm::from(bucket).window(), Some(Nanos::SECOND));
+    /// ```
+    pub fn window(&self) -> Option<Nanos> {
+        match self {
+            Self::Gcra(gcra) => Some(gcra.window()),
+            Self::Window(window) => window.window(),
+            Self::SubBuckets(window) => window.window(),
+            Self::Interval(interval) => Some(interval.window()),
+            Self::Log(log) => Some(log.window()),
+            Self::Hybrid(hybrid) => Some(hybrid.window()),
+            Self::Exponential(_) | Self::WarmUp(_) | Self::Concurrency(_) => None,
+        }
+    }
+
     /// The limit of what is at work at once, if it is one: then what it allows is lent, and
     /// comes back.
     #[inline]
@@ -285,6 +306,58 @@ mod tests {
 
     use super::*;
     use crate::{Denials, Edge, Time};
+
+    #[test]
+    fn a_window_is_that_of_the_quota_although_intervals_are_rounded_up() {
+        for text in [
+            "1/1s",
+            "7/1s",
+            "3/1m",
+            "100/1m",
+            "900/1h",
+            "1/1d",
+            "9999/1d",
+            "7/250ms",
+            "3/7us",
+            "999983/1s",
+        ] {
+            let quota: Quota = text.parse().unwrap();
+            let bucket = AnyAlgorithm::from(Gcra::token_bucket(quota).unwrap());
+            assert_eq!(bucket.window(), Some(quota.per()), "{text}");
+        }
+        let quota: Quota = "12/1m".parse().unwrap();
+        let phase = Nanos::ZERO;
+        let step = |most, refill| Interval::from_first(most, refill, Nanos::SECOND).unwrap();
+        let [five, two] = [Permits::new(5), Permits::new(2)];
+        let rows: vec::Vec<(AnyAlgorithm, Option<Nanos>)> = vec![
+            (
+                Window::fixed(quota, phase).unwrap().into(),
+                Some(quota.per()),
+            ),
+            (
+                Window::quota_reset(quota).unwrap().into(),
+                Some(quota.per()),
+            ),
+            (
+                SubBuckets::sub_buckets(quota, 6, Edge::Full, phase)
+                    .unwrap()
+                    .into(),
+                Some(quota.per()),
+            ),
+            (step(five, two).into(), Some(Nanos::from_secs(3))),
+            (Log::sliding(quota).unwrap().into(), Some(quota.per())),
+            (
+                Hybrid::quota_linear(quota).unwrap().into(),
+                Some(quota.per()),
+            ),
+            (Exponential::new(quota).unwrap().into(), None),
+            (WarmUp::bursty(1.0, 1.0).unwrap().into(), None),
+            (Concurrency::new(two, Nanos::SECOND).unwrap().into(), None),
+        ];
+        for (algorithm, expected) in rows {
+            assert_eq!(algorithm.window(), expected, "{}", algorithm.name());
+        }
+    }
 
     #[test]
     fn an_algorithm_says_its_name() {

@@ -304,9 +304,14 @@ pub(crate) fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) ->
 
 /// The output of a future that never waits: every method of `MemoryStore` is ready at once.
 fn ready<T>(future: impl Future<Output = T>) -> T {
+    poll_once(future).unwrap_or_else(|| unreachable!("the memory store never waits"))
+}
+
+/// The output of a future, if it needs no waiting.
+pub(crate) fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("the memory store never waits"),
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
     }
 }
 
@@ -342,7 +347,7 @@ fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
 }
 
 /// Whether what the limit allows is on loan.
-fn lends(charge: &Charge<'_>) -> bool {
+pub(crate) fn lends(charge: &Charge<'_>) -> bool {
     charge.limit.algorithm.concurrency().is_some()
 }
 

@@ -17,7 +17,13 @@ use ratekeeper_core::{
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
+#[cfg(feature = "tower")]
+use crate::Permit;
 use crate::{Clock, SystemClock};
+#[cfg(feature = "tower")]
+use ratekeeper_core::{LeaseId, Lend};
+#[cfg(feature = "tower")]
+use ratekeeper_store::Hold;
 
 /// One limit for each key: a user, an address, a tenant.
 ///
@@ -213,6 +219,50 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         &self.store
     }
 
+    /// The algorithm as it stands.
+    #[cfg(feature = "tower")]
+    pub(crate) fn algorithm(&self) -> AnyAlgorithm {
+        self.limit.load().algorithm.clone()
+    }
+
+    #[cfg(feature = "tower")]
+    pub(crate) fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// As [`check_n`](Self::check_n), and the moment for which it was decided.
+    #[cfg(feature = "tower")]
+    pub(crate) fn check_at(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
+        self.with(key, cost, |charge, now| {
+            (self.store.decide_one(charge, now), now)
+        })
+    }
+
+    /// Lends to a name, where the limit is one of concurrency.
+    #[cfg(feature = "tower")]
+    pub(crate) fn lend(&self, key: &[u8], cost: Permits, lease: LeaseId) -> (Decision, Time) {
+        self.with(key, cost, |charge, now| {
+            let lent = self.store.acquire_now(&[*charge], Lend::To(lease), now);
+            let decision = lent.each.first().copied();
+            let decision = decision.expect("one decision for one charge");
+            (decision, now)
+        })
+    }
+
+    /// Takes back what was lent; nothing if it came back before.
+    #[cfg(feature = "tower")]
+    pub(crate) fn release(&self, permit: &Permit) {
+        let (limit, now) = (self.limit.load(), self.clock.now());
+        self.store.release_now(&[hold(&limit, permit)], now);
+    }
+
+    /// Lets what was lent run its full length from now.
+    #[cfg(feature = "tower")]
+    pub(crate) fn renew(&self, permit: &Permit) {
+        let (limit, now) = (self.limit.load(), self.clock.now());
+        self.store.renew_now(&[hold(&limit, permit)], now);
+    }
+
     #[inline]
     fn with<T>(&self, key: &[u8], cost: Permits, act: impl FnOnce(&Charge<'_>, Time) -> T) -> T {
         let limit = self.limit.load();
@@ -223,6 +273,15 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             mode: Mode::Enforce,
         };
         act(&charge, self.clock.now())
+    }
+}
+
+#[cfg(feature = "tower")]
+fn hold<'a>(limit: &'a Limit, permit: &'a Permit) -> Hold<'a> {
+    Hold {
+        limit,
+        key: permit.key(),
+        lease: permit.lease(),
     }
 }
 

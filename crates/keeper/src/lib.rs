@@ -68,6 +68,8 @@ mod permit;
 pub mod problem;
 mod rate_limit;
 mod smooth;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use answer::{Answer, Outcome};
 pub use call::{Act, Answers, Asked};

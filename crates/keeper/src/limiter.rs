@@ -311,6 +311,12 @@ impl<A: Held, C: Clock> Limiter<A, C> {
             .read(|state| self.with(|algorithm| algorithm.at_least(state, now, total)))
     }
 
+    /// What a request is told that waited in vain, or may not wait; nothing is charged.
+    #[cfg(feature = "tower")]
+    pub(crate) fn refusal(&self, cost: Permits) -> Decision {
+        self.behind_the_line(self.clock.now(), cost)
+    }
+
     /// What those are told who only ask while others wait.
     #[cold]
     fn behind_the_line(&self, now: Time, cost: Permits) -> Decision {

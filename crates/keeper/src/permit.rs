@@ -131,6 +131,11 @@ fn is_whole(key: &[u8]) -> bool {
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 fn encoded(bytes: &[u8]) -> String {
+    encoded_in(DIGITS, bytes)
+}
+
+/// Base64 in these digits, without padding.
+pub(crate) fn encoded_in(digits: &[u8; 64], bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let mut three = [0; 3];
@@ -138,7 +143,7 @@ fn encoded(bytes: &[u8]) -> String {
         let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
         for at in 0..=group.len() {
             let digit = bits >> (18 - 6 * at) & 63;
-            text.push(char::from(DIGITS[digit as usize]));
+            text.push(char::from(digits[digit as usize]));
         }
     }
     text

@@ -76,10 +76,7 @@ impl Answer {
             r#type,
             title,
             status,
-            detail: match &refused_by.rule.refusal.detail {
-                Some(detail) => fill(detail, refused_by),
-                None => standard_detail(refused_by),
-            },
+            detail: detail(refused_by),
             violated_policies: self
                 .outcomes()
                 .filter(Outcome::refuses)
@@ -88,6 +85,14 @@ impl Answer {
             retry_after: self.retry_after().map(retry_after_secs),
         };
         serde_json::to_string(&problem).unwrap_or_default() // strings and numbers only: cannot fail
+    }
+}
+
+/// What the policy says, or else the standard sentence.
+pub(crate) fn detail(refused_by: &Outcome<'_>) -> String {
+    match &refused_by.rule.refusal.detail {
+        Some(detail) => fill(detail, refused_by),
+        None => standard_detail(refused_by),
     }
 }
 

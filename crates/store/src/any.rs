@@ -47,6 +47,10 @@ macro_rules! ask {
 }
 
 impl Store for AnyStore {
+    fn answers_at_once(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         ask!(self, store => store.decide(charges, now))
     }

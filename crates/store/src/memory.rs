@@ -353,6 +353,10 @@ fn alone(charge: &Charge<'_>, decision: Decision) -> Decisions {
 }
 
 impl Store for MemoryStore {
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         Ok(self.decide_now(charges, now))
     }

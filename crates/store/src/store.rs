@@ -57,6 +57,12 @@ impl<'a> Hold<'a> {
 /// [`Store::release`] takes back from it. Where such a limit counts denials, what is lent to
 /// nobody in particular is lent although another limit refuses: it will be given back.
 pub trait Store: Send + Sync {
+    /// Whether every answer is ready at once, as that of a store in memory is. Callers that
+    /// cannot wait then need nobody who waits for them.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Decides and charges.
     fn decide(
         &self,

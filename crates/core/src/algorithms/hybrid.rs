@@ -117,6 +117,11 @@ impl Hybrid {
         "hybrid quota-linear"
     }
 
+    /// The span of the quota.
+    pub(crate) const fn window(&self) -> Nanos {
+        Nanos::from_nanos(self.per)
+    }
+
     /// The state as `now` finds it.
     #[inline]
     fn seen(&self, state: &Allowance, now: Time) -> Phase {

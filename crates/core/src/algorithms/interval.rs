@@ -156,6 +156,12 @@ impl Interval {
         Some(Nanos::from_nanos(last % self.every + 1))
     }
 
+    /// The refills that make it full, if it is empty.
+    pub(crate) const fn window(&self) -> Nanos {
+        let refills = self.most.div_ceil(self.refill); // up: the last may be a part
+        Nanos::from_nanos(self.every.saturating_mul(refills as u64))
+    }
+
     /// The state as `now` finds it: refilled by the strokes that have passed.
     #[inline]
     fn refilled(&self, missing: &Missing, now: Time) -> Missing {

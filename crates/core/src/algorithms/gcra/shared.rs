@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use super::{CLOCK_SLACK_TICKS, Gcra, Tat};
 use crate::algorithm::{Denials, Word};
 use crate::shared::{Shared, Twin, UnixMicros, double};
-use crate::{Permits, Time};
+use crate::{Nanos, Permits, Time};
 
 /// Ticks of 1/64 ns in a microsecond.
 const TICKS: u64 = 64_000;
@@ -43,6 +43,21 @@ impl Gcra {
     /// What a denial costs.
     pub const fn denials(&self) -> Denials {
         self.denials
+    }
+
+    /// The span in which the burst and the queue are granted anew. Intervals are rounded up
+    /// by a tick at most, so the span is the roundest that such intervals can stand for.
+    pub(crate) fn window(&self) -> Nanos {
+        let ticks = self.burst.saturating_add(self.queue);
+        let rounding = ticks / self.interval; // a tick for each permit
+        let round = [1_000_000_000, 1_000_000, 1_000, 1].map(|nanos: u64| nanos << 6);
+        let found = round
+            .into_iter()
+            .find(|unit| ticks >= *unit && ticks % unit <= rounding);
+        match found {
+            Some(unit) => Nanos::from_nanos((ticks - ticks % unit) >> 6),
+            None => Nanos::from_nanos(ticks.div_ceil(1 << 6)), // up: never told too fast
+        }
     }
 
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see

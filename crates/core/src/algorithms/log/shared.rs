@@ -11,12 +11,17 @@ use alloc::vec::Vec;
 use super::{Log, Logged, MAX_PERMITS};
 use crate::algorithm::Denials;
 use crate::shared::{Reader, Shared, Twin, fingerprint, micros_and_nanos};
-use crate::{Time, UnixMicros};
+use crate::{Nanos, Time, UnixMicros};
 
 impl Log {
     /// What a denial costs.
     pub const fn denials(&self) -> Denials {
         self.denials
+    }
+
+    /// The span that is looked back.
+    pub(crate) const fn window(&self) -> Nanos {
+        self.per
     }
 }
 

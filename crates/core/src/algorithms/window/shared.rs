@@ -41,6 +41,15 @@ impl<C> Window<C> {
     pub const fn denials(&self) -> Denials {
         self.denials
     }
+
+    /// All windows in sight together; none of a calendar.
+    pub(crate) fn window(&self) -> Option<Nanos> {
+        let whole = self.width.saturating_mul(self.buckets.into());
+        match self.anchor {
+            Anchor::Calendar(_) => None,
+            Anchor::Grid { .. } | Anchor::First => Some(Nanos::from_nanos(whole)),
+        }
+    }
 }
 
 impl<C: Counters> Shared for Window<C> {

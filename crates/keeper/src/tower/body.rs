@@ -1,0 +1,89 @@
+//! Body: that of an answer, which holds what its request was lent; or that of a refusal.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::gate::Hold;
+
+pin_project! {
+    /// The body of an answer. What the request holds (see
+    /// [`in_flight`](super::RateLimitLayer::in_flight)) is given back when its last frame is
+    /// handed out, when it fails, and when it is dropped.
+    pub struct LimitedBody<B> {
+        #[pin]
+        content: Content<B>,
+        hold: Option<Hold>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum Content<B> {
+        Served { #[pin] body: B },
+        Refusal { bytes: Vec<u8> },
+    }
+}
+
+impl<B> LimitedBody<B> {
+    pub(super) fn served(body: B, hold: Option<Hold>) -> Self {
+        let content = Content::Served { body };
+        Self { content, hold }
+    }
+
+    pub(super) fn refusal(bytes: Vec<u8>) -> Self {
+        let content = Content::Refusal { bytes };
+        let hold = None;
+        Self { content, hold }
+    }
+}
+
+impl<B> Body for LimitedBody<B>
+where
+    B: Body,
+    B::Data: From<Vec<u8>>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let this = self.project();
+        let frame = match this.content.project() {
+            Projected::Served { body } => ready!(body.poll_frame(context)),
+            Projected::Refusal { bytes } if bytes.is_empty() => None,
+            Projected::Refusal { bytes } => Some(Ok(Frame::data(std::mem::take(bytes).into()))),
+        };
+        if !matches!(&frame, Some(Ok(_))) {
+            drop(this.hold.take());
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Served { body } => body.is_end_stream(),
+            Content::Refusal { bytes } => bytes.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Served { body } => body.size_hint(),
+            Content::Refusal { bytes } => SizeHint::with_exact(bytes.len() as u64),
+        }
+    }
+}
+
+impl<B> fmt::Debug for LimitedBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitedBody")
+            .field("holds", &self.hold.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,73 @@
+//! Facts: what a policy is told about a request, and who its client is.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+use http::{Extensions, header};
+use ratekeeper_core::Permits;
+use ratekeeper_policy::{ClientIp, Facts};
+use smallvec::SmallVec;
+
+/// An extension of a request: who is connected. A server that accepts connections itself
+/// (plain hyper) adds it; axum and tonic have their own, see
+/// [`peer_from`](super::RateLimitLayer::peer_from).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// Names and values of all header fields, in their order.
+pub(super) type Fields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
+
+/// What the application says about a request.
+pub(super) type Attributes = Vec<(&'static str, String)>;
+
+pub(super) fn fields(parts: &Parts) -> Fields<'_> {
+    let fields = parts.headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    fields.collect()
+}
+
+/// The facts; headers and attributes are handed in, since facts only borrow.
+pub(super) fn facts<'a>(
+    parts: &'a Parts,
+    ip: Option<IpAddr>,
+    headers: &'a [(&'a str, &'a [u8])],
+    attributes: &'a [(&'a str, &'a str)],
+    cost: Option<Permits>,
+) -> Facts<'a> {
+    Facts {
+        method: parts.method.as_str(),
+        host: host(parts),
+        path: parts.uri.path(),
+        query: parts.uri.query().unwrap_or_default(),
+        ip,
+        headers,
+        cost,
+        attributes,
+        descriptor: None,
+    }
+}
+
+/// The client behind trusted proxies.
+pub(super) fn client_address(parts: &Parts, peer: SocketAddr, client_ip: &ClientIp) -> IpAddr {
+    if !client_ip.trusts(peer.ip()) {
+        return peer.ip().to_canonical();
+    }
+    client_ip.identify(peer.ip(), &fields(parts))
+}
+
+/// The peer, if our own extension says it.
+pub(super) fn own_peer(extensions: &Extensions) -> Option<SocketAddr> {
+    extensions.get::<Peer>().map(|peer| peer.0)
+}
+
+/// That of the target, as HTTP/2 has it, before that of the header.
+fn host(parts: &Parts) -> &str {
+    if let Some(authority) = parts.uri.authority() {
+        // What stands before an `@` is no part of the host.
+        let text = authority.as_str();
+        return text.rsplit_once('@').map_or(text, |(_, host)| host);
+    }
+    let stated = parts.headers.get(header::HOST);
+    let stated = stated.and_then(|value| value.to_str().ok());
+    stated.unwrap_or_default()
+}

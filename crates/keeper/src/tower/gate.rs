@@ -1,0 +1,69 @@
+//! Gate: what decides about a request before the service sees it.
+//!
+//! ```text
+//!   ask --> now:   a ruling; nothing was allocated, nobody waits
+//!       \-> later: a future that waits for a store, or in line
+//! ```
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+
+use http::request::Parts;
+use ratekeeper_core::{Nanos, Permits};
+
+use crate::Answer;
+
+/// What decides about requests: made by the constructors of
+/// [`RateLimitLayer`](super::RateLimitLayer). Clones share their counts.
+pub trait Gate: sealed::Ask {}
+
+impl<G: sealed::Ask> Gate for G {}
+
+/// A future on the heap.
+pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Gives back what a request holds when it is dropped.
+pub(super) type Hold = Box<dyn Any + Send>;
+
+/// What a gate says.
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub struct Ruling {
+    pub(super) answer: Answer,
+    /// Of requests that pass.
+    pub(super) hold: Option<Hold>,
+}
+
+impl Ruling {
+    pub(super) fn of(answer: Answer) -> Self {
+        let hold = None;
+        Self { answer, hold }
+    }
+}
+
+pub(super) mod sealed {
+    use super::{Boxed, Nanos, Parts, Permits, Ruling};
+
+    /// The interface between gates and the service.
+    #[expect(unnameable_types, reason = "gates are made in this module only")]
+    pub trait Ask: Clone + Send + Sync + 'static {
+        /// Decides about the request with these parts.
+        fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked;
+
+        /// Is ready when `span` has passed.
+        fn sleep(&self, span: Nanos) -> Boxed<()>;
+    }
+
+    #[expect(unnameable_types, reason = "gates are made in this module only")]
+    /// The parts of the request, and the ruling about it.
+    #[expect(
+        clippy::large_enum_variant,
+        reason = "what is known at once needs no allocation, and is taken apart at once"
+    )]
+    pub enum Asked {
+        /// Known at once.
+        Now(Parts, Ruling),
+        /// Known when the future is ready; dropped before, nothing was taken.
+        Later(Boxed<(Parts, Ruling)>),
+    }
+}

@@ -1,0 +1,183 @@
+//! gRPC: a refusal as a gRPC client reads it, in headers alone (a trailers-only response).
+//!
+//! ```text
+//!   HTTP 200
+//!   content-type: application/grpc
+//!   grpc-status: 8                       RESOURCE_EXHAUSTED
+//!   grpc-message: Limit per-user ..      percent-encoded
+//!   grpc-status-details-bin: CAgS..      google.rpc.Status { 8, message, [RetryInfo { delay }] }
+//! ```
+//!
+//! The details are four messages of two fields each: they are written here by hand.
+//!
+//! * Source: the gRPC authors, "gRPC over HTTP2" (2015), for binary headers in base64 without
+//!   padding; Google, `google/rpc/error_details.proto` (2016).
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use ratekeeper_core::Nanos;
+
+use crate::permit::encoded_in;
+use crate::{Answer, problem};
+
+const RESOURCE_EXHAUSTED: u8 = 8;
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The content type of the answer, if this is a request of gRPC or gRPC-Web.
+pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
+    let asked = parts.headers.get(header::CONTENT_TYPE)?.as_bytes();
+    let asked = asked.get(..)?.to_ascii_lowercase();
+    let rest = asked.strip_prefix(b"application/grpc")?;
+    let content_type = match rest {
+        [b'-', b'w', b'e', b'b', b'-', b't', b'e', b'x', b't', ..] => {
+            "application/grpc-web-text+proto"
+        }
+        [b'-', b'w', b'e', b'b', ..] => "application/grpc-web+proto",
+        [] | [b'+' | b';' | b' ', ..] => "application/grpc",
+        _ => return None,
+    };
+    Some(HeaderValue::from_static(content_type))
+}
+
+/// Adds what says that, why, and until when the call is refused.
+pub(super) fn put_status(headers: &mut HeaderMap, answer: &Answer) {
+    let refused_by = answer.refused_by();
+    let message = refused_by.map_or_else(String::new, |refused_by| problem::detail(&refused_by));
+    headers.insert(
+        GRPC_STATUS,
+        HeaderValue::from(u16::from(RESOURCE_EXHAUSTED)),
+    );
+    // Both are printable ASCII, so neither can fail.
+    if let Ok(text) = HeaderValue::try_from(percent_encoded(&message)) {
+        headers.insert(GRPC_MESSAGE, text);
+    }
+    if let Some(wait) = answer.retry_after()
+        && let Ok(text) = HeaderValue::try_from(encoded_in(DIGITS, &status(&message, wait)))
+    {
+        headers.insert(GRPC_DETAILS, text);
+    }
+}
+
+/// google.rpc.Status, with a google.rpc.RetryInfo.
+fn status(message: &str, wait: Nanos) -> Vec<u8> {
+    let second = Nanos::SECOND.as_nanos();
+    let mut duration = Vec::new();
+    put_number(&mut duration, 1, wait.as_nanos() / second);
+    put_number(&mut duration, 2, wait.as_nanos() % second);
+    let mut retry_info = Vec::new();
+    put_bytes(&mut retry_info, 1, &duration);
+    let mut any = Vec::new();
+    put_bytes(&mut any, 1, RETRY_INFO.as_bytes());
+    put_bytes(&mut any, 2, &retry_info);
+    let mut status = Vec::new();
+    put_number(&mut status, 1, RESOURCE_EXHAUSTED.into());
+    put_bytes(&mut status, 2, message.as_bytes());
+    put_bytes(&mut status, 3, &any);
+    status
+}
+
+/// A field of whole numbers; zero is left out, as its default.
+fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
+    if number > 0 {
+        out.push(field << 3);
+        put_varint(out, number);
+    }
+}
+
+/// A field of bytes, or of a message.
+fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    out.push(field << 3 | 2);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Seven bits a byte, the lowest first.
+fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    loop {
+        let seven = (number & 127) as u8; // below 128
+        number >>= 7;
+        if number == 0 {
+            out.push(seven);
+            return;
+        }
+        out.push(seven | 128);
+    }
+}
+
+/// Everything but printable ASCII as `%XX`, and the percent sign too.
+fn percent_encoded(text: &str) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if matches!(byte, b' '..=b'~') && byte != b'%' {
+            encoded.push(char::from(byte));
+        } else {
+            let [high, low] = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+            encoded.extend(['%', char::from(high), char::from(low)]);
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_grpc_are_told_by_their_content_type() {
+        for (asked, expected) in [
+            ("application/grpc", Some("application/grpc")),
+            ("application/grpc+proto", Some("application/grpc")),
+            ("Application/GRPC;x=y", Some("application/grpc")),
+            ("application/grpc-web", Some("application/grpc-web+proto")),
+            (
+                "application/grpc-web+json",
+                Some("application/grpc-web+proto"),
+            ),
+            (
+                "application/grpc-web-text",
+                Some("application/grpc-web-text+proto"),
+            ),
+            ("application/grpcx", None),
+            ("application/json", None),
+            ("", None),
+        ] {
+            let request = http::Request::builder().header("content-type", asked);
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            let found = content_type(&parts);
+            let found = found.as_ref().map(|value| value.to_str().unwrap());
+            assert_eq!(found, expected, "{asked}");
+        }
+        let (parts, ()) = http::Request::new(()).into_parts();
+        assert_eq!(content_type(&parts), None);
+    }
+
+    /// Written out by the wire format, field by field.
+    #[test]
+    fn details_are_the_bytes_of_the_messages() {
+        let wait = Nanos::from_millis(300_500); // 300 s, 500,000,000 ns
+        let mut expected = vec![0x08, 8, 0x12, 2];
+        expected.extend(b"no");
+        expected.extend([0x1a, 42 + 13, 0x0a, 40]);
+        expected.extend(RETRY_INFO.as_bytes());
+        expected.extend([
+            0x12, 11, 0x0a, 9, 0x08, 0xac, 0x02, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01,
+        ]);
+        assert_eq!(status("no", wait), expected);
+    }
+
+    #[test]
+    fn messages_travel_as_ascii() {
+        for (text, expected) in [
+            ("", ""),
+            ("a b~", "a b~"),
+            ("100%\n\u{e9}", "100%25%0A%C3%A9"),
+        ] {
+            assert_eq!(percent_encoded(text), expected);
+        }
+    }
+}

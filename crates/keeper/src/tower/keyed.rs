@@ -1,0 +1,153 @@
+//! Keyed: a limit for each key that a function finds in the request.
+//!
+//! ```text
+//!   request --key--> Some(user) --> the limit of that user
+//!                \-> None -------> one limit for all that have no key
+//! ```
+//!
+//! A request without a key is not free: all of them share one count, as if they were one
+//! user. Whom the limit is not for belongs on a route without this layer.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use http::Extensions;
+use http::request::Parts;
+use ratekeeper_core::{AnyAlgorithm, Concurrency, Key, Nanos, Permits};
+use ratekeeper_policy::ClientIp;
+
+use super::described::Described;
+use super::facts::client_address;
+use super::gate::sealed::{Ask, Asked};
+use super::gate::{Boxed, Ruling};
+use super::ledger::{Ledger, Lender, new_lease};
+use crate::{KeyedLimiter, Permit, Timer};
+
+/// A limit for each key; see [`RateLimitLayer::keyed`](super::RateLimitLayer::keyed).
+pub struct Keyed<F, A, C> {
+    pub(super) limiter: Arc<KeyedLimiter<A, C>>,
+    pub(super) described: Described,
+    pub(super) key: F,
+    pub(super) ledger: Ledger<KeyedLimiter<A, C>>,
+}
+
+/// Finds the client's address, for a limit for each: the peer's, or behind trusted proxies
+/// the one that they say. `peer` says who is connected: axum's `ConnectInfo`, tonic's
+/// `TcpConnectInfo`, or [`Peer`](super::Peer). IPv6 addresses are cut to the prefix that
+/// makes one client.
+///
+/// ```
+/// use ratekeeper::KeyedLimiter;
+/// use ratekeeper::policy::{ClientIp, network};
+/// use ratekeeper::tower::{Peer, RateLimitLayer, by_address};
+///
+/// let behind_one_proxy = ClientIp {
+///     trusted_proxies: vec![network("10.0.0.1").unwrap()],
+///     ..ClientIp::default()
+/// };
+/// let address = by_address(behind_one_proxy, |extensions| Some(extensions.get::<Peer>()?.0));
+/// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m").unwrap(), address);
+/// ```
+pub fn by_address(
+    client_ip: ClientIp,
+    peer: impl Fn(&Extensions) -> Option<SocketAddr> + Clone + Send + Sync + 'static,
+) -> impl Fn(&Parts) -> Option<[u8; 16]> + Clone + Send + Sync + 'static {
+    move |parts| {
+        let address = client_address(parts, peer(&parts.extensions)?, &client_ip);
+        Some(address_key(address, client_ip.ipv6_prefix))
+    }
+}
+
+/// IPv4 addresses as they are mapped into IPv6.
+fn address_key(address: IpAddr, ipv6_prefix: u8) -> [u8; 16] {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => {
+            let rest = u32::from(128_u8.saturating_sub(ipv6_prefix));
+            let mask = u128::MAX.checked_shl(rest).unwrap_or(0);
+            (address.to_bits() & mask).to_be_bytes()
+        }
+    }
+}
+
+impl<A, C> Lender for KeyedLimiter<A, C>
+where
+    A: Into<AnyAlgorithm> + 'static,
+    C: Timer + 'static,
+{
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    async fn take_back(&self, permits: &[Permit]) {
+        for permit in permits {
+            self.release(permit);
+        }
+    }
+
+    async fn prolong(&self, permits: &[Permit]) {
+        for permit in permits {
+            self.renew(permit);
+        }
+    }
+
+    async fn sleep(&self, span: Nanos) {
+        self.clock().sleep_async(span).await;
+    }
+}
+
+impl<F, K, A, C> Ask for Keyed<F, A, C>
+where
+    F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
+    K: AsRef<[u8]>,
+    A: Into<AnyAlgorithm> + 'static,
+    C: Timer + 'static,
+{
+    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+        let cost = cost.unwrap_or(Permits::ONE);
+        let key = (self.key)(&parts);
+        let key = key.as_ref().map_or(&[][..], AsRef::as_ref);
+        let algorithm = self.limiter.algorithm();
+        let (decision, now, hold) = match algorithm.concurrency().map(Concurrency::lease) {
+            None => {
+                let (decision, now) = self.limiter.check_at(key, cost);
+                (decision, now, None)
+            }
+            Some(length) => {
+                let lease = new_lease();
+                let (decision, now) = self.limiter.lend(key, cost, lease);
+                let lent = decision.verdict.allows() && cost > Permits::ZERO;
+                let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
+                let lent = lent.then(permit);
+                (decision, now, self.ledger.hold(lent.into_iter()))
+            }
+        };
+        let answer = self.described.answer(algorithm, decision, cost, now);
+        Asked::Now(parts, Ruling { answer, hold })
+    }
+
+    fn sleep(&self, span: Nanos) -> Boxed<()> {
+        let limiter = Arc::clone(&self.limiter);
+        Box::pin(async move { limiter.clock().sleep_async(span).await })
+    }
+}
+
+impl<F: Clone, A, C> Clone for Keyed<F, A, C> {
+    fn clone(&self) -> Self {
+        Self {
+            limiter: Arc::clone(&self.limiter),
+            described: self.described.clone(),
+            key: self.key.clone(),
+            ledger: self.ledger.clone(),
+        }
+    }
+}
+
+impl<F, A, C> fmt::Debug for Keyed<F, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyed")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}

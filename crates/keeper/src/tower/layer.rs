@@ -1,0 +1,304 @@
+//! Layer: which limits a service is put behind, and how.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::Extensions;
+use http::request::Parts;
+use ratekeeper_core::{AnyAlgorithm, Mode, Nanos, Permits};
+use ratekeeper_policy::{Body, HeaderStyle};
+use ratekeeper_store::{Store, StoreError};
+use tower_layer::Layer;
+
+use super::described::Described;
+use super::in_flight::InFlight;
+use super::keyed::Keyed;
+use super::ledger::Ledger;
+use super::policy::ByPolicy;
+use super::service::{RateLimited, Shared};
+use super::settle::{Counts, Settings};
+use super::single::Single;
+use crate::limiter::Held;
+use crate::{Answer, Keeper, KeyedLimiter, Limiter, Timer};
+
+/// Puts services behind limits; see the [module](crate::tower).
+///
+/// The layer, its clones, and all services made by them share the same counts: a server may
+/// clone a service for each connection, and a router wrap each of its routes.
+///
+/// ```
+/// use ratekeeper::Limiter;
+/// use ratekeeper::tower::RateLimitLayer;
+///
+/// let layer = RateLimitLayer::new(Limiter::per("100/1s")?).named("everybody");
+/// # Ok::<(), ratekeeper::core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RateLimitLayer<G> {
+    gate: G,
+    settings: Settings,
+}
+
+impl<A, C> RateLimitLayer<Single<A, C>>
+where
+    A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
+    C: Timer + 'static,
+{
+    /// One limit for all requests. The program may keep the limiter in an `Arc`, look at it
+    /// and change it.
+    ///
+    /// A limit of concurrency is no use here, since nothing gives back what it lends: take
+    /// [`in_flight`](RateLimitLayer::in_flight).
+    pub fn new(limiter: impl Into<Arc<Limiter<A, C>>>) -> Self {
+        let limiter = limiter.into();
+        let algorithm = limiter.show(|algorithm| algorithm.clone().into());
+        let gate = Single {
+            described: Described::new("default", algorithm),
+            limiter,
+            patience: Nanos::ZERO,
+        };
+        Self::made(gate, Settings::default())
+    }
+
+    /// Lets requests wait for at most `longest` where they would be refused, first come first
+    /// served. A request whose turn cannot come in time is refused at once, and so is one
+    /// that finds as many waiting as
+    /// [`with_most_waiting`](Limiter::with_most_waiting) allows: choose it, since each holds
+    /// a connection.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::Nanos;
+    /// use ratekeeper::tower::RateLimitLayer;
+    ///
+    /// let limiter = Limiter::per("100/1s")?.with_most_waiting(50);
+    /// let layer = RateLimitLayer::new(limiter).queue(Nanos::from_millis(500));
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn queue(mut self, longest: Nanos) -> Self {
+        self.gate.patience = longest;
+        self
+    }
+}
+
+impl<F, K, A, C> RateLimitLayer<Keyed<F, A, C>>
+where
+    F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
+    K: AsRef<[u8]>,
+    A: Into<AnyAlgorithm> + 'static,
+    C: Timer + 'static,
+{
+    /// A limit for each key that `key` finds: a user, a token, an address (by
+    /// [`by_address`](super::by_address)). Requests without a key share one limit.
+    ///
+    /// With a limit of concurrency, each key has so many requests at work at once, to the end
+    /// of the answers' bodies; leases are renewed meanwhile.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// use ratekeeper::tower::RateLimitLayer;
+    /// use http::request::Parts;
+    ///
+    /// let token = |parts: &Parts| {
+    ///     let token = parts.headers.get("x-api-key")?;
+    ///     Some(token.as_bytes().to_vec())
+    /// };
+    /// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, token).named("per-token");
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    pub fn keyed(limiter: impl Into<Arc<KeyedLimiter<A, C>>>, key: F) -> Self {
+        let limiter = limiter.into();
+        let gate = Keyed {
+            described: Described::new("default", limiter.algorithm()),
+            ledger: Ledger::new(Arc::clone(&limiter)),
+            limiter,
+            key,
+        };
+        Self::made(gate, Settings::default())
+    }
+}
+
+impl RateLimitLayer<InFlight> {
+    /// At most `most` requests at once; further ones are refused. Each counts until the body
+    /// of its answer has ended, was dropped because the client has gone, or failed, and until
+    /// its handler has failed or panicked. (A connection that is upgraded ends its request.)
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::in_flight(Permits::new(200));
+    /// assert_eq!(layer.at_work(), Permits::ZERO);
+    /// ```
+    pub fn in_flight(most: Permits) -> Self {
+        Self::made(InFlight::new(most), Settings::default())
+    }
+
+    /// How many are at work.
+    pub fn at_work(&self) -> Permits {
+        self.gate.at_work()
+    }
+}
+
+impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
+    /// All limits of a policy that match a request, together or none. The keeper may be
+    /// shared with other doors; [`policy_text`](RateLimitLayer::policy_text) makes one.
+    ///
+    /// Limits of concurrency lend for the life of the answer's body, and are renewed
+    /// meanwhile; a limit with a `queue` holds requests back.
+    pub fn policy(keeper: impl Into<Arc<Keeper<S, C>>>) -> Self {
+        Self::made(ByPolicy::new(keeper.into()), Settings::default())
+    }
+
+    /// Where the policy finds who is connected, for keys by address: a type that the server
+    /// put into the extensions. [`Peer`](super::Peer) unless told otherwise; if it finds
+    /// nobody, all clients share one count.
+    ///
+    /// axum: `.peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0))`,
+    /// with `into_make_service_with_connect_info`. tonic:
+    /// `.peer_from(|extensions| extensions.get::<TcpConnectInfo>()?.remote_addr())`.
+    #[must_use]
+    pub fn peer_from(
+        mut self,
+        peer: impl Fn(&Extensions) -> Option<SocketAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.gate.peer = Arc::new(peer);
+        self
+    }
+
+    /// What the application says about a request, for keys and matches by `attr:NAME`: the
+    /// user that an outer layer has found, a plan.
+    #[must_use]
+    pub fn attributes(
+        mut self,
+        attributes: impl Fn(&Parts) -> Vec<(&'static str, String)> + Send + Sync + 'static,
+    ) -> Self {
+        self.gate.attributes = Some(Arc::new(attributes));
+        self
+    }
+
+    /// Calls `tell` with every error of the store; what becomes of the request, the limits
+    /// say as `on_store_error`.
+    #[must_use]
+    pub fn on_store_error(mut self, tell: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
+        self.gate.on_store_error = Some(Arc::new(tell));
+        self
+    }
+
+    /// The keeper.
+    pub fn keeper(&self) -> &Arc<Keeper<S, C>> {
+        &self.gate.keeper
+    }
+}
+
+impl<G> RateLimitLayer<G> {
+    pub(super) fn made(gate: G, settings: Settings) -> Self {
+        Self { gate, settings }
+    }
+
+    /// Refuses nobody: what would have been refused passes, with `x-ratekeeper-shadow` in its
+    /// answer, and is counted. To try single limits of a policy, write `mode = "shadow"` there.
+    #[must_use]
+    pub fn shadow(mut self) -> Self {
+        self.settings.mode = Mode::Shadow;
+        self
+    }
+
+    /// Calls `tell` for each request that passes although a limit in shadow mode, or in a
+    /// layer in [`shadow`](Self::shadow) mode, denies it.
+    #[must_use]
+    pub fn on_shadow(mut self, tell: impl Fn(&Answer) + Send + Sync + 'static) -> Self {
+        self.settings.on_shadow = Some(Arc::new(tell));
+        self
+    }
+
+    /// Calls `tell` for each request that is refused.
+    #[must_use]
+    pub fn on_refused(mut self, tell: impl Fn(&Answer) + Send + Sync + 'static) -> Self {
+        self.settings.on_refused = Some(Arc::new(tell));
+        self
+    }
+
+    /// What a request costs, 1 permit unless told otherwise; in a policy, under limits that
+    /// do not say it themselves.
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> Permits + Send + Sync + 'static) -> Self {
+        self.settings.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// How many requests were decided so far, by all services of this layer and its clones.
+    pub fn counts(&self) -> Counts {
+        self.settings.counts()
+    }
+}
+
+/// How a limit without a policy is shown.
+impl<G: OneLimit> RateLimitLayer<G> {
+    /// The name that clients are told: up to 40 lower-case letters, digits and `-`; what is
+    /// something else becomes `-`.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.gate.described().set_name(name);
+        self
+    }
+
+    /// Status and body of a refusal, 429 with a problem document unless told otherwise; a
+    /// status that is no refusal (400 to 599) becomes 429. gRPC has its own form.
+    #[must_use]
+    pub fn refusal(mut self, status: u16, body: Body) -> Self {
+        self.gate.described().set_refusal(status, body);
+        self
+    }
+
+    /// Which header fields tell clients about the limit.
+    #[must_use]
+    pub fn headers(mut self, style: HeaderStyle) -> Self {
+        self.gate.described().set_headers(style);
+        self
+    }
+}
+
+impl<S, G: Clone> Layer<S> for RateLimitLayer<G> {
+    type Service = RateLimited<S, G>;
+
+    fn layer(&self, inner: S) -> RateLimited<S, G> {
+        let shared = Shared {
+            gate: self.gate.clone(),
+            settings: self.settings.clone(),
+        };
+        RateLimited::new(inner, shared)
+    }
+}
+
+use one_limit::OneLimit;
+
+mod one_limit {
+    use super::{Described, Held, InFlight, Keyed, Single};
+
+    /// Gates of one limit without a policy.
+    #[expect(unnameable_types, reason = "gates are made in this module only")]
+    pub trait OneLimit {
+        /// How it is shown.
+        fn described(&mut self) -> &mut Described;
+    }
+
+    impl<A: Held, C> OneLimit for Single<A, C> {
+        fn described(&mut self) -> &mut Described {
+            &mut self.described
+        }
+    }
+
+    impl<F, A, C> OneLimit for Keyed<F, A, C> {
+        fn described(&mut self) -> &mut Described {
+            &mut self.described
+        }
+    }
+
+    impl OneLimit for InFlight {
+        fn described(&mut self) -> &mut Described {
+            &mut self.described
+        }
+    }
+}

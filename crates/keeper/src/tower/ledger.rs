@@ -1,0 +1,327 @@
+//! Ledger: the permits that requests hold, and how they come back.
+//!
+//! ```text
+//!   lent --> held by the request, then by the body of its answer --> dropped: given back
+//!              |    ^
+//!              v    | a third of the lease has passed (one task for all loans of a length)
+//!             renewed
+//! ```
+//!
+//! A body may be dropped anywhere, in a panic too, so nothing may wait there. A store in
+//! memory takes permits back at once. What another store must be told is told by a task of
+//! the runtime that the request ran on, [`MOST_RETURNS`] at a time; beyond, or without a
+//! runtime, the permits come back when their lease ends.
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use ratekeeper_core::{LeaseId, Nanos};
+use tokio::runtime::Handle;
+
+use super::gate::Hold;
+use crate::Permit;
+use crate::keeper::poll_once;
+
+/// Permits that are on their way back to a store that must be waited for, requests' worth.
+pub(super) const MOST_RETURNS: usize = 10_000;
+/// Loans renewed by one call of the store.
+const RENEWED_AT_ONCE: usize = 32;
+
+/// Who lends permits.
+pub(super) trait Lender: Send + Sync + 'static {
+    /// Whether nothing below waits.
+    fn answers_at_once(&self) -> bool;
+    /// Takes permits back; what cannot be told now comes back when the lease ends.
+    fn take_back(&self, permits: &[Permit]) -> impl Future<Output = ()> + Send;
+    /// Lets leases run their full length from now.
+    fn prolong(&self, permits: &[Permit]) -> impl Future<Output = ()> + Send;
+    /// Is ready when `span` has passed.
+    fn sleep(&self, span: Nanos) -> impl Future<Output = ()> + Send;
+}
+
+/// The permits that requests hold. Clones are the same ledger.
+#[derive(Debug)]
+pub(super) struct Ledger<L> {
+    shared: Arc<Shared<L>>,
+}
+
+#[derive(Debug)]
+struct Shared<L> {
+    lender: Arc<L>,
+    /// By the length of the lease: as many as there are limits, at most.
+    loans: Mutex<BTreeMap<Nanos, Loans>>,
+    next: AtomicU64,
+    returning: AtomicUsize,
+}
+
+/// Loans of one length.
+#[derive(Debug, Default)]
+struct Loans {
+    /// Whether a task renews them.
+    tended: bool,
+    open: HashMap<u64, Arc<[Permit]>>,
+}
+
+impl<L> Clone for Ledger<L> {
+    fn clone(&self) -> Self {
+        let shared = Arc::clone(&self.shared);
+        Self { shared }
+    }
+}
+
+impl<L: Lender> Ledger<L> {
+    pub(super) fn new(lender: Arc<L>) -> Self {
+        let shared = Shared {
+            lender,
+            loans: Mutex::default(),
+            next: AtomicU64::new(0),
+            returning: AtomicUsize::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// What gives these permits back when it is dropped, and keeps them until then; none for
+    /// none. Without a runtime they last one lease.
+    pub(super) fn hold(&self, lent: impl Iterator<Item = (Permit, Nanos)>) -> Option<Hold> {
+        let mut lease = Nanos::MAX;
+        let permits: Arc<[Permit]> = lent
+            .map(|(permit, length)| {
+                lease = lease.min(length);
+                permit
+            })
+            .collect();
+        if permits.is_empty() {
+            return None;
+        }
+        let shared = Arc::clone(&self.shared);
+        let number = shared.next.fetch_add(1, Ordering::Relaxed);
+        let runtime = Handle::try_current().ok();
+        let mut all = shared.loans.lock();
+        let loans = all.entry(lease).or_default();
+        loans.open.insert(number, Arc::clone(&permits));
+        if let Some(runtime) = &runtime
+            && !loans.tended
+        {
+            loans.tended = true;
+            runtime.spawn(
+                Tending {
+                    shared: Arc::clone(&shared),
+                    lease,
+                }
+                .tend(),
+            );
+        }
+        drop(all);
+        let loan: Box<dyn Any + Send> = Box::new(Loan {
+            shared,
+            lease,
+            number,
+            permits,
+            runtime,
+        });
+        Some(loan)
+    }
+}
+
+/// What one request holds.
+struct Loan<L: Lender> {
+    shared: Arc<Shared<L>>,
+    lease: Nanos,
+    number: u64,
+    permits: Arc<[Permit]>,
+    runtime: Option<Handle>,
+}
+
+impl<L: Lender> Drop for Loan<L> {
+    fn drop(&mut self) {
+        if let Some(loans) = self.shared.loans.lock().get_mut(&self.lease) {
+            loans.open.remove(&self.number);
+        }
+        let shared = &self.shared;
+        if shared.lender.answers_at_once() {
+            let _ = poll_once(shared.lender.take_back(&self.permits));
+        } else if let Some(runtime) = &self.runtime
+            && let Some(place) = Returning::place(shared)
+        {
+            let permits = Arc::clone(&self.permits);
+            runtime.spawn(async move { place.0.lender.take_back(&permits).await });
+        }
+    }
+}
+
+/// A place among those that are on their way back.
+struct Returning<L>(Arc<Shared<L>>);
+
+impl<L> Returning<L> {
+    fn place(shared: &Arc<Shared<L>>) -> Option<Self> {
+        let place = Self(Arc::clone(shared)); // dropped, it leaves
+        let before = shared.returning.fetch_add(1, Ordering::Relaxed);
+        (before < MOST_RETURNS).then_some(place)
+    }
+}
+
+impl<L> Drop for Returning<L> {
+    fn drop(&mut self) {
+        self.0.returning.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Renews the loans of one length until there are none. The task may be dropped with its
+/// runtime; then the next loan starts another.
+struct Tending<L> {
+    shared: Arc<Shared<L>>,
+    lease: Nanos,
+}
+
+impl<L: Lender> Tending<L> {
+    async fn tend(self) {
+        // Two more chances if the store fails once.
+        let pause = Nanos::from_nanos(self.lease.as_nanos().div_ceil(3));
+        loop {
+            self.shared.lender.sleep(pause).await;
+            let Some(open) = self.open() else {
+                return;
+            };
+            for some in open.chunks(RENEWED_AT_ONCE) {
+                let permits: Vec<Permit> = some.iter().flat_map(|it| it.iter().cloned()).collect();
+                self.shared.lender.prolong(&permits).await;
+            }
+        }
+    }
+
+    /// None if there are none; then who comes next starts another task.
+    fn open(&self) -> Option<Vec<Arc<[Permit]>>> {
+        let mut all = self.shared.loans.lock();
+        let open = &all.get(&self.lease)?.open;
+        if open.is_empty() {
+            all.remove(&self.lease);
+            return None;
+        }
+        Some(open.values().cloned().collect())
+    }
+}
+
+impl<L> Drop for Tending<L> {
+    fn drop(&mut self) {
+        if let Some(loans) = self.shared.loans.lock().get_mut(&self.lease) {
+            loans.tended = false;
+        }
+    }
+}
+
+/// A name for a loan that nobody can guess: a number, as a secret of this process shows it.
+pub(super) fn new_lease() -> LeaseId {
+    static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let half = |which: u8| SECRET.hash_one((number, which)).to_le_bytes();
+    let [a, b] = [half(0), half(1)];
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&a);
+    bytes[8..].copy_from_slice(&b);
+    LeaseId::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use ratekeeper_core::Key;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::{ManualClock, Timer};
+
+    /// Counts what it is asked; what comes back never arrives.
+    #[derive(Default)]
+    struct Far {
+        clock: ManualClock,
+        prolonged: AtomicUsize,
+        returning: AtomicUsize,
+    }
+
+    impl Lender for Far {
+        fn answers_at_once(&self) -> bool {
+            false
+        }
+
+        async fn take_back(&self, permits: &[Permit]) {
+            self.returning.fetch_add(permits.len(), Ordering::Relaxed);
+            pending::<()>().await;
+        }
+
+        async fn prolong(&self, permits: &[Permit]) {
+            self.prolonged.fetch_add(permits.len(), Ordering::Relaxed);
+        }
+
+        async fn sleep(&self, span: Nanos) {
+            self.clock.sleep_async(span).await;
+        }
+    }
+
+    fn lent(seconds: u64) -> impl Iterator<Item = (Permit, Nanos)> {
+        let permit = Permit::new("a", Key::ALL, new_lease());
+        [(permit, Nanos::from_secs(seconds))].into_iter()
+    }
+
+    async fn pass(far: &Far, seconds: u64) {
+        for _ in 0..seconds {
+            yield_now().await;
+            far.clock.advance(Nanos::SECOND);
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn loans_are_renewed_three_times_a_lease_by_a_task_that_ends_with_them() {
+        let far = Arc::new(Far::default());
+        let ledger = Ledger::new(Arc::clone(&far));
+        assert!(ledger.hold(std::iter::empty()).is_none());
+        let held: Vec<_> = (0..100).map(|_| ledger.hold(lent(30))).collect();
+        let other = ledger.hold(lent(6));
+        let renewed = || far.prolonged.swap(0, Ordering::Relaxed);
+        pass(&far, 60).await;
+        assert_eq!(renewed(), 100 * 6 + 30);
+        drop(other);
+        pass(&far, 60).await;
+        assert_eq!(renewed(), 100 * 6);
+        assert_eq!(ledger.shared.loans.lock().len(), 1);
+        drop(held);
+        pass(&far, 60).await;
+        assert_eq!(renewed(), 0);
+        assert!(ledger.shared.loans.lock().is_empty());
+        let again = ledger.hold(lent(30));
+        pass(&far, 60).await;
+        assert_eq!(renewed(), 6);
+        drop(again);
+    }
+
+    #[tokio::test]
+    async fn no_more_are_on_their_way_back_than_may() {
+        let far = Arc::new(Far::default());
+        let ledger = Ledger::new(Arc::clone(&far));
+        let held: Vec<_> = (0..MOST_RETURNS + 10)
+            .map(|_| ledger.hold(lent(30)))
+            .collect();
+        drop(held);
+        for _ in 0..MOST_RETURNS {
+            yield_now().await; // every task runs as far as it can
+        }
+        assert_eq!(far.returning.load(Ordering::Relaxed), MOST_RETURNS);
+    }
+
+    #[test]
+    fn names_of_leases_differ() {
+        let mut names: Vec<_> = (0..1_000).map(|_| *new_lease().as_bytes()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 1_000);
+    }
+}

@@ -1,0 +1,70 @@
+//! Tower: limits as a layer for HTTP services, those of axum, tonic and plain hyper.
+//!
+//! ```text
+//!   request --> gate --allowed--> service --> answer + RateLimit fields
+//!                |                              |
+//!                |                              body: holds what concurrency lends
+//!                |
+//!                '--refused--> 429, Retry-After, RateLimit, problem+json
+//!                              gRPC: RESOURCE_EXHAUSTED with RetryInfo
+//! ```
+//!
+//! | what limits | made by |
+//! |---|---|
+//! | one limit for all requests, refusing or with a line | [`RateLimitLayer::new`], [`queue`](RateLimitLayer::queue) |
+//! | a limit for each user, token, address | [`RateLimitLayer::keyed`], [`by_address`] |
+//! | a policy | [`RateLimitLayer::policy`], [`policy_text`](RateLimitLayer::policy_text), [`policy_file`](RateLimitLayer::policy_file) |
+//! | how many are at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
+//!
+//! * Everything is shared by clones: a layer may be cloned for each route, a service for each
+//!   connection.
+//! * `poll_ready` is that of the service inside: it neither sleeps nor takes anything. What
+//!   is decided is decided by `call`, where the request is known; in memory, at once.
+//! * A client's address is that of its connection. Behind proxies it is what a *trusted*
+//!   proxy says, read from the right; nobody else's `X-Forwarded-For` is looked at.
+//! * Refusals are answers, never errors: the error type is that of the service inside.
+//! * What is put inside a nested router sees the path that is left there.
+//!
+//! ```
+//! use ratekeeper::KeyedLimiter;
+//! use ratekeeper::policy::ClientIp;
+//! use ratekeeper::tower::{Peer, RateLimitLayer, by_address};
+//! use tower_layer::Layer;
+//!
+//! # fn my_service() {}
+//! let address = by_address(ClientIp::default(), |it| Some(it.get::<Peer>()?.0));
+//! let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, address).named("per-address");
+//! let service = layer.layer(my_service()); // or, in axum: router.layer(layer)
+//! # Ok::<(), ratekeeper::core::Error>(())
+//! ```
+
+mod body;
+mod described;
+mod facts;
+mod future;
+mod gate;
+mod grpc;
+mod in_flight;
+mod keyed;
+mod layer;
+mod ledger;
+mod policy;
+mod service;
+mod settle;
+mod single;
+mod source;
+
+pub use body::LimitedBody;
+pub use facts::Peer;
+pub use future::ResponseFuture;
+pub use gate::Gate;
+pub use in_flight::InFlight;
+pub use keyed::{Keyed, by_address};
+pub use layer::RateLimitLayer;
+pub use policy::ByPolicy;
+pub use service::RateLimited;
+pub use settle::Counts;
+pub use single::Single;
+pub use source::PolicyError;
+
+use settle::Settings;

@@ -1,0 +1,227 @@
+//! Policy: all limits of a policy that match a request, together or none.
+//!
+//! ```text
+//!   request --facts--> Keeper --> allowed: rates charged, permits lent, held back if shaped
+//!              ^            \---> refused: as the limit that refuses says
+//!              |
+//!   method, host, path, query, headers, address (client_ip of the policy), attributes
+//! ```
+//!
+//! * A store that cannot answer does not make an error of the server's. Behind a
+//!   `Fallback` it always answers. Alone, what each limit says as `on_store_error` decides:
+//!   `allow` passes, uncounted; `deny` refuses as the limit refuses; and so does `local`,
+//!   for there is no memory that could hold a share. The error is handed to
+//!   [`on_store_error`](super::RateLimitLayer::on_store_error).
+//! * A client that goes away while a store is asked for permits leaves nothing on loan: the
+//!   question is asked to its end by a task, and what was lent is given back.
+//! * What a policy's `queue` has promised to a client that goes away stays charged: others
+//!   stand behind it.
+
+use std::fmt;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use http::Extensions;
+use http::request::Parts;
+use ratekeeper_core::{Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Verdict};
+use ratekeeper_policy::Facts;
+use ratekeeper_store::{Decisions, Store, StoreError};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use super::facts::{Attributes, client_address, facts, fields, own_peer};
+use super::gate::sealed::{Ask, Asked};
+use super::gate::{Boxed, Ruling};
+use super::ledger::{Ledger, Lender, new_lease};
+use crate::keeper::{lends, list, poll_once, refused_at_once};
+use crate::{Answer, Clock, Keeper, Permit, Scope, Timer};
+
+/// What a refusal says of when to try again while the store does not answer.
+const RETRY: Nanos = Nanos::SECOND;
+
+/// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
+pub struct ByPolicy<S, C> {
+    pub(super) keeper: Arc<Keeper<S, C>>,
+    pub(super) peer: Arc<PeerOf>,
+    pub(super) attributes: Option<Arc<AttributesOf>>,
+    pub(super) on_store_error: Option<Arc<OnStoreError>>,
+    ledger: Ledger<Keeper<S, C>>,
+}
+
+pub(super) type PeerOf = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
+pub(super) type AttributesOf = dyn Fn(&Parts) -> Attributes + Send + Sync;
+pub(super) type OnStoreError = dyn Fn(&StoreError) + Send + Sync;
+
+impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
+    pub(super) fn new(keeper: Arc<Keeper<S, C>>) -> Self {
+        Self {
+            ledger: Ledger::new(Arc::clone(&keeper)),
+            keeper,
+            peer: Arc::new(own_peer),
+            attributes: None,
+            on_store_error: None,
+        }
+    }
+
+    async fn ruling(&self, parts: &Parts, cost: Option<Permits>) -> Ruling {
+        let headers = fields(parts);
+        let said = self.attributes.as_ref().map(|said| said(parts));
+        let said = said.unwrap_or_default();
+        let attributes: SmallVec<[(&str, &str); 4]> = said
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let peer = (self.peer)(&parts.extensions);
+        let ip = peer.map(|peer| {
+            let policy = self.keeper.look_at_policy();
+            client_address(parts, peer, &policy.client_ip)
+        });
+        let facts = facts(parts, ip, &headers, &attributes, cost);
+        let (answer, error) = self.keeper.admit(&facts).await;
+        if let (Some(error), Some(tell)) = (error, &self.on_store_error) {
+            tell(&error);
+        }
+        let hold = self.ledger.hold(answer.permits());
+        Ruling { answer, hold }
+    }
+
+    /// Whether any limit lends permits.
+    fn lends(&self) -> bool {
+        let policy = self.keeper.look_at_policy();
+        let mut rules = policy.rules.iter();
+        rules.any(|rule| rule.limit.algorithm.concurrency().is_some())
+    }
+}
+
+impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
+    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+        if self.keeper.store().answers_at_once()
+            && let Some(ruling) = poll_once(self.ruling(&parts, cost))
+        {
+            return Asked::Now(parts, ruling);
+        }
+        let gate = self.clone();
+        let asking = async move {
+            let ruling = gate.ruling(&parts, cost).await;
+            (parts, ruling)
+        };
+        match Handle::try_current() {
+            Ok(runtime) if self.lends() => {
+                let task = runtime.spawn(asking);
+                Asked::Later(Box::pin(async move {
+                    match task.await {
+                        Ok(ruling) => ruling,
+                        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                        Err(_) => pending().await, // the runtime ends, and this with it
+                    }
+                }))
+            }
+            _ => Asked::Later(Box::pin(asking)),
+        }
+    }
+
+    fn sleep(&self, span: Nanos) -> Boxed<()> {
+        let keeper = Arc::clone(&self.keeper);
+        Box::pin(async move { keeper.clock().sleep_async(span).await })
+    }
+}
+
+impl<S: Store, C: Clock> Keeper<S, C> {
+    /// Charges the rates that match and takes permits, all or none; where the store cannot
+    /// answer, as its limits say for that case.
+    async fn admit(&self, facts: &Facts<'_>) -> (Answer, Option<StoreError>) {
+        let now = self.clock().now();
+        let (policy, charges) = self.charges(facts, Scope::All);
+        let (result, lease) = {
+            let list = list(&charges, &policy);
+            let lease = list.iter().any(lends).then(new_lease);
+            let refused = refused_at_once(&charges, &policy);
+            let lend = lease.map_or(Lend::Nothing, Lend::To);
+            let result = match lease {
+                _ if refused => self.refused_unasked(&list, lend, now).await,
+                Some(_) => self.store().acquire(&list, lend, now).await,
+                None => self.store().decide(&list, now).await,
+            };
+            let result = result.map_err(|error| {
+                let mut decisions = without_store(&list);
+                decisions.admitted &= !refused;
+                (decisions, error)
+            });
+            (result, lease)
+        };
+        let (decisions, lease, error) = match result {
+            Ok(decisions) => (decisions, lease, None),
+            Err((decisions, error)) => (decisions, None, Some(error)),
+        };
+        let answer = Answer::new(policy, charges, decisions, now);
+        let answer = match lease {
+            Some(lease) => answer.lent_to(lease),
+            None => answer,
+        };
+        (answer, error)
+    }
+}
+
+/// What limits say of themselves for a store that cannot answer.
+fn without_store(charges: &[Charge<'_>]) -> Decisions {
+    let refusal = Decision {
+        verdict: Verdict::Deny { retry_after: RETRY },
+        remaining: Permits::ZERO,
+        reset_after: RETRY,
+    };
+    let passes = |charge: &Charge<'_>| charge.limit.outage == Outage::Allow;
+    let each = charges.iter().map(|charge| {
+        if passes(charge) {
+            Decision {
+                verdict: Verdict::Allow,
+                remaining: charge.limit.algorithm.capacity(),
+                reset_after: Nanos::ZERO,
+            }
+        } else {
+            refusal
+        }
+    });
+    let mut enforced = charges.iter().filter(|it| it.mode == Mode::Enforce);
+    Decisions {
+        each: each.collect(),
+        admitted: enforced.all(passes),
+    }
+}
+
+impl<S: Store + 'static, C: Timer + 'static> Lender for Keeper<S, C> {
+    fn answers_at_once(&self) -> bool {
+        self.store().answers_at_once()
+    }
+
+    async fn take_back(&self, permits: &[Permit]) {
+        let _ = self.release(permits).await; // an error: the lease ends by itself
+    }
+
+    async fn prolong(&self, permits: &[Permit]) {
+        let _ = self.renew(permits).await; // an error: there are two more chances
+    }
+
+    async fn sleep(&self, span: Nanos) {
+        self.clock().sleep_async(span).await;
+    }
+}
+
+impl<S, C> Clone for ByPolicy<S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            keeper: Arc::clone(&self.keeper),
+            peer: Arc::clone(&self.peer),
+            attributes: self.attributes.clone(),
+            on_store_error: self.on_store_error.clone(),
+            ledger: self.ledger.clone(),
+        }
+    }
+}
+
+impl<S, C> fmt::Debug for ByPolicy<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByPolicy").finish_non_exhaustive()
+    }
+}

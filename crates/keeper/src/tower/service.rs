@@ -1,0 +1,107 @@
+//! Service: asks the gate, then the service inside.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use ratekeeper_core::Nanos;
+use tower_service::Service;
+
+use super::body::LimitedBody;
+use super::future::ResponseFuture;
+use super::gate::sealed::Asked;
+use super::gate::{Boxed, Gate, Ruling};
+use super::settle::{Settings, Settled};
+
+/// A service behind limits; see the [module](crate::tower). All clones share them.
+#[derive(Debug)]
+pub struct RateLimited<S, G> {
+    inner: S,
+    shared: Arc<Shared<G>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared<G> {
+    pub(super) gate: G,
+    pub(super) settings: Settings,
+}
+
+impl<S, G> RateLimited<S, G> {
+    pub(super) fn new(inner: S, shared: Shared<G>) -> Self {
+        let shared = Arc::new(shared);
+        Self { inner, shared }
+    }
+}
+
+impl<S: Clone, G> Clone for RateLimited<S, G> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<S, G, B, R> Service<Request<B>> for RateLimited<S, G>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body<Data: From<Vec<u8>>>,
+    G: Gate,
+{
+    type Response = Response<LimitedBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    /// As soon as the service inside is: limits are asked by [`call`](Service::call) only.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        let (parts, body) = request.into_parts();
+        let Shared { gate, settings } = &*self.shared;
+        let cost = settings.cost.as_ref().map(|cost| cost(&parts));
+        let settled = match gate.ask(parts, cost) {
+            Asked::Now(parts, ruling) => match settings.settle(&parts, ruling) {
+                Settled::Pass(pass) if pass.delay == Nanos::ZERO => {
+                    let future = self.inner.call(Request::from_parts(parts, body));
+                    return ResponseFuture::serving(future, pass);
+                }
+                Settled::Refuse(response) => return ResponseFuture::refused(response),
+                Settled::Pass(pass) => {
+                    let delay = gate.sleep(pass.delay);
+                    Box::pin(async move {
+                        delay.await;
+                        (parts, Settled::Pass(pass))
+                    })
+                }
+            },
+            Asked::Later(asking) => later(Arc::clone(&self.shared), asking),
+        };
+        // What was ready waits; the clone takes its place.
+        let waits = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, waits);
+        ResponseFuture::waiting(settled, ready, body)
+    }
+}
+
+/// Settles what is not known at once.
+fn later<G: Gate>(
+    shared: Arc<Shared<G>>,
+    asking: Boxed<(Parts, Ruling)>,
+) -> Boxed<(Parts, Settled)> {
+    Box::pin(async move {
+        let (parts, ruling) = asking.await;
+        let settled = shared.settings.settle(&parts, ruling);
+        let delay = match &settled {
+            Settled::Pass(pass) => pass.delay,
+            Settled::Refuse(_) => Nanos::ZERO,
+        };
+        if delay > Nanos::ZERO {
+            shared.gate.sleep(delay).await;
+        }
+        (parts, settled)
+    })
+}

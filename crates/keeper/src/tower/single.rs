@@ -1,0 +1,97 @@
+//! Single: one limit for all requests, which refuses, or lets them wait in line.
+//!
+//! ```text
+//!   request --> nobody waits, a permit is there ------> service
+//!           \-> patience: in line, first come first served --> service
+//!                         \-> too long, or too many wait ----> refused
+//! ```
+//!
+//! A request that is dropped while it waits (its client is gone) leaves the line and has
+//! taken nothing; those behind it move up.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use ratekeeper_core::{AnyAlgorithm, Decision, Nanos, Permits, Verdict};
+
+use super::described::Described;
+use super::gate::sealed::{Ask, Asked};
+use super::gate::{Boxed, Ruling};
+use crate::limiter::Held;
+use crate::{Limiter, Timer};
+
+/// One limit for all requests; see [`RateLimitLayer::new`](super::RateLimitLayer::new).
+pub struct Single<A: Held, C> {
+    pub(super) limiter: Arc<Limiter<A, C>>,
+    pub(super) described: Described,
+    pub(super) patience: Nanos,
+}
+
+impl<A, C> Single<A, C>
+where
+    A: Held + Clone + Into<AnyAlgorithm>,
+    C: Timer,
+{
+    fn ruling(&self, decision: Decision, cost: Permits) -> Ruling {
+        let algorithm = self.limiter.show(|algorithm| algorithm.clone().into());
+        let now = self.limiter.clock().now();
+        Ruling::of(self.described.answer(algorithm, decision, cost, now))
+    }
+
+    async fn wait(self, cost: Permits) -> Ruling {
+        let granted = self.limiter.try_acquire(cost, self.patience).await;
+        let decision = match granted {
+            Ok(Some(_waited)) => Decision {
+                verdict: Verdict::Allow,
+                ..self.limiter.peek()
+            },
+            Ok(None) | Err(_) => self.limiter.refusal(cost),
+        };
+        self.ruling(decision, cost)
+    }
+}
+
+impl<A, C> Ask for Single<A, C>
+where
+    A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
+    C: Timer + 'static,
+{
+    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+        let cost = cost.unwrap_or(Permits::ONE);
+        let waits = self.patience > Nanos::ZERO;
+        if !waits || self.limiter.waiting() == 0 {
+            let decision = self.limiter.check_n(cost);
+            let hopeless = decision.verdict == Verdict::DenyForever;
+            if !waits || hopeless || decision.verdict.allows() {
+                return Asked::Now(parts, self.ruling(decision, cost));
+            }
+        }
+        let waiting = self.clone().wait(cost);
+        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
+    }
+
+    fn sleep(&self, span: Nanos) -> Boxed<()> {
+        let limiter = Arc::clone(&self.limiter);
+        Box::pin(async move { limiter.clock().sleep_async(span).await })
+    }
+}
+
+impl<A: Held, C> Clone for Single<A, C> {
+    fn clone(&self) -> Self {
+        Self {
+            limiter: Arc::clone(&self.limiter),
+            described: self.described.clone(),
+            patience: self.patience,
+        }
+    }
+}
+
+impl<A: Held + fmt::Debug, C> fmt::Debug for Single<A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Single")
+            .field("limiter", &self.limiter)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}

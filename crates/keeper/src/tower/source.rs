@@ -1,0 +1,131 @@
+//! Source: a layer from the text of a policy, in one call.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ratekeeper_policy::config::{self, Colour, Context};
+use ratekeeper_store::{MemoryConfig, MemoryStore};
+
+use super::policy::ByPolicy;
+use super::{RateLimitLayer, Settings};
+use crate::{Clock, Keeper, SystemClock};
+
+/// Bytes of a policy file; the language takes no more.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Why a text is no policy for a layer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The file cannot be read.
+    Unreadable {
+        /// Its path.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// It has errors: all of them, each with its line and a hint.
+    Invalid(String),
+    /// It keeps its counters in a shared store, which a layer does not open.
+    Shared,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, reason } => {
+                write!(f, "the policy `{path}` cannot be read: {reason}")
+            }
+            Self::Invalid(findings) => f.write_str(findings.trim_end()),
+            Self::Shared => f.write_str(
+                "the policy keeps its counters in `[store.redis]`, which a layer does not open; \
+                 hint: make a `RedisStore`, put it behind a `Fallback` and into a `Keeper`, and \
+                 hand that to `RateLimitLayer::policy`",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// Layers of a policy of their own, counted in memory.
+impl RateLimitLayer<ByPolicy<MemoryStore, SystemClock>> {
+    /// The limits of a policy, counted in memory. What the text says of the service (its
+    /// addresses, its files for Envoy) is not for a layer, and does nothing.
+    ///
+    /// ```
+    /// use ratekeeper::tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::policy_text(
+    ///     r#"
+    ///     version = 1
+    ///     [[limit]]
+    ///     name  = "per-ip"
+    ///     key   = ["ip"]
+    ///     limit = "100/1m"
+    ///     "#,
+    /// )?;
+    /// assert_eq!(layer.keeper().policy().rules.len(), 1);
+    ///
+    /// let error = RateLimitLayer::policy_text("version = 2").unwrap_err();
+    /// assert!(error.to_string().contains("RK0110"), "{error}");
+    /// # Ok::<(), ratekeeper::tower::PolicyError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PolicyError`], for errors in the text and for what a layer cannot do.
+    pub fn policy_text(text: &str) -> Result<Self, PolicyError> {
+        open("policy", text)
+    }
+
+    /// As [`policy_text`](Self::policy_text), of the text in a file. It is read once; to
+    /// change the policy, [`install`](Keeper::install) another.
+    ///
+    /// # Errors
+    /// As [`policy_text`](Self::policy_text), and if the file cannot be read.
+    pub fn policy_file(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
+        let path = path.as_ref();
+        let shown = path.display().to_string();
+        let text = read(path).map_err(|error| PolicyError::Unreadable {
+            path: shown.clone(),
+            reason: error.to_string(),
+        })?;
+        open(&shown, &text)
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?; // one more is too long for the parser
+    Ok(text)
+}
+
+fn open(
+    name: &str,
+    text: &str,
+) -> Result<RateLimitLayer<ByPolicy<MemoryStore, SystemClock>>, PolicyError> {
+    let clock = SystemClock::new();
+    let origin = clock.origin();
+    let loaded = config::parse(text, Context { origin });
+    let policy = match loaded {
+        Ok(loaded) => loaded.policy,
+        Err(findings) => {
+            let text = config::render(name, text, &findings, Colour::Never);
+            return Err(PolicyError::Invalid(text));
+        }
+    };
+    if policy.settings.redis.is_some() {
+        return Err(PolicyError::Shared);
+    }
+    let budget_bytes = policy.settings.memory_budget;
+    let budget_bytes = budget_bytes.unwrap_or(MemoryConfig::default().budget_bytes);
+    let store = MemoryStore::new(MemoryConfig { budget_bytes });
+    let keeper = Arc::new(Keeper::new(policy, store, clock));
+    Ok(RateLimitLayer::made(
+        ByPolicy::new(keeper),
+        Settings::default(),
+    ))
+}

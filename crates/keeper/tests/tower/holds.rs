@@ -1,0 +1,204 @@
+//! What a request holds comes back, whatever becomes of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http_body::Body;
+use http_body_util::BodyExt;
+use ratekeeper::core::{Concurrency, Nanos, Permits};
+use ratekeeper::store::MemoryConfig;
+use ratekeeper::tower::{Gate, RateLimitLayer};
+use ratekeeper::{Clock, KeyedLimiter};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::stage::{Act, Answered, Clocked, Stage, clock, get, header, now, policy, poll};
+
+const ENDS: [(Act, End); 7] = [
+    (Act::Answer, End::Read),
+    (Act::Answer, End::Drop),
+    (Act::Endless, End::Drop),
+    (Act::BrokenBody, End::Read),
+    (Act::Fail, End::Drop),
+    (Act::Panic, End::Drop),
+    (Act::Hang, End::Drop),
+];
+
+#[derive(Clone, Copy)]
+enum End {
+    /// The client reads the body.
+    Read,
+    /// The client goes away.
+    Drop,
+}
+
+/// Takes a request to its end; `at_work` says how many hold something.
+fn check<G: Gate>(layer: &RateLimitLayer<G>, at_work: impl Fn() -> u32) {
+    for (act, end) in ENDS {
+        let mut service = layer.layer(Stage::new(act));
+        assert_eq!(at_work(), 0);
+        {
+            let mut call = pin!(service.call(get("/", &[])));
+            assert_eq!(at_work(), 1, "from the call on");
+            let polled = catch_unwind(AssertUnwindSafe(|| poll(call.as_mut())));
+            match polled {
+                Ok(Poll::Ready(Ok(answer))) => {
+                    assert_eq!(at_work(), 1, "the body is still to be read");
+                    finish(answer, end, &at_work);
+                }
+                Ok(Poll::Ready(Err("failed"))) | Err(_) => {}
+                Ok(Poll::Ready(Err(error))) => panic!("{error}"),
+                Ok(Poll::Pending) => assert_eq!(at_work(), 1, "it is at work"),
+            }
+        }
+        assert_eq!(at_work(), 0, "given back");
+    }
+}
+
+fn finish(answer: Answered, end: End, at_work: &impl Fn() -> u32) {
+    let End::Read = end else {
+        return;
+    };
+    let mut body = answer.into_body();
+    loop {
+        match poll(pin!(body.frame())) {
+            Poll::Ready(Some(Ok(_))) => assert_eq!(at_work(), 1),
+            Poll::Ready(Some(Err(_)) | None) => break,
+            Poll::Pending => panic!("the body waits"),
+        }
+    }
+    assert_eq!(at_work(), 0, "at its end, although the body is still there");
+    drop(body);
+}
+
+#[test]
+fn a_plain_count_comes_back() {
+    let layer = RateLimitLayer::in_flight(Permits::new(3));
+    check(&layer, || layer.at_work().get());
+}
+
+const IN_FLIGHT: &str = r#"
+[[limit]]
+name = "in-flight"
+key = ["all"]
+concurrency = { max = 3, lease = "30s" }
+"#;
+
+#[test]
+fn permits_of_a_policy_come_back() {
+    let layer = policy(IN_FLIGHT, &clock());
+    let keeper = Arc::clone(layer.keeper());
+    check(&layer, || {
+        let policy = keeper.policy();
+        let loans = keeper
+            .store()
+            .loans(&policy.rules[0].limit, keeper.clock().now());
+        u32::try_from(loans.in_use).unwrap()
+    });
+}
+
+fn two_each(clock: &Clocked) -> Arc<KeyedLimiter<Concurrency, Clocked>> {
+    let two = Concurrency::new(Permits::new(2), Nanos::from_secs(30)).unwrap();
+    Arc::new(KeyedLimiter::with_clock(
+        two,
+        MemoryConfig::default(),
+        Arc::clone(clock),
+    ))
+}
+
+fn token(parts: &http::request::Parts) -> Option<Vec<u8>> {
+    let token = parts.headers.get("x-token")?;
+    Some(token.as_bytes().to_vec())
+}
+
+#[test]
+fn permits_of_a_key_come_back() {
+    let keyed = two_each(&clock());
+    let layer = RateLimitLayer::keyed(Arc::clone(&keyed), token);
+    check(&layer, || 2 - keyed.peek("").remaining.get());
+}
+
+#[test]
+fn each_key_has_so_many_at_work() {
+    let keyed = two_each(&clock());
+    let layer = RateLimitLayer::keyed(Arc::clone(&keyed), token).named("at-work");
+    let mut service = layer.layer(Stage::new(Act::Endless));
+    let mut ask = |token| now(&mut service, get("/", &[("x-token", token)])).unwrap();
+    let first = ask("ann");
+    let second = ask("ann");
+    let told = header(&first, "ratelimit-policy");
+    assert_eq!(told.unwrap(), "\"at-work\";q=2;qu=\"concurrent-requests\"");
+    assert_eq!(header(&second, "ratelimit").unwrap(), "\"at-work\";r=0");
+    assert_eq!(ask("ann").status(), 429);
+    assert_eq!(ask("bob").status(), 200, "and is dropped at once");
+    drop(first);
+    assert_eq!(ask("ann").status(), 200);
+    assert_eq!(keyed.peek("bob").remaining.get(), 2);
+    drop(second);
+    assert_eq!(keyed.peek("ann").remaining.get(), 2);
+}
+
+#[test]
+fn who_comes_over_the_count_is_refused_and_holds_nothing() {
+    let layer = RateLimitLayer::in_flight(Permits::new(2));
+    let mut service = layer.layer(Stage::new(Act::Endless));
+    let mut held: Vec<_> = (0..5)
+        .map(|_| now(&mut service, get("/", &[])).unwrap())
+        .collect();
+    let statuses: Vec<_> = held.iter().map(|answer| answer.status().as_u16()).collect();
+    assert_eq!(statuses, [200, 200, 429, 429, 429]);
+    let refused = held.pop().unwrap();
+    assert_eq!(header(&refused, "retry-after").unwrap(), "1");
+    let told = header(&refused, "ratelimit-policy");
+    assert_eq!(
+        told.unwrap(),
+        "\"in-flight\";q=2;qu=\"concurrent-requests\""
+    );
+    drop(refused);
+    assert_eq!(layer.at_work().get(), 2);
+    drop(held);
+    assert_eq!(layer.at_work().get(), 0);
+}
+
+/// Leases are renewed while a request holds them, also where nobody polls its body.
+#[tokio::test]
+async fn long_answers_keep_their_permits() {
+    let clock = clock();
+    let of_policy = policy(IN_FLIGHT, &clock);
+    let keyed = two_each(&clock);
+    let of_key = RateLimitLayer::keyed(Arc::clone(&keyed), token);
+    let mut service = of_policy.layer(Stage::new(Act::Endless));
+    let mut other = of_key.layer(Stage::new(Act::Endless));
+    let held: Vec<_> = (0..3)
+        .map(|_| now(&mut service, get("/", &[])).unwrap())
+        .collect();
+    let held_too = now(&mut other, get("/", &[])).unwrap();
+    for _ in 0..40 {
+        tokio::task::yield_now().await; // the tasks that renew go to sleep
+        clock.advance(Nanos::from_secs(5));
+        tokio::task::yield_now().await; // and wake
+    }
+    let mut ask = || now(&mut service, get("/", &[])).unwrap().status().as_u16();
+    assert_eq!(ask(), 429, "200 s later, with leases of 30 s");
+    assert_eq!(keyed.peek("").remaining.get(), 1);
+    drop(held);
+    drop(held_too);
+    assert_eq!(ask(), 200);
+    assert_eq!(keyed.peek("").remaining.get(), 2);
+}
+
+#[test]
+fn the_end_of_a_body_is_told_as_it_is() {
+    let layer = RateLimitLayer::in_flight(Permits::ONE);
+    let answer = now(&mut layer.layer(Stage::default()), get("/", &[])).unwrap();
+    let body = answer.into_body();
+    assert!(!body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), None);
+    let mut full = layer.layer(Stage::default());
+    let refused = now(&mut full, get("/", &[])).unwrap();
+    let length = refused.body().size_hint().exact();
+    assert!(length > Some(100), "{length:?}");
+    drop(body);
+}

@@ -1,0 +1,261 @@
+//! Stores that make callers wait, and stores that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use http::StatusCode;
+use ratekeeper::core::{Charge, Lend, Nanos, Permits, Time};
+use ratekeeper::store::{Decisions, Hold, MemoryConfig, MemoryStore, Store, StoreError};
+use ratekeeper::tower::{ByPolicy, RateLimitLayer};
+use ratekeeper::{Clock, Keeper};
+use smallvec::SmallVec;
+use tokio::task::yield_now;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::stage::{Act, Clocked, Log, Stage, clock, get, header, parsed};
+
+/// A memory store behind a wire that answers, makes wait, or is cut.
+#[derive(Clone)]
+struct Distant {
+    store: Arc<MemoryStore>,
+    wire: Arc<AtomicU8>,
+}
+
+const ANSWERS: u8 = 0;
+const WAITS: u8 = 1;
+const CUT: u8 = 2;
+
+impl Distant {
+    async fn reach(&self) -> Result<&MemoryStore, StoreError> {
+        loop {
+            yield_now().await;
+            match self.wire.load(Ordering::Relaxed) {
+                WAITS => {}
+                CUT => return Err(StoreError::Unavailable("the wire is cut".into())),
+                _ => return Ok(&self.store),
+            }
+        }
+    }
+
+    fn set(&self, wire: u8) {
+        self.wire.store(wire, Ordering::Relaxed);
+    }
+}
+
+impl Store for Distant {
+    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        self.reach().await?.decide(charges, now).await
+    }
+
+    async fn acquire(
+        &self,
+        charges: &[Charge<'_>],
+        lend: Lend,
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        self.reach().await?.acquire(charges, lend, now).await
+    }
+
+    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        self.reach().await?.look(charges, now).await
+    }
+
+    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
+        self.reach().await?.refund(charges, now).await
+    }
+
+    async fn reset(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
+        self.reach().await?.reset(charges, now).await
+    }
+
+    async fn release(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
+        self.reach().await?.release(holds, now).await
+    }
+
+    async fn renew(
+        &self,
+        holds: &[Hold<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
+        self.reach().await?.renew(holds, now).await
+    }
+}
+
+type Distants = RateLimitLayer<ByPolicy<Distant, Clocked>>;
+
+fn layer(text: &str, clock: &Clocked) -> (Distants, Distant) {
+    let store = Distant {
+        store: Arc::new(MemoryStore::new(MemoryConfig::default())),
+        wire: Arc::default(),
+    };
+    let keeper = Keeper::new(parsed(text), store.clone(), Arc::clone(clock));
+    (RateLimitLayer::policy(keeper), store)
+}
+
+const IN_FLIGHT: &str = r#"
+[[limit]]
+name = "in-flight"
+key = ["all"]
+concurrency = { max = 3, lease = "30s" }
+"#;
+
+fn on_loan(layer: &Distants) -> u64 {
+    let keeper = layer.keeper();
+    let policy = keeper.policy();
+    let limit = &policy.rules[0].limit;
+    keeper
+        .store()
+        .store
+        .loans(limit, keeper.clock().now())
+        .in_use
+}
+
+/// Lets all tasks run until none of them has anything left to do.
+async fn settle() {
+    for _ in 0..50 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn permits_are_given_back_by_a_task() {
+    let clock = clock();
+    let (layer, store) = layer(IN_FLIGHT, &clock);
+    let mut service = layer.layer(Stage::new(Act::Endless));
+    let mut held = Vec::new();
+    for expected in [200, 200, 200, 429] {
+        let answer = service.call(get("/", &[])).await.unwrap();
+        assert_eq!(answer.status(), expected);
+        held.push(answer);
+    }
+    assert_eq!(on_loan(&layer), 3);
+    store.set(WAITS);
+    drop(held); // nothing waits here
+    settle().await;
+    assert_eq!(on_loan(&layer), 3, "the store has not heard it");
+    store.set(ANSWERS);
+    settle().await;
+    assert_eq!(on_loan(&layer), 0);
+}
+
+#[tokio::test]
+async fn who_goes_away_while_the_store_is_asked_keeps_nothing() {
+    let (layer, store) = layer(IN_FLIGHT, &clock());
+    let mut service = layer.layer(Stage::default());
+    store.set(WAITS);
+    for _ in 0..3 {
+        let asked = tokio::spawn(service.call(get("/", &[])));
+        settle().await;
+        asked.abort();
+        assert!(asked.await.unwrap_err().is_cancelled());
+    }
+    store.set(ANSWERS);
+    settle().await;
+    assert_eq!(on_loan(&layer), 0);
+    for _ in 0..5 {
+        let answer = service.call(get("/", &[])).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "and dropped");
+        settle().await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_told_comes_back_when_the_lease_ends() {
+    let clock = clock();
+    let (layer, store) = layer(IN_FLIGHT, &clock);
+    let mut service = layer.layer(Stage::new(Act::Endless));
+    let answer = service.call(get("/", &[])).await.unwrap();
+    store.set(CUT);
+    drop(answer);
+    settle().await;
+    assert_eq!(on_loan(&layer), 1);
+    clock.advance(Nanos::from_secs(30));
+    assert_eq!(on_loan(&layer), 0);
+}
+
+#[test]
+fn a_body_that_outlives_its_runtime_harms_nobody() {
+    let clock = clock();
+    let (layer, _) = layer(IN_FLIGHT, &clock);
+    let mut service = layer.layer(Stage::new(Act::Endless));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let answer = runtime.block_on(service.call(get("/", &[]))).unwrap();
+    drop(runtime);
+    drop(answer);
+    assert_eq!(on_loan(&layer), 1, "until its lease ends");
+    clock.advance(Nanos::from_secs(30));
+    assert_eq!(on_loan(&layer), 0);
+}
+
+#[tokio::test]
+async fn limits_say_what_passes_while_the_store_fails() {
+    let limit = |name: &str, outage: &str, more: &str| {
+        format!(
+            "[[limit]]\nname = \"{name}\"\nkey = [\"all\"]\n\
+             on_store_error = \"{outage}\"\n{more}\n"
+        )
+    };
+    let rate = "limit = \"2/1m\"";
+    let shadow = "limit = \"2/1m\"\nmode = \"shadow\"";
+    let lent = "concurrency = { max = 2, lease = \"30s\" }";
+    for (limits, expected, told) in [
+        (vec![("a", "allow", rate)], 200, "-"),
+        (vec![("a", "allow", lent)], 200, "-"),
+        (vec![("a", "deny", rate)], 429, "1"),
+        (vec![("a", "deny", lent)], 429, "1"),
+        (vec![("a", "local", rate)], 429, "1"), // nothing here could hold a share
+        (vec![("a", "allow", rate), ("b", "deny", rate)], 429, "1"),
+        (vec![("a", "allow", rate), ("b", "deny", shadow)], 200, "-"),
+        (
+            vec![("a", "deny", "limit = \"2/1m\"\nmatch = { path = \"/x\" }")],
+            200,
+            "-",
+        ),
+    ] {
+        let text: String = limits
+            .iter()
+            .map(|(name, outage, more)| limit(name, outage, more))
+            .collect();
+        let (layer, store) = layer(&text, &clock());
+        let log = Log::default();
+        let written = Arc::clone(&log);
+        let layer =
+            layer.on_store_error(move |error| written.lock().unwrap().push(error.to_string()));
+        let mut service = layer.layer(Stage::default());
+        store.set(CUT);
+        for _ in 0..5 {
+            let answer = service.call(get("/", &[])).await.unwrap();
+            assert_eq!(answer.status(), expected, "{limits:?}");
+            let wait = header(&answer, "retry-after").unwrap_or("-".into());
+            assert_eq!(wait, told, "{limits:?}");
+        }
+        let errors = log.lock().unwrap();
+        assert_eq!(errors.len(), 5);
+        assert!(errors[0].contains("the wire is cut"), "{errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn rates_need_no_task() {
+    let (layer, _) = layer(
+        "[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"2/1m\"\n",
+        &clock(),
+    );
+    let mut service = layer.layer(Stage::default());
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(service.call(get("/", &[])).await.unwrap().status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+}
