@@ -10,12 +10,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
     ("curl", "curl"),
     ("redis-server", "redis-server"),
+    ("faketime", "faketime"), // steps the clock of a server
     ("pip3", "python3-pip"),
 ];
 

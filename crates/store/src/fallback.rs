@@ -68,6 +68,8 @@ pub struct Fallback<S> {
     limits: Mutex<HashMap<LimitId, Limit>>,
     /// Whether the memory store holds anything that must be debited.
     owes: AtomicBool,
+    /// When debts of keys that cannot be charged are tried again; 0 if there are none.
+    owes_again_at: AtomicU64,
     /// Whether it has been looked after, and whether it was down then.
     reported: Mutex<Option<bool>>,
     last_error: Mutex<String>,
@@ -99,6 +101,7 @@ impl<S: Remote> Fallback<S> {
                 .unwrap_or_else(|_| unreachable!("constants within their bounds")),
             limits: Mutex::default(),
             owes: AtomicBool::new(false),
+            owes_again_at: AtomicU64::new(0),
             reported: Mutex::default(),
             last_error: Mutex::default(),
             counts: Counts::default(),
@@ -141,6 +144,11 @@ impl<S: Remote> Fallback<S> {
         let first = self.reported.lock().is_none();
         if first || !self.is_asked() {
             self.probe(first, now).await;
+        }
+        let again_at = self.owes_again_at.load(Ordering::Relaxed);
+        if again_at > 0 && now.as_nanos() >= again_at {
+            self.owes_again_at.store(0, Ordering::Relaxed);
+            self.owes.store(true, Ordering::Relaxed);
         }
         if self.is_asked() && self.owes.swap(false, Ordering::Relaxed) {
             let _ = self.settle(now).await; // what is left is still owed

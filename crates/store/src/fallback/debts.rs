@@ -2,13 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use ratekeeper_core::{AnyAlgorithm, Charge, Key, Limit, Mode, Permits, Time};
+use ratekeeper_core::{AnyAlgorithm, Charge, Key, Limit, Mode, Nanos, Permits, Time};
 
 use super::{Fallback, Remote, add};
 use crate::StoreError;
 
 /// Keys of a limit that are debited in one go; the most indebted first.
 const MOST_DEBITS: usize = 4_096;
+
+/// Until debts of keys that hold what is not ours are tried again.
+const AGAIN: Nanos = Nanos::from_secs(1);
 
 impl<S: Remote> Fallback<S> {
     pub(super) fn remember(&self, shares: &[Charge<'_>]) {
@@ -62,6 +65,8 @@ impl<S: Remote> Fallback<S> {
                     return Err(error);
                 }
                 // A key that cannot be charged stays with this process; the others go on.
+                let again_at = (now + AGAIN).as_nanos();
+                self.owes_again_at.store(again_at, Ordering::Relaxed);
             }
         }
         Ok(())

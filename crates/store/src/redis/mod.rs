@@ -33,6 +33,7 @@ mod gather;
 mod limits;
 mod name;
 mod node;
+mod pace;
 mod ping;
 mod script;
 mod sentinel;
@@ -193,7 +194,7 @@ impl RedisStore {
         if !self.has_script(&ask) {
             return self.by_exchange(&ask, keys, slot, told).await;
         }
-        let answer = self.gather.ask(ask, slot, told).await?;
+        let answer = self.gather.ask(ask, slot, told, sent).await?;
         self.latest.store(answer.now.get(), Ordering::Relaxed);
         if remembers {
             self.denied.note(&answer.ask, &answer.outcome, sent);

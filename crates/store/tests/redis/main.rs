@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod clock;
 mod conforms;
 mod equality;
 mod exact;

@@ -67,7 +67,7 @@ impl Server {
         // Another process may take a port that was free a moment ago: then try another.
         for _ in 0..20 {
             let port = free_port();
-            if let Some(child) = spawn(program, port, directory.path(), options) {
+            if let Some(child) = spawn(program, port, directory.path(), options, &[]) {
                 return Self {
                     child,
                     port,
@@ -108,6 +108,25 @@ impl Server {
         panic!("no sentinel of {} starts", program.name);
     }
 
+    /// Starts one with a clock of its own, if that is possible here.
+    pub(crate) fn with_clock(program: &Program) -> Option<(Self, Clock)> {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Clock::in_directory(directory.path());
+        let environment = clock.environment()?;
+        for _ in 0..20 {
+            let port = free_port();
+            if let Some(child) = spawn(program, port, directory.path(), &[], &environment) {
+                let server = Self {
+                    child,
+                    port,
+                    directory,
+                };
+                return Some((server, clock));
+            }
+        }
+        panic!("{} does not start", program.name);
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
@@ -116,7 +135,7 @@ impl Server {
 
     /// Starts it again, on the same port, with what it kept.
     pub(crate) fn restart(&mut self, program: &Program, options: &[&str]) {
-        let child = spawn(program, self.port, self.directory.path(), options);
+        let child = spawn(program, self.port, self.directory.path(), options, &[]);
         self.child = child.expect("the port is still free");
     }
 
@@ -138,6 +157,57 @@ impl Drop for Server {
     }
 }
 
+/// A clock that can be stepped: an offset in a file, which a library between the server and
+/// its system (Debian: libfaketime) adds to the time of day.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    offset: PathBuf,
+}
+
+impl Clock {
+    /// The clock that servers with this directory have.
+    fn in_directory(directory: &Path) -> Self {
+        let clock = Self {
+            offset: directory.join("offset"),
+        };
+        clock.set(0);
+        clock
+    }
+
+    /// Shows the real time plus so many seconds.
+    pub(crate) fn set(&self, seconds: i64) {
+        // Renamed into place: the server reads the file at any moment.
+        let new = self.offset.with_extension("new");
+        std::fs::write(&new, format!("{seconds:+}\n")).unwrap();
+        std::fs::rename(&new, &self.offset).unwrap();
+    }
+
+    /// What a server is started with to have this clock; none if the library is absent.
+    ///
+    /// # Panics
+    /// If it is absent and `CI` is set.
+    fn environment(&self) -> Option<Vec<(&'static str, String)>> {
+        let directories = std::fs::read_dir("/usr/lib")
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut libraries = directories.map(|each| each.path().join("faketime/libfaketime.so.1"));
+        let Some(library) = libraries.find(|library| library.is_file()) else {
+            assert!(env::var_os("CI").is_none(), "libfaketime is not installed");
+            println!("skipped: libfaketime is not installed (`cargo xtask test` installs it)");
+            return None;
+        };
+        // The allocator of Redis asks for the time before the library can say it: it is given
+        // that of the C library instead.
+        Some(vec![
+            ("LD_PRELOAD", format!("{}:libc.so.6", library.display())),
+            ("FAKETIME_TIMESTAMP_FILE", self.offset.display().to_string()),
+            ("FAKETIME_NO_CACHE", "1".into()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+        ])
+    }
+}
+
 /// Sends a signal to a server.
 pub(crate) fn signal(server: &Server, name: &str) {
     let mut kill = Command::new("kill");
@@ -146,8 +216,15 @@ pub(crate) fn signal(server: &Server, name: &str) {
     assert!(kill.status().unwrap().success());
 }
 
-fn spawn(program: &Program, port: u16, directory: &Path, options: &[&str]) -> Option<Child> {
+fn spawn(
+    program: &Program,
+    port: u16,
+    directory: &Path,
+    options: &[&str],
+    environment: &[(&str, String)],
+) -> Option<Child> {
     let mut child = Command::new(&program.path)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--dir"])
         .arg(directory)

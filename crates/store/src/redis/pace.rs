@@ -1,0 +1,276 @@
+//! Pace: a key that is asked for more often than it is worth a call waits a moment for company.
+//!
+//! ```text
+//!   requests   a  b c d e f g h i j k l m n o p     of one key, while a call of it is under way
+//!   calls      a--+       |       |       |         or its next one is not due
+//!                 b c d e-+ f g h i + ..  one each GAP, but for the first BURST of them
+//! ```
+//!
+//! Requests that come while a call of their key is under way share the next one. Where that
+//! goes on, calls of the key leave no more often than one each [`GAP`]: however hot a key is, it
+//! costs the store so many calls a second, and its callers a wait as long. A caller who asks
+//! only when answered is never held back, nor is anybody because of another key.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use tokio::time::Instant;
+
+/// From one call of a hot key to the next: 1,600 calls a second at most.
+const GAP: Duration = Duration::from_micros(600);
+/// Calls that may leave sooner, before a key is found to be hot.
+const BURST: u32 = 16;
+/// Keys that are known before those that are at rest are looked for.
+const MOST_AT_REST: usize = 1_024;
+
+/// Keys whose calls are under way, or left a moment ago; and who is held back.
+#[derive(Debug)]
+pub(super) struct Pace<T> {
+    keys: HashMap<Box<[u8]>, Beat<T>, RandomState>,
+    /// So many keys are looked through for those that are at rest.
+    crowd: usize,
+}
+
+impl<T> Default for Pace<T> {
+    fn default() -> Self {
+        Self {
+            keys: HashMap::default(),
+            crowd: MOST_AT_REST,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Beat<T> {
+    /// Requests of the key that have left or are about to.
+    gone: usize,
+    held: VecDeque<T>,
+    /// When calls that had company so far are made up for.
+    even: Instant,
+    /// Whether the call that left last is made up for.
+    is_counted: bool,
+    /// Whether somebody will come to wake it.
+    is_woken: bool,
+}
+
+/// What becomes of the requests of a key.
+#[derive(Debug)]
+pub(super) struct Next<T> {
+    /// Those that leave now, together.
+    pub(super) go: VecDeque<T>,
+    /// When [`Pace::wakes`] is to be called.
+    pub(super) wake: Option<Instant>,
+}
+
+impl<T> Next<T> {
+    fn nothing() -> Self {
+        Self {
+            go: VecDeque::new(),
+            wake: None,
+        }
+    }
+}
+
+impl<T> Beat<T> {
+    fn is_at_rest(&self, now: Instant) -> bool {
+        self.gone == 0 && self.held.is_empty() && self.even <= now
+    }
+
+    /// When the next call is due.
+    fn due(&self) -> Instant {
+        self.even.checked_sub(GAP * BURST).unwrap_or(self.even)
+    }
+
+    /// A call that has company is to be made up for; with all that left because they were full,
+    /// by waiting for one gap at most.
+    fn count(&mut self, now: Instant) {
+        self.even = (self.even.max(now) + GAP).min(now + GAP * (BURST + 1));
+    }
+
+    /// Those who wait leave if they may.
+    fn next(&mut self, now: Instant) -> Next<T> {
+        if self.held.is_empty() {
+            return Next::nothing();
+        }
+        let due = self.due();
+        if now < due {
+            let first = !std::mem::replace(&mut self.is_woken, true);
+            return Next {
+                go: VecDeque::new(),
+                wake: first.then_some(due),
+            };
+        }
+        self.leave(now)
+    }
+
+    fn leave(&mut self, now: Instant) -> Next<T> {
+        let go = std::mem::take(&mut self.held);
+        self.gone += go.len();
+        self.is_counted = go.len() > 1;
+        if self.is_counted {
+            self.count(now);
+        }
+        Next { go, wake: None }
+    }
+}
+
+impl<T> Pace<T> {
+    /// A request comes. As many as `most` held back leave whatever the pace.
+    pub(super) fn arrives(&mut self, key: &[u8], request: T, most: usize, now: Instant) -> Next<T> {
+        let Some(beat) = self.keys.get_mut(key) else {
+            self.make_room(now);
+            let beat = Beat {
+                gone: 1,
+                held: VecDeque::new(),
+                even: now,
+                is_counted: false,
+                is_woken: false,
+            };
+            self.keys.insert(key.into(), beat);
+            let go = VecDeque::from([request]);
+            return Next { go, wake: None };
+        };
+        beat.held.push_back(request);
+        if beat.held.len() >= most {
+            return beat.leave(now);
+        }
+        if beat.gone > 0 {
+            return Next::nothing();
+        }
+        beat.next(now)
+    }
+
+    /// A request of a call has been answered, or given up.
+    pub(super) fn lands(&mut self, key: &[u8], now: Instant) -> Next<T> {
+        let Some(beat) = self.keys.get_mut(key) else {
+            return Next::nothing();
+        };
+        beat.gone = beat.gone.saturating_sub(1);
+        if beat.gone > 0 {
+            return Next::nothing();
+        }
+        if beat.held.is_empty() {
+            if beat.is_at_rest(now) {
+                self.keys.remove(key);
+            }
+            return Next::nothing();
+        }
+        if !std::mem::replace(&mut beat.is_counted, true) {
+            beat.count(now);
+        }
+        beat.next(now)
+    }
+
+    /// The time that [`Next::wake`] named has come.
+    pub(super) fn wakes(&mut self, key: &[u8], now: Instant) -> Next<T> {
+        let Some(beat) = self.keys.get_mut(key) else {
+            return Next::nothing();
+        };
+        beat.is_woken = false;
+        if beat.gone > 0 {
+            return Next::nothing();
+        }
+        beat.next(now)
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        if self.keys.len() >= self.crowd {
+            self.keys.retain(|_, beat| !beat.is_at_rest(now));
+            self.crowd = MOST_AT_REST.max(2 * self.keys.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &[u8] = b"ada";
+    const MOST: usize = 128;
+    const MICRO: Duration = Duration::from_micros(1);
+
+    /// Plays requests that come each `every`, with calls that take `trip`; says how many calls
+    /// there were, and the longest that a request was held back.
+    fn play(every: Duration, trip: Duration, requests: u32) -> (u32, Duration) {
+        let start = Instant::now();
+        let mut pace = Pace::<Instant>::default();
+        let (mut calls, mut longest) = (0, Duration::ZERO);
+        let mut landing = VecDeque::<(Instant, usize)>::new();
+        let mut waking = None;
+        let mut coming = (0..requests)
+            .map(|number| start + every * number)
+            .peekable();
+        let mut now = start;
+        while coming.peek().is_some() || !landing.is_empty() || waking.is_some() {
+            let mut next = Vec::new();
+            if let Some((_, count)) = landing.pop_front_if(|(at, _)| *at <= now) {
+                next.extend((0..count).map(|_| pace.lands(KEY, now)));
+            }
+            if waking.take_if(|at| *at <= now).is_some() {
+                next.push(pace.wakes(KEY, now));
+            }
+            if let Some(came) = coming.next_if(|at| *at <= now) {
+                next.push(pace.arrives(KEY, came, MOST, now));
+            }
+            for Next { go, wake } in next {
+                waking = wake.or(waking);
+                if !go.is_empty() {
+                    calls += 1;
+                    landing.push_back((now + trip, go.len()));
+                    let waited = go.iter().map(|came| now.duration_since(*came));
+                    longest = longest.max(waited.max().unwrap());
+                }
+            }
+            now += MICRO;
+        }
+        assert!(pace.keys.values().all(|beat| beat.held.is_empty()));
+        (calls, longest)
+    }
+
+    #[test]
+    fn a_hot_key_costs_so_many_calls_and_so_long_a_wait() {
+        for (every_micros, trip_micros) in [(50, 100), (5, 100), (100, 250), (1, 40)] {
+            let every = Duration::from_micros(every_micros);
+            let trip = Duration::from_micros(trip_micros);
+            let requests = u32::try_from(500_000 / every_micros).unwrap(); // half a second
+            let (calls, longest) = play(every, trip, requests.min(50_000));
+            let span = every * requests.min(50_000);
+            let most = span.as_micros() / GAP.as_micros() + u128::from(BURST) + 2;
+            // Full calls leave whatever the pace.
+            let full = requests.min(50_000) / u32::try_from(MOST).unwrap();
+            assert!(
+                u128::from(calls) <= most + u128::from(full),
+                "{calls}, not {most}"
+            );
+            assert!(longest <= GAP + trip + MICRO, "{longest:?}");
+        }
+    }
+
+    #[test]
+    fn a_caller_who_asks_when_answered_is_not_held_back() {
+        let every = Duration::from_micros(101);
+        let (calls, longest) = play(every, Duration::from_micros(100), 2_000);
+        assert_eq!((calls, longest), (2_000, Duration::ZERO));
+    }
+
+    #[test]
+    fn keys_at_rest_are_forgotten() {
+        let mut pace = Pace::default();
+        let now = Instant::now();
+        for number in 0..10_000_u32 {
+            let key = number.to_le_bytes();
+            let then = now + Duration::from_micros(u64::from(number) * 100);
+            let next = pace.arrives(&key, (), MOST, then);
+            assert_eq!(next.go.len(), 1);
+            pace.arrives(&key, (), MOST, then);
+            assert_eq!(
+                pace.lands(&key, then).go.len(),
+                1,
+                "the second, in its burst"
+            );
+            pace.lands(&key, then);
+            assert!(pace.keys.len() <= 2 * MOST_AT_REST, "{}", pace.keys.len());
+        }
+    }
+}
