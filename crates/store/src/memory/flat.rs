@@ -22,6 +22,8 @@
 //!            '------- one read of eight: which is 85? ----'
 //! ```
 
+use std::hint::black_box;
+
 /// The smallest array that holds anything.
 const LEAST_SLOTS: usize = 5;
 /// Tags compared at once.
@@ -82,6 +84,9 @@ impl<T> Flat<T> {
     #[inline(always)]
     pub(super) fn likely(&self, hash: u64) -> Option<usize> {
         let at = home(hash, self.slots.len());
+        // The home itself is read along with the tags, not after them: the entry is there, or
+        // beside it on the same cache line, more often than not.
+        black_box(self.slots.get(at).map(Option::is_some));
         let group = u64::from_le_bytes(*self.tags.get(at..)?.first_chunk()?);
         Some(at + equal(group, hash).trailing_zeros() as usize / 8)
     }
