@@ -113,6 +113,12 @@ pub trait Algorithm {
     fn heap_bytes(&self) -> usize {
         0
     }
+
+    /// How long at least, from `now` on, until `total` permits have been granted to those who
+    /// ask for them one after the other; zero if that is not known.
+    fn at_least(&self, _state: &Self::State, _now: Time, _total: Permits) -> Nanos {
+        Nanos::ZERO
+    }
 }
 
 /// Algorithms that can take back a charge.

@@ -40,6 +40,22 @@ impl Verdict {
         matches!(self, Self::Allow | Self::AllowAfter(_))
     }
 
+    /// How long to wait before passing; `None` if denied.
+    ///
+    /// ```
+    /// use ratekeeper_core::{Nanos, Verdict};
+    /// assert_eq!(Verdict::Allow.wait(), Some(Nanos::ZERO));
+    /// assert_eq!(Verdict::AllowAfter(Nanos::SECOND).wait(), Some(Nanos::SECOND));
+    /// assert_eq!(Verdict::DenyForever.wait(), None);
+    /// ```
+    pub const fn wait(self) -> Option<Nanos> {
+        match self {
+            Self::Allow => Some(Nanos::ZERO),
+            Self::AllowAfter(wait) => Some(wait),
+            Self::Deny { .. } | Self::DenyForever => None,
+        }
+    }
+
     /// The wait asked of a denied request; `None` if allowed, or if waiting is no use.
     pub const fn retry_after(self) -> Option<Nanos> {
         match self {

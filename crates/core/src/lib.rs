@@ -25,6 +25,8 @@ extern crate std;
 
 mod algorithm;
 pub mod algorithms;
+mod any_state;
+mod call;
 mod charge;
 mod decision;
 mod error;
@@ -48,6 +50,8 @@ pub use algorithms::warm_up::{Stored, WarmUp};
 pub use algorithms::window::{
     Anchor, Buckets, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
 };
+pub use any_state::AnyState;
+pub use call::{Call, Unsupported};
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use decision::{Decision, Verdict};
 pub use error::Error;

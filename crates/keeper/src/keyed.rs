@@ -2,10 +2,19 @@
 //!
 //! ```text
 //!   key (bytes) --> MemoryStore, 256 MiB unless told otherwise --> decision
+//!      |
+//!      '--> who waits stands in the line of his key; there is one while somebody waits
 //! ```
 //!
-//! A full store denies more, never less; see [`MemoryStore`]. Nobody waits here: where a key
-//! has no permits, it is told when to come back.
+//! The verbs are those of a [`Limiter`](crate::Limiter): `check`, `acquire`, `reserve`. A full
+//! store denies more, never less; see [`MemoryStore`].
+
+mod configured;
+#[cfg(feature = "tower")]
+mod lent;
+mod lines;
+mod reservation;
+mod wait;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,13 +26,14 @@ use ratekeeper_core::{
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
-#[cfg(feature = "tower")]
-use crate::Permit;
+use crate::limiter::desk::behind_the_line;
+use crate::limiter::{MOST_WAITING, patient};
 use crate::{Clock, SystemClock};
-#[cfg(feature = "tower")]
-use ratekeeper_core::{LeaseId, Lend};
-#[cfg(feature = "tower")]
-use ratekeeper_store::Hold;
+use lines::Lines;
+pub use reservation::KeyedReservation;
+
+/// How many may wait for one key unless told otherwise.
+const MOST_WAITING_FOR_ONE: usize = 1_000;
 
 /// One limit for each key: a user, an address, a tenant.
 ///
@@ -42,12 +52,33 @@ use ratekeeper_store::Hold;
 pub struct KeyedLimiter<A = Gcra, C = SystemClock> {
     store: MemoryStore,
     limit: ArcSwap<Limit>,
+    lines: Lines,
+    most_waiting: MostWaiting,
     clock: C,
     algorithm: PhantomData<fn() -> A>,
 }
 
+/// How many may wait at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MostWaiting {
+    /// For one key; 1,000 unless told otherwise.
+    pub of_one_key: usize,
+    /// For all keys together; 100,000 unless told otherwise: 300 bytes each, and their tasks.
+    pub in_all: usize,
+}
+
+impl Default for MostWaiting {
+    fn default() -> Self {
+        Self {
+            of_one_key: MOST_WAITING_FOR_ONE,
+            in_all: MOST_WAITING,
+        }
+    }
+}
+
 impl KeyedLimiter {
-    /// A token bucket for each key, in the policy's words: `100/1m`.
+    /// A token bucket for each key, permits and span: `100/1m`; reservations reach an hour
+    /// ahead.
     ///
     /// ```
     /// let error = ratekeeper::KeyedLimiter::per("0/1m").unwrap_err();
@@ -59,7 +90,7 @@ impl KeyedLimiter {
     /// be kept.
     pub fn per(quota: &str) -> Result<Self, Error> {
         let quota: Quota = quota.parse()?;
-        Ok(Self::new(Gcra::token_bucket(quota)?))
+        Ok(Self::new(patient(quota)?))
     }
 }
 
@@ -109,8 +140,26 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 outage: Outage::Local,
                 algorithm: algorithm.into(),
             }),
+            lines: Lines::default(),
+            most_waiting: MostWaiting::default(),
             clock,
             algorithm: PhantomData,
+        }
+    }
+
+    /// The same limiter, where at most so many may wait at once; who comes then is told
+    /// [`WaitError::TooManyWaiting`](crate::WaitError::TooManyWaiting).
+    ///
+    /// ```
+    /// use ratekeeper::{KeyedLimiter, MostWaiting};
+    /// let most = MostWaiting { of_one_key: 10, ..MostWaiting::default() };
+    /// let limiter = KeyedLimiter::per("1/1s").unwrap().with_most_waiting(most);
+    /// ```
+    #[must_use]
+    pub fn with_most_waiting(self, most: MostWaiting) -> Self {
+        Self {
+            most_waiting: most,
+            ..self
         }
     }
 
@@ -136,9 +185,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     #[inline]
     pub fn check_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
-        self.with(key.as_ref(), cost, |charge, now| {
-            self.store.decide_one(charge, now)
-        })
+        self.check_at(key.as_ref(), cost).0
     }
 
     /// How the limit stands for `key`; nothing is charged.
@@ -150,11 +197,13 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert_eq!(limiter.peek("bob").remaining.get(), 10);
     /// ```
     pub fn peek(&self, key: impl AsRef<[u8]>) -> Decision {
-        self.check_n(key, Permits::ZERO) // a cost of nothing changes nothing
+        // A cost of nothing changes nothing.
+        let look = |charge: &Charge<'_>, now| self.store.decide_one(charge, now);
+        self.with(key.as_ref(), Permits::ZERO, look)
     }
 
-    /// Gives back permits that were taken and not used. Only where the algorithm can take
-    /// them back.
+    /// Gives back permits that were taken and not used; the next in line has them at once.
+    /// Only where the algorithm can take them back.
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -170,6 +219,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.with(key.as_ref(), cost, |charge, now| {
             self.store.refund_now(&[*charge], now);
         });
+        self.lines.wake(key.as_ref());
     }
 
     /// Forgets what was taken by `key`; says whether anything was.
@@ -182,9 +232,11 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert_eq!(limiter.peek("ann").remaining.get(), 10);
     /// ```
     pub fn reset(&self, key: impl AsRef<[u8]>) -> bool {
-        self.with(key.as_ref(), Permits::ZERO, |charge, now| {
+        let was_there = self.with(key.as_ref(), Permits::ZERO, |charge, now| {
             self.store.reset_now(&[*charge], now).contains(&true)
-        })
+        });
+        self.lines.wake(key.as_ref());
+        was_there
     }
 
     /// Changes the limit for all keys while it is used. Where states mean the same under both,
@@ -206,6 +258,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             algorithm: algorithm.clone(),
             ..Limit::clone(old)
         });
+        self.lines.wake_all();
     }
 
     /// The store: what it holds, its keys, and [`sweep`](MemoryStore::sweep), which gives back
@@ -219,69 +272,59 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         &self.store
     }
 
-    /// The algorithm as it stands.
-    #[cfg(feature = "tower")]
-    pub(crate) fn algorithm(&self) -> AnyAlgorithm {
-        self.limit.load().algorithm.clone()
-    }
-
-    #[cfg(feature = "tower")]
-    pub(crate) fn clock(&self) -> &C {
-        &self.clock
-    }
-
     /// As [`check_n`](Self::check_n), and the moment for which it was decided.
-    #[cfg(feature = "tower")]
+    #[inline]
     pub(crate) fn check_at(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
+        if self.lines.present() > 0 && self.lines.find(key).is_some() {
+            return self.behind_the_line(key, cost);
+        }
         self.with(key, cost, |charge, now| {
             (self.store.decide_one(charge, now), now)
         })
     }
 
-    /// Lends to a name, where the limit is one of concurrency.
-    #[cfg(feature = "tower")]
-    pub(crate) fn lend(&self, key: &[u8], cost: Permits, lease: LeaseId) -> (Decision, Time) {
-        self.with(key, cost, |charge, now| {
-            let lent = self.store.acquire_now(&[*charge], Lend::To(lease), now);
-            let decision = lent.each.first().copied();
-            let decision = decision.expect("one decision for one charge");
-            (decision, now)
-        })
+    /// How many wait for `key`.
+    ///
+    /// ```
+    /// assert_eq!(ratekeeper::KeyedLimiter::per("1/1s").unwrap().waiting("ann"), 0);
+    /// ```
+    pub fn waiting(&self, key: impl AsRef<[u8]>) -> usize {
+        self.lines
+            .find(key.as_ref())
+            .map_or(0, |line| line.length())
     }
 
-    /// Takes back what was lent; nothing if it came back before.
-    #[cfg(feature = "tower")]
-    pub(crate) fn release(&self, permit: &Permit) {
-        let (limit, now) = (self.limit.load(), self.clock.now());
-        self.store.release_now(&[hold(&limit, permit)], now);
-    }
-
-    /// Lets what was lent run its full length from now.
-    #[cfg(feature = "tower")]
-    pub(crate) fn renew(&self, permit: &Permit) {
-        let (limit, now) = (self.limit.load(), self.clock.now());
-        self.store.renew_now(&[hold(&limit, permit)], now);
+    /// The clock.
+    ///
+    /// ```
+    /// use ratekeeper::{Clock, KeyedLimiter};
+    /// let limiter = KeyedLimiter::per("1/1s").unwrap();
+    /// let _now = limiter.clock().now();
+    /// ```
+    pub fn clock(&self) -> &C {
+        &self.clock
     }
 
     #[inline]
     fn with<T>(&self, key: &[u8], cost: Permits, act: impl FnOnce(&Charge<'_>, Time) -> T) -> T {
         let limit = self.limit.load();
-        let charge = Charge {
-            limit: &limit,
-            key: Key::from_bytes(key),
-            cost,
-            mode: Mode::Enforce,
-        };
-        act(&charge, self.clock.now())
+        act(&charge_of(&limit, key, cost), self.clock.now())
+    }
+
+    #[cold]
+    fn behind_the_line(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
+        let now = self.clock.now();
+        (behind_the_line(&self.desk(key), now, cost), now)
     }
 }
 
-#[cfg(feature = "tower")]
-fn hold<'a>(limit: &'a Limit, permit: &'a Permit) -> Hold<'a> {
-    Hold {
+#[inline]
+fn charge_of<'a>(limit: &'a Limit, key: &'a [u8], cost: Permits) -> Charge<'a> {
+    Charge {
         limit,
-        key: permit.key(),
-        lease: permit.lease(),
+        key: Key::from_bytes(key),
+        cost,
+        mode: Mode::Enforce,
     }
 }
 

@@ -75,7 +75,7 @@ pub use answer::{Answer, Outcome};
 pub use call::{Act, Answers, Asked};
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
-pub use keyed::KeyedLimiter;
+pub use keyed::{KeyedLimiter, KeyedReservation, MostWaiting};
 pub use limiter::{Limiter, Reservation, WaitError};
 pub use permit::{NoPermit, Permit};
 pub use rate_limit::RateLimitError;

@@ -23,21 +23,30 @@
 //! No thread runs in the background, and at most one timer does, that of the first in line.
 //! A limit by GCRA (token bucket, leaky bucket, spacing) decides by one compare-exchange, the
 //! others under a small lock.
+//!
+//! The algorithm is part of the type, so that a call it does not have is not there:
+//! `Limiter<Log>` has no `reserve`. Where it is configured, [`Limiter::parse`] makes a
+//! `Limiter<AnyAlgorithm>`, whose `try_reserve` and `try_refund` say so at run time.
 
 mod change;
-mod line;
+mod configured;
+pub(crate) mod desk;
+pub(crate) mod line;
 mod place;
 mod reservation;
-mod turn;
-mod wait;
+pub(crate) mod turn;
+pub(crate) mod wait;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::OnceLock;
 
 use arc_swap::ArcSwap;
-use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Reserve, Time, Verdict};
+use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Reserve, Time};
 
 use crate::{Clock, SystemClock};
+pub(crate) use configured::limit_of;
+use desk::{Desk as _, behind_the_line};
 use line::Line;
 pub use place::{Held, Locked, Place};
 pub use reservation::Reservation;
@@ -47,8 +56,6 @@ pub use wait::WaitError;
 pub const MOST_WAITING: usize = 100_000;
 /// How far ahead [`Limiter::reserve`] promises under a limit made by [`Limiter::per`].
 pub const LONGEST_PROMISE: Nanos = Nanos::from_secs(3_600);
-/// What those are told who are refused because others wait, if nothing better is known.
-const LINE_RETRY: Nanos = Nanos::from_millis(1);
 
 /// One limit, shared by threads and tasks; see the [module](self) for its three verbs.
 ///
@@ -114,7 +121,7 @@ impl Limiter {
 }
 
 /// A token bucket that promises [`LONGEST_PROMISE`] ahead.
-fn patient(quota: Quota) -> Result<Gcra, Error> {
+pub(crate) fn patient(quota: Quota) -> Result<Gcra, Error> {
     Ok(Gcra::token_bucket(quota)?.with_patience(LONGEST_PROMISE))
 }
 
@@ -200,7 +207,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     pub fn check_n(&self, cost: Permits) -> Decision {
         let now = self.clock.now();
         if self.line.length() > 0 {
-            return self.behind_the_line(now, cost);
+            return behind_the_line(&self, now, cost);
         }
         self.place
             .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
@@ -226,9 +233,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// assert!(!limiter.peek_n(Permits::new(11)).verdict.allows());
     /// ```
     pub fn peek_n(&self, cost: Permits) -> Decision {
-        let now = self.clock.now();
-        self.place
-            .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
+        self.look(self.clock.now(), cost)
     }
 
     /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and
@@ -249,16 +254,29 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     where
         A: Reserve,
     {
+        let reserve = |algorithm: &A, state: &mut _, now| {
+            Ok::<_, Infallible>(algorithm.reserve(state, now, cost, max_wait))
+        };
+        let Ok(reservation) = self.reserve_by(cost, reserve);
+        reservation
+    }
+
+    /// Reserves as the algorithm says, unless others wait.
+    fn reserve_by<E>(
+        &self,
+        cost: Permits,
+        reserve: impl Fn(&A, &mut A::State, Time) -> Result<Decision, E>,
+    ) -> Result<Reservation<'_, A, C>, E> {
         let now = self.clock.now();
         if self.line.length() > 0 {
-            let denied = self.behind_the_line(now, cost);
-            return Reservation::new(self, denied, now, cost, None);
+            let denied = behind_the_line(&self, now, cost);
+            return Ok(Reservation::new(self, denied, now, cost, None));
         }
         let (decision, state) = self.place.update(|state| {
-            let decide = |algorithm: &A| algorithm.reserve(state, now, cost, max_wait);
-            (self.with(decide), state.clone())
+            let decision = self.with(|algorithm| reserve(algorithm, state, now));
+            (decision, state.clone())
         });
-        Reservation::new(self, decision, now, cost, Some(state))
+        Ok(Reservation::new(self, decision?, now, cost, Some(state)))
     }
 
     /// How many wait in line.
@@ -301,41 +319,10 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         }
     }
 
-    fn capacity(&self) -> Permits {
-        self.with(A::capacity)
-    }
-
-    /// See [`Held::at_least`].
-    fn at_least(&self, now: Time, total: Permits) -> Nanos {
-        self.place
-            .read(|state| self.with(|algorithm| algorithm.at_least(state, now, total)))
-    }
-
     /// What a request is told that waited in vain, or may not wait; nothing is charged.
     #[cfg(feature = "tower")]
     pub(crate) fn refusal(&self, cost: Permits) -> Decision {
-        self.behind_the_line(self.clock.now(), cost)
-    }
-
-    /// What those are told who only ask while others wait.
-    #[cold]
-    fn behind_the_line(&self, now: Time, cost: Permits) -> Decision {
-        let look = |cost| {
-            self.place
-                .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
-        };
-        let decision = look(cost);
-        if cost == Permits::ZERO || decision.verdict == Verdict::DenyForever {
-            return decision;
-        }
-        let total = self.line.lock().total_with(cost);
-        let own = decision.verdict.retry_after().unwrap_or(LINE_RETRY);
-        let retry_after = own.max(self.at_least(now, total));
-        Decision {
-            verdict: Verdict::Deny { retry_after },
-            remaining: Permits::ZERO,
-            reset_after: look(Permits::ZERO).reset_after,
-        }
+        behind_the_line(&self, self.clock.now(), cost)
     }
 }
 

@@ -1,101 +1,17 @@
 //! The embedded limiter: its three verbs, and the line of those who wait.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+mod tasks;
+
+use std::sync::Arc;
 
 use ratekeeper::core::{
     Algorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper::limiter::Held;
-use ratekeeper::{Block, Clock, Limiter, ManualClock, SystemClock, WaitError};
+use ratekeeper::{Block, Clock, Limiter, SystemClock, WaitError};
 
-type Clocked = Arc<ManualClock>;
-type Waited = Result<Option<Nanos>, WaitError>;
-
-/// Tasks in virtual time, polled when woken and in that order.
-struct Tasks<'a> {
-    clock: Clocked,
-    running: BTreeMap<usize, Pin<Box<dyn Future<Output = Waited> + 'a>>>,
-    woken: Arc<Mutex<VecDeque<usize>>>,
-    /// Who is done, when, and what came of it.
-    done: Vec<(usize, Time, Waited)>,
-}
-
-struct Ring {
-    task: usize,
-    woken: Arc<Mutex<VecDeque<usize>>>,
-}
-
-impl Wake for Ring {
-    fn wake(self: Arc<Self>) {
-        self.woken.lock().unwrap().push_back(self.task);
-    }
-}
-
-impl<'a> Tasks<'a> {
-    fn new(clock: &Clocked) -> Self {
-        Self {
-            clock: Arc::clone(clock),
-            running: BTreeMap::new(),
-            woken: Arc::default(),
-            done: Vec::new(),
-        }
-    }
-
-    fn start(&mut self, task: usize, future: impl Future<Output = Waited> + 'a) {
-        self.running.insert(task, Box::pin(future));
-        self.poll(task);
-    }
-
-    fn poll(&mut self, task: usize) {
-        let Some(future) = self.running.get_mut(&task) else {
-            return;
-        };
-        let woken = Arc::clone(&self.woken);
-        let waker = Waker::from(Arc::new(Ring { task, woken }));
-        if let Poll::Ready(waited) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            self.running.remove(&task);
-            self.done.push((task, self.clock.now(), waited));
-        }
-    }
-
-    fn drop_task(&mut self, task: usize) {
-        self.running.remove(&task);
-    }
-
-    fn settle(&mut self) {
-        loop {
-            let next = self.woken.lock().unwrap().pop_front();
-            match next {
-                Some(task) => self.poll(task),
-                None => return,
-            }
-        }
-    }
-
-    /// Moves the clock from timer to timer until all are done.
-    fn run(&mut self) {
-        self.settle();
-        while let Some(due) = self.clock.next_wake() {
-            assert_eq!(
-                self.clock.sleepers(),
-                1,
-                "only the first in line has a timer"
-            );
-            self.clock.set(due);
-            self.settle();
-        }
-        assert!(self.running.is_empty(), "{} starve", self.running.len());
-    }
-
-    fn order(&self) -> Vec<usize> {
-        self.done.iter().map(|(task, ..)| *task).collect()
-    }
-}
+use tasks::{Clocked, Tasks};
 
 fn limiter<A: Held>(algorithm: A) -> (Limiter<A, Clocked>, Clocked) {
     let clock = Clocked::default();
@@ -129,7 +45,7 @@ const MANY: usize = 10_000;
 fn ten_thousand_wait_and_are_served_in_order() {
     let limit = bucket("1000/1s", 10);
     let (limiter, clock) = limiter(limit);
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     for task in 0..MANY {
         tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     }
@@ -147,7 +63,7 @@ fn ten_thousand_wait_and_are_served_in_order() {
 fn who_leaves_the_line_gives_back_and_those_behind_move_up() {
     let limit = bucket("1000/1s", 1);
     let (limiter, clock) = limiter(limit);
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     for task in 0..MANY {
         tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     }
@@ -170,7 +86,7 @@ fn who_leaves_the_line_gives_back_and_those_behind_move_up() {
 #[test]
 fn the_first_in_line_may_leave_at_any_time() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     for task in 0..4 {
         tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     }
@@ -192,7 +108,7 @@ fn the_first_in_line_may_leave_at_any_time() {
 /// Costs of all kinds, whatever the algorithm: in order, and within the bound.
 fn line_of<A: Held>(limit: A) {
     let (limiter, clock) = limiter(limit);
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     let cost = |task: usize| Permits::saturating_from(1 + task as u64 * 7 % 5);
     clock.advance(Nanos::SECOND);
     for task in 0..300 {
@@ -232,7 +148,7 @@ fn every_algorithm_can_be_waited_for() {
 #[test]
 fn patience_is_judged_before_waiting_and_kept_while_waiting() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     for (task, patience) in [0, 1_000, 1_999, 2_000, 2_999, 9_000]
         .into_iter()
         .enumerate()
@@ -258,7 +174,7 @@ fn patience_is_judged_before_waiting_and_kept_while_waiting() {
 fn patience_ends_in_line_where_the_wait_was_not_known() {
     let quota = "1/1s".parse().unwrap();
     let (limiter, clock) = limiter(Window::quota_reset(quota).unwrap());
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     tasks.start(1, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     tasks.start(2, limiter.try_acquire(Permits::ONE, millis(1_500)));
@@ -282,7 +198,7 @@ fn a_new_limit_a_refund_and_a_reset_wake_the_first() {
     ];
     for (what, act) in acts {
         let (limiter, clock) = limiter(bucket("1/1h", 2));
-        let mut tasks = Tasks::new(&clock);
+        let mut tasks = Tasks::new(&clock, 1);
         for task in 0..3 {
             tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
         }
@@ -309,7 +225,7 @@ fn what_cannot_be_waited_for_is_said_at_once() {
         "`6` permits at once are never granted, at most 5 are; hint: ask for them in parts, or \
          raise the burst"
     );
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(capacity, Nanos::MAX));
     tasks.start(1, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     tasks.start(2, limiter.try_acquire(Permits::ONE, Nanos::MAX));
@@ -320,7 +236,7 @@ fn what_cannot_be_waited_for_is_said_at_once() {
 #[test]
 fn late_timers_do_not_slow_a_fast_limit() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::from_micros(10)).unwrap());
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     for task in 0..1_000 {
         tasks.start(task, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     }
@@ -353,7 +269,7 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
     assert_eq!(six.wait(), None);
     assert!(!six.cancel());
     // While somebody waits in line, nobody reserves.
-    let mut tasks = Tasks::new(&clock);
+    let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     let behind = reserve();
     let retry_after = millis(4_000);

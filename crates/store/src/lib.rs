@@ -17,7 +17,9 @@ pub use any::AnyStore;
 pub use cell::Cell;
 #[cfg(feature = "redis")]
 pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, Remote};
-pub use memory::{EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Usage};
+pub use memory::{
+    EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Reserved, Usage,
+};
 #[cfg(feature = "redis")]
 pub use ratekeeper_resilience::BreakerState;
 #[cfg(all(feature = "redis", not(loom)))]

@@ -8,9 +8,8 @@
 //!
 //! * **One request, all or none.** One charge takes one lock and one look-up. Several take
 //!   the locks of their shards in order, look at all, and charge all or none (but what counts
-//!   denials: that is charged in either case). Limits that
-//!   share a key share the shard: a request that must pass several limits of one user takes
-//!   one lock.
+//!   denials: that is charged in either case). Limits that share a key share the shard: a
+//!   request that must pass several limits of one user takes one lock.
 //! * **A denial allocates nothing** and creates no entry.
 //! * **Forgetting.** A state that has expired carries no information; it is forgotten, a few
 //!   on every insert and some on every [`sweep`](MemoryStore::sweep). Memory goes back as
@@ -52,6 +51,7 @@ mod budget;
 mod flat;
 mod key;
 mod listing;
+mod promise;
 mod request;
 mod shard;
 mod table;
@@ -71,6 +71,7 @@ use crate::{Decisions, Hold, Store, StoreError};
 use budget::Budget;
 use key::{LongKey, ShortKey, hash_of, is_short};
 use listing::Listing;
+pub use promise::Reserved;
 use request::Request;
 use shard::{KeySize, Shard};
 use table::Ask;

@@ -190,7 +190,7 @@ impl Gcra {
     /// [module](self) on clocks.
     #[must_use]
     pub fn with_patience(self, longest_wait: Nanos) -> Self {
-        let patience = floor_ticks(longest_wait).min(HORIZON_TICKS - self.burst);
+        let patience = ticks(Time::ZERO + longest_wait).min(HORIZON_TICKS - self.burst);
         Self { patience, ..self }.with_denials(self.denials)
     }
 
@@ -203,7 +203,7 @@ impl Gcra {
     /// assert_eq!(gcra.paced_within(Nanos::from_millis(240)), Permits::new(4));
     /// ```
     pub fn paced_within(&self, span: Nanos) -> Permits {
-        self.permits_in(floor_ticks(span))
+        self.permits_in(ticks(Time::ZERO + span))
     }
 
     /// The most permits that wait in the limit's own queue, and how long the last of them
@@ -360,6 +360,13 @@ impl Algorithm for Gcra {
         let permits = (u128::from(self.full()) + refilled) / u128::from(self.interval.get());
         u64::try_from(permits).unwrap_or(u64::MAX)
     }
+
+    /// Exact: what is granted one after the other is granted as if it were one cost.
+    fn at_least(&self, tat: &Tat, now: Time, total: Permits) -> Nanos {
+        let patient = self.with_patience(Nanos::MAX);
+        let granted = patient.reserve(&mut { *tat }, now, total, Nanos::MAX);
+        granted.verdict.wait().unwrap_or(Nanos::MAX)
+    }
 }
 
 impl Refund for Gcra {
@@ -373,7 +380,7 @@ impl Reserve for Gcra {
     /// Waits no longer than the limit's patience; see [`Gcra::with_patience`].
     fn reserve(&self, tat: &mut Tat, now: Time, cost: Permits, max_wait: Nanos) -> Decision {
         let longest = self.queue.max(self.patience);
-        self.charge(tat, now, cost, floor_ticks(max_wait).min(longest))
+        self.charge(tat, now, cost, ticks(Time::ZERO + max_wait).min(longest))
     }
 }
 
@@ -381,11 +388,6 @@ impl Reserve for Gcra {
 #[inline]
 fn ticks(time: Time) -> u64 {
     time.as_nanos().saturating_mul(1 << TICKS_PER_NANO_LOG2)
-}
-
-/// Saturates at the end of time.
-fn floor_ticks(span: Nanos) -> u64 {
-    span.as_nanos().saturating_mul(1 << TICKS_PER_NANO_LOG2)
 }
 
 /// Up: who waits that long has waited enough.

@@ -22,10 +22,10 @@ use ratekeeper_core::{Nanos, Permits, Time};
 
 /// How much lateness of timers is made up for: tokio's and those of most kernels are late by
 /// 1 to 4 ms. Any span `w` admits what the limit allows in `w` and this.
-pub(super) const LATENESS: Nanos = Nanos::from_millis(5);
+pub(crate) const LATENESS: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// As many as wait; a hint for those who do not hold the lock.
     length: AtomicUsize,
     queue: Mutex<Queue>,
@@ -33,13 +33,13 @@ pub(super) struct Line {
 
 /// Who waits, in order.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     next: u64,
     waiters: BTreeMap<u64, Waiter>,
     /// What they all ask for.
     permits: u64,
     /// The moment for which the last grant was made.
-    pub(super) since: Time,
+    pub(crate) since: Time,
 }
 
 #[derive(Debug)]
@@ -51,16 +51,16 @@ struct Waiter {
 impl Line {
     /// How many wait.
     #[inline]
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.length.load(Ordering::Relaxed)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
     }
 
     /// Joins at the end; the place in the line.
-    pub(super) fn join(&self, queue: &mut Queue, now: Time, cost: Permits, waker: &Waker) -> u64 {
+    pub(crate) fn join(&self, queue: &mut Queue, now: Time, cost: Permits, waker: &Waker) -> u64 {
         if queue.waiters.is_empty() {
             queue.since = now;
         }
@@ -74,7 +74,7 @@ impl Line {
     }
 
     /// Leaves, served or not; who comes first now is told so.
-    pub(super) fn leave(&self, mut queue: MutexGuard<'_, Queue>, number: u64) {
+    pub(crate) fn leave(&self, mut queue: MutexGuard<'_, Queue>, number: u64) {
         let was_first = queue.is_first(number);
         if let Some(left) = queue.waiters.remove(&number) {
             queue.permits -= u64::from(left.cost.get());
@@ -88,7 +88,7 @@ impl Line {
     }
 
     /// Has the first look again: something else than time has changed.
-    pub(super) fn wake_first(&self) {
+    pub(crate) fn wake_first(&self) {
         let first = self.lock().first();
         if let Some(waker) = first {
             waker.wake();
@@ -97,22 +97,22 @@ impl Line {
 }
 
 impl Queue {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiters.len()
     }
 
     /// What all ask for, and `cost` after them.
-    pub(super) fn total_with(&self, cost: Permits) -> Permits {
+    pub(crate) fn total_with(&self, cost: Permits) -> Permits {
         Permits::saturating_from(self.permits + u64::from(cost.get()))
     }
 
-    pub(super) fn is_first(&self, number: u64) -> bool {
+    pub(crate) fn is_first(&self, number: u64) -> bool {
         let first = self.waiters.first_key_value();
         first.is_some_and(|(&first, _)| first == number)
     }
 
     /// Whom to wake when this waiter's turn comes.
-    pub(super) fn set_waker(&mut self, number: u64, waker: &Waker) {
+    pub(crate) fn set_waker(&mut self, number: u64, waker: &Waker) {
         if let Some(waiter) = self.waiters.get_mut(&number) {
             waiter.waker.clone_from(waker);
         }

@@ -7,8 +7,8 @@
 
 use parking_lot::Mutex;
 use ratekeeper_core::{
-    Algorithm, Concurrency, Counters, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Permits,
-    Reserve, Time, Verdict, WarmUp, Window, Word,
+    Algorithm, AnyAlgorithm, Concurrency, Counters, Exponential, Gcra, Hybrid, Interval, Log,
+    WarmUp, Window, Word,
 };
 use ratekeeper_store::Cell;
 
@@ -16,12 +16,6 @@ use ratekeeper_store::Cell;
 pub trait Held: Algorithm + Send + Sync {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: Place<Self>;
-
-    /// How long at least, from `now` on, until `total` permits have been granted to those who
-    /// ask for them one after the other; zero if that is not known.
-    fn at_least(&self, _state: &Self::State, _now: Time, _total: Permits) -> Nanos {
-        Nanos::ZERO
-    }
 }
 
 /// A state shared by threads.
@@ -63,19 +57,6 @@ impl<A: Algorithm<State: Send>> Place<A> for Locked<A::State> {
 
 impl Held for Gcra {
     type Place = Cell<Self>;
-
-    /// Exact: what is granted one after the other is granted as if it were one cost.
-    fn at_least(&self, state: &Self::State, now: Time, total: Permits) -> Nanos {
-        let patient = self.with_patience(Nanos::MAX);
-        match patient
-            .reserve(&mut state.clone(), now, total, Nanos::MAX)
-            .verdict
-        {
-            Verdict::Allow => Nanos::ZERO,
-            Verdict::AllowAfter(wait) => wait,
-            Verdict::Deny { .. } | Verdict::DenyForever => Nanos::MAX,
-        }
-    }
 }
 
 impl<C: Counters> Held for Window<C>
@@ -93,4 +74,12 @@ macro_rules! held_under_lock {
         }
     )*};
 }
-held_under_lock!(Concurrency, Exponential, Hybrid, Interval, Log, WarmUp);
+held_under_lock!(
+    AnyAlgorithm,
+    Concurrency,
+    Exponential,
+    Hybrid,
+    Interval,
+    Log,
+    WarmUp
+);

@@ -6,9 +6,10 @@
 //!   now ------ mine ---------------------> time    cancel mine: all is given back
 //! ```
 
+use std::convert::Infallible;
 use std::fmt;
 
-use ratekeeper_core::{Decision, Nanos, Permits, Refund, Time, Verdict};
+use ratekeeper_core::{Decision, Nanos, Permits, Refund, Time};
 
 use super::{Held, Limiter, Place};
 use crate::Clock;
@@ -49,11 +50,7 @@ impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
 
     /// How long to wait, from when it was made; `None` if it was refused.
     pub const fn wait(&self) -> Option<Nanos> {
-        match self.decision.verdict {
-            Verdict::Allow => Some(Nanos::ZERO),
-            Verdict::AllowAfter(wait) => Some(wait),
-            Verdict::Deny { .. } | Verdict::DenyForever => None,
-        }
+        self.decision.verdict.wait()
     }
 
     /// The moment from which the permits may be used, by the limiter's clock; `None` if it
@@ -77,21 +74,34 @@ impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
     where
         A: Refund,
     {
+        let refund = |algorithm: &A, state: &mut _, now, cost| {
+            algorithm.refund(state, now, cost);
+            Ok::<_, Infallible>(())
+        };
+        let Ok(cancelled) = self.cancel_by(refund);
+        cancelled
+    }
+
+    /// Gives back as the algorithm does, if nobody was charged since.
+    pub(super) fn cancel_by<E>(
+        &self,
+        refund: impl Fn(&A, &mut A::State, Time, Permits) -> Result<(), E>,
+    ) -> Result<bool, E> {
         let (Some(_), Some(mine)) = (self.wait(), &self.state) else {
-            return false;
+            return Ok(false);
         };
         let (limiter, now) = (self.limiter, self.limiter.clock.now());
-        let refunded = limiter.place.update(|state| {
-            let is_last = state == mine;
-            if is_last {
-                limiter.with(|algorithm| algorithm.refund(state, now, self.cost));
+        let cancelled = limiter.place.update(|state| {
+            if state != mine {
+                return Ok(false);
             }
-            is_last
-        });
-        if refunded {
+            limiter.with(|algorithm| refund(algorithm, state, now, self.cost))?;
+            Ok(true)
+        })?;
+        if cancelled {
             limiter.line.wake_first();
         }
-        refunded
+        Ok(cancelled)
     }
 }
 

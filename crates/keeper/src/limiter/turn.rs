@@ -13,29 +13,51 @@ use std::task::Waker;
 
 use ratekeeper_core::{Nanos, Permits, Time, Verdict};
 
+use super::WaitError;
+use super::desk::Desk;
 use super::line::LATENESS;
-use super::{Held, Limiter, Place, WaitError};
-use crate::Clock;
 
 /// Grants that one look of the first in line may try for moments that have passed.
 const MOST_TRIES: usize = 4;
 
 /// One who waits, or is about to. Dropped, it leaves the line.
-pub(super) struct Turn<'a, A: Held, C: Clock> {
-    limiter: &'a Limiter<A, C>,
+pub(crate) struct Turn<D: Desk> {
+    desk: D,
     cost: Permits,
-    patience: Nanos,
-    /// When it asked; `None`: not yet.
-    asked: Option<Time>,
+    until: Until,
+    /// When it asked, and how long it can wait from then on; `None`: not yet.
+    asked: Option<(Time, Nanos)>,
     /// Its place in the line, while it is there.
     number: Option<u64>,
     /// When it would be charged, if the limit has it wait from then on (leaky queue).
     planned: Option<Time>,
 }
 
+/// How long one can wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// Until it is served.
+    Served,
+    /// For so long from when it asks.
+    Span(Nanos),
+    /// Until this moment of the limiter's clock.
+    Moment(Time),
+}
+
+impl Until {
+    /// The wait that this is for who asks at `now`.
+    pub(crate) fn patience(self, now: Time) -> Nanos {
+        match self {
+            Self::Served => Nanos::MAX,
+            Self::Span(span) => span,
+            Self::Moment(moment) => moment.since(now),
+        }
+    }
+}
+
 /// What a turn comes to.
 #[derive(Clone, Copy)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Granted(Nanos),
     Refused,
     Useless(WaitError),
@@ -43,20 +65,20 @@ pub(super) enum Step {
     Wait(Option<Nanos>),
 }
 
-impl<'a, A: Held, C: Clock> Turn<'a, A, C> {
-    pub(super) const fn new(limiter: &'a Limiter<A, C>, cost: Permits, patience: Nanos) -> Self {
+impl<D: Desk> Turn<D> {
+    pub(crate) const fn new(desk: D, cost: Permits, until: Until) -> Self {
         Self {
-            limiter,
+            desk,
             cost,
-            patience,
+            until,
             asked: None,
             number: None,
             planned: None,
         }
     }
 
-    pub(super) fn step(&mut self, waker: &Waker) -> Step {
-        let now = self.limiter.clock.now();
+    pub(crate) fn step(&mut self, waker: &Waker) -> Step {
+        let now = self.desk.now();
         match (self.asked, self.number) {
             (Some(asked), Some(number)) => self.advance(now, asked, number, waker),
             _ => self.ask(now, waker),
@@ -65,47 +87,53 @@ impl<'a, A: Held, C: Clock> Turn<'a, A, C> {
 
     /// Takes at once what is there, or joins the line.
     fn ask(&mut self, now: Time, waker: &Waker) -> Step {
-        let limiter = self.limiter;
-        self.asked = Some(now);
-        if limiter.line.length() == 0 && limiter.take(now, self.cost, now) == Verdict::Allow {
+        let (desk, line) = (&self.desk, self.desk.line());
+        let patience = self.until.patience(now);
+        self.asked = Some((now, patience));
+        if line.length() == 0 && desk.take(now, self.cost, now) == Verdict::Allow {
             return Step::Granted(Nanos::ZERO);
         }
-        if self.cost > limiter.capacity() {
+        if self.cost > desk.capacity() {
             return Step::Useless(self.too_large());
         }
-        let mut queue = limiter.line.lock();
-        let least = limiter.at_least(now, queue.total_with(self.cost));
-        if least > self.patience {
+        let mut queue = line.lock();
+        let least = desk.at_least(now, queue.total_with(self.cost));
+        if least > patience {
             return Step::Refused;
         }
-        if queue.len() >= limiter.most_waiting {
-            let most = limiter.most_waiting;
-            return Step::Useless(WaitError::TooManyWaiting { most });
+        if let Err(full) = desk.room(queue.len()) {
+            return Step::Useless(full);
         }
-        let number = limiter.line.join(&mut queue, now, self.cost, waker);
+        let number = line.join(&mut queue, now, self.cost, waker);
         drop(queue);
         self.number = Some(number);
-        self.advance(now, now, number, waker)
+        self.advance(now, (now, patience), number, waker)
     }
 
     /// Serves the first in line; tells all others to wait.
-    fn advance(&mut self, now: Time, asked: Time, number: u64, waker: &Waker) -> Step {
-        let limiter = self.limiter;
-        let left = self.patience.saturating_sub(now.since(asked));
-        let mut queue = limiter.line.lock();
+    fn advance(
+        &mut self,
+        now: Time,
+        (asked, patience): (Time, Nanos),
+        number: u64,
+        waker: &Waker,
+    ) -> Step {
+        let desk = &self.desk;
+        let left = patience.saturating_sub(now.since(asked));
+        let mut queue = desk.line().lock();
         if !queue.is_first(number) {
             if left == Nanos::ZERO {
                 drop(queue);
                 return self.leave(Step::Refused);
             }
             queue.set_waker(number, waker);
-            return Step::Wait((self.patience < Nanos::MAX).then_some(left));
+            return Step::Wait((patience < Nanos::MAX).then_some(left));
         }
         let since = queue.since.max(now - LATENESS).min(now);
         let mut at = self.planned.take().unwrap_or(since);
         let mut tries = MOST_TRIES;
         loop {
-            let wait = match limiter.take(at, self.cost, now) {
+            let wait = match desk.take(at, self.cost, now) {
                 Verdict::Allow => {
                     queue.since = at;
                     drop(queue);
@@ -140,7 +168,7 @@ impl<'a, A: Held, C: Clock> Turn<'a, A, C> {
     /// Leaves the line with what it came to.
     fn leave(&mut self, step: Step) -> Step {
         if let Some(number) = self.number.take() {
-            let line = &self.limiter.line;
+            let line = self.desk.line();
             line.leave(line.lock(), number);
         }
         step
@@ -149,34 +177,13 @@ impl<'a, A: Held, C: Clock> Turn<'a, A, C> {
     fn too_large(&self) -> WaitError {
         WaitError::TooLarge {
             cost: self.cost,
-            capacity: self.limiter.capacity(),
+            capacity: self.desk.capacity(),
         }
     }
 }
 
-impl<A: Held, C: Clock> Drop for Turn<'_, A, C> {
+impl<D: Desk> Drop for Turn<D> {
     fn drop(&mut self) {
         self.leave(Step::Refused);
-    }
-}
-
-impl<A: Held, C: Clock> Limiter<A, C> {
-    /// Charges `cost` at `at`, if it may pass by `now`; else nothing, and says why.
-    fn take(&self, at: Time, cost: Permits, now: Time) -> Verdict {
-        self.place.update(|state| {
-            self.with(|algorithm| {
-                let verdict = algorithm.look(state, at, cost).verdict;
-                let passes = match verdict {
-                    Verdict::Allow => true,
-                    Verdict::AllowAfter(wait) => at + wait <= now,
-                    Verdict::Deny { .. } | Verdict::DenyForever => false,
-                };
-                if !passes {
-                    return verdict;
-                }
-                let _charged = algorithm.decide(state, at, cost);
-                Verdict::Allow
-            })
-        })
     }
 }

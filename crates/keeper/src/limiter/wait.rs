@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_core::{Nanos, Permits, Time};
 
-use super::turn::{Step, Turn};
+use super::desk::Desk;
+use super::turn::{Step, Turn, Until};
 use super::{Held, Limiter};
 use crate::{Block, Timer};
 
@@ -102,7 +103,7 @@ impl<A: Held, C: Block> Limiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub fn acquire_n_blocking(&self, cost: Permits) -> Result<Nanos, WaitError> {
-        let waited = self.block(cost, Nanos::MAX)?;
+        let waited = block(self, &self.clock, cost, Until::Served)?;
         Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
     }
 
@@ -129,23 +130,31 @@ impl<A: Held, C: Block> Limiter<A, C> {
         cost: Permits,
         patience: Nanos,
     ) -> Result<Option<Nanos>, WaitError> {
-        self.block(cost, patience)
+        block(self, &self.clock, cost, Until::Span(patience))
     }
 
-    fn block(&self, cost: Permits, patience: Nanos) -> Result<Option<Nanos>, WaitError> {
-        let mut turn = Turn::new(self, cost, patience);
-        let mut step = turn.step(Waker::noop());
-        if !matches!(step, Step::Wait(_)) {
-            return answer(step);
-        }
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        loop {
-            step = turn.step(&waker); // anew, now that it can be woken
-            match step {
-                Step::Wait(longest) => self.clock.park(longest),
-                step => return answer(step),
-            }
-        }
+    /// As [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
+    /// limiter's clock.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::{Clock, Limiter, ManualClock};
+    ///
+    /// let once = ratekeeper::core::Gcra::spacing(Nanos::SECOND).unwrap();
+    /// let limiter = Limiter::with_clock(once, ManualClock::default());
+    /// let deadline = limiter.clock().now() + Nanos::SECOND;
+    /// let ask = || limiter.try_acquire_until_blocking(Permits::ONE, deadline).unwrap();
+    /// assert_eq!([ask(), ask(), ask()], [Some(Nanos::ZERO), Some(Nanos::SECOND), None]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub fn try_acquire_until_blocking(
+        &self,
+        cost: Permits,
+        deadline: Time,
+    ) -> Result<Option<Nanos>, WaitError> {
+        block(self, &self.clock, cost, Until::Moment(deadline))
     }
 }
 
@@ -197,7 +206,7 @@ impl<A: Held, C: Timer> Limiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub async fn acquire_n(&self, cost: Permits) -> Result<Nanos, WaitError> {
-        let waited = self.poll_until_done(cost, Nanos::MAX).await?;
+        let waited = wait(self, &self.clock, cost, Until::Served).await?;
         Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
     }
 
@@ -224,36 +233,86 @@ impl<A: Held, C: Timer> Limiter<A, C> {
         cost: Permits,
         patience: Nanos,
     ) -> Result<Option<Nanos>, WaitError> {
-        self.poll_until_done(cost, patience).await
+        wait(self, &self.clock, cost, Until::Span(patience)).await
     }
 
-    async fn poll_until_done(
+    /// As [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// use ratekeeper::core::{Gcra, Nanos, Permits};
+    /// use ratekeeper::{Clock, Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock(Gcra::spacing(Nanos::SECOND).unwrap(), ManualClock::default());
+    /// let _ = limiter.check();
+    /// let deadline = limiter.clock().now() + Nanos::from_millis(999);
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// let too_late = limiter.try_acquire_until(Permits::ONE, deadline);
+    /// assert_eq!(pin!(too_late).poll(&mut context), Poll::Ready(Ok(None)));
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once.
+    pub async fn try_acquire_until(
         &self,
         cost: Permits,
-        patience: Nanos,
+        deadline: Time,
     ) -> Result<Option<Nanos>, WaitError> {
-        let mut turn = Turn::new(self, cost, patience);
-        let mut timer = pin!(None);
-        let step = poll_fn(|context| {
-            loop {
-                let longest = match turn.step(context.waker()) {
-                    Step::Wait(longest) => longest,
-                    step => return Poll::Ready(step),
-                };
-                timer.set(longest.map(|longest| self.clock.sleep_async(longest)));
-                let Some(timer) = timer.as_mut().as_pin_mut() else {
-                    return Poll::Pending;
-                };
-                if timer.poll(context).is_pending() {
-                    return Poll::Pending;
-                }
-            }
-        });
-        answer(step.await)
+        wait(self, &self.clock, cost, Until::Moment(deadline)).await
     }
 }
 
-fn answer(step: Step) -> Result<Option<Nanos>, WaitError> {
+/// Blocks the thread until it is served, or refused.
+pub(crate) fn block(
+    desk: impl Desk,
+    clock: &impl Block,
+    cost: Permits,
+    until: Until,
+) -> Result<Option<Nanos>, WaitError> {
+    let mut turn = Turn::new(desk, cost, until);
+    let mut step = turn.step(Waker::noop());
+    if !matches!(step, Step::Wait(_)) {
+        return answer(step);
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        step = turn.step(&waker); // anew, now that it can be woken
+        match step {
+            Step::Wait(longest) => clock.park(longest),
+            step => return answer(step),
+        }
+    }
+}
+
+/// Is ready when it is served, or refused.
+pub(crate) async fn wait(
+    desk: impl Desk,
+    clock: &impl Timer,
+    cost: Permits,
+    until: Until,
+) -> Result<Option<Nanos>, WaitError> {
+    let mut turn = Turn::new(desk, cost, until);
+    let mut timer = pin!(None);
+    let step = poll_fn(|context| {
+        loop {
+            let longest = match turn.step(context.waker()) {
+                Step::Wait(longest) => longest,
+                step => return Poll::Ready(step),
+            };
+            timer.set(longest.map(|longest| clock.sleep_async(longest)));
+            let Some(timer) = timer.as_mut().as_pin_mut() else {
+                return Poll::Pending;
+            };
+            if timer.poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    });
+    answer(step.await)
+}
+
+/// What a turn came to, for callers.
+pub(crate) fn answer(step: Step) -> Result<Option<Nanos>, WaitError> {
     match step {
         Step::Granted(waited) => Ok(Some(waited)),
         Step::Refused | Step::Wait(_) => Ok(None),

@@ -29,6 +29,11 @@ pub(super) fn policy(root: &DeTable<'_>, table: &'static Table, out: &mut Findin
     fields(root, 0..0, table, "the policy", out);
 }
 
+/// Checks a quantity that stands by itself.
+pub(super) fn quantity(root: &DeTable<'_>, table: &'static Table, out: &mut Findings<'_>) {
+    fields(root, 0..0, table, "the limiter", out);
+}
+
 /// Checks the fields of one table.
 fn fields(
     there: &DeTable<'_>,

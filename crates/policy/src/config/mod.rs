@@ -12,6 +12,7 @@
 //!   of the wrong type is found there.
 //! * `requests`, `quantity` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
 //!   part of a limit each, from values of the right shape to the model.
+//! * `words.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` looks at policies that are right, and may still not be what was meant.
 //!
 //! Nothing is read but the text: time zones are compiled in, so that a policy means the
@@ -44,6 +45,7 @@ mod schema;
 mod settings;
 mod shape;
 mod syntax;
+mod words;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -56,6 +58,7 @@ pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
 pub use render::{Colour, render};
 pub use schema::schema;
+pub use words::{WordsError, words};
 
 pub(crate) use self::diagnostic::{Findings, shown};
 use self::fields::MAX_LIMITS;

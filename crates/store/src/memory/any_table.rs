@@ -2,13 +2,13 @@
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::{
-    AnyAlgorithm, Concurrency, Exponential, Gcra, Hybrid, Interval, Log, SubBuckets, Time, WarmUp,
-    Window,
+    AnyAlgorithm, Concurrency, Decision, Exponential, Gcra, Hybrid, Interval, Log, Nanos,
+    SubBuckets, Time, WarmUp, Window,
 };
 
 use super::budget::Budget;
 use super::key::StoredKey;
-use super::table::{Ask, Table};
+use super::table::{Ask, Made, Table};
 
 #[derive(Debug)]
 pub(super) enum AnyTable<K> {
@@ -74,6 +74,29 @@ impl<K: StoredKey> AnyTable<K> {
             Self::Exponential(table) => table.refund(ask),
             Self::Concurrency(table) => table.take_back(ask),
             Self::Hybrid(_) | Self::WarmUp(_) => {}
+        }
+    }
+
+    /// Charges for a later moment, if the algorithm promises any; `None` if there is no room.
+    pub(super) fn reserve(
+        &mut self,
+        ask: &Ask<'_>,
+        max_wait: Nanos,
+        budget: &Budget,
+    ) -> Option<Decision> {
+        match self {
+            Self::Gcra(table) => table.reserve(ask, max_wait, budget),
+            Self::WarmUp(table) => table.reserve(ask, max_wait, budget),
+            // It promised until a moment ago.
+            _ => with_table!(self, table => table.decide(ask, budget)),
+        }
+    }
+
+    /// Gives back what was reserved, if nothing was charged since.
+    pub(super) fn cancel(&mut self, ask: &Ask<'_>, made: &Made) -> bool {
+        match self {
+            Self::Gcra(table) => table.cancel(ask, made),
+            _ => false, // what promises and takes back is GCRA alone
         }
     }
 

@@ -41,6 +41,8 @@ macro_rules! with_loans_of {
     };
 }
 
+mod promise;
+
 /// The tables of a limit.
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -142,7 +144,7 @@ impl Shard {
     pub(super) fn decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
         match self.try_decide(limit, ask) {
             Some(decision) => decision,
-            None => self.decide_when_full(limit, ask),
+            None => self.when_full(limit, ask, &|shard| shard.try_decide(limit, ask)),
         }
     }
 
@@ -275,17 +277,22 @@ impl Shard {
     /// much give up a third, pushes out keys of this limit, and then gives up.
     #[cold]
     #[inline(never)]
-    fn decide_when_full(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
+    fn when_full(
+        &mut self,
+        limit: &Limit,
+        ask: &Ask<'_>,
+        decide: &dyn Fn(&mut Self) -> Option<Decision>,
+    ) -> Decision {
         let (id, now) = (limit.id.index(), ask.now);
         let budget = Arc::clone(&self.budget);
         if let Some(slot) = self.slot(id) {
             with_table_of!(slot, ask, table => table.sweep(now, SWEPT_BEFORE_EVICTION, &budget));
         }
-        if let Some(decision) = self.try_decide(limit, ask) {
+        if let Some(decision) = decide(self) {
             return decision;
         }
         if self.squeeze_fullest(id, now)
-            && let Some(decision) = self.try_decide(limit, ask)
+            && let Some(decision) = decide(self)
         {
             return decision;
         }
@@ -294,7 +301,7 @@ impl Shard {
             if !with_table_of!(slot, ask, table => table.evict(now, &budget)) {
                 break;
             }
-            if let Some(decision) = self.try_decide(limit, ask) {
+            if let Some(decision) = decide(self) {
                 return decision;
             }
         }

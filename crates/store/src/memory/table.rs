@@ -20,6 +20,7 @@
 //! last forgotten.
 
 mod loans;
+mod promise;
 mod room;
 
 use foldhash::quality::RandomState;
@@ -29,6 +30,7 @@ use super::EvictionCounts;
 use super::budget::{Budget, Purpose};
 use super::flat::{self, Flat};
 use super::key::StoredKey;
+pub(super) use promise::Made;
 
 /// Slots looked at on each insert, to forget what has expired: the table is walked through
 /// by the time it has grown by a quarter.
@@ -124,10 +126,22 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     }
 
     fn decide_new(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
+        let lend = |algorithm: &A, state: &mut A::State, now| {
+            algorithm.lend(state, now, ask.cost, ask.lend)
+        };
+        self.begin(ask, budget, lend)
+    }
+
+    /// Decides about a key that is not here, and remembers what that leaves.
+    fn begin(
+        &mut self,
+        ask: &Ask<'_>,
+        budget: &Budget,
+        decide: impl FnOnce(&A, &mut A::State, Time) -> Decision,
+    ) -> Option<Decision> {
         let mut start = self.start(ask.now);
         let before = start.state.clone();
-        let (algorithm, state) = (&self.algorithm, &mut start.state);
-        let decision = algorithm.lend(state, start.now, ask.cost, ask.lend);
+        let decision = decide(&self.algorithm, &mut start.state, start.now);
         let decision = later(decision, start.lag);
         if start.state == before {
             return Some(decision); // nothing to remember

@@ -3,8 +3,8 @@
 use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::requests::MATCH;
 use super::{
-    ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, optional, pattern,
-    required,
+    ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
+    pattern, required,
 };
 use crate::config::shape::{Field, Hint, Shape, Table, Words};
 
@@ -92,6 +92,61 @@ pub(super) const ON_STORE_ERROR: Field = optional(
     "While the Redis store fails, local: this process holds its share; allow; deny.",
 );
 
+const NUMBER_FIELD: Field = optional(
+    "limit",
+    pattern(QUOTA),
+    "\"100/1m\"",
+    "Requests in a period: a duration rolls, a word (day) is of the calendar.",
+);
+const BUCKET_FIELD: Field = optional(
+    "bucket",
+    Shape::Table(&BUCKET),
+    "{ size = 20, refill = \"10/1s\" }",
+    "A burst, refilled at a pace.",
+);
+const SPACING_FIELD: Field = optional(
+    "spacing",
+    pattern(SPAN),
+    "\"200ms\"",
+    "The least time between two requests.",
+);
+const CONCURRENCY_FIELD: Field = optional(
+    "concurrency",
+    Shape::Either(CONCURRENCIES),
+    "{ max = 50, lease = \"60s\" }",
+    "How many may be at work at once; POST /v1/acquire takes a permit, release returns it.",
+);
+const ALGORITHM_FIELD: Field = optional(
+    "algorithm",
+    Shape::Either(WAYS),
+    "\"fixed\"",
+    "How `limit` counts.",
+);
+const QUEUE_FIELD: Field = optional(
+    "queue",
+    Shape::Table(&QUEUE),
+    "{ max = 100, max_wait = \"2s\" }",
+    "Beside a bucket, spacing or \"gcra\": what is over waits its turn.",
+);
+const WARMUP_FIELD: Field = optional(
+    "warmup",
+    Shape::Table(&WARMUP),
+    "{ period = \"10s\", cold_factor = 3 }",
+    "Beside `limit`: whoever has rested is served slowly at first, as by Guava.",
+);
+/// `concurrency`: a number, or a table.
+const CONCURRENCIES: &[Shape] = &[
+    Shape::Whole {
+        least: 1,
+        most: MAX_AT_ONCE,
+    },
+    Shape::Table(&CONCURRENCY),
+];
+/// `algorithm`: a word, or a table.
+const WAYS: &[Shape] = &[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)];
+/// Exactly one of these says how much a limit allows.
+const QUANTITIES: &[&str] = &["limit", "bucket", "spacing", "concurrency"];
+
 /// One `[[limit]]`.
 pub(super) static LIMIT: Table = Table {
     what: "a limit",
@@ -116,54 +171,13 @@ pub(super) static LIMIT: Table = Table {
             "[\"ip\"]",
             "Whom it counts: one counter for each combination of these.",
         ),
-        optional(
-            "limit",
-            pattern(QUOTA),
-            "\"100/1m\"",
-            "Requests in a period: a duration rolls, a word (day) is of the calendar.",
-        ),
-        optional(
-            "bucket",
-            Shape::Table(&BUCKET),
-            "{ size = 20, refill = \"10/1s\" }",
-            "A burst, refilled at a pace.",
-        ),
-        optional(
-            "spacing",
-            pattern(SPAN),
-            "\"200ms\"",
-            "The least time between two requests.",
-        ),
-        optional(
-            "concurrency",
-            Shape::Either(&[
-                Shape::Whole {
-                    least: 1,
-                    most: MAX_AT_ONCE,
-                },
-                Shape::Table(&CONCURRENCY),
-            ]),
-            "{ max = 50, lease = \"60s\" }",
-            "How many may be at work at once; POST /v1/acquire takes a permit, release returns it.",
-        ),
-        optional(
-            "algorithm",
-            Shape::Either(&[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)]),
-            "\"fixed\"",
-            "How `limit` counts.",
-        ),
-        optional(
-            "queue",
-            Shape::Table(&QUEUE),
-            "{ max = 100, max_wait = \"2s\" }",
-            "Beside a bucket, spacing or \"gcra\": what is over waits its turn.",
-        ),
-        optional(
-            "warmup",
-            Shape::Table(&WARMUP),
-            "{ period = \"10s\", cold_factor = 3 }",
-            "Beside `limit`: whoever has rested is served slowly at first, as by Guava.",
-        ),
+        NUMBER_FIELD,
+        BUCKET_FIELD,
+        SPACING_FIELD,
+        CONCURRENCY_FIELD,
+        ALGORITHM_FIELD,
+        QUEUE_FIELD,
+        WARMUP_FIELD,
         optional(
             "cost",
             Shape::Either(&[
@@ -188,7 +202,26 @@ pub(super) static LIMIT: Table = Table {
     ],
     planned: LIMIT_PLANNED,
     mistaken: LIMIT_MISTAKEN,
-    one_of: &["limit", "bucket", "spacing", "concurrency"],
+    one_of: QUANTITIES,
+};
+
+/// How much a limit allows, by itself: a limiter inside a program.
+pub(in crate::config) static QUANTITY: Table = Table {
+    what: "a limiter",
+    fields: &[
+        NUMBER_FIELD,
+        BUCKET_FIELD,
+        SPACING_FIELD,
+        CONCURRENCY_FIELD,
+        ALGORITHM_FIELD,
+        QUEUE_FIELD,
+        WARMUP_FIELD,
+        COUNT_DENIED,
+        TIMEZONE,
+    ],
+    planned: LIMIT_PLANNED,
+    mistaken: LIMIT_MISTAKEN,
+    one_of: QUANTITIES,
 };
 
 pub(super) const LIMIT_PLANNED: &[Hint] = hints! {

@@ -19,6 +19,7 @@ mod process;
 mod requests;
 mod response;
 
+pub(in crate::config) use self::limit::QUANTITY;
 use self::limit::{DEFAULTS, LIMIT};
 use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, STORE};
 use self::requests::EXEMPT;
@@ -98,6 +99,13 @@ const fn pattern(pattern: &'static str) -> Shape {
     }
 }
 
+const TIMEZONE: Field = optional(
+    "timezone",
+    Shape::TEXT,
+    "\"UTC\"",
+    "IANA time zone that calendar words (hour, day, week, month, year) follow.",
+);
+
 /// The whole file.
 pub(in crate::config) static POLICY: Table = Table {
     what: "the policy",
@@ -108,12 +116,7 @@ pub(in crate::config) static POLICY: Table = Table {
             "1",
             "Version of the language.",
         ),
-        optional(
-            "timezone",
-            Shape::TEXT,
-            "\"UTC\"",
-            "IANA time zone that calendar words (hour, day, week, month, year) follow.",
-        ),
+        TIMEZONE,
         optional(
             "headers",
             Shape::Word(HEADERS),

@@ -1,0 +1,50 @@
+//! Call: what some algorithms can do beside deciding, and the answer of those that cannot.
+//!
+//! ```text
+//!             | Refund             | Reserve
+//!   ----------+--------------------+----------------------
+//!   not by    | hybrid, post-paid  | all but GCRA, post-paid
+//! ```
+
+use core::fmt;
+
+/// A call that only some algorithms have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Call {
+    /// Giving back what was charged: [`Refund`](crate::Refund).
+    Refund,
+    /// Charging now for a later moment: [`Reserve`](crate::Reserve).
+    Reserve,
+}
+
+/// The algorithm that was configured does not have the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unsupported {
+    /// Its name, for people: `sliding log`.
+    pub algorithm: &'static str,
+    /// What was asked of it.
+    pub call: Call,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { algorithm, call } = self;
+        let article = if algorithm.starts_with(['a', 'e', 'i', 'o']) {
+            "an"
+        } else {
+            "a"
+        };
+        write!(f, "{article} {algorithm} limit ")?;
+        f.write_str(match call {
+            Call::Refund => {
+                "takes nothing back; hint: choose another algorithm, such as `gcra`, where \
+                 charges are given back"
+            }
+            Call::Reserve => {
+                "promises no later moment; hint: wait in line with `acquire`, or choose `gcra`"
+            }
+        })
+    }
+}
+
+impl core::error::Error for Unsupported {}

@@ -1,0 +1,216 @@
+//! A configured limit decides as the algorithm that it is, whatever comes.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fmt::Debug;
+
+use ratekeeper_core::laws::{self, Event};
+use ratekeeper_core::{
+    Algorithm, AnyAlgorithm, AnyState, Call, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
+    Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, SubBuckets, Time, WarmUp, Window,
+};
+
+fn quota() -> Quota {
+    "20/1s".parse().unwrap()
+}
+
+/// What the algorithm itself has of the calls that some have.
+type Refund<A> = Option<fn(&A, &mut <A as Algorithm>::State, Time, Permits)>;
+type Reserve<A> =
+    Option<fn(&A, &mut <A as Algorithm>::State, Time, Permits, Nanos) -> ratekeeper_core::Decision>;
+
+/// One row: the algorithm by itself and as a configured limit, through one life.
+fn check<A>(algorithm: &A, refund: Refund<A>, reserve: Reserve<A>)
+where
+    A: Algorithm + Clone + Debug + Into<AnyAlgorithm>,
+{
+    let any: AnyAlgorithm = algorithm.clone().into();
+    let (name, most) = (any.name(), algorithm.capacity());
+    assert_eq!(Algorithm::capacity(&any), most, "{name}");
+    assert_eq!(
+        Algorithm::bound(&any, Nanos::SECOND),
+        algorithm.bound(Nanos::SECOND)
+    );
+    assert_eq!(any.heap_bytes(), algorithm.heap_bytes(), "{name}");
+    assert_eq!(
+        any.supports(Call::Refund).is_ok(),
+        refund.is_some(),
+        "{name}"
+    );
+    assert_eq!(
+        any.supports(Call::Reserve).is_ok(),
+        reserve.is_some(),
+        "{name}"
+    );
+    for seed in 0..8_u8 {
+        let (mut own, mut state) = (A::State::default(), AnyState::default());
+        let mut now = Time::ZERO + Nanos::from_secs(100);
+        for (step, event) in laws::random_life(seed.into(), 300, Nanos::SECOND, most)
+            .iter()
+            .enumerate()
+        {
+            let said = || format!("{name}, seed {seed}, step {step}: {event:?}");
+            match *event {
+                Event::Wait(span) => now = now + span,
+                Event::StepBack(span) => now = now - span,
+                Event::Spend(cost) => {
+                    let looked = any.look(&state, now, cost);
+                    assert_eq!(looked, algorithm.look(&own, now, cost), "{}", said());
+                    let (decided, expected) = match (step % 3, reserve) {
+                        (0, Some(reserve)) => (
+                            any.try_reserve(&mut state, now, cost, Nanos::SECOND)
+                                .unwrap(),
+                            reserve(algorithm, &mut own, now, cost, Nanos::SECOND),
+                        ),
+                        (1, _) => {
+                            let lend = Lend::To(LeaseId::from_bytes([seed; 16]));
+                            let expected = algorithm.lend(&mut own, now, cost, lend);
+                            (any.lend(&mut state, now, cost, lend), expected)
+                        }
+                        _ => {
+                            let expected = algorithm.decide(&mut own, now, cost);
+                            (any.decide(&mut state, now, cost), expected)
+                        }
+                    };
+                    assert_eq!(decided, expected, "{}", said());
+                }
+                Event::Refund(cost) => {
+                    if let Some(refund) = refund {
+                        refund(algorithm, &mut own, now, cost);
+                        any.try_refund(&mut state, now, cost).unwrap();
+                    } else {
+                        let before = state.clone();
+                        let refused = any.try_refund(&mut state, now, cost).unwrap_err();
+                        assert_eq!((refused.algorithm, refused.call), (name, Call::Refund));
+                        assert_eq!(state, before, "{}", said());
+                    }
+                }
+            }
+            assert_eq!(
+                any.expires_at(&state),
+                algorithm.expires_at(&own),
+                "{}",
+                said()
+            );
+            let total = Permits::new(7);
+            let least = algorithm.at_least(&own, now, total);
+            assert_eq!(any.at_least(&state, now, total), least, "{}", said());
+        }
+        // A floor and a key that comes back from it.
+        let (floor, any_floor) = (own.clone(), state.clone());
+        let (mut own, mut state) = (A::State::default(), AnyState::default());
+        let one = Permits::ONE;
+        let _ = (
+            algorithm.decide(&mut own, now, one),
+            any.decide(&mut state, now, one),
+        );
+        algorithm.stricter(&mut own, &floor);
+        any.stricter(&mut state, &any_floor);
+        let (own, state) = (algorithm.begin(&own, now), any.begin(&state, now));
+        assert_eq!(
+            any.look(&state, now, one),
+            algorithm.look(&own, now, one),
+            "{name}"
+        );
+    }
+}
+
+/// What the algorithm has, by its traits.
+macro_rules! row {
+    ($algorithm:expr) => {
+        check(&$algorithm, None, None)
+    };
+    ($algorithm:expr, refunds) => {
+        check(
+            &$algorithm,
+            Some(|a, s, now, cost| ratekeeper_core::Refund::refund(a, s, now, cost)),
+            None,
+        )
+    };
+    ($algorithm:expr, reserves) => {
+        check(
+            &$algorithm,
+            None,
+            Some(|a, s, now, cost, wait| ratekeeper_core::Reserve::reserve(a, s, now, cost, wait)),
+        )
+    };
+    ($algorithm:expr, both) => {
+        check(
+            &$algorithm,
+            Some(|a, s, now, cost| ratekeeper_core::Refund::refund(a, s, now, cost)),
+            Some(|a, s, now, cost, wait| ratekeeper_core::Reserve::reserve(a, s, now, cost, wait)),
+        )
+    };
+}
+
+#[test]
+fn every_algorithm_decides_alike_by_itself_and_configured() {
+    let (quota, phase) = (quota(), Nanos::ZERO);
+    let bucket = Gcra::token_bucket(quota).unwrap();
+    row!(bucket, both);
+    row!(
+        bucket
+            .with_patience(Nanos::SECOND)
+            .with_denials(Denials::Counted),
+        both
+    );
+    row!(Gcra::leaky_queue(quota, Permits::new(5)).unwrap(), both);
+    row!(Gcra::spacing(Nanos::from_millis(50)).unwrap(), both);
+    row!(Window::fixed(quota, phase).unwrap(), refunds);
+    row!(Window::two_window(quota, phase).unwrap(), refunds);
+    row!(Window::quota_reset(quota).unwrap(), refunds);
+    for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
+        row!(
+            SubBuckets::sub_buckets(quota, 6, edge, phase).unwrap(),
+            refunds
+        );
+    }
+    let most = Permits::new(20);
+    row!(
+        Interval::from_first(most, Permits::new(5), Nanos::SECOND).unwrap(),
+        refunds
+    );
+    row!(Log::sliding(quota).unwrap(), refunds);
+    row!(
+        Log::sliding(quota).unwrap().with_denials(Denials::Counted),
+        refunds
+    );
+    row!(Hybrid::quota_linear(quota).unwrap());
+    row!(Exponential::new(quota).unwrap(), refunds);
+    row!(
+        WarmUp::warming_up(20.0, Nanos::SECOND)
+            .unwrap()
+            .with_largest(most),
+        reserves
+    );
+    row!(
+        WarmUp::bursty(20.0, 1.0).unwrap().with_largest(most),
+        reserves
+    );
+    row!(Concurrency::new(most, Nanos::SECOND).unwrap(), refunds);
+}
+
+#[test]
+fn a_state_at_its_beginning_is_that_of_a_key_never_seen() {
+    let gcra = AnyAlgorithm::from(Gcra::token_bucket(quota()).unwrap());
+    let log = AnyAlgorithm::from(Log::sliding(quota()).unwrap());
+    let (mut by_gcra, mut by_log) = (AnyState::default(), AnyState::default());
+    let _ = gcra.decide(&mut by_gcra, Time::ZERO, Permits::ZERO);
+    let _ = log.decide(&mut by_log, Time::ZERO, Permits::ZERO);
+    assert!(by_gcra == by_log && by_log == AnyState::Fresh);
+    let _ = log.decide(&mut by_log, Time::ZERO, Permits::ONE);
+    assert!(by_gcra != by_log && by_log != AnyState::Fresh);
+}
+
+#[test]
+fn the_state_of_another_algorithm_says_nothing_and_is_never_kept() {
+    let gcra = AnyAlgorithm::from(Gcra::token_bucket(quota()).unwrap());
+    let log = AnyAlgorithm::from(Log::sliding(quota()).unwrap());
+    assert!(!gcra.keeps_state_of(&log) && gcra.keeps_state_of(&gcra));
+    let mut state = AnyState::default();
+    let _ = log.decide(&mut state, Time::ZERO, Permits::new(20));
+    assert_eq!(
+        gcra.look(&state, Time::ZERO, Permits::ZERO).remaining,
+        Permits::new(20)
+    );
+    assert_eq!(gcra.expires_at(&state), Time::ZERO);
+}

@@ -1,0 +1,108 @@
+//! Configured: a limiter for each key, whose algorithm is chosen at run time.
+
+use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Permits, Unsupported};
+use ratekeeper_policy::config::WordsError;
+use ratekeeper_store::MemoryConfig;
+
+use super::{KeyedLimiter, KeyedReservation};
+use crate::limiter::limit_of;
+use crate::{Clock, SystemClock};
+
+impl KeyedLimiter<AnyAlgorithm> {
+    /// A limit for each key in the policy's words, as [`Limiter::parse`](crate::Limiter::parse)
+    /// takes them.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// let limiter = KeyedLimiter::parse("{ limit = \"2/1h\", algorithm = \"fixed\" }")?;
+    /// let ask = || limiter.check("ann").verdict.allows();
+    /// assert_eq!([ask(), ask(), ask()], [true, true, false]);
+    /// # Ok::<(), ratekeeper::policy::config::WordsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// All that is wrong with the words, each with its place and an edit.
+    pub fn parse(words: &str) -> Result<Self, WordsError> {
+        let clock = SystemClock::new();
+        let limit = limit_of(words, &clock)?;
+        Ok(Self::with_clock(limit, MemoryConfig::default(), clock))
+    }
+}
+
+impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
+    /// As [`set_limit`](KeyedLimiter::set_limit), in the policy's words.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
+    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"log\" }").unwrap();
+    /// assert_eq!(limiter.peek("ann").remaining.get(), 20);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`parse`](KeyedLimiter::parse); then nothing was changed.
+    pub fn set_words(&self, words: &str) -> Result<(), WordsError> {
+        self.set_limit(limit_of(words, &self.clock)?);
+        Ok(())
+    }
+
+    /// As [`refund`](KeyedLimiter::refund), if the algorithm can take back a charge.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// use ratekeeper::core::Permits;
+    /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
+    /// let _ = limiter.check_n("ann", Permits::new(4));
+    /// limiter.try_refund("ann", Permits::new(3)).unwrap();
+    /// assert_eq!(limiter.peek("ann").remaining.get(), 9);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: hybrid and post-paid limits take nothing back.
+    pub fn try_refund(&self, key: impl AsRef<[u8]>, cost: Permits) -> Result<(), Unsupported> {
+        let key = key.as_ref();
+        self.with(key, cost, |charge, now| {
+            charge.limit.algorithm.supports(Call::Refund)?;
+            self.store.refund_now(&[*charge], now);
+            Ok(())
+        })?;
+        self.lines.wake(key);
+        Ok(())
+    }
+
+    /// As [`reserve`](KeyedLimiter::reserve), if the algorithm can promise a later moment.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// let minute = Nanos::from_secs(60);
+    /// let limiter = KeyedLimiter::parse("spacing = \"10s\"").unwrap();
+    /// let reserved = limiter.try_reserve("ann", Permits::ONE, minute).unwrap();
+    /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
+    /// assert_eq!(reserved.try_cancel(), Ok(true));
+    /// let window = KeyedLimiter::parse("10/1m").unwrap();
+    /// assert!(window.try_reserve("ann", Permits::ONE, minute).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: only limits by GCRA and post-paid ones promise.
+    pub fn try_reserve(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: Permits,
+        max_wait: Nanos,
+    ) -> Result<KeyedReservation<'_, AnyAlgorithm, C>, Unsupported> {
+        self.limit.load().algorithm.supports(Call::Reserve)?; // whoever waits
+        self.promise(key.as_ref(), cost, max_wait)
+    }
+}
+
+impl<C: Clock> KeyedReservation<'_, AnyAlgorithm, C> {
+    /// As [`cancel`](KeyedReservation::cancel), if the algorithm can take back a charge.
+    ///
+    /// # Errors
+    /// [`Unsupported`]: post-paid limits take nothing back.
+    pub fn try_cancel(self) -> Result<bool, Unsupported> {
+        self.give_back()
+    }
+}

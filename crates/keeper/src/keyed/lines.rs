@@ -1,0 +1,134 @@
+//! Lines: those who wait, a line for each key that somebody waits for.
+//!
+//! ```text
+//!   "ann" --> first | second      an entry as long as somebody waits for the key, or is about
+//!   "bob" --> first               to: nothing for all the others
+//! ```
+//!
+//! Who only asks looks here if anybody waits at all: one load, while nobody does.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+
+use crate::limiter::line::Line;
+
+/// Maps of lines: threads that wait for different keys seldom want the same.
+const PARTS: usize = 16;
+
+type Part = Mutex<HashMap<Box<[u8]>, Entry, RandomState>>;
+
+/// The line of one key.
+#[derive(Debug, Default)]
+struct Entry {
+    line: Arc<Line>,
+    /// Who stand in it, or before it; never zero.
+    standing: usize,
+}
+
+/// The lines of all keys.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// Who wait, or are about to, for whatever key; a hint for those who only ask.
+    present: AtomicUsize,
+    parts: [Part; PARTS],
+    hasher: RandomState,
+}
+
+impl Lines {
+    /// How many wait, or are about to.
+    #[inline]
+    pub(super) fn present(&self) -> usize {
+        self.present.load(Ordering::Relaxed)
+    }
+
+    /// The line of a key, if somebody may stand in it.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8]) -> Option<Arc<Line>> {
+        if self.present() == 0 {
+            return None;
+        }
+        self.find_among(key)
+    }
+
+    #[cold]
+    fn find_among(&self, key: &[u8]) -> Option<Arc<Line>> {
+        let part = self.part(key).lock();
+        let line = &part.get(key)?.line;
+        (line.length() > 0).then(|| Arc::clone(line))
+    }
+
+    /// Comes to the line of a key.
+    pub(super) fn enter(&self, key: &[u8]) -> Standing<'_> {
+        self.present.fetch_add(1, Ordering::Relaxed);
+        let mut part = self.part(key).lock();
+        let entry = part.entry(key.into()).or_default();
+        entry.standing += 1;
+        Standing {
+            lines: self,
+            key: key.into(),
+            line: Arc::clone(&entry.line),
+        }
+    }
+
+    /// Has the first of a key look again.
+    pub(super) fn wake(&self, key: &[u8]) {
+        if let Some(line) = self.find(key) {
+            line.wake_first();
+        }
+    }
+
+    /// Has the first of every key look again.
+    pub(super) fn wake_all(&self) {
+        for part in &self.parts {
+            let part = part.lock();
+            let lines: Vec<_> = part.values().map(|entry| Arc::clone(&entry.line)).collect();
+            drop(part);
+            for line in lines {
+                line.wake_first();
+            }
+        }
+    }
+
+    fn part(&self, key: &[u8]) -> &Part {
+        let part = self.hasher.hash_one(key) % PARTS as u64;
+        &self.parts[usize::try_from(part).unwrap_or_default()]
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        let hasher = RandomState::default();
+        Self {
+            present: AtomicUsize::new(0),
+            parts: std::array::from_fn(|_| Mutex::new(HashMap::default())),
+            hasher,
+        }
+    }
+}
+
+/// One who stands in the line of a key, or before it.
+pub(super) struct Standing<'a> {
+    lines: &'a Lines,
+    pub(super) key: Box<[u8]>,
+    pub(super) line: Arc<Line>,
+}
+
+impl Drop for Standing<'_> {
+    /// Whoever goes last takes the line with him.
+    fn drop(&mut self) {
+        let mut part = self.lines.part(&self.key).lock();
+        if let Some(entry) = part.get_mut(&self.key) {
+            entry.standing -= 1;
+            if entry.standing == 0 {
+                part.remove(&self.key);
+            }
+        }
+        drop(part);
+        self.lines.present.fetch_sub(1, Ordering::Relaxed);
+    }
+}

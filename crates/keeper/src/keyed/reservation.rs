@@ -1,0 +1,140 @@
+//! Reservation: permits of one key, charged for a later moment.
+//!
+//! ```text
+//!   now ------ mine ------ theirs ------> time     cancel mine: gives back nothing, since
+//!                                                  theirs stands on it
+//! ```
+
+use std::fmt;
+
+use ratekeeper_core::{AnyAlgorithm, Decision, Nanos, Permits, Refund, Reserve, Time, Unsupported};
+use ratekeeper_store::Reserved;
+
+use super::KeyedLimiter;
+use crate::Clock;
+
+/// Permits of a key, charged for a later moment, or a refusal; see [`KeyedLimiter::reserve`].
+/// Dropping it leaves the permits charged.
+#[must_use = "what is reserved is charged: wait, or cancel"]
+pub struct KeyedReservation<'a, A, C> {
+    limiter: &'a KeyedLimiter<A, C>,
+    key: Box<[u8]>,
+    cost: Permits,
+    reserved: Reserved,
+}
+
+impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
+    /// Reserves `cost` permits of `key` for a moment at most `max_wait` from now: they are
+    /// charged, and the caller waits as it likes. A limit made by [`KeyedLimiter::per`]
+    /// promises up to an hour ahead; others as far as they say, see
+    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). While somebody waits for
+    /// the key, it is refused.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// let limiter = KeyedLimiter::per("1/1m").unwrap();
+    /// let hour = Nanos::from_secs(3_600);
+    /// assert_eq!(limiter.reserve("ann", Permits::ONE, hour).wait(), Some(Nanos::ZERO));
+    /// let later = limiter.reserve("ann", Permits::ONE, hour);
+    /// assert!(later.wait().unwrap() > Nanos::from_secs(59));
+    /// assert_eq!(limiter.reserve("ann", Permits::ONE, Nanos::SECOND).wait(), None);
+    /// assert!(later.cancel());
+    /// ```
+    pub fn reserve(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: Permits,
+        max_wait: Nanos,
+    ) -> KeyedReservation<'_, A, C>
+    where
+        A: Reserve,
+    {
+        let key = key.as_ref();
+        // The algorithm reserves, so it is not unsupported.
+        self.promise(key, cost, max_wait)
+            .unwrap_or_else(|_| self.refused(key, cost))
+    }
+
+    /// As [`reserve`](Self::reserve), whatever the algorithm.
+    pub(super) fn promise(
+        &self,
+        key: &[u8],
+        cost: Permits,
+        max_wait: Nanos,
+    ) -> Result<KeyedReservation<'_, A, C>, Unsupported> {
+        if self.lines.present() > 0 && self.lines.find(key).is_some() {
+            return Ok(self.refused(key, cost));
+        }
+        let reserved = self.with(key, cost, |charge, now| {
+            self.store.reserve(charge, now, max_wait)
+        })?;
+        Ok(self.reservation(key, cost, reserved))
+    }
+
+    fn refused(&self, key: &[u8], cost: Permits) -> KeyedReservation<'_, A, C> {
+        let (decision, made) = self.behind_the_line(key, cost);
+        self.reservation(key, cost, Reserved { decision, made })
+    }
+
+    fn reservation(
+        &self,
+        key: &[u8],
+        cost: Permits,
+        reserved: Reserved,
+    ) -> KeyedReservation<'_, A, C> {
+        KeyedReservation {
+            limiter: self,
+            key: key.into(),
+            cost,
+            reserved,
+        }
+    }
+}
+
+impl<A: Into<AnyAlgorithm>, C: Clock> KeyedReservation<'_, A, C> {
+    /// The answer as the limit gave it.
+    pub const fn decision(&self) -> Decision {
+        self.reserved.decision
+    }
+
+    /// How long to wait, from when it was made; `None` if it was refused.
+    pub const fn wait(&self) -> Option<Nanos> {
+        self.reserved.decision.verdict.wait()
+    }
+
+    /// The moment from which the permits may be used, by the limiter's clock; `None` if it
+    /// was refused.
+    pub fn due(&self) -> Option<Time> {
+        self.wait().map(|wait| self.reserved.made + wait)
+    }
+
+    /// Gives the permits back, if nobody was charged for the key after it; says whether it
+    /// did. If somebody was, what that one was promised stands.
+    pub fn cancel(self) -> bool
+    where
+        A: Refund,
+    {
+        self.give_back().unwrap_or(false) // the algorithm takes back
+    }
+
+    pub(super) fn give_back(&self) -> Result<bool, Unsupported> {
+        let limiter = self.limiter;
+        let cancelled = limiter.with(&self.key, self.cost, |charge, now| {
+            limiter.store.cancel(charge, self.reserved, now)
+        })?;
+        if cancelled {
+            limiter.lines.wake(&self.key);
+        }
+        Ok(cancelled)
+    }
+}
+
+impl<A, C> fmt::Debug for KeyedReservation<'_, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedReservation")
+            .field("reserved", &self.reserved)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! Configured: a limiter whose algorithm is chosen at run time, by the policy's words.
+//!
+//! ```text
+//!   Limiter::parse(words)  --->  Limiter<AnyAlgorithm>    check, acquire, peek, reset, set_limit:
+//!                                                         as for every algorithm
+//!                                                         try_reserve, try_refund: an answer, or
+//!                                                         `Unsupported`
+//! ```
+
+use ratekeeper_core::{AnyAlgorithm, AnyState, Call, Nanos, Permits, Unsupported};
+use ratekeeper_policy::config::{Context, WordsError, words};
+
+use super::{LONGEST_PROMISE, Limiter, Place, Reservation};
+use crate::{Clock, SystemClock};
+
+/// The limit that `words` say, on a clock; one by GCRA promises [`LONGEST_PROMISE`] ahead.
+pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, WordsError> {
+    let context = Context {
+        origin: clock.origin(),
+    };
+    Ok(match words(text, context)? {
+        AnyAlgorithm::Gcra(gcra) => gcra.with_patience(LONGEST_PROMISE).into(),
+        limit => limit,
+    })
+}
+
+impl Limiter<AnyAlgorithm> {
+    /// A limiter in the policy's words: those that say in a `[[limit]]` how much it allows,
+    /// and how it counts. The number alone counts as it does there, in a sliding window of two
+    /// counters; for the token bucket of [`Limiter::per`], say `algorithm = "gcra"`.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// let texts = [
+    ///     "100/1m",
+    ///     "{ limit = \"100/1m\", algorithm = \"log\" }",
+    ///     "bucket = { size = 100, refill = \"10/1s\" }",
+    ///     "limit = \"100/1s\"\nwarmup = { period = \"10s\" }",
+    /// ];
+    /// for text in texts {
+    ///     assert!(Limiter::parse(text)?.check().verdict.allows());
+    /// }
+    /// let error = Limiter::parse("{ limit = \"100/1m\", algorithm = \"magic\" }").unwrap_err();
+    /// assert_eq!(error.findings()[0].code, "RK0106");
+    /// # Ok::<(), ratekeeper::policy::config::WordsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// All that is wrong with the words, each with its place and an edit.
+    pub fn parse(words: &str) -> Result<Self, WordsError> {
+        Self::parse_with_clock(words, SystemClock::new())
+    }
+}
+
+impl<C: Clock> Limiter<AnyAlgorithm, C> {
+    /// As [`parse`](Limiter::parse), on any clock.
+    ///
+    /// ```
+    /// use ratekeeper::{Limiter, ManualClock};
+    /// let limiter = Limiter::parse_with_clock("spacing = \"1s\"", ManualClock::default()).unwrap();
+    /// assert!(limiter.check().verdict.allows() && !limiter.check().verdict.allows());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`parse`](Limiter::parse).
+    pub fn parse_with_clock(words: &str, clock: C) -> Result<Self, WordsError> {
+        Ok(Self::with_clock(limit_of(words, &clock)?, clock))
+    }
+
+    /// As [`set_limit`](Limiter::set_limit), in the policy's words.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::Permits;
+    /// let limiter = Limiter::parse("{ limit = \"10/1h\", algorithm = \"log\" }").unwrap();
+    /// let _ = limiter.check_n(Permits::new(4));
+    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"gcra\" }").unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 16, "what was used stays used");
+    /// ```
+    ///
+    /// # Errors
+    /// As [`parse`](Limiter::parse); then nothing was changed.
+    pub fn set_words(&self, words: &str) -> Result<(), WordsError> {
+        self.set_limit(limit_of(words, &self.clock)?);
+        Ok(())
+    }
+
+    /// As [`refund`](Limiter::refund), if the algorithm can take back a charge.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::Permits;
+    /// let limiter = Limiter::parse("10/1h").unwrap();
+    /// let _ = limiter.check_n(Permits::new(4));
+    /// limiter.try_refund(Permits::new(3)).unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 9);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: hybrid and post-paid limits take nothing back.
+    pub fn try_refund(&self, cost: Permits) -> Result<(), Unsupported> {
+        let now = self.clock.now();
+        let refund =
+            |state: &mut AnyState| self.with(|algorithm| algorithm.try_refund(state, now, cost));
+        Place::<AnyAlgorithm>::update(&self.place, refund)?;
+        self.line.wake_first();
+        Ok(())
+    }
+
+    /// As [`reserve`](Limiter::reserve), if the algorithm can promise a later moment.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// let minute = Nanos::from_secs(60);
+    /// let pace = Limiter::parse("spacing = \"10s\"").unwrap();
+    /// let reserved = pace.try_reserve(Permits::ONE, minute).unwrap();
+    /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
+    /// assert!(Limiter::parse("10/1m").unwrap().try_reserve(Permits::ONE, minute).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: only limits by GCRA and post-paid ones promise.
+    pub fn try_reserve(
+        &self,
+        cost: Permits,
+        max_wait: Nanos,
+    ) -> Result<Reservation<'_, AnyAlgorithm, C>, Unsupported> {
+        self.with(|algorithm| algorithm.supports(Call::Reserve))?; // whoever waits
+        self.reserve_by(cost, |algorithm, state, now| {
+            algorithm.try_reserve(state, now, cost, max_wait)
+        })
+    }
+}
+
+impl<C: Clock> Reservation<'_, AnyAlgorithm, C> {
+    /// As [`cancel`](Reservation::cancel), if the algorithm can take back a charge.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// let limiter = Limiter::parse("spacing = \"1h\"").unwrap();
+    /// let reserved = limiter.try_reserve(Permits::ONE, Nanos::ZERO).unwrap();
+    /// assert_eq!(reserved.try_cancel(), Ok(true));
+    /// assert!(limiter.check().verdict.allows());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: post-paid limits take nothing back.
+    pub fn try_cancel(self) -> Result<bool, Unsupported> {
+        self.cancel_by(AnyAlgorithm::try_refund)
+    }
+}

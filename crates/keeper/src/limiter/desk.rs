@@ -1,0 +1,97 @@
+//! Desk: where one waits, whatever the limit behind it.
+//!
+//! ```text
+//!   line:  first | second | ...   --->  desk: Limiter          one limit, one line
+//!   line:  first | ...            --->  desk: a key of many    a line for each key
+//! ```
+
+use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
+
+use super::line::Line;
+use super::{Held, Limiter, Place};
+use crate::Clock;
+
+/// What those are told who are refused because others wait, if nothing better is known.
+const LINE_RETRY: Nanos = Nanos::from_millis(1);
+
+/// A limit, its clock, and the line before it.
+pub(crate) trait Desk {
+    fn now(&self) -> Time;
+    fn line(&self) -> &Line;
+    /// An error if nobody more may wait beside the `waiting` who do.
+    fn room(&self, waiting: usize) -> Result<(), super::WaitError>;
+    fn capacity(&self) -> Permits;
+    /// What a charge would be told; nothing is charged.
+    fn look(&self, now: Time, cost: Permits) -> Decision;
+    /// See [`Algorithm::at_least`](ratekeeper_core::Algorithm::at_least).
+    fn at_least(&self, now: Time, total: Permits) -> Nanos;
+    /// Charges `cost` at `at`, if it may pass by `by`; else nothing, and says why.
+    fn take(&self, at: Time, cost: Permits, by: Time) -> Verdict;
+}
+
+/// What those are told who only ask while others wait.
+#[cold]
+pub(crate) fn behind_the_line(desk: &impl Desk, now: Time, cost: Permits) -> Decision {
+    let decision = desk.look(now, cost);
+    if cost == Permits::ZERO || decision.verdict == Verdict::DenyForever {
+        return decision;
+    }
+    let total = desk.line().lock().total_with(cost);
+    let own = decision.verdict.retry_after().unwrap_or(LINE_RETRY);
+    let retry_after = own.max(desk.at_least(now, total));
+    Decision {
+        verdict: Verdict::Deny { retry_after },
+        remaining: Permits::ZERO,
+        reset_after: desk.look(now, Permits::ZERO).reset_after,
+    }
+}
+
+impl<A: Held, C: Clock> Desk for &Limiter<A, C> {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn line(&self) -> &Line {
+        &self.line
+    }
+
+    fn room(&self, waiting: usize) -> Result<(), super::WaitError> {
+        let most = self.most_waiting;
+        if waiting < most {
+            return Ok(());
+        }
+        Err(super::WaitError::TooManyWaiting { most })
+    }
+
+    fn capacity(&self) -> Permits {
+        self.with(A::capacity)
+    }
+
+    fn look(&self, now: Time, cost: Permits) -> Decision {
+        self.place
+            .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
+    }
+
+    fn at_least(&self, now: Time, total: Permits) -> Nanos {
+        self.place
+            .read(|state| self.with(|algorithm| algorithm.at_least(state, now, total)))
+    }
+
+    fn take(&self, at: Time, cost: Permits, by: Time) -> Verdict {
+        self.place.update(|state| {
+            self.with(|algorithm| {
+                let verdict = algorithm.look(state, at, cost).verdict;
+                let passes = match verdict {
+                    Verdict::Allow => true,
+                    Verdict::AllowAfter(wait) => at + wait <= by,
+                    Verdict::Deny { .. } | Verdict::DenyForever => false,
+                };
+                if !passes {
+                    return verdict;
+                }
+                let _charged = algorithm.decide(state, at, cost);
+                Verdict::Allow
+            })
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! Limiters by every algorithm that can be configured: one row each, every call on each.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod tasks;
+
+use std::sync::Arc;
+
+use ratekeeper::core::{AnyAlgorithm, Call, Nanos, Origin, Permits, Unsupported, Verdict};
+use ratekeeper::policy::config::{Context, words};
+use ratekeeper::store::MemoryConfig;
+use ratekeeper::{Clock, KeyedLimiter, Limiter, ManualClock, WaitError};
+
+use tasks::{Clocked, Tasks};
+
+/// What an algorithm can do beside deciding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Can {
+    Refund,
+    Reserve,
+    Both,
+    Neither,
+}
+use Can::{Both, Neither, Refund, Reserve};
+
+/// Words, and what they can do; each holds four permits at once.
+const ROWS: [(&str, Can); 17] = [
+    ("4/1s", Refund),
+    ("{ limit = \"4/1s\", algorithm = \"fixed\" }", Refund),
+    ("{ limit = \"4/1s\", algorithm = \"quota-reset\" }", Refund),
+    ("{ limit = \"4/1s\", algorithm = \"gcra\" }", Both),
+    ("{ limit = \"4/1s\", algorithm = \"sub-buckets\" }", Refund),
+    (
+        "{ limit = \"4/1s\", algorithm = { name = \"sub-buckets\", edge = \"weighted\" } }",
+        Refund,
+    ),
+    ("{ limit = \"4/1s\", algorithm = \"log\" }", Refund),
+    (
+        "{ limit = \"4/1s\", algorithm = \"log\", count_denied = true }",
+        Refund,
+    ),
+    ("{ limit = \"4/1s\", algorithm = \"hybrid\" }", Neither),
+    ("{ limit = \"4/1s\", algorithm = \"exponential\" }", Refund),
+    (
+        "{ limit = \"4/1s\", algorithm = \"smooth-bursty\" }",
+        Reserve,
+    ),
+    (
+        "{ limit = \"4/1s\", warmup = { period = \"2s\" } }",
+        Reserve,
+    ),
+    ("{ limit = \"4/day\", timezone = \"UTC\" }", Refund),
+    ("bucket = { size = 4, refill = \"4/1s\" }", Both),
+    (
+        "bucket = { size = 4, refill = \"4/1s\", step = true }",
+        Refund,
+    ),
+    (
+        "{ bucket = { size = 1, refill = \"4/1s\" }, queue = { max = 3, max_wait = \"9s\" } }",
+        Both,
+    ),
+    ("concurrency = { max = 4, lease = \"1s\" }", Refund),
+];
+
+/// A number of the calendar, so that windows of a day are cut as they are in the world.
+fn origin() -> Origin {
+    Origin::from_unix_nanos(1_700_000_000_000_000_000)
+}
+
+/// The same calls on one limit and on one key of many.
+trait Calls {
+    fn check_n(&self, cost: Permits) -> Verdict;
+    fn peek(&self) -> (Verdict, Permits);
+    fn acquire(&self) -> Result<Nanos, WaitError>;
+    fn try_acquire(&self, patience: Nanos) -> Option<Nanos>;
+    fn refund(&self, cost: Permits) -> bool;
+    fn reserve(&self, max_wait: Nanos) -> Result<Option<Nanos>, Unsupported>;
+    fn reset(&self);
+    fn set(&self, words: &str);
+    fn clock(&self) -> &ManualClock;
+}
+
+macro_rules! calls {
+    ($limiter:ty, ($($key:expr)?)) => {
+        impl Calls for $limiter {
+            fn check_n(&self, cost: Permits) -> Verdict {
+                <$limiter>::check_n(self, $($key,)? cost).verdict
+            }
+            fn peek(&self) -> (Verdict, Permits) {
+                let decision = <$limiter>::peek(self $(,$key)?);
+                (decision.verdict, decision.remaining)
+            }
+            fn acquire(&self) -> Result<Nanos, WaitError> {
+                self.acquire_blocking($($key)?)
+            }
+            fn try_acquire(&self, patience: Nanos) -> Option<Nanos> {
+                self.try_acquire_blocking($($key,)? Permits::ONE, patience).unwrap()
+            }
+            fn refund(&self, cost: Permits) -> bool {
+                let refused = self.try_refund($($key,)? cost).err();
+                assert!(refused.is_none_or(|refused| refused.call == Call::Refund));
+                refused.is_none()
+            }
+            fn reserve(&self, max_wait: Nanos) -> Result<Option<Nanos>, Unsupported> {
+                let reserved = self.try_reserve($($key,)? Permits::ONE, max_wait);
+                reserved.map(|reserved| reserved.wait())
+            }
+            fn reset(&self) {
+                let _ = <$limiter>::reset(self $(,$key)?);
+            }
+            fn set(&self, words: &str) {
+                self.set_words(words).unwrap();
+            }
+            fn clock(&self) -> &ManualClock {
+                <$limiter>::clock(self)
+            }
+        }
+    };
+}
+calls!(Limiter<AnyAlgorithm, ManualClock>, ());
+calls!(KeyedLimiter<AnyAlgorithm, ManualClock>, ("ann"));
+
+/// A limiter of each kind.
+fn limiters(text: &str) -> [Box<dyn Calls>; 2] {
+    let clock = || ManualClock::at(origin());
+    let one = Limiter::parse_with_clock(text, clock()).unwrap();
+    let limit = one.show(AnyAlgorithm::clone);
+    let keyed = KeyedLimiter::with_clock(limit, MemoryConfig::default(), clock());
+    [Box::new(one), Box::new(keyed)]
+}
+
+/// Takes single permits until there are none; how many, and the wait for the next.
+fn spend(limiter: &dyn Calls) -> (u32, Nanos) {
+    for taken in 0..100 {
+        if let Verdict::Deny { retry_after } = limiter.check_n(Permits::ONE) {
+            return (taken, retry_after);
+        }
+    }
+    panic!("it never denies");
+}
+
+#[test]
+fn check_tells_the_exact_wait_and_reset_forgets() {
+    for (text, _) in ROWS {
+        for limiter in limiters(text) {
+            let four = if text.contains("warm") || text.contains("smooth") {
+                1
+            } else {
+                4
+            };
+            limiter.clock().advance(Nanos::from_secs(10));
+            let fresh = limiter.peek();
+            assert_eq!(fresh.0, Verdict::Allow, "{text}");
+            let (taken, wait) = spend(&*limiter);
+            assert!(taken >= four, "{taken}: {text}");
+            if !text.contains("count_denied") {
+                let almost = wait.saturating_sub(Nanos::from_nanos(1));
+                limiter.clock().advance(almost);
+                assert!(!limiter.check_n(Permits::ONE).allows(), "{text}");
+                limiter.clock().advance(Nanos::from_nanos(1));
+                assert!(limiter.check_n(Permits::ONE).allows(), "{text}");
+            }
+            limiter.reset();
+            assert_eq!(limiter.peek(), fresh, "{text}");
+            let never = limiter.check_n(Permits::new(1_000));
+            assert_eq!(never, Verdict::DenyForever, "{text}");
+        }
+    }
+}
+
+#[test]
+fn acquire_waits_and_try_acquire_waits_no_longer_than_it_is_told() {
+    for (text, _) in ROWS {
+        for limiter in limiters(text) {
+            let (_, wait) = spend(&*limiter);
+            let short = wait.saturating_sub(Nanos::from_nanos(1));
+            assert_eq!(limiter.try_acquire(short), None, "{text}");
+            let asked = limiter.clock().now();
+            let waited = limiter.acquire().unwrap();
+            assert_eq!(limiter.clock().now(), asked + waited, "{text}");
+            // A place in a queue is there after `wait`, and its turn comes later.
+            let due = if text.contains("queue") {
+                Nanos::SECOND
+            } else {
+                wait
+            };
+            assert_eq!(waited, due, "{text}");
+        }
+    }
+}
+
+#[test]
+fn refund_and_reserve_are_there_or_say_so() {
+    for (text, can) in ROWS {
+        for limiter in limiters(text) {
+            let _ = spend(&*limiter);
+            let (_, left) = limiter.peek();
+            assert_eq!(
+                limiter.refund(Permits::ONE),
+                matches!(can, Refund | Both),
+                "{text}"
+            );
+            if matches!(can, Refund | Both) && !text.contains("count_denied") {
+                assert_eq!(limiter.peek().1.get(), left.get() + 1, "{text}");
+            }
+            limiter.reset();
+            let minute = Nanos::from_secs(60);
+            let reserved = limiter.reserve(minute);
+            assert_eq!(reserved.is_ok(), matches!(can, Reserve | Both), "{text}");
+            if reserved.is_ok() {
+                assert_eq!(reserved, Ok(Some(Nanos::ZERO)), "{text}");
+                let mut last = Nanos::ZERO;
+                for _ in 0..3 {
+                    let wait = limiter.reserve(minute).unwrap().unwrap();
+                    assert!(wait >= last, "{text}");
+                    last = wait;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_used_is_carried_from_any_algorithm_to_any_other() {
+    for (from, _) in ROWS {
+        for (to, _) in ROWS {
+            // What is paid afterwards, or in a calendar, holds other numbers at once.
+            if [from, to]
+                .iter()
+                .any(|text| text.contains("warm") || text.contains("smooth"))
+            {
+                continue;
+            }
+            for limiter in limiters(from) {
+                assert!(limiter.check_n(Permits::new(3)).allows(), "{from}");
+                limiter.set(to);
+                let (_, left) = limiter.peek();
+                assert!(left <= Permits::ONE, "{left} left from {from} to {to}");
+                limiter.reset();
+                let (_, all) = limiter.peek();
+                assert_eq!(all, Permits::new(4), "{to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tasks_wait_in_order_under_every_algorithm() {
+    for (text, _) in ROWS {
+        let clock = Clocked::default();
+        let context = Context {
+            origin: Origin::UNIX,
+        };
+        let limit = words(text, context).unwrap();
+        let one = Limiter::with_clock(limit.clone(), Arc::clone(&clock));
+        let memory = MemoryConfig::default();
+        let keyed = KeyedLimiter::with_clock(limit, memory, Arc::clone(&clock));
+        let mut tasks = Tasks::new(&clock, 2);
+        for task in 0..20 {
+            tasks.start(2 * task, one.try_acquire(Permits::ONE, Nanos::MAX));
+            let of_key = keyed.try_acquire("ann", Permits::ONE, Nanos::MAX);
+            tasks.start(2 * task + 1, of_key);
+        }
+        for gives_up in [30, 31, 38, 39] {
+            tasks.drop_task(gives_up);
+        }
+        tasks.run();
+        let mut order = tasks.order();
+        order.retain(|task| task % 2 == 0);
+        let stayed: Vec<_> = (0..19)
+            .filter(|task| *task != 15)
+            .map(|task| 2 * task)
+            .collect();
+        assert_eq!(order, stayed, "{text}");
+        let story = |parity: usize| -> Vec<_> {
+            let done = tasks.done.iter().filter(|(task, ..)| task % 2 == parity);
+            done.map(|(task, at, waited)| (task / 2, *at, *waited))
+                .collect()
+        };
+        assert_eq!(story(0), story(1), "one limit and one key of many: {text}");
+    }
+}

@@ -1,0 +1,257 @@
+//! The keyed limiter: a line for each key, and what is promised to each.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod tasks;
+
+use std::sync::Arc;
+
+use ratekeeper::core::{Algorithm, Gcra, Nanos, Permits, Time, Verdict};
+use ratekeeper::store::MemoryConfig;
+use ratekeeper::{Clock, KeyedLimiter, MostWaiting, SystemClock, WaitError};
+
+use tasks::{Clocked, Tasks};
+
+type Limiter = KeyedLimiter<Gcra, Clocked>;
+
+fn limiter(limit: Gcra) -> (Limiter, Clocked) {
+    let clock = Clocked::default();
+    let memory = MemoryConfig::default();
+    let limiter = KeyedLimiter::with_clock(limit, memory, Arc::clone(&clock));
+    (limiter, clock)
+}
+
+fn bucket(quota: &str, burst: u32) -> Gcra {
+    let quota: ratekeeper::core::Quota = quota.parse().unwrap();
+    Gcra::token_bucket(quota.with_burst(Permits::new(burst)).unwrap()).unwrap()
+}
+
+fn millis(millis: u64) -> Nanos {
+    Nanos::from_millis(millis)
+}
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + millis(ms)
+}
+
+const KEYS: usize = 50;
+const EACH: usize = 200;
+
+fn key(task: usize) -> String {
+    format!("key {}", task % KEYS)
+}
+
+#[test]
+fn ten_thousand_wait_for_fifty_keys_and_each_key_is_served_in_order() {
+    let (limiter, clock) = limiter(bucket("1000/1s", 10));
+    let mut tasks = Tasks::new(&clock, KEYS);
+    for task in 0..KEYS * EACH {
+        tasks.start(
+            task,
+            limiter.try_acquire(key(task), Permits::ONE, Nanos::MAX),
+        );
+    }
+    assert_eq!(limiter.waiting(key(0)), EACH - 10);
+    tasks.run();
+    for wanted in 0..KEYS {
+        let of_key = tasks.done.iter().filter(|(task, ..)| task % KEYS == wanted);
+        for (place, (task, when, waited)) in of_key.enumerate() {
+            let due = millis((place as u64).saturating_sub(9));
+            assert_eq!(
+                *task,
+                wanted + place * KEYS,
+                "in the order in which they came"
+            );
+            assert_eq!((when.since(Time::ZERO), waited), (due, &Ok(Some(due))));
+        }
+    }
+    assert_eq!(tasks.done.len(), KEYS * EACH);
+    assert_eq!(limiter.waiting(key(0)), 0);
+}
+
+#[test]
+fn a_line_holds_up_its_own_key_only() {
+    let (limiter, clock) = limiter(bucket("1/1s", 1));
+    let mut tasks = Tasks::new(&clock, 1);
+    for task in 0..3 {
+        tasks.start(task, limiter.try_acquire("ann", Permits::ONE, Nanos::MAX));
+    }
+    assert!(limiter.check("bob").verdict.allows());
+    clock.set(at(999));
+    let refused = limiter.check("ann").verdict;
+    assert_eq!(
+        refused.retry_after(),
+        Some(millis(2_001)),
+        "after the two who wait"
+    );
+    assert_eq!(
+        limiter.reserve("ann", Permits::ONE, Nanos::MAX).wait(),
+        None
+    );
+    assert_eq!(limiter.check("bob").verdict.retry_after(), Some(millis(1)));
+    tasks.run();
+    assert_eq!(tasks.order(), [0, 1, 2]);
+}
+
+#[test]
+fn who_leaves_gives_back_and_the_line_goes_with_the_last() {
+    let (limiter, clock) = limiter(bucket("1/1s", 1));
+    let mut tasks = Tasks::new(&clock, 1);
+    for task in 0..5 {
+        tasks.start(task, limiter.try_acquire("ann", Permits::ONE, Nanos::MAX));
+    }
+    for task in [1, 2, 3] {
+        tasks.drop_task(task);
+    }
+    assert_eq!(limiter.waiting("ann"), 1);
+    tasks.run();
+    let done: Vec<_> = tasks
+        .done
+        .iter()
+        .map(|(task, at, _)| (*task, *at))
+        .collect();
+    assert_eq!(done, [(0, at(0)), (4, at(1_000))]);
+    assert_eq!(limiter.waiting("ann"), 0);
+    clock.set(at(2_000));
+    assert!(
+        limiter.check("ann").verdict.allows(),
+        "nobody is in the way"
+    );
+}
+
+#[test]
+fn deadlines_are_moments_of_the_clock() {
+    let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
+    let mut tasks = Tasks::new(&clock, 2);
+    for (task, deadline) in [0, 999, 1_000, 1_999, 2_000].into_iter().enumerate() {
+        let until = limiter.try_acquire_until("ann", Permits::ONE, at(deadline));
+        tasks.start(task, until);
+    }
+    let refused: Vec<_> = tasks
+        .done
+        .iter()
+        .map(|(task, _, waited)| (*task, waited.unwrap()))
+        .collect();
+    assert_eq!(refused, [(0, Some(Nanos::ZERO)), (1, None), (3, None)]);
+    tasks.run();
+    assert_eq!(tasks.order(), [0, 1, 3, 2, 4]);
+    assert_eq!(clock.now(), at(2_000));
+}
+
+#[test]
+fn those_who_wait_are_bounded_for_a_key_and_in_all() {
+    let (limiter, clock) = limiter(bucket("1/1s", 1));
+    let bounds = MostWaiting {
+        of_one_key: 2,
+        in_all: 3,
+    };
+    let limiter = limiter.with_most_waiting(bounds);
+    let mut tasks = Tasks::new(&clock, 2);
+    for (task, key) in ["ann", "ann", "ann", "ann", "bob", "bob", "bob"]
+        .into_iter()
+        .enumerate()
+    {
+        tasks.start(task, limiter.try_acquire(key, Permits::ONE, Nanos::MAX));
+    }
+    let full: Vec<_> = tasks
+        .done
+        .iter()
+        .filter(|done| done.2.is_err())
+        .copied()
+        .collect();
+    let of_one_key = WaitError::TooManyWaiting { most: 2 };
+    let in_all = WaitError::TooManyWaiting { most: 3 };
+    assert_eq!(full, [(3, at(0), Err(of_one_key)), (6, at(0), Err(in_all))]);
+    tasks.run();
+    assert_eq!(tasks.done.len(), 7);
+    let (cost, capacity) = (Permits::new(2), Permits::ONE);
+    let never = limiter.acquire_n_blocking("cyd", cost).unwrap_err();
+    assert_eq!(never, WaitError::TooLarge { cost, capacity });
+}
+
+type Act = fn(&Limiter);
+
+#[test]
+fn a_new_limit_a_refund_and_a_reset_wake_the_first() {
+    let acts: [(&str, Act); 3] = [
+        ("limit", |limiter| limiter.set_limit(bucket("1000/1s", 1))),
+        ("refund", |limiter| limiter.refund("ann", Permits::ONE)),
+        ("reset", |limiter| assert!(limiter.reset("ann"))),
+    ];
+    for (what, act) in acts {
+        let (limiter, clock) = limiter(bucket("1/1h", 2));
+        let mut tasks = Tasks::new(&clock, 1);
+        for task in 0..3 {
+            tasks.start(task, limiter.try_acquire("ann", Permits::ONE, Nanos::MAX));
+        }
+        clock.advance(Nanos::from_secs(3_599));
+        act(&limiter);
+        tasks.settle();
+        if what == "limit" {
+            tasks.run(); // the debt is kept
+        }
+        assert_eq!(tasks.order(), [0, 1, 2], "{what}");
+    }
+}
+
+#[test]
+fn reservations_of_a_key_can_be_cancelled_from_the_end() {
+    let (limiter, _clock) = limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
+    let reserve = |key| limiter.reserve(key, Permits::ONE, Nanos::from_secs(5));
+    let [first, second, third] = ["ann", "ann", "ann"].map(reserve);
+    let due = [&first, &second, &third].map(|it| it.due().unwrap().since(Time::ZERO));
+    assert_eq!(due, [Nanos::ZERO, millis(1_000), millis(2_000)]);
+    assert_eq!(reserve("bob").wait(), Some(Nanos::ZERO), "another key");
+    assert!(!second.cancel(), "the third stands on it");
+    assert!(third.cancel());
+    assert_eq!(reserve("ann").wait(), Some(millis(2_000)));
+    let six = limiter.reserve("ann", Permits::new(6), Nanos::from_secs(5));
+    assert!(matches!(six.decision().verdict, Verdict::Deny { .. }));
+    assert!(!six.cancel());
+}
+
+#[test]
+fn thirty_two_threads_never_pass_the_bound_of_a_key() {
+    const THREADS: usize = 32;
+    const EACH: usize = 100;
+    let limit = bucket("20000/1s", 50);
+    let limiter = KeyedLimiter::with_clock(limit, MemoryConfig::default(), SystemClock::new());
+    let start = limiter.clock().now();
+    let mut granted: Vec<(usize, Time)> = std::thread::scope(|scope| {
+        let work = |thread: usize| -> Vec<(usize, Time)> {
+            let ask = |number: usize| {
+                let user = number % 3;
+                let key = [u8::try_from(user).unwrap()];
+                // Some only ask; some give up early.
+                let asked = number.is_multiple_of(5) && limiter.check(key).verdict.allows();
+                let tried = || {
+                    limiter
+                        .try_acquire_blocking(key, Permits::ONE, millis(2))
+                        .unwrap()
+                };
+                if !asked && (!number.is_multiple_of(3) || tried().is_none()) {
+                    limiter.acquire_blocking(key).unwrap();
+                }
+                (user, limiter.clock().now())
+            };
+            (thread..thread + EACH).map(ask).collect()
+        };
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    granted.sort_unstable_by_key(|(_, at)| *at);
+    assert_eq!(granted.len(), THREADS * EACH, "none starves");
+    let step_back = Nanos::from_micros(10); // of the processor's counter, between threads
+    for user in 0..3 {
+        let of_user = granted.iter().filter(|(of, _)| *of == user);
+        for (before, (_, at)) in of_user.enumerate() {
+            let span = at.since(start) + step_back;
+            assert!((before as u64) < limit.bound(span), "{before} in {span:?}");
+        }
+        assert_eq!(limiter.waiting([u8::try_from(user).unwrap()]), 0);
+    }
+}

@@ -1,0 +1,97 @@
+//! Tasks in virtual time, for tests of waiting.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use ratekeeper::core::{Nanos, Time};
+use ratekeeper::{Clock, ManualClock, WaitError};
+
+pub(crate) type Clocked = Arc<ManualClock>;
+pub(crate) type Waited = Result<Option<Nanos>, WaitError>;
+
+/// Tasks in virtual time, polled when woken and in that order.
+pub(crate) struct Tasks<'a> {
+    clock: Clocked,
+    /// Each has one timer at most.
+    lines: usize,
+    running: BTreeMap<usize, Pin<Box<dyn Future<Output = Waited> + 'a>>>,
+    woken: Arc<Mutex<VecDeque<usize>>>,
+    /// Who is done, when, and what came of it.
+    pub(crate) done: Vec<(usize, Time, Waited)>,
+}
+
+struct Ring {
+    task: usize,
+    woken: Arc<Mutex<VecDeque<usize>>>,
+}
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        self.woken.lock().unwrap().push_back(self.task);
+    }
+}
+
+impl<'a> Tasks<'a> {
+    /// Nobody yet; those who come wait in so many lines.
+    pub(crate) fn new(clock: &Clocked, lines: usize) -> Self {
+        Self {
+            clock: Arc::clone(clock),
+            lines,
+            running: BTreeMap::new(),
+            woken: Arc::default(),
+            done: Vec::new(),
+        }
+    }
+
+    pub(crate) fn start(&mut self, task: usize, future: impl Future<Output = Waited> + 'a) {
+        self.running.insert(task, Box::pin(future));
+        self.poll(task);
+    }
+
+    fn poll(&mut self, task: usize) {
+        let Some(future) = self.running.get_mut(&task) else {
+            return;
+        };
+        let woken = Arc::clone(&self.woken);
+        let waker = Waker::from(Arc::new(Ring { task, woken }));
+        if let Poll::Ready(waited) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            self.running.remove(&task);
+            self.done.push((task, self.clock.now(), waited));
+        }
+    }
+
+    pub(crate) fn drop_task(&mut self, task: usize) {
+        self.running.remove(&task);
+    }
+
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let next = self.woken.lock().unwrap().pop_front();
+            match next {
+                Some(task) => self.poll(task),
+                None => return,
+            }
+        }
+    }
+
+    /// Moves the clock from timer to timer until all are done.
+    pub(crate) fn run(&mut self) {
+        self.settle();
+        while let Some(due) = self.clock.next_wake() {
+            assert!(
+                self.clock.sleepers() <= self.lines,
+                "only the first in a line has a timer"
+            );
+            self.clock.set(due);
+            self.settle();
+        }
+        assert!(self.running.is_empty(), "{} starve", self.running.len());
+    }
+
+    pub(crate) fn order(&self) -> Vec<usize> {
+        self.done.iter().map(|(task, ..)| *task).collect()
+    }
+}

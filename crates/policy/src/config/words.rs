@@ -1,0 +1,192 @@
+//! Words: how much one limit allows, without a policy around it.
+//!
+//! ```text
+//!   100/1m                                       limit = "100/1m"
+//!   { limit = "100/1m", algorithm = "log" }      the same words on one line
+//!   limit = "100/1m"                             or as they stand in a [[limit]]
+//!   algorithm = "log"
+//! ```
+//!
+//! They are read by what reads policies, so the words, the algorithm that is meant if none is
+//! named, and the errors are the same.
+
+use std::fmt;
+
+use ratekeeper_core::{AnyAlgorithm, Denials};
+use toml::de::DeTable;
+
+use super::diagnostic::{Diagnostic, Findings};
+use super::quantity::{Surroundings, quantity};
+use super::render::{Colour, render};
+use super::{Context, check, fields, read, settings, syntax};
+
+/// What the words are called in messages that point at them.
+const FILE: &str = "limit";
+
+/// Reads how much a limit allows in the policy's words: the fields `limit`, `bucket`,
+/// `spacing`, `concurrency`, `algorithm`, `queue`, `warmup`, `count_denied` and `timezone` of a
+/// `[[limit]]`, or only the number, `100/1m`.
+///
+/// ```
+/// use ratekeeper_policy::config::{Context, words};
+/// let name = |text| words(text, Context::default()).map(|limit| limit.name());
+/// assert_eq!(name("100/1m")?, "two-window counter", "as in a policy");
+/// assert_eq!(name("{ limit = \"100/1m\", algorithm = \"gcra\" }")?, "token bucket");
+/// assert_eq!(name("bucket = { size = 20, refill = \"10/1s\" }")?, "token bucket");
+/// assert_eq!(name("concurrency = 10")?, "concurrency");
+///
+/// let error = name("limit = \"100/1m\"\nalgorithm = \"fixde\"").unwrap_err();
+/// assert_eq!((error.findings()[0].code, error.findings()[0].line), ("RK0106", 2));
+/// # Ok::<(), ratekeeper_policy::config::WordsError>(())
+/// ```
+///
+/// # Errors
+/// All that is wrong with them.
+pub fn words(text: &str, context: Context) -> Result<AnyAlgorithm, WordsError> {
+    let text = spelled_out(text);
+    let mut out = Findings::new(&text);
+    let read = syntax::document(&text, &mut out).and_then(|document| {
+        let root = document.get_ref();
+        let table = read::table(root, ONE_LINE).map_or(root, |table| table.value);
+        algorithm(table, context, &mut out)
+    });
+    match read {
+        Some(algorithm) if !out.has_errors() => Ok(algorithm),
+        _ => {
+            let findings = out.finish();
+            Err(WordsError { text, findings })
+        }
+    }
+}
+
+/// The field that words on one line are read as.
+const ONE_LINE: &str = "limiter";
+
+/// As TOML: a number alone is `limit`, and a table on one line gets a name.
+fn spelled_out(text: &str) -> String {
+    let text = text.trim();
+    if text.starts_with('{') {
+        return format!("{ONE_LINE} = {text}");
+    }
+    if text.contains(['=', '\n']) {
+        return text.to_owned();
+    }
+    format!("limit = \"{}\"", text.trim_matches('"'))
+}
+
+fn algorithm(
+    table: &DeTable<'_>,
+    context: Context,
+    out: &mut Findings<'_>,
+) -> Option<AnyAlgorithm> {
+    check::quantity(table, &fields::QUANTITY, out);
+    let zone = settings::zone(table, out);
+    let denials = match read::flag(table, "count_denied") {
+        Some(true) => Denials::Counted,
+        _ => Denials::Free,
+    };
+    let around = Surroundings {
+        zone: &zone,
+        origin: context.origin,
+        denials,
+    };
+    quantity(table, around, out).map(|quantity| quantity.algorithm)
+}
+
+/// Words that say no limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WordsError {
+    /// What the findings point at.
+    text: String,
+    findings: Vec<Diagnostic>,
+}
+
+impl WordsError {
+    /// What is wrong, in the order of the words; at least one.
+    pub fn findings(&self) -> &[Diagnostic] {
+        &self.findings
+    }
+}
+
+/// The findings with their places, as for a policy.
+impl fmt::Display for WordsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let page = render(FILE, &self.text, &self.findings, Colour::Never);
+        f.write_str(page.trim_end())
+    }
+}
+
+impl std::error::Error for WordsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Result<&'static str, String> {
+        let limit = words(text, Context::default());
+        limit
+            .map(|limit| limit.name())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_algorithm_has_words() {
+        let rows = [
+            ("10/1m", "two-window counter"),
+            ("  10/1m\n", "two-window counter"),
+            ("\"10/1m\"", "two-window counter"),
+            ("spacing = \"200ms\"", "token bucket"),
+            ("timezone = \"UTC\"\nlimit = \"10/day\"", "calendar window"),
+            (
+                "bucket = { size = 5, refill = \"1/1s\", step = true }",
+                "interval bucket",
+            ),
+            (
+                "{ bucket = { size = 5, refill = \"1/1s\" }, queue = { max = 3, max_wait = \"2s\" } }",
+                "leaky bucket",
+            ),
+            (
+                "limit = \"10/1s\"\nwarmup = { period = \"10s\" }",
+                "warm-up",
+            ),
+            ("concurrency = { max = 5, lease = \"60s\" }", "concurrency"),
+        ];
+        for (text, algorithm) in rows {
+            assert_eq!(name(text).as_deref(), Ok(algorithm), "{text}");
+        }
+        for (word, algorithm) in [
+            ("sliding", "two-window counter"),
+            ("fixed", "fixed window"),
+            ("quota-reset", "quota reset"),
+            ("gcra", "token bucket"),
+            ("sub-buckets", "sub-buckets"),
+            ("log", "sliding log"),
+            ("hybrid", "hybrid quota-linear"),
+            ("exponential", "exponential counter"),
+            ("smooth-bursty", "smooth bursty"),
+        ] {
+            let text = format!("{{ limit = \"10/1m\", algorithm = \"{word}\" }}");
+            assert_eq!(name(&text).as_deref(), Ok(algorithm), "{text}");
+        }
+        let counted = "limit = \"10/1m\"\nalgorithm = \"log\"\ncount_denied = true";
+        assert_eq!(name(counted).as_deref(), Ok("strict sliding log"));
+    }
+
+    #[test]
+    fn what_is_no_limit_is_refused_with_its_place() {
+        for (text, code, line, column) in [
+            ("", "RK0205", 1, 9),
+            ("100 per minute", "RK0205", 1, 9),
+            ("10/day", "RK0211", 1, 9),
+            ("limit = \"10/1m\"\nkey = [\"ip\"]", "RK0103", 2, 1),
+            ("limit = \"10/1m\"\nspacing = \"1s\"", "RK0204", 2, 1),
+            ("{ limit = \"10/1m\"", "RK0101", 1, 28),
+            ("algorithm = \"log\"", "RK0203", 1, 1),
+        ] {
+            let error = words(text, Context::default()).unwrap_err();
+            let first = &error.findings()[0];
+            let found = (first.code, first.line, first.column);
+            assert_eq!(found, (code, line, column), "{text}\n{error}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Promises: charges for a later moment, one key at a time, for those who wait or plan.
+//!
+//! ```text
+//!   take      charges at a moment that may lie a little back, if it passes by now
+//!   reserve   charges now, for later
+//!   cancel    gives back what was reserved, unless somebody was charged since
+//! ```
+
+use ratekeeper_core::{Call, Charge, Decision, Nanos, Time, Unsupported};
+
+use super::MemoryStore;
+use super::table::Made;
+
+/// What was reserved; it can be given back by [`MemoryStore::cancel`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reserved {
+    /// The answer: allowed for now, for later, or denied.
+    pub decision: Decision,
+    /// When it was asked for.
+    pub made: Time,
+}
+
+impl MemoryStore {
+    /// Charges one key at `at`, if the charge may pass by `by`; if not, nothing is charged,
+    /// and the decision says why.
+    ///
+    /// ```
+    /// # use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage, Permits, Time};
+    /// # use ratekeeper_store::{MemoryConfig, MemoryStore};
+    /// # let store = MemoryStore::new(MemoryConfig::default());
+    /// # let (name, id, version, outage) = ("pace".into(), LimitId::new(0), 1, Outage::Local);
+    /// let algorithm = Gcra::spacing(Nanos::SECOND).unwrap().into();
+    /// let limit = Limit { name, id, version, outage, algorithm };
+    /// # let (key, cost, mode) = (Key::from_bytes(b"ann"), Permits::ONE, Mode::Enforce);
+    /// let charge = Charge { limit: &limit, key, cost, mode };
+    /// assert!(store.take(&charge, Time::ZERO, Time::ZERO).verdict.allows());
+    /// assert!(!store.take(&charge, Time::ZERO, Time::ZERO).verdict.allows());
+    /// ```
+    pub fn take(&self, charge: &Charge<'_>, at: Time, by: Time) -> Decision {
+        self.with(charge, at, |shard, limit, ask| shard.take(limit, ask, by))
+    }
+
+    /// What a charge of one key would be told; nothing is charged.
+    pub fn look_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
+        self.with(charge, now, super::Shard::look)
+    }
+
+    /// How long at least until the charge's permits have been granted to those who ask for
+    /// them one after the other; zero where that is not known.
+    pub fn at_least(&self, charge: &Charge<'_>, now: Time) -> Nanos {
+        self.with(charge, now, super::Shard::at_least)
+    }
+
+    /// Charges one key for a moment at most `max_wait` from now, as far ahead as the limit
+    /// promises.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if its algorithm promises nothing.
+    pub fn reserve(
+        &self,
+        charge: &Charge<'_>,
+        now: Time,
+        max_wait: Nanos,
+    ) -> Result<Reserved, Unsupported> {
+        charge.limit.algorithm.supports(Call::Reserve)?;
+        let decision = self.with(charge, now, |shard, limit, ask| {
+            shard.reserve(limit, ask, max_wait)
+        });
+        Ok(Reserved {
+            decision,
+            made: now,
+        })
+    }
+
+    /// Gives back what `charge` reserved, if it was granted and nobody was charged since; says
+    /// whether it did. If somebody was, what that one was promised stands on it.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the algorithm takes nothing back.
+    pub fn cancel(
+        &self,
+        charge: &Charge<'_>,
+        reserved: Reserved,
+        now: Time,
+    ) -> Result<bool, Unsupported> {
+        charge.limit.algorithm.supports(Call::Refund)?;
+        let Reserved { decision, made } = reserved;
+        let made = Made {
+            at: made,
+            reset_after: decision.reset_after,
+        };
+        let granted = decision.verdict.allows();
+        Ok(granted
+            && self.with(charge, now, |shard, limit, ask| {
+                shard.cancel(limit, ask, &made)
+            }))
+    }
+}

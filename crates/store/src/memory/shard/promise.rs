@@ -1,0 +1,68 @@
+//! Promises: what those who wait and those who plan ask of a shard.
+
+use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
+
+use super::super::table::{Ask, Made};
+use super::{AnyTable, Shard, is_short, with_table};
+
+impl Shard {
+    /// Charges at `ask.now`, if that may pass by `by`; else nothing.
+    pub(in crate::memory) fn take(&mut self, limit: &Limit, ask: &Ask<'_>, by: Time) -> Decision {
+        let looked = self.look(limit, ask);
+        let passes = match looked.verdict {
+            Verdict::Allow => true,
+            Verdict::AllowAfter(wait) => ask.now + wait <= by,
+            Verdict::Deny { .. } | Verdict::DenyForever => false,
+        };
+        if passes {
+            self.decide(limit, ask)
+        } else {
+            looked
+        }
+    }
+
+    /// How long at least until `ask.cost` permits have been granted one after the other.
+    pub(in crate::memory) fn at_least(&mut self, limit: &Limit, ask: &Ask<'_>) -> Nanos {
+        match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
+            Some(slot) => with_table_of!(slot, ask, table => table.at_least(ask)),
+            None => Nanos::ZERO, // nobody knows
+        }
+    }
+
+    /// Charges for a moment at most `max_wait` from now; the algorithm is one that promises.
+    pub(in crate::memory) fn reserve(
+        &mut self,
+        limit: &Limit,
+        ask: &Ask<'_>,
+        max_wait: Nanos,
+    ) -> Decision {
+        let reserve = |shard: &mut Self| shard.try_reserve(limit, ask, max_wait);
+        match reserve(self) {
+            Some(decision) => decision,
+            None => self.when_full(limit, ask, &reserve),
+        }
+    }
+
+    /// `None` if there is no room.
+    fn try_reserve(&mut self, limit: &Limit, ask: &Ask<'_>, max_wait: Nanos) -> Option<Decision> {
+        let id = self.prepare(limit, ask.now)?;
+        let slot = self.slots.get_mut(id)?.as_deref_mut()?;
+        if is_short(ask.key) {
+            slot.short.reserve(ask, max_wait, &self.budget)
+        } else {
+            slot.long.reserve(ask, max_wait, &self.budget)
+        }
+    }
+
+    /// Gives back what was reserved, if nothing was charged since; says whether it did.
+    pub(in crate::memory) fn cancel(&mut self, limit: &Limit, ask: &Ask<'_>, made: &Made) -> bool {
+        let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) else {
+            return false;
+        };
+        if is_short(ask.key) {
+            slot.short.cancel(ask, made)
+        } else {
+            slot.long.cancel(ask, made)
+        }
+    }
+}
