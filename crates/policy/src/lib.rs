@@ -44,5 +44,5 @@ pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
     EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Listen,
-    RedisSettings, Secret, Settings, Tls,
+    RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
 };

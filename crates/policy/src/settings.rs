@@ -1,7 +1,7 @@
 //! Settings: what a policy file says beside its rules.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
 
@@ -40,10 +40,15 @@ pub struct Settings {
 /// `[store.redis]`: how to reach the store, and how many share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
-    /// `redis://HOST:PORT` or `unix://PATH`; at least one, and one only without a cluster.
+    /// `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`; at least one, and one only
+    /// unless they are nodes of a cluster, or sentinels.
     pub urls: Vec<String>,
     /// Whether they are nodes of a cluster.
     pub cluster: bool,
+    /// If they are sentinels: whom they name.
+    pub sentinel: Option<SentinelSettings>,
+    /// What `rediss://` needs to know.
+    pub tls: StoreTls,
     /// The name to log in with.
     pub username: Option<Secret>,
     /// The password.
@@ -56,6 +61,43 @@ pub struct RedisSettings {
     pub deadline: Nanos,
     /// Processes that share the store: while it fails, each holds that part of a limit.
     pub nodes: NonZeroU32,
+}
+
+impl RedisSettings {
+    /// The same settings, with the files of `[store.redis.tls]` looked for in `home`: paths
+    /// are relative to the policy file.
+    #[must_use]
+    pub fn at_home(mut self, home: &Path) -> Self {
+        let tls = &mut self.tls;
+        let files = tls.ca.iter_mut();
+        let own = tls.identity.iter_mut();
+        for file in files.chain(own.flat_map(|(certificate, key)| [certificate, key])) {
+            *file = home.join(&*file);
+        }
+        self
+    }
+}
+
+/// `[store.redis.sentinel]`: `url` lists sentinels, which name the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentinelSettings {
+    /// What they call the primary.
+    pub master: String,
+    /// The name to log in to them with.
+    pub username: Option<Secret>,
+    /// The password.
+    pub password: Option<Secret>,
+}
+
+/// `[store.redis.tls]`: PEM files. Paths are as written.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct StoreTls {
+    /// Who signs the certificates of servers; none: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Our own chain, and its private key; none: we show none.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name in the certificates of servers; none: the host that they are reached at.
+    pub server_name: Option<String>,
 }
 
 /// Where a secret is; never the secret.

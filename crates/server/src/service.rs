@@ -6,6 +6,7 @@
 //! ```
 
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +92,10 @@ impl Service {
         #[cfg(feature = "grpc")]
         let certificates = envoy::certificates(config, &loaded.policy)?;
         let memory = MemoryConfig { budget_bytes };
-        let store = store::open(settings.redis.as_ref(), memory, clock.origin())?;
+        let home = policy.as_deref().and_then(Path::parent);
+        let home = home.unwrap_or(Path::new(""));
+        let redis = settings.redis.clone().map(|redis| redis.at_home(home));
+        let store = store::open(redis.as_ref(), memory, clock.origin())?;
         let doors = doors.bind()?;
 
         let shared = Arc::new(Shared::new(

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use ratekeeper::Clock;
 use ratekeeper_core::{Origin, Outage};
-use ratekeeper_policy::{RedisSettings, Secret};
+use ratekeeper_policy::{RedisSettings, Secret, StoreTls};
 use ratekeeper_store::{
-    AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisServers,
-    RedisStore, StoreError,
+    AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisIdentity,
+    RedisLogin, RedisSentinels, RedisServers, RedisStore, RedisTls, StoreError,
 };
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -28,6 +28,8 @@ use crate::{Event, StartError};
 const TEND: Duration = Duration::from_millis(100);
 /// Longest secret read from a file.
 const MAX_SECRET_BYTES: u64 = 4 << 10;
+/// Bytes of a certificate or key file.
+const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// The store that these settings ask for; secrets are looked up, nothing is asked yet.
 pub(crate) fn open(
@@ -48,8 +50,8 @@ pub(crate) fn open(
 /// it is first asked.
 ///
 /// # Errors
-/// [`StartError::Store`] if a secret is not where the settings say, or no server could be
-/// reached so.
+/// [`StartError::Store`] if a secret or a certificate is not where the settings say, or no
+/// server could be reached so. Paths are taken as they are: see [`RedisSettings::at_home`].
 pub fn redis_store(redis: &RedisSettings, origin: Origin) -> Result<RedisStore, StartError> {
     let secret = |name, secret: &Option<Secret>| {
         let found = secret.as_ref().map(|secret| look_up(name, secret));
@@ -57,23 +59,60 @@ pub fn redis_store(redis: &RedisSettings, origin: Origin) -> Result<RedisStore, 
     };
     let username = secret("username", &redis.username)?;
     let password = secret("password", &redis.password)?;
-    let login = password.map(|password| (username.unwrap_or_default(), password));
-    let urls = redis
-        .urls
-        .iter()
-        .map(|url| full(url, login.as_ref(), redis.database));
     let mut config = RedisConfig::new("");
-    config.servers = if redis.cluster {
-        RedisServers::Cluster(urls.collect())
+    config.servers = if let Some(sentinel) = &redis.sentinel {
+        let own_name = secret("sentinel.username", &sentinel.username)?;
+        let own_word = secret("sentinel.password", &sentinel.password)?;
+        let own_login = own_word.map(|password| (own_name.unwrap_or_default(), password));
+        let urls = redis.urls.iter();
+        RedisServers::Sentinel(RedisSentinels {
+            urls: urls.map(|url| full(url, own_login.as_ref(), 0)).collect(),
+            master: sentinel.master.clone(),
+            login: RedisLogin {
+                username,
+                password,
+                database: redis.database,
+            },
+        })
     } else {
-        RedisServers::One(urls.take(1).collect())
+        let login = password.map(|password| (username.unwrap_or_default(), password));
+        let urls = redis.urls.iter();
+        let urls = urls.map(|url| full(url, login.as_ref(), redis.database));
+        if redis.cluster {
+            RedisServers::Cluster(urls.collect())
+        } else {
+            RedisServers::One(urls.take(1).collect())
+        }
     };
+    config.tls = tls_files(&redis.tls)?;
     config.prefix.clone_from(&redis.prefix);
     config.deadline = Duration::from_nanos(redis.deadline.as_nanos());
     config.origin = origin;
     RedisStore::new(config).map_err(|error| match error {
         StoreError::Misconfigured(why) => StartError::Store(why),
         other => StartError::Store(other.to_string()),
+    })
+}
+
+/// What the files of `[store.redis.tls]` hold.
+fn tls_files(tls: &StoreTls) -> Result<RedisTls, StartError> {
+    let read = |name: &str, path: &Path| {
+        let bytes = read(path, MAX_PEM_BYTES);
+        bytes.map_err(|why| {
+            let place = path.display();
+            StartError::Store(format!("`{name}` is not in the file `{place}`: {why}"))
+        })
+    };
+    let identity = tls.identity.as_ref().map(|(certificate, key)| {
+        Ok::<_, StartError>(RedisIdentity {
+            certificate: read("client_certificate", certificate)?,
+            key: read("client_key", key)?,
+        })
+    });
+    Ok(RedisTls {
+        ca: tls.ca.as_deref().map(|path| read("ca", path)).transpose()?,
+        identity: identity.transpose()?,
+        server_name: tls.server_name.clone(),
     })
 }
 
@@ -85,7 +124,8 @@ fn look_up(name: &str, secret: &Secret) -> Result<String, StartError> {
     let found = match secret {
         Secret::Env(variable) => std::env::var(variable)
             .map_err(|error| absent(format!("the environment as {variable}"), error.to_string()))?,
-        Secret::File(path) => read(path)
+        Secret::File(path) => read(path, MAX_SECRET_BYTES)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
             .map_err(|error| absent(format!("the file `{}`", path.display()), error.to_string()))?,
     };
     let found = found.strip_suffix('\n').unwrap_or(&found);
@@ -100,12 +140,12 @@ fn look_up(name: &str, secret: &Secret) -> Result<String, StartError> {
     Ok(found.to_owned())
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
+fn read(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let file = std::fs::File::open(path)?;
-    file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
-    Ok(text)
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The URL with what the policy says beside it.
@@ -121,11 +161,11 @@ fn full(url: &str, login: Option<&(String, String)>, database: u16) -> String {
         }
         return full;
     }
-    let address = url.strip_prefix("redis://").unwrap_or(url);
+    let (scheme, address) = url.split_once("://").unwrap_or(("redis", url));
     let login = encoded.map_or(String::new(), |(username, password)| {
         format!("{username}:{password}@")
     });
-    format!("redis://{login}{address}/{database}")
+    format!("{scheme}://{login}{address}/{database}")
 }
 
 /// Percent-encoding of everything that is no letter or digit (RFC 3986, section 2.1).
@@ -192,6 +232,7 @@ mod tests {
                 "redis://:p%40%3A%2F@h:1/3",
             ),
             ("redis://h:1", login("ada", "x"), 0, "redis://ada:x@h:1/0"),
+            ("rediss://h:1", login("ada", "x"), 0, "rediss://ada:x@h:1/0"),
             ("unix:///s", None, 2, "unix:///s?db=2"),
             (
                 "unix:///s",

@@ -9,14 +9,14 @@ use std::ops::Range;
 use ratekeeper_core::Nanos;
 use toml::de::DeTable;
 
-use super::check::whole;
+use super::check::{Node, whole};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
 use super::numbers::Written;
 use super::post_paid::span;
 use super::read::{self, At};
-use crate::{RedisSettings, Secret};
+use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Ten times what a server beside this process needs at its slowest, and less than a caller
 /// notices.
@@ -27,40 +27,44 @@ const LEAST_DEADLINE: Nanos = Nanos::from_millis(1);
 const MOST_DEADLINE: Nanos = Nanos::from_secs(10);
 /// Begins the name of every key.
 const DEFAULT_PREFIX: &str = "rk";
+/// Begins URLs of servers that are reached by TLS.
+const ENCRYPTED: &str = "rediss://";
 /// Characters of a prefix.
 const MAX_PREFIX: usize = 40;
 
 /// `[store.redis]`; none if it has an error, which is reported.
 pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
     let node = table.get("url")?; // reported: it must be there
-    let mut urls = read::texts(node);
-    urls.truncate(MAX_SEEDS);
-    let list = node.get_ref().as_array().is_some();
-    let cluster = list || read::flag(table, "cluster") == Some(true);
-    let read: Vec<_> = urls.iter().map(|text| url(text, cluster, out)).collect();
-    let username = secret(table, "username", out);
-    let password = secret(table, "password", out);
+    let sentinel = read::table(table, "sentinel");
+    let kind = kind(table, node, sentinel.is_some(), out)?;
+    let urls = urls(node, kind, out);
+    let sentinel = sentinel.map(|sentinel| watched(sentinel.value, out));
+    let tls = read::table(table, "tls").map(|tls| {
+        let files = tls_files(&tls, out);
+        if let (Some(urls), Some(files)) = (&urls, &files)
+            && *files != StoreTls::default()
+        {
+            warn_unused(&tls, urls, out);
+        }
+        files
+    });
+    let login = login(table, "REDIS", out);
     let prefix = prefix(table, out);
     let deadline = deadline(table, out);
-    let database = database(table, cluster, out);
-    if let (Some(Ok(_)), None) = (&username, &password) {
-        let at = table.get("username").map_or(0..0, toml::Spanned::span);
-        let label = "nobody logs in by a name alone";
-        out.error(codes::REDIS, at, "`username` without `password`", label)
-            .help("add password = \"env:REDIS_PASSWORD\"");
-        return None;
-    }
+    let database = database(table, kind == Kind::Node, out);
     let nodes = read::number(table, "nodes", u64::from(u32::MAX));
     let nodes = nodes.and_then(|nodes| u32::try_from(nodes.value).ok());
-    let urls = read.into_iter().collect::<Option<Vec<_>>>()?;
-    if urls.is_empty() {
-        return None; // reported: of another type, or empty
-    }
+    let (username, password) = login?;
     Some(RedisSettings {
-        urls,
-        cluster,
-        username: username.transpose().ok()?,
-        password: password.transpose().ok()?,
+        urls: urls?,
+        cluster: kind == Kind::Node,
+        sentinel: match sentinel {
+            Some(sentinel) => Some(sentinel?),
+            None => None,
+        },
+        tls: tls.unwrap_or_else(|| Some(StoreTls::default()))?,
+        username,
+        password,
         database: database?,
         prefix: prefix?,
         deadline: deadline?,
@@ -68,8 +72,75 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
     })
 }
 
-/// `redis://HOST:PORT` or `unix://PATH`, and nothing else: neither a secret nor a database.
-fn url(text: &At<&str>, cluster: bool, out: &mut Findings<'_>) -> Option<String> {
+/// What `url` lists.
+fn kind(
+    table: &DeTable<'_>,
+    url: &Node<'_>,
+    sentinel: bool,
+    out: &mut Findings<'_>,
+) -> Option<Kind> {
+    let told = read::flag(table, "cluster") == Some(true);
+    if sentinel && told {
+        let at = table.get("cluster").map_or(0..0, toml::Spanned::span);
+        let message = "sentinels watch one primary, and no cluster";
+        out.error(codes::REDIS, at, message, "beside `sentinel`")
+            .help("leave one of them out");
+        return None;
+    }
+    let list = url.get_ref().as_array().is_some();
+    Some(match (sentinel, list || told) {
+        (true, _) => Kind::Sentinel,
+        (false, true) => Kind::Node,
+        (false, false) => Kind::Server,
+    })
+}
+
+/// `[store.redis.sentinel]`
+fn watched(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<SentinelSettings> {
+    let login = login(table, "SENTINEL", out);
+    let master = read::text(table, "master")?; // reported: it must be there
+    if master.value.is_empty() {
+        out.error(codes::REDIS, master.at, "the primary has no name", "empty")
+            .help("write for example master = \"mymaster\"");
+        return None;
+    }
+    let (username, password) = login?;
+    Some(SentinelSettings {
+        master: master.value.into(),
+        username,
+        password,
+    })
+}
+
+/// What a URL is one of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Server,
+    Node,
+    Sentinel,
+}
+
+/// URLs of one kind: with TLS all, or none.
+fn urls(node: &Node<'_>, kind: Kind, out: &mut Findings<'_>) -> Option<Vec<String>> {
+    let mut texts = read::texts(node);
+    texts.truncate(MAX_SEEDS);
+    let read: Vec<_> = texts.iter().map(|text| url(text, kind, out)).collect();
+    let urls = read.into_iter().collect::<Option<Vec<_>>>()?;
+    let encrypted = |url: &&String| url.starts_with(ENCRYPTED);
+    let count = urls.iter().filter(encrypted).count();
+    if count > 0 && count < urls.len() {
+        let message = "some of these are reached by TLS, and others are not";
+        let label = "rediss:// and redis://";
+        out.error(codes::REDIS, node.span(), message, label)
+            .help("write rediss:// for all of them: what one hears the others repeat");
+        return None;
+    }
+    (!urls.is_empty()).then_some(urls) // reported: of another type, or empty
+}
+
+/// `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`, and nothing else: neither a
+/// secret nor a database.
+fn url(text: &At<&str>, kind: Kind, out: &mut Findings<'_>) -> Option<String> {
     let refuse = |out: &mut Findings<'_>, message: &str, label: &str, help: &str| {
         let at: Range<usize> = text.at.clone();
         out.error(codes::REDIS, at, message, label).help(help);
@@ -79,22 +150,29 @@ fn url(text: &At<&str>, cluster: bool, out: &mut Findings<'_>) -> Option<String>
         let help = "write for example \"redis://127.0.0.1:6379\"";
         return refuse(out, "this is no URL of a store", "no scheme", help);
     };
-    match scheme {
-        "redis" => {}
-        "unix" if cluster => {
+    match (scheme, kind) {
+        ("redis" | "rediss", _) => {}
+        ("unix", Kind::Node) => {
             let help = "write for example \"redis://10.0.0.1:6379\"";
             let label = "nodes of a cluster name each other by host and port";
             return refuse(out, "a cluster is not reached by a socket", label, help);
         }
-        "unix" if rest.starts_with('/') && !rest.contains('?') => return Some(text.value.into()),
-        "rediss" | "valkeys" => {
-            let help = "let a proxy beside this process speak TLS to the server, and name the \
-                 proxy: \"redis://127.0.0.1:6379\"";
-            let label = "not without encryption on the way";
-            return refuse(out, "TLS to the store is not built yet", label, help);
+        ("unix", Kind::Sentinel) => {
+            let help = "write for example \"redis://10.0.0.1:26379\"";
+            let label = "sentinels name the primary by host and port";
+            return refuse(out, "a sentinel is not reached by a socket", label, help);
         }
-        "valkey" => {
-            let help = "write \"redis://\" and the same address: the protocol is one";
+        ("unix", Kind::Server) if rest.starts_with('/') && !rest.contains('?') => {
+            return Some(text.value.into());
+        }
+        ("valkey" | "valkeys", _) => {
+            let help =
+                "write \"redis://\" or \"rediss://\" and the same address: the protocol is one";
+            return refuse(out, "this is no URL of a store", "an unknown scheme", help);
+        }
+        ("redis+sentinel" | "rediss+sentinel" | "sentinel", _) => {
+            let help = "write url = [\"redis://10.0.0.1:26379\"], and beside it sentinel = { master = \
+                 \"mymaster\" }";
             return refuse(out, "this is no URL of a store", "an unknown scheme", help);
         }
         _ => {
@@ -113,19 +191,86 @@ fn url(text: &At<&str>, cluster: bool, out: &mut Findings<'_>) -> Option<String>
         let label = "not HOST:PORT";
         return refuse(out, "the URL of the store says too much", label, help);
     }
+    let port = if kind == Kind::Sentinel {
+        "26379"
+    } else {
+        "6379"
+    };
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (address, "6379"),
+        _ => (address, port),
     };
     if host.is_empty() || host.contains(char::is_whitespace) || port.parse::<u16>().is_err() {
         let help = "write for example \"redis://127.0.0.1:6379\"";
         return refuse(out, "this is no URL of a store", "not HOST:PORT", help);
     }
-    Some(format!("redis://{host}:{port}"))
+    Some(format!("{scheme}://{host}:{port}"))
+}
+
+/// What no connection uses is probably not meant so.
+fn warn_unused(tls: &At<&DeTable<'_>>, urls: &[String], out: &mut Findings<'_>) {
+    if !urls.iter().any(|url| url.starts_with(ENCRYPTED)) {
+        let message = "[store.redis.tls] is used by no connection";
+        let label = "no URL begins with rediss";
+        out.warning(codes::REDIS, tls.at.clone(), message, label)
+            .help("write for example url = \"rediss://10.0.0.7:6379\"");
+    }
+}
+
+/// `[store.redis.tls]`; paths are as written.
+fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls> {
+    const OWN: [&str; 2] = ["client_certificate", "client_key"];
+    let path = |name| read::text(tls.value, name).map(|path| path.value.into());
+    let identity = match OWN.map(path) {
+        [Some(certificate), Some(key)] => Some((certificate, key)),
+        [None, None] => None,
+        [certificate, _] => {
+            let [there, missing] = match certificate {
+                Some(_) => OWN,
+                None => [OWN[1], OWN[0]],
+            };
+            let at = tls.value.get(there);
+            let at = at.map_or(tls.at.clone(), toml::Spanned::span);
+            let message = format!("`{there}` without `{missing}`");
+            let label = "one is no use without the other";
+            out.error(codes::REDIS, at, message, label)
+                .help(format!("add {missing}, a PEM file"));
+            return None;
+        }
+    };
+    let name = read::text(tls.value, "server_name");
+    Some(StoreTls {
+        ca: path("ca"),
+        identity,
+        server_name: name.map(|name| name.value.into()),
+    })
+}
+
+/// Where a name and a password are; none if one of them is wrong, which is reported. `whose`
+/// begins the names of variables that could hold them.
+fn login(
+    table: &DeTable<'_>,
+    whose: &str,
+    out: &mut Findings<'_>,
+) -> Option<(Option<Secret>, Option<Secret>)> {
+    let [username, password] = ["username", "password"].map(|name| secret(table, name, whose, out));
+    if let (Some(Ok(_)), None) = (&username, &password) {
+        let at = table.get("username").map_or(0..0, toml::Spanned::span);
+        let label = "nobody logs in by a name alone";
+        out.error(codes::REDIS, at, "`username` without `password`", label)
+            .help(format!("add password = \"env:{whose}_PASSWORD\""));
+        return None;
+    }
+    Some((username.transpose().ok()?, password.transpose().ok()?))
 }
 
 /// `env:NAME` or `file:PATH`; an error is reported.
-fn secret(table: &DeTable<'_>, name: &str, out: &mut Findings<'_>) -> Option<Result<Secret, ()>> {
+fn secret(
+    table: &DeTable<'_>,
+    name: &str,
+    whose: &str,
+    out: &mut Findings<'_>,
+) -> Option<Result<Secret, ()>> {
     let text = read::text(table, name)?;
     let place = text.value.split_once(':').filter(|(_, at)| !at.is_empty());
     match place {
@@ -140,7 +285,7 @@ fn secret(table: &DeTable<'_>, name: &str, out: &mut Findings<'_>) -> Option<Res
     let variable = name.to_ascii_uppercase();
     out.error(codes::REDIS, text.at, message, label)
         .help(format!(
-            "write for example {name} = \"env:REDIS_{variable}\""
+            "write for example {name} = \"env:{whose}_{variable}\""
         ));
     Some(Err(()))
 }

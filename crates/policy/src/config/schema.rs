@@ -156,8 +156,10 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: field, that one, and its value.
-    const BESIDE: [(&str, &str, &str); 4] = [
+    const BESIDE: [(&str, &str, &str); 6] = [
         ("username", "password", "\"env:P\""),
+        ("client_certificate", "client_key", "\"client.key\""),
+        ("client_key", "client_certificate", "\"client.pem\""),
         ("queue", "bucket", "{ size = 20, refill = \"10/1s\" }"),
         ("min_gap", "name", "\"log\""),
         ("save_up", "name", "\"smooth-bursty\""),

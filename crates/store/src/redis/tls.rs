@@ -48,7 +48,9 @@ impl Tls {
                 let (chain, key) = ours(identity)?;
                 let client = builder.with_client_auth_cert(chain, key);
                 client.map_err(|why| {
-                    misconfigured(format!("`certificate` and `key` do not fit: {why}"))
+                    misconfigured(format!(
+                        "`client_certificate` and `client_key` do not fit: {why}"
+                    ))
                 })?
             }
         };
@@ -125,8 +127,8 @@ type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn ours(identity: &RedisIdentity) -> Result<Identity, StoreError> {
     let key = PrivateKeyDer::from_pem_slice(&identity.key)
-        .map_err(|_| StoreError::Misconfigured("`key`: no private key in PEM".into()))?;
-    Ok((chain("certificate", &identity.certificate)?, key))
+        .map_err(|_| StoreError::Misconfigured("`client_key`: no private key in PEM".into()))?;
+    Ok((chain("client_certificate", &identity.certificate)?, key))
 }
 
 fn chain(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, StoreError> {

@@ -205,7 +205,10 @@ fn what_is_no_certificate_is_refused_at_once() {
         }),
         ..good()
     };
-    check(no_certificate, "`certificate`: no certificate in PEM");
+    check(
+        no_certificate,
+        "`client_certificate`: no certificate in PEM",
+    );
     let no_key = RedisTls {
         identity: Some(RedisIdentity {
             certificate: mine.certificate.clone(),
@@ -213,7 +216,7 @@ fn what_is_no_certificate_is_refused_at_once() {
         }),
         ..good()
     };
-    check(no_key, "`key`: no private key in PEM");
+    check(no_key, "`client_key`: no private key in PEM");
     let others_key = RedisTls {
         identity: Some(RedisIdentity {
             certificate: mine.certificate.clone(),

@@ -18,13 +18,15 @@ mod limit;
 mod process;
 mod requests;
 mod response;
+mod store;
 
 pub(in crate::config) use self::limit::QUANTITY;
 use self::limit::{DEFAULTS, LIMIT};
-use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, STORE};
+use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
+use self::store::STORE;
 
 /// Limits of one policy.
 pub(in crate::config) const MAX_LIMITS: usize = 10_000;

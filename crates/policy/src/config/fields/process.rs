@@ -1,6 +1,6 @@
 //! Of the process and of all limits: addresses, doors, memory, headers.
 
-use super::{BYTES, MAX_SEEDS, MAX_VALUES, PREFIX, SECRET, SPAN, optional, pattern, required};
+use super::{MAX_VALUES, optional, required};
 use crate::config::shape::{Inert, Shape, Table, Words};
 
 pub(super) const HEADERS: Words = Words {
@@ -254,125 +254,6 @@ static ENVOY_TLS: Table = Table {
         "cert" => "write certificate = \"server.pem\"",
         "ca" => "write client_ca = \"clients.pem\"",
         "private_key" => "write key = \"server.key\"",
-    },
-    ..Table::EMPTY
-};
-
-pub(super) static STORE: Table = Table {
-    what: "`[store]`",
-    fields: &[
-        optional(
-            "memory",
-            Shape::Table(&MEMORY),
-            "{ budget = \"256MiB\" }",
-            "Counters in the memory of this process.",
-        ),
-        optional(
-            "redis",
-            Shape::Table(&REDIS),
-            "{ url = \"redis://127.0.0.1:6379\" }",
-            "Counters in Redis or Valkey, shared with other processes.",
-        ),
-    ],
-    mistaken: hints! {
-        "budget" => "it belongs under [store.memory]: budget = \"256MiB\"",
-        "url" => "it belongs under [store.redis]: url = \"redis://127.0.0.1:6379\"",
-        "valkey" => "Valkey is reached like Redis: [store.redis] with url = \
-            \"redis://127.0.0.1:6379\"",
-    },
-    ..Table::EMPTY
-};
-
-pub(super) static REDIS: Table = Table {
-    what: "`[store.redis]`",
-    fields: &[
-        required(
-            "url",
-            Shape::Texts { most: MAX_SEEDS },
-            "\"redis://127.0.0.1:6379\"",
-            "The server, as in \"redis://10.0.0.7:6379\" or \"unix:///run/redis.sock\"; or a \
-             list: nodes of a cluster.",
-        ),
-        optional(
-            "cluster",
-            Shape::Flag,
-            "true",
-            "Whether `url` is a node of a cluster, which a list always is.",
-        ),
-        optional(
-            "username",
-            pattern(SECRET),
-            "\"env:REDIS_USERNAME\"",
-            "Where the name to log in with is: env:NAME or file:PATH.",
-        ),
-        optional(
-            "password",
-            pattern(SECRET),
-            "\"env:REDIS_PASSWORD\"",
-            "Where the password is: env:NAME or file:PATH.",
-        ),
-        optional(
-            "database",
-            Shape::Whole {
-                least: 0,
-                most: 65_535,
-            },
-            "2",
-            "Number of the database (default 0).",
-        ),
-        optional(
-            "prefix",
-            pattern(PREFIX),
-            "\"edge\"",
-            "Begins the name of every key (default rk).",
-        ),
-        optional(
-            "deadline",
-            pattern(SPAN),
-            "\"20ms\"",
-            "How long a call may take, connecting included, from 1ms to 10s (default 50ms).",
-        ),
-        optional(
-            "nodes",
-            Shape::Whole {
-                least: 1,
-                most: 10_000,
-            },
-            "3",
-            "Processes that share the store: while it fails, each holds that part of a limit \
-             (default 1).",
-        ),
-    ],
-    planned: hints! {
-        "master" => "name the primary's address: url = \"redis://10.0.0.7:6379\"",
-        "sentinels" => "name the primary's address: url = \"redis://10.0.0.7:6379\"",
-        "tls" => "leave it out, and let a proxy beside this process speak TLS to the server",
-    },
-    mistaken: hints! {
-        "urls" => "write url = [\"redis://10.0.0.1:6379\", \"redis://10.0.0.2:6379\"]",
-        "address" => "write url = \"redis://127.0.0.1:6379\"",
-        "host" => "write url = \"redis://127.0.0.1:6379\"",
-        "pool" => "leave it out: one connection to each server carries all calls",
-        "pool_size" => "leave it out: one connection to each server carries all calls",
-        "timeout" => "write deadline = \"50ms\"",
-        "db" => "write database = 2",
-        "user" => "write username = \"env:REDIS_USERNAME\"",
-    },
-    ..Table::EMPTY
-};
-
-pub(super) static MEMORY: Table = Table {
-    what: "`[store.memory]`",
-    fields: &[optional(
-        "budget",
-        pattern(BYTES),
-        "\"256MiB\"",
-        "Bytes that counters may use, as in \"256MiB\".",
-    )],
-    mistaken: hints! {
-        "max_keys" => "memory is bounded in bytes: budget = \"256MiB\"",
-        "size" => "write budget = \"256MiB\"",
-        "limit" => "write budget = \"256MiB\"",
     },
     ..Table::EMPTY
 };
