@@ -54,6 +54,16 @@ const BREAKER: BreakerSettings = BreakerSettings {
 pub trait Remote: Store {
     /// Whether it answers.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Charges what was admitted without it. As [`Store::decide`], but what it holds decides,
+    /// and nothing that was heard of it before: it may have been lost meanwhile.
+    fn debit(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+        self.decide(charges, now)
+    }
 }
 
 /// A store that is somewhere else, and what holds while it cannot be asked: each limit as its

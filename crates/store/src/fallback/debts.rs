@@ -53,14 +53,18 @@ impl<S: Remote> Fallback<S> {
                     cost: Permits::new(cost),
                     mode: Mode::Enforce,
                 };
-                self.local.reset_now(&[charge(0)], now);
                 // Up: a part of a permit is a permit.
                 let debit = charge(used.div_ceil(self.nodes.get()));
                 let Err(error) = self.debit(debit, now).await else {
+                    // What was admitted here meanwhile is still owed.
+                    if is_refunded(&limit.algorithm) {
+                        self.local.refund_now(&[charge(used)], now);
+                    } else {
+                        self.local.reset_now(&[charge(0)], now);
+                    }
                     continue;
                 };
-                let _ = self.local.decide_one(&charge(used), now);
-                if !matches!(error, StoreError::Foreign(_)) {
+                if !matches!(error, StoreError::Foreign(_) | StoreError::Partly(_)) {
                     self.owes.store(true, Ordering::Relaxed);
                     return Err(error);
                 }
@@ -80,7 +84,7 @@ impl<S: Remote> Fallback<S> {
             if charge.cost == Permits::ZERO {
                 return Ok(());
             }
-            let decisions = self.main.decide(&[charge], now).await?;
+            let decisions = self.main.debit(&[charge], now).await?;
             if decisions.admitted {
                 add(&self.counts.debited, charge.cost.get().into());
                 return Ok(());
@@ -98,4 +102,9 @@ fn is_debited(algorithm: &AnyAlgorithm) -> bool {
         algorithm,
         AnyAlgorithm::Concurrency(_) | AnyAlgorithm::WarmUp(_)
     )
+}
+
+/// Whether a charge of it can be taken back.
+const fn is_refunded(algorithm: &AnyAlgorithm) -> bool {
+    !matches!(algorithm, AnyAlgorithm::Hybrid(_))
 }

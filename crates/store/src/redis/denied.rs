@@ -110,12 +110,9 @@ impl Denied {
         keys.insert(item.name.clone(), denial);
     }
 
-    /// These keys have got something back.
-    pub(super) fn forget(&self, ask: &Ask) {
-        let mut keys = self.keys.lock();
-        for item in &ask.items {
-            keys.remove(&item.name);
-        }
+    /// This key may have got something back.
+    pub(super) fn forget(&self, name: &[u8]) {
+        self.keys.lock().remove(name);
     }
 }
 

@@ -187,7 +187,9 @@ impl RedisStore {
         let sent = tokio::time::Instant::now();
         let remembers = told.is_none();
         if !matches!(ask.act, Act::Decide(_) | Act::Look) {
-            self.denied.forget(&ask);
+            ask.items
+                .iter()
+                .for_each(|item| self.denied.forget(&item.name));
         } else if remembers && let Some(outcome) = self.denied.recall(&ask, sent) {
             return Ok(outcome);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::UnixMicros;
+use ratekeeper_core::{Charge, Time, UnixMicros};
 
 use super::node::Call;
 use super::servers::no_answer;
@@ -10,6 +10,7 @@ use super::slot::{SLOTS, slot_of};
 use super::trouble::Trouble;
 use super::{RedisStore, StoreError};
 use crate::fallback::Remote;
+use crate::{Decisions, Store};
 
 /// Slots that are asked: with three primaries, one of each.
 const ASKED: [u16; 3] = [0, SLOTS / 3 + 1, SLOTS / 3 * 2 + 2];
@@ -76,6 +77,14 @@ impl Remote for RedisStore {
             Some(trouble) if !answered => Err(trouble.into()),
             _ => Ok(()),
         }
+    }
+
+    /// What was refused a moment ago may pass by now: the store may have lost what it knew.
+    async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        for charge in charges {
+            self.denied.forget(&self.item(charge, None).name);
+        }
+        self.decide(charges, now).await
     }
 }
 

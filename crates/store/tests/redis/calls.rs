@@ -6,7 +6,7 @@ use ratekeeper_core::{
     AnyAlgorithm, Charge, Edge, Gcra, Hybrid, Interval, Key, KeyBuilder, Limit, LimitId, Log, Mode,
     Nanos, Outage, Permits, SubBuckets, Time, Window,
 };
-use ratekeeper_store::{RedisConfig, RedisStore, Store};
+use ratekeeper_store::{RedisConfig, RedisStore, Remote, Store};
 use redis::Connection;
 
 use crate::server::{Server, programs};
@@ -247,5 +247,27 @@ fn callers_of_one_key_share_calls() {
             CALLERS * EACH
         );
         assert!(calls < u64::from(CALLERS * EACH) / 10, "{calls} calls");
+    }
+}
+
+/// What is debited is not answered from memory: the server may have lost what it refused by.
+#[test]
+fn a_debit_asks_the_server_whatever_was_refused_a_moment_ago() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let limit = &limits()[0];
+        let charges = [charge(limit, b"\x01k")];
+        for admitted in [true, true, true, false] {
+            let decided = runtime.block_on(store.decide(&charges, Time::ZERO));
+            assert_eq!(decided.unwrap().admitted, admitted);
+        }
+        let mut gone = redis::cmd("DEL");
+        gone.arg("rk:{k}:limit-0")
+            .exec(&mut server.connect())
+            .unwrap();
+        let debited = runtime.block_on(store.debit(&charges, Time::ZERO));
+        assert!(debited.unwrap().admitted, "it fits");
     }
 }

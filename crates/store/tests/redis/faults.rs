@@ -337,3 +337,49 @@ fn a_failover_is_waited_out_or_an_error() {
         );
     }
 }
+
+/// One primary of three is gone for good: its keys are decided without it, at once, and the
+/// others by the store, as ever.
+#[test]
+fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
+    for program in programs() {
+        let mut cluster = Cluster::start(&program);
+        for node in &cluster.nodes {
+            let mut serve = redis::cmd("CONFIG");
+            serve
+                .arg("SET")
+                .arg("cluster-require-full-coverage")
+                .arg("no");
+            serve.exec(&mut node.connect()).unwrap();
+        }
+        let bench = Bench::new(RedisServers::Cluster(cluster.urls()));
+        let home = |who: &str| {
+            let mut command = redis::cmd("CLUSTER");
+            command.arg("KEYSLOT").arg(format!("rk:{{{who}}}:daily"));
+            let slot: u16 = command.query(&mut cluster.nodes[0].connect()).unwrap();
+            usize::from(slot / 5461).min(2)
+        };
+        let dead = home("ada");
+        let others = (0..).map(|number| format!("other-{number}"));
+        let mut others = others.filter(|who| home(who) != dead);
+        let other = others.next().unwrap();
+        drop(others);
+        assert_eq!(bench.ask("ada", 1), Ok(true));
+        assert_eq!(bench.ask(&other, 1), Ok(true));
+        cluster.nodes[dead + 3].kill();
+        cluster.nodes[dead].kill();
+        for _ in 0..6 {
+            let _ = bench.ask("ada", 1); // the first few find out
+            let _ = bench.ask(&other, 1);
+        }
+        let began = Instant::now();
+        for _ in 0..100 {
+            let refused = bench.ask("ada", 1).unwrap_err();
+            assert!(matches!(refused, StoreError::Partly(_)), "{refused}");
+            assert_eq!(bench.ask(&other, 1), Ok(true));
+        }
+        let took = began.elapsed();
+        println!("{}: 100 of each in {took:?}", program.name);
+        assert!(took < 2 * DEADLINE, "{took:?}: they waited");
+    }
+}
