@@ -14,6 +14,7 @@ mod configured;
 mod lent;
 mod lines;
 mod reservation;
+mod settlement;
 mod wait;
 
 use std::fmt;

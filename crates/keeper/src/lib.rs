@@ -2,17 +2,6 @@
 //!
 //! # One limit
 //!
-//! ```
-//! use ratekeeper::Limiter;
-//!
-//! let limiter = Limiter::per("100/1m")?;
-//! let decision = limiter.check();
-//! if let Some(wait) = decision.verdict.retry_after() {
-//!     eprintln!("come back in {wait}");
-//! }
-//! # Ok::<(), ratekeeper::core::Error>(())
-//! ```
-//!
 //! Three verbs ask a [`Limiter`] for permits. They differ in what they do when there are
 //! none:
 //!
@@ -22,8 +11,58 @@
 //! | [`acquire`](Limiter::acquire), [`acquire_blocking`](Limiter::acquire_blocking) | waits in line, first come, first served | work that must be done, by a task or a thread |
 //! | [`reserve`](Limiter::reserve) | promises a later moment, charged now | work that is planned |
 //!
-//! [`KeyedLimiter`] has a limit for each key. `try_acquire` waits for no longer than it is told. See the module [`limiter`]. Callers that
-//! come from Guava find its limiter as [`SmoothRateLimiter`].
+//! **check**: a client can come back.
+//!
+//! ```
+//! use ratekeeper::Limiter;
+//!
+//! let limiter = Limiter::per("100/1m")?;
+//! match limiter.check().verdict.retry_after() {
+//!     None => { /* serve it */ }
+//!     Some(wait) => eprintln!("429, Retry-After: {}", wait.as_secs_ceil()),
+//! }
+//! # Ok::<(), ratekeeper::core::Error>(())
+//! ```
+//!
+//! **acquire**: the page must be fetched, and this thread has time. Tasks say
+//! `limiter.acquire().await`, with the feature `tokio`; `try_acquire` waits for no longer
+//! than it is told.
+//!
+//! ```
+//! use ratekeeper::Limiter;
+//!
+//! let pace = Limiter::per("500/1s")?;
+//! for _page in 0..3 {
+//!     pace.acquire_blocking()?;
+//!     // fetch it
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **reserve**: the mail goes out when its turn comes; until then it lies in a queue of ours.
+//!
+//! ```
+//! use ratekeeper::Limiter;
+//! use ratekeeper::core::{Nanos, Permits};
+//!
+//! let mails = Limiter::per("1/1m")?;
+//! let patience = Nanos::from_secs(600);
+//! let _first = mails.reserve(Permits::ONE, patience);
+//! let second = mails.reserve(Permits::ONE, patience);
+//! assert!(second.wait().is_some_and(|wait| wait > Nanos::from_secs(59)));
+//! second.cancel(); // it is not sent after all
+//! # Ok::<(), ratekeeper::core::Error>(())
+//! ```
+//!
+//! What work will cost may be a guess: charge the guess, then [`settle`](Limiter::settle).
+//! [`KeyedLimiter`] has a limit, and a line, for each key. Any algorithm can stand behind the verbs: see
+//! the module [`limiter`]. Callers that come from Guava find its limiter as
+//! [`SmoothRateLimiter`]. The other side, clients that wait and retry, is the crate
+//! `ratekeeper-resilience`.
+//!
+//! In the repository, `docs/guide/which-algorithm.md` asks five questions and draws the
+//! answers, `docs/guide/algorithms.md` says what each algorithm promises at worst,
+//! `COMPARE.md` how this stands to other limiters, and `examples` has a program for each task.
 //!
 //! # A policy
 //!
@@ -76,7 +115,7 @@ pub use call::{Act, Answers, Asked};
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
 pub use keyed::{KeyedLimiter, KeyedReservation, MostWaiting};
-pub use limiter::{Limiter, Reservation, WaitError};
+pub use limiter::{Limiter, Reservation, Settlement, WaitError};
 pub use permit::{NoPermit, Permit};
 pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;

@@ -34,6 +34,7 @@ pub(crate) mod desk;
 pub(crate) mod line;
 mod place;
 mod reservation;
+mod settlement;
 pub(crate) mod turn;
 pub(crate) mod wait;
 
@@ -50,6 +51,7 @@ use desk::{Desk as _, behind_the_line};
 use line::Line;
 pub use place::{Held, Locked, Place};
 pub use reservation::Reservation;
+pub use settlement::Settlement;
 pub use wait::WaitError;
 
 /// How many may wait for a limiter unless told otherwise: 100 bytes each, and their tasks.

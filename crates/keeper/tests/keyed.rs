@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ratekeeper::core::{Algorithm, Gcra, Nanos, Permits, Time, Verdict};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::{Clock, KeyedLimiter, MostWaiting, SystemClock, WaitError};
+use ratekeeper::{Clock, KeyedLimiter, MostWaiting, Settlement, SystemClock, WaitError};
 
 use tasks::{Clocked, Tasks};
 
@@ -254,4 +254,42 @@ fn thirty_two_threads_never_pass_the_bound_of_a_key() {
         }
         assert_eq!(limiter.waiting([u8::try_from(user).unwrap()]), 0);
     }
+}
+
+#[test]
+fn each_key_settles_for_itself() {
+    // 10 a second, burst 10, debts of a minute. Taken, used; then the wait for one permit.
+    for (taken, used, wait) in [
+        (10, 10, Some(100)),
+        (10, 0, None),
+        (4, 10, Some(100)),
+        (4, 13, Some(400)),
+        (10, 610, Some(60_100)),
+        (10, u32::MAX, Some(60_100)), // what is beyond a minute is forgiven
+    ] {
+        let limit = bucket("10/1s", 10).with_patience(Nanos::from_secs(60));
+        let (limiter, _clock) = limiter(limit);
+        let [taken, used] = [taken, used].map(Permits::new);
+        assert!(limiter.check_n("ann", taken).verdict.allows());
+        limiter.settle("ann", Settlement { taken, used });
+        let retry_after = |key: &str| limiter.check(key).verdict.retry_after();
+        assert_eq!(retry_after("ann"), wait.map(millis), "{taken:?}, {used:?}");
+        assert_eq!(retry_after("bob"), None);
+    }
+}
+
+#[test]
+fn what_a_key_settles_moves_its_own_line() {
+    let (limiter, clock) = limiter(bucket("10/1s", 10));
+    let (taken, used) = (Permits::new(10), Permits::new(2));
+    let mut tasks = Tasks::new(&clock, 2);
+    for (task, key) in ["ann", "bob"].into_iter().enumerate() {
+        assert!(limiter.check_n(key, taken).verdict.allows());
+        tasks.start(task, limiter.try_acquire(key, Permits::new(5), Nanos::MAX));
+    }
+    limiter.settle("ann", Settlement { taken, used });
+    tasks.settle();
+    assert_eq!(tasks.order(), [0], "ann does not wait");
+    tasks.run();
+    assert_eq!(tasks.done[1].1, at(500), "bob does");
 }

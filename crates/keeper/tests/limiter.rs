@@ -9,7 +9,7 @@ use ratekeeper::core::{
     Algorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper::limiter::Held;
-use ratekeeper::{Block, Clock, Limiter, SystemClock, WaitError};
+use ratekeeper::{Block, Clock, Limiter, Settlement, SystemClock, WaitError};
 
 use tasks::{Clocked, Tasks};
 
@@ -275,6 +275,57 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
     let retry_after = millis(4_000);
     assert_eq!(behind.decision().verdict, Verdict::Deny { retry_after });
     tasks.run();
+}
+
+#[test]
+fn an_estimate_is_settled_with_what_was_used() {
+    // 10 a second, burst 10, debts of a minute. Taken, used; then the wait for one permit.
+    for (taken, used, wait) in [
+        (10, 10, Some(100)),
+        (10, 9, None),
+        (10, 0, None),
+        (4, 9, None),
+        (4, 10, Some(100)),
+        (4, 13, Some(400)),
+        (10, 600, Some(59_100)),
+        (10, 610, Some(60_100)),
+        (10, 611, Some(60_100)), // what is beyond a minute is forgiven
+        (10, u32::MAX, Some(60_100)),
+    ] {
+        let (limiter, clock) = limiter(bucket("10/1s", 10).with_patience(Nanos::from_secs(60)));
+        let [taken, used] = [taken, used].map(Permits::new);
+        assert!(limiter.check_n(taken).verdict.allows());
+        limiter.settle(Settlement { taken, used });
+        let retry_after = limiter.peek_n(Permits::ONE).verdict.retry_after();
+        assert_eq!(retry_after, wait.map(millis), "{taken:?}, {used:?}");
+        // The debt is paid by time, to the nanosecond.
+        let Some(wait) = retry_after else { continue };
+        clock.advance(Nanos::from_nanos(wait.as_nanos() - 1));
+        assert!(!limiter.check().verdict.allows(), "{taken:?}, {used:?}");
+        clock.advance(Nanos::from_nanos(1));
+        assert!(limiter.check().verdict.allows(), "{taken:?}, {used:?}");
+    }
+}
+
+#[test]
+fn what_a_settlement_gives_back_wakes_the_first() {
+    let (limiter, clock) = limiter(bucket("10/1s", 10));
+    let taken = Permits::new(10);
+    assert!(limiter.check_n(taken).verdict.allows());
+    let mut tasks = Tasks::new(&clock, 1);
+    tasks.start(0, limiter.try_acquire(Permits::new(5), Nanos::MAX));
+    tasks.settle();
+    assert!(tasks.order().is_empty(), "not enough is left");
+    let used = Permits::new(2);
+    limiter.settle(Settlement { taken, used });
+    tasks.settle();
+    assert_eq!(tasks.order(), [0], "without a wait");
+    // A debt makes the first wait longer than it was told.
+    tasks.start(1, limiter.try_acquire(Permits::new(4), Nanos::MAX));
+    let taken = Permits::ZERO;
+    limiter.settle(Settlement { taken, used });
+    tasks.run();
+    assert_eq!(tasks.done[1].1, Time::ZERO + millis(300));
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Settlement: the charge of a key, corrected to what its work did cost.
+//!
+//! ```text
+//!   taken  |==============|         estimate, charged before the work
+//!   used   |=====|--------|         the rest is given back
+//!   used   |==============|#####>   what went over is owed: the key pays it by waiting
+//! ```
+
+use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Verdict};
+
+use super::KeyedLimiter;
+use crate::{Clock, Settlement};
+
+/// How often what fits is looked for, while others charge the same key.
+const TRIES: usize = 3;
+
+impl<A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyedLimiter<A, C> {
+    /// Corrects what was charged to `key` for work to what it did cost; see
+    /// [`Limiter::settle`](crate::Limiter::settle).
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::{KeyedLimiter, Settlement};
+    /// let tokens = KeyedLimiter::per("1000/24h")?;
+    /// let taken = Permits::new(400);
+    ///
+    /// assert!(tokens.check_n("ann", taken).verdict.allows());
+    /// tokens.settle("ann", Settlement { taken, used: Permits::new(150) });
+    /// assert_eq!(tokens.peek("ann").remaining.get(), 850);
+    ///
+    /// assert!(tokens.check_n("bob", taken).verdict.allows());
+    /// tokens.settle("bob", Settlement { taken, used: Permits::new(1_500) });
+    /// assert!(!tokens.check("bob").verdict.allows(), "500 are owed");
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    pub fn settle(&self, key: impl AsRef<[u8]>, settlement: Settlement) {
+        let (key, Settlement { taken, used }) = (key.as_ref(), settlement);
+        if used <= taken {
+            return self.refund(key, taken - used);
+        }
+        self.owe(key, used - taken);
+        self.lines.wake(key); // who waits has longer to wait
+    }
+
+    /// Charges `cost`, beyond the limit too, as far ahead as it promises.
+    fn owe(&self, key: &[u8], cost: Permits) {
+        let mut cost = cost;
+        for _ in 0..TRIES {
+            let owed = self.with(key, cost, |charge, now| {
+                self.store.reserve(charge, now, Nanos::MAX)
+            });
+            match owed.map(|owed| (owed.decision.verdict, owed.decision.remaining)) {
+                Ok((Verdict::Deny { .. } | Verdict::DenyForever, most)) => cost = most,
+                Ok(_) | Err(_) => return, // charged; the algorithm reserves, so there is no error
+            }
+        }
+    }
+}
