@@ -79,6 +79,6 @@ pub use retry_after::{Hints, RetryAfter, Told};
 pub use throttle::{Throttle, ThrottleSettings};
 
 /// The code of the guide compiles and runs.
-#[cfg(all(doctest, feature = "tower"))]
+#[cfg(all(doctest, feature = "reqwest"))]
 #[doc = include_str!("../../../docs/guide/clients.md")]
 struct Guide;

@@ -30,7 +30,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 /// What the server does with a request.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Act {
     Answer(u16),
     /// An answer with `Retry-After`.
@@ -302,5 +302,64 @@ impl Service<Request<Full<Bytes>>> for Script {
             .status(status)
             .header("retry-after", "20");
         std::future::ready(Ok(answer.body(()).unwrap()))
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_reqwest_goes_into_the_layer_as_it_is() {
+    let stream = || reqwest::Body::wrap(Full::new(Bytes::from("once")));
+    for (script, method, body, expected, sent) in [
+        (
+            &[Act::Later(429, "0"), Act::Answer(200)][..],
+            "GET",
+            None,
+            200,
+            2,
+        ),
+        (&[Act::HangUp, Act::Answer(200)], "GET", None, 200, 2),
+        (
+            &[Act::Answer(503), Act::Answer(200)],
+            "PUT",
+            Some("kept".into()),
+            200,
+            2,
+        ),
+        (
+            &[Act::Answer(503), Act::Answer(200)],
+            "PUT",
+            Some(stream()),
+            503,
+            1,
+        ),
+        (
+            &[Act::Answer(503), Act::Answer(200)],
+            "POST",
+            Some("kept".into()),
+            503,
+            1,
+        ),
+    ] {
+        let (address, seen) = server(script).await;
+        let client = reqwest::Client::new();
+        let mut request = client.request(method.parse().unwrap(), &address);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let request = request.build().unwrap();
+        let settings = CallSettings {
+            propagate: Propagate::Millis("x-timeout-ms".parse().unwrap()),
+            ..quick()
+        };
+        let budget = Arc::new(Budget::new(BudgetSettings::default()).unwrap());
+        let mut client = ResilienceLayer::new(settings, budget).layer(client);
+        let answer: reqwest::Response = client.call(request).await.unwrap();
+        assert_eq!(answer.status(), expected, "{script:?}");
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), sent, "{script:?}");
+        let left = seen.iter().map(|(_, left, _)| left.unwrap());
+        assert!(
+            left.is_sorted_by(|a, b| a >= b),
+            "the deadline is passed on"
+        );
     }
 }

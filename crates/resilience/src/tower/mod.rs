@@ -20,16 +20,20 @@
 //!   429.
 //! * The service inside is asked for readiness anew before each attempt, within the
 //!   deadline.
-//! * Trade-off: a request is cloned for each attempt, so its body must be `Clone` (bytes,
-//!   not a stream).
+//! * A client is any service of [`Outgoing`] requests: `http` ones, such as hyper's client
+//!   takes, and with the feature `reqwest` a `reqwest::Client` itself.
+//! * Trade-off: a request is kept for a further attempt, so its body must be `Clone` (bytes,
+//!   not a stream). A stream in a request of reqwest is sent once.
 
 mod clock;
 mod error;
 mod layer;
+mod message;
 mod service;
 
 pub use error::CallError;
 pub use layer::{CallSettings, Guard, Propagate, ResilienceLayer};
+pub use message::{Answered, Outgoing};
 pub use service::{CallWithin, Resilient};
 
 #[cfg(doc)]

@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue};
 use ratekeeper_core::{Nanos, Time};
 use tower_service::Service;
 
 use super::error::CallError;
 use super::layer::{Guard, Propagate, Shared};
+use super::message::{Answered, Outgoing};
 use crate::breaker::Permit;
 use crate::{Attempts, Deadline, Effect, Failure, Hints, SplitMix, Told};
 
@@ -31,42 +32,43 @@ impl<S> Resilient<S> {
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Resilient<S>
+impl<S, Q> Service<Q> for Resilient<S>
 where
-    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S: Service<Q> + Clone + Send + 'static,
+    S::Response: Answered,
     S::Future: Send,
     S::Error: Send,
-    B: Clone + Send + 'static,
-    R: Send + 'static,
+    Q: Outgoing,
 {
-    type Response = Response<R>;
+    type Response = S::Response;
     type Error = CallError<S::Error>;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, Self::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, Self::Error>> + Send>>;
 
     /// Always: the service inside is asked before each attempt.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Q) -> Self::Future {
         let (inner, shared) = (self.inner.clone(), Arc::clone(&self.shared));
         Box::pin(async move { make(&shared, inner, request).await })
     }
 }
 
 /// Makes a call: attempts, until one is good enough or the last.
-async fn make<S, B, R>(
+async fn make<S, Q>(
     shared: &Shared,
     mut inner: S,
-    request: Request<B>,
-) -> Result<Response<R>, CallError<S::Error>>
+    mut request: Q,
+) -> Result<S::Response, CallError<S::Error>>
 where
-    S: Service<Request<B>, Response = Response<R>>,
-    B: Clone,
+    S: Service<Q>,
+    S::Response: Answered,
+    Q: Outgoing,
 {
     let (settings, clock) = (&shared.settings, &shared.clock);
     let mut random = SplitMix::seeded();
-    let within = request.extensions().get::<CallWithin>();
+    let within = request.within();
     let deadline = Deadline::within(clock.now(), within.map_or(settings.within, |span| span.0));
     let key = request.headers().get("idempotency-key");
     let effect = Effect::of_http(
@@ -76,7 +78,8 @@ where
     let mut attempts = settings.backoff.attempts();
     shared.budget.deposit(clock.now());
     loop {
-        let result = attempt(shared, &mut inner, request.clone(), deadline, &mut random).await;
+        let again = request.again();
+        let result = attempt(shared, &mut inner, request, deadline, &mut random).await;
         let failure = match &result {
             Ok(answer)
                 if !answer.status().is_client_error() && !answer.status().is_server_error() =>
@@ -91,13 +94,14 @@ where
             return result;
         }
         let now = clock.now();
-        let headers = result.as_ref().ok().map(Response::headers);
+        let headers = result.as_ref().ok().map(Answered::headers);
         let wait = next_wait(shared, headers, now, &mut attempts, &mut random)
             .filter(|&wait| deadline.allows(now, wait, settings.typical));
-        match wait {
-            Some(wait) if shared.budget.withdraw(now) => {
+        match (again, wait) {
+            (Some(again), Some(wait)) if shared.budget.withdraw(now) => {
                 drop(result); // its connection is free while this call waits
                 tokio::time::sleep(wait.into()).await;
+                request = again;
             }
             _ => return result,
         }
@@ -131,15 +135,17 @@ fn next_wait(
 }
 
 /// Makes one attempt, if there is time and the guard agrees, and tells the guard.
-async fn attempt<S, B, R>(
+async fn attempt<S, Q>(
     shared: &Shared,
     inner: &mut S,
-    mut request: Request<B>,
+    mut request: Q,
     deadline: Deadline,
     random: &mut SplitMix,
-) -> Result<Response<R>, CallError<S::Error>>
+) -> Result<S::Response, CallError<S::Error>>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Q>,
+    S::Response: Answered,
+    Q: Outgoing,
 {
     let (settings, clock) = (&shared.settings, &shared.clock);
     let now = clock.now();
@@ -181,13 +187,13 @@ fn pass<'a, E>(
 }
 
 /// Tells the guard how an attempt ended.
-fn report<R, E>(
+fn report<R: Answered, E>(
     guard: &Guard,
     permit: Option<Permit<'_>>,
     now: Time,
-    result: &Result<Response<R>, E>,
+    result: &Result<R, E>,
 ) {
-    let status = result.as_ref().ok().map(Response::status);
+    let status = result.as_ref().ok().map(Answered::status);
     let works = status.is_some_and(|status| !status.is_server_error());
     match (permit, guard) {
         (Some(permit), _) if works => permit.success(now),
