@@ -31,4 +31,27 @@ fn examples_do_what_they_say() {
         env!("CARGO_BIN_EXE_policy_in_process"),
         "ann: allowed\nann: allowed\nann: allowed\nann: refused by per-user\nbob: allowed\n",
     );
+    check(
+        env!("CARGO_BIN_EXE_keyed_by_user"),
+        "ann: served, 1 left\nann: served, 0 left\nbob: served, 1 left\n\
+         ann: come back in 30 minutes\nann: 2 left\n",
+    );
+    check(
+        env!("CARGO_BIN_EXE_llm_token_budget"),
+        "used 250 of 600, 750 left for now\nused 1500 of 600, 0 left for now\n\
+         not now: the budget has 600 tokens again in 81 minutes\n",
+    );
+    check(
+        env!("CARGO_BIN_EXE_guava_migration"),
+        "one slept 0s\nfive slept 10ms\nthe next slept 50ms\n\
+         at once: false, within a second: true\n200 a second from now on\n",
+    );
+    check(
+        env!("CARGO_BIN_EXE_governor_migration"),
+        "passed, 2 left\nnine never fit\nann: true, bob: true\nat most 256 MiB\n",
+    );
+    check(
+        env!("CARGO_BIN_EXE_reqwest_client"),
+        "page 1: 200 OK\npage 2: 200 OK\npage 3: 200 OK\nthe server was asked 5 times\n",
+    );
 }

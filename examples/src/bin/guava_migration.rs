@@ -1,0 +1,41 @@
+//! From Guava's `RateLimiter`: its calls in comments, ours below each, the waits the same.
+//!
+//! `cargo run -p ratekeeper-examples --bin guava_migration`
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use ratekeeper::core::{Error, Nanos, Permits, WarmUp};
+use ratekeeper::{ManualClock, SmoothRateLimiter};
+
+fn main() -> Result<(), Error> {
+    // RateLimiter limiter = RateLimiter.create(100.0);
+    let _limiter = SmoothRateLimiter::create(100.0)?;
+    // The same on a clock that moves only while somebody sleeps: every wait below is exact.
+    let hundred = WarmUp::bursty(100.0, 1.0)?;
+    let limiter = SmoothRateLimiter::with_clock(hundred, ManualClock::default());
+
+    // double slept = limiter.acquire();
+    println!("one slept {}", limiter.acquire(Permits::ONE));
+    // limiter.acquire(5);    the price of five is paid by who comes next
+    println!("five slept {}", limiter.acquire(Permits::new(5)));
+    // limiter.acquire();
+    println!("the next slept {}", limiter.acquire(Permits::ONE));
+
+    // limiter.tryAcquire();
+    let at_once = limiter.try_acquire(Permits::ONE, Nanos::ZERO);
+    // limiter.tryAcquire(1, 1, TimeUnit.SECONDS);
+    let in_time = limiter.try_acquire(Permits::ONE, Nanos::SECOND);
+    println!("at once: {at_once}, within a second: {in_time}");
+
+    // limiter.setRate(200.0);
+    limiter.set_rate(200.0)?;
+    // limiter.getRate();
+    println!("{} a second from now on", limiter.rate().round());
+
+    // RateLimiter.create(100.0, Duration.ofSeconds(10));
+    let cold = SmoothRateLimiter::create_warming_up(100.0, Nanos::from_secs(10))?;
+    // Not in Guava: a task that must not block takes its turn, and sleeps as it likes.
+    let _wait = cold.reserve(Permits::ONE);
+
+    // New code has no reason to let the next one pay: `Limiter` makes each wait for itself.
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! A limit for each user, in bounded memory: one line to ask, no cleaning up.
+//!
+//! `cargo run -p ratekeeper-examples --bin keyed_by_user`
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use ratekeeper::KeyedLimiter;
+
+fn main() -> Result<(), ratekeeper::core::Error> {
+    // The key is bytes: a name, an address, an API key. 256 MiB at most; a full store makes
+    // new keys start with less, and never lets anybody have more.
+    let limiter = KeyedLimiter::per("2/1h")?;
+
+    for user in ["ann", "ann", "bob", "ann"] {
+        let decision = limiter.check(user);
+        match decision.verdict.retry_after() {
+            None => println!("{user}: served, {} left", decision.remaining.get()),
+            Some(wait) => println!(
+                "{user}: come back in {} minutes",
+                wait.as_secs_ceil().div_ceil(60)
+            ),
+        }
+    }
+
+    limiter.reset("ann"); // support has heard her
+    println!("ann: {} left", limiter.peek("ann").remaining.get());
+    Ok(())
+}
