@@ -6,7 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A window too short to be cut into its ten slots of whole nanoseconds.
+    /// A window too short to be cut into its ten slots of whole nanoseconds; of an adaptive
+    /// limit, shorter than 1 us or of no samples, or of more than 512.
     Window,
     /// A share outside 1 to 100 percent.
     Percent,
@@ -20,12 +21,18 @@ pub enum Error {
     Multiplier,
     /// A gap of no time, or above an hour.
     Gap,
+    /// Bounds of a limit out of order, or beyond 1 to 1,000,000.
+    Bounds,
+    /// Numbers of a law outside their range.
+    Law,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Window => "a window must last at least 10 ns",
+            Self::Window => {
+                "a window must last at least 10 ns; of an adaptive limit 1 us, with 1 to 512 samples"
+            }
             Self::Percent => "a share must be 1 to 100 percent",
             Self::ProbeRounds => "rounds of probes must number 1 to 16",
             Self::OpenFor => "the shortest time open must be above zero and at most the longest",
@@ -34,6 +41,10 @@ impl fmt::Display for Error {
                 "a multiplier must be at least 100 percent: less would refuse what is accepted"
             }
             Self::Gap => "a gap must be above zero and at most an hour",
+            Self::Bounds => {
+                "the bounds of a limit must be 1 <= least <= initial <= most <= 1,000,000"
+            }
+            Self::Law => "a number of the law is outside the range that its field names",
         })
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   before the call     is there time left?           Deadline
+//!                       is too much at work?          AdaptiveConcurrency
 //!                       is it worth trying?           Throttle, or Breaker
 //!                       is the server near its end?   Pacing
 //!   it failed           may it be done twice?         Failure, Effect
@@ -44,6 +45,7 @@
 //! assert!(now >= Time::ZERO + Nanos::from_secs(2));
 //! ```
 
+pub mod adaptive;
 pub mod backoff;
 pub mod breaker;
 pub mod budget;
@@ -64,6 +66,10 @@ pub mod throttle;
 #[cfg(feature = "tower")]
 pub mod tower;
 
+pub use adaptive::{
+    AdaptiveConcurrency, AdaptivePermit, AdaptiveSettings, Aimd, Bounds, Gradient, Law, Level,
+    Sample, Vegas,
+};
 pub use backoff::{Attempts, Backoff, Jitter};
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Refused};
 pub use budget::{Budget, BudgetSettings};

@@ -1,0 +1,293 @@
+//! Adaptive: how many may be at work at once, found from how long the work takes.
+//!
+//! A fixed bound on concurrency is right for one machine on one day. What is at work beyond
+//! what a server can do at once only waits there: the time that work takes tells how much
+//! that is, and the bound follows it.
+//!
+//! ```text
+//!   time work takes                       limit
+//!        |            /                     |      law: gradient, Vegas or AIMD
+//!        |           /  waits               |    _/\__/\__      __/\_
+//!   base |__________/                       |  _/         \____/
+//!        +---------+-------- at work        +------------------------- windows
+//!             capacity x base                        ^ capacity halves
+//! ```
+//!
+//! ```text
+//!   try_acquire --> permit --> success | dropped | ignored --> window --> sample --> law
+//!        ^                                                                            |
+//!        '-------------------------------- limit <------------------------------------'
+//! ```
+//!
+//! * **Laws** ([`Law`]), each a pure function of limit and sample in a file of its own:
+//!   [`Gradient`] (default) aims at a time not far above that without waiting; [`Vegas`] at a
+//!   short queue; [`Aimd`] needs no times, and backs off when work is dropped.
+//! * **Windows.** A sample is what began and ended within one window, at least 100 ms and ten
+//!   pieces of work long: so each step answers to the limit that the step before it set, and
+//!   slow work makes long windows.
+//! * **Bounds.** The limit never leaves `least..=most`. What is at work is never above the
+//!   limit when a permit is given; when the limit falls, those at work finish.
+//! * A limit that is not used says nothing: while less than half of it is at work, it stays.
+//! * A permit dropped without a word counts as ignored: it says nothing. Work that is given up
+//!   because it takes too long is to be reported as dropped.
+//! * Cost: one compare-exchange for a permit; a lock and, every tenth of a second, a pass over
+//!   512 numbers for a report.
+//! * Trade-offs: the gradient and Vegas believe that waiting is the server's; work of very
+//!   different lengths belongs behind limits of its own. Both measure the time without waiting
+//!   anew every 300 windows if need be, for two of them at a third of the limit or half of it.
+//! * Sources: L. Brakmo, S. O'Malley, L. Peterson, "TCP Vegas" (1994); D.-M. Chiu, R. Jain,
+//!   "Analysis of the increase and decrease algorithms for congestion avoidance" (1989);
+//!   Netflix, concurrency-limits (2018), for Gradient2 and the defaults; Envoy, adaptive
+//!   concurrency filter (2019), for measuring at a low limit.
+
+mod aimd;
+mod base;
+mod gradient;
+mod law;
+mod permit;
+mod vegas;
+mod window;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use ratekeeper_core::{Nanos, Time};
+
+pub use self::aimd::Aimd;
+pub use self::gradient::Gradient;
+pub use self::law::{Bounds, Law, Level, Sample};
+pub use self::permit::AdaptivePermit;
+pub use self::vegas::Vegas;
+use self::window::Window;
+use crate::Error;
+use crate::random::Random;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// How an [`AdaptiveConcurrency`] finds its limit; see the [module](self) for the reasons of
+/// the defaults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdaptiveSettings {
+    /// What moves the limit. Default [`Gradient`].
+    pub law: Law,
+    /// Where it begins, and what it never leaves. Default 20, and 20 to 200.
+    pub bounds: Bounds,
+    /// How long work is looked at before the limit moves; at least 1 us. Default 100 ms.
+    pub window: Nanos,
+    /// How much work a window holds at least; 1 to 512. Default 10.
+    pub least_samples: u32,
+}
+
+impl Default for AdaptiveSettings {
+    fn default() -> Self {
+        Self {
+            law: Law::default(),
+            bounds: Bounds::default(),
+            window: Nanos::from_millis(100),
+            least_samples: 10,
+        }
+    }
+}
+
+/// A limit of work at one time that follows what a server can do, shared by threads; see the
+/// [module](self).
+///
+/// ```
+/// use ratekeeper_core::{Nanos, Time};
+/// use ratekeeper_resilience::{AdaptiveConcurrency, AdaptiveSettings, SplitMix};
+///
+/// let limit = AdaptiveConcurrency::new(AdaptiveSettings::default(), SplitMix::seeded()).unwrap();
+/// let began = Time::ZERO; // your clock
+/// let permit = limit.try_acquire(began).expect("nothing is at work");
+/// assert_eq!((limit.in_flight(), limit.limit()), (1, 20));
+/// // The work is done:
+/// permit.success(began + Nanos::from_millis(12));
+/// assert_eq!(limit.in_flight(), 0);
+/// ```
+#[derive(Debug)]
+pub struct AdaptiveConcurrency {
+    /// Whole permits; a copy of what the level says, for those who ask.
+    limit: AtomicU64,
+    in_flight: AtomicU64,
+    /// The most at work since the window began.
+    peak: AtomicU64,
+    settings: AdaptiveSettings,
+    course: Mutex<Course>,
+}
+
+/// What changes with the windows.
+#[derive(Debug)]
+struct Course {
+    level: Level,
+    window: Window,
+}
+
+impl AdaptiveConcurrency {
+    /// A limit that has seen nothing. Give each its own random numbers: they keep the limits of
+    /// a fleet from measuring at the same moment.
+    ///
+    /// # Errors
+    /// [`Error::Bounds`], [`Error::Law`] or [`Error::Window`] for settings outside their
+    /// bounds.
+    pub fn new(settings: AdaptiveSettings, mut random: impl Random) -> Result<Self, Error> {
+        settings.bounds.validate()?;
+        settings.law.validate()?;
+        let long_enough = settings.window >= Nanos::from_micros(1);
+        if !long_enough || !(1..=window::MOST_KEPT).contains(&settings.least_samples) {
+            return Err(Error::Window);
+        }
+        let level = settings.law.start(settings.bounds, random.draw());
+        Ok(Self {
+            limit: AtomicU64::new(level.limit().into()),
+            in_flight: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            settings,
+            course: Mutex::new(Course {
+                level,
+                window: Window::default(),
+            }),
+        })
+    }
+
+    /// Leave to begin at `now`, if less than the limit is at work.
+    ///
+    /// ```
+    /// # use ratekeeper_core::Time;
+    /// # use ratekeeper_resilience::*;
+    /// let bounds = Bounds { least: 1, most: 9, initial: 1 };
+    /// let settings = AdaptiveSettings { bounds, ..AdaptiveSettings::default() };
+    /// let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded()).unwrap();
+    /// let first = limit.try_acquire(Time::ZERO).unwrap();
+    /// assert!(limit.try_acquire(Time::ZERO).is_none());
+    /// drop(first);
+    /// assert!(limit.try_acquire(Time::ZERO).is_some());
+    /// ```
+    pub fn try_acquire(&self, now: Time) -> Option<AdaptivePermit<&Self>> {
+        Self::enter(self, now)
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), for a permit that is kept where the work is.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ratekeeper_core::Time;
+    /// # use ratekeeper_resilience::*;
+    /// # let settings = AdaptiveSettings::default();
+    /// let limit = Arc::new(AdaptiveConcurrency::new(settings, SplitMix::seeded()).unwrap());
+    /// let permit = limit.try_acquire_owned(Time::ZERO).unwrap();
+    /// std::thread::spawn(move || permit.success(Time::ZERO)).join().unwrap();
+    /// assert_eq!(limit.in_flight(), 0);
+    /// ```
+    pub fn try_acquire_owned(self: &Arc<Self>, now: Time) -> Option<AdaptivePermit<Arc<Self>>> {
+        Self::enter(Arc::clone(self), now)
+    }
+
+    fn enter<L: Deref<Target = Self>>(limit: L, now: Time) -> Option<AdaptivePermit<L>> {
+        let mut at_work = limit.in_flight.load(Ordering::Relaxed);
+        loop {
+            if at_work >= limit.limit.load(Ordering::Relaxed) {
+                return None;
+            }
+            let next = at_work + 1;
+            let swapped = limit.in_flight.compare_exchange_weak(
+                at_work,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match swapped {
+                Ok(_) => {
+                    if limit.peak.load(Ordering::Relaxed) < next {
+                        limit.peak.fetch_max(next, Ordering::Relaxed);
+                    }
+                    return Some(AdaptivePermit::new(limit, now));
+                }
+                Err(changed) => at_work = changed,
+            }
+        }
+    }
+
+    /// How many may be at work at once, at present.
+    pub fn limit(&self) -> u32 {
+        u32::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+    }
+
+    /// How many are at work; above the limit for a while when that fell.
+    pub fn in_flight(&self) -> u32 {
+        u32::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+    }
+
+    /// The share of the limit that is free, from 0 to 1: a signal of spare capacity.
+    ///
+    /// ```
+    /// # use ratekeeper_core::Time;
+    /// # use ratekeeper_resilience::*;
+    /// # let settings = AdaptiveSettings::default();
+    /// let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded()).unwrap();
+    /// let _five: Vec<_> = (0..5).map(|_| limit.try_acquire(Time::ZERO)).collect();
+    /// assert!((limit.headroom() - 0.75).abs() < 1e-9, "of 20");
+    /// ```
+    pub fn headroom(&self) -> f64 {
+        let (at_work, limit) = (f64::from(self.in_flight()), f64::from(self.limit()));
+        (1.0 - at_work / limit).max(0.0) // a limit is at least 1
+    }
+
+    /// Takes account of what began at `began` and ended at `now`.
+    fn report(&self, began: Time, now: Time, end: End) {
+        let mut course = lock(&self.course);
+        let Course { level, window } = &mut *course;
+        window.add(began, now, end);
+        if !window.is_over(now, &self.settings) {
+            return;
+        }
+        let at_work = self.in_flight.load(Ordering::Relaxed);
+        let peak = self.peak.swap(at_work, Ordering::Relaxed).max(at_work);
+        let sample = window.close(now, u32::try_from(peak).unwrap_or(u32::MAX));
+        let AdaptiveSettings { law, bounds, .. } = self.settings;
+        *level = law.next(bounds, *level, &sample);
+        self.limit.store(level.limit().into(), Ordering::Relaxed);
+    }
+}
+
+/// How a piece of work ended that says something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Done,
+    Dropped,
+}
+
+/// Every schedule of two threads; `RUSTFLAGS="--cfg loom" cargo test -p ratekeeper-resilience
+/// --lib schedules`.
+#[cfg(loom)]
+#[cfg(test)]
+mod schedules {
+    use super::*;
+    use crate::SplitMix;
+    use loom::thread;
+
+    #[test]
+    fn one_of_two_threads_gets_the_only_permit() {
+        loom::model(|| {
+            let bounds = Bounds {
+                least: 1,
+                most: 1,
+                initial: 1,
+            };
+            let settings = AdaptiveSettings {
+                bounds,
+                ..AdaptiveSettings::default()
+            };
+            let limit = Arc::new(AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap());
+            let ask = |limit: &Arc<AdaptiveConcurrency>| limit.try_acquire_owned(Time::ZERO);
+            let other = {
+                let limit = Arc::clone(&limit);
+                thread::spawn(move || ask(&limit))
+            };
+            let mine = ask(&limit);
+            let theirs = other.join().unwrap();
+            assert!(mine.is_some() != theirs.is_some());
+            assert_eq!(limit.in_flight(), 1);
+            drop((mine, theirs));
+            assert_eq!(limit.in_flight(), 0);
+        });
+    }
+}

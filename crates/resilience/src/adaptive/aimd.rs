@@ -1,0 +1,50 @@
+//! AIMD: one more while all goes well, a tenth less when work is dropped.
+//!
+//! ```text
+//!   limit |     /|    /|    /|       L := 0.9 L     if work was dropped, or took 5 s
+//!         |    / |   / |   / |            L + 1     else
+//!         |   /  |  /  |  /  |
+//!         |  /   | /   | /   |/      converges to a fair share among those who do the same
+//!         +------------------------ windows
+//! ```
+//!
+//! * Choose it where the server says when it has too much: it refuses, or times out. It needs
+//!   no times, so work of any length is welcome.
+//! * Trade-off: it goes up until something breaks, again and again.
+//! * Source: D.-M. Chiu, R. Jain, "Analysis of the increase and decrease algorithms for
+//!   congestion avoidance in computer networks" (1989).
+
+use ratekeeper_core::Nanos;
+
+use super::Sample;
+
+/// Additive increase, multiplicative decrease; see the [module](super) on how it is used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Aimd {
+    /// What is left of the limit when work is dropped, in percent; 1 to 99. Default 90.
+    pub back_off_percent: u32,
+    /// Work that took longer counts as dropped. Default 5 s.
+    pub timeout: Nanos,
+}
+
+impl Default for Aimd {
+    fn default() -> Self {
+        Self {
+            back_off_percent: 90,
+            timeout: Nanos::from_secs(5),
+        }
+    }
+}
+
+impl Aimd {
+    pub(super) fn next(&self, limit: f64, sample: &Sample) -> f64 {
+        if sample.dropped > 0 || sample.slowest > self.timeout {
+            return limit * f64::from(self.back_off_percent) / 100.0;
+        }
+        limit + 1.0
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        (1..=99).contains(&self.back_off_percent) && self.timeout > Nanos::ZERO
+    }
+}

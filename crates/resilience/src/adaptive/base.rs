@@ -1,0 +1,90 @@
+//! Base: the time that work takes without waiting, and how it is measured anew.
+//!
+//! ```text
+//!   limit |~~~~~~~~~~~~~~~~~~~.            .~~~~~~~~      after 300 windows that were all
+//!         |                   |            |              slower than the base: for two
+//!         |                   |____________|              windows, the limit less what is
+//!         |                    drains  measures           tolerated, and half of that
+//! ```
+//!
+//! Half, so that a base that was measured too high is found out: what comes to rest at
+//! `tolerance x base` is seen without waiting, unless the base was twice what it should be,
+//! and then it is halved. The first one comes soon, within 20 windows: nobody knows if the
+//! first limit was too high.
+//!
+//! A server that serves all it can is never seen without waiting, so what it takes then is
+//! unknown once it changes. A window as fast as the base makes measuring needless for another
+//! 300: who is not busy is not disturbed.
+
+/// Windows that the base is believed without having been seen.
+const BELIEVED_FOR: u32 = 300;
+/// Windows from the start until it is measured for the first time, at most.
+const FIRST_WITHIN: u32 = 20;
+/// Windows at a low limit: one to drain, one to measure.
+const PROBED_FOR: u32 = 2;
+/// Of a difference to a slower window, what is learnt: an average of 600 windows.
+const LEARNT: f64 = 2.0 / 601.0;
+/// Of a difference to a faster one.
+const LEARNT_FASTER: f64 = 0.2;
+
+/// The time without waiting, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Base {
+    /// Zero: not known yet.
+    nanos: f64,
+    /// Windows since it was last seen.
+    age: u32,
+    /// What the age begins with once it has been measured: spreads a fleet's measurements.
+    spread: u32,
+    /// While it is measured: the limit before, and the windows left.
+    probe: Option<(f64, u32)>,
+}
+
+/// What a law is to do with a window.
+pub(super) enum Seen {
+    /// Move the limit: the base.
+    Known(f64),
+    /// Leave the law out of it: the limit.
+    Probing(f64),
+}
+
+impl Base {
+    /// Unknown; `random` spreads the measurements of a fleet.
+    pub(super) fn new(random: u64) -> Self {
+        let below = |most: u32| u32::try_from(random % u64::from(most)).unwrap_or_default();
+        Self {
+            age: BELIEVED_FOR - below(FIRST_WITHIN),
+            spread: below(BELIEVED_FOR / 2),
+            ..Self::default()
+        }
+    }
+
+    /// Takes account of a window that took `time`; those slower than `tolerance` times the base
+    /// are not learnt.
+    pub(super) fn see(&mut self, limit: f64, time: f64, tolerance: f64) -> Seen {
+        if let Some((before, left)) = self.probe {
+            if left > 1 {
+                self.probe = Some((before, left - 1));
+                return Seen::Probing(limit);
+            }
+            self.probe = None;
+            self.age = std::mem::take(&mut self.spread);
+            self.nanos = time;
+            return Seen::Probing(before);
+        }
+        if self.nanos <= 0.0 {
+            self.nanos = time;
+        } else if time <= self.nanos {
+            self.nanos += (time - self.nanos) * LEARNT_FASTER;
+            self.age = 0;
+        } else if time <= self.nanos * tolerance {
+            self.nanos += (time - self.nanos) * LEARNT;
+        }
+        self.age += 1;
+        if self.age > BELIEVED_FOR {
+            self.probe = Some((limit, PROBED_FOR));
+            return Seen::Probing(limit / (2.0 * tolerance));
+        }
+        Seen::Known(self.nanos)
+    }
+}

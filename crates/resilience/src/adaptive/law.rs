@@ -1,0 +1,206 @@
+//! Law: what moves the limit from one window to the next, as a pure function.
+//!
+//! ```text
+//!   (level, sample) --> level'       level: the limit, not rounded, and the base of times
+//!
+//!   less than half the limit at work, nothing dropped: the limit stays
+//!   a window without times (all was dropped):          the base stays
+//!   always: least <= limit <= most, and never not a number
+//! ```
+
+use ratekeeper_core::Nanos;
+
+use super::base::{Base, Seen};
+use super::{Aimd, Gradient, Vegas};
+use crate::Error;
+
+/// The most that may be at work at once, whatever the settings.
+const MOST: u32 = 1_000_000;
+
+/// What a window of work showed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// How long work took on average; zero if none was done.
+    pub mean: Nanos,
+    /// Nine in ten took no longer.
+    pub p90: Nanos,
+    /// None took longer.
+    pub slowest: Nanos,
+    /// The most at work at once.
+    pub in_flight: u32,
+    /// How many were dropped.
+    pub dropped: u32,
+}
+
+/// Where a limit begins, and what it never leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bounds {
+    /// At least 1.
+    pub least: u32,
+    /// At most 1,000,000.
+    pub most: u32,
+    /// Between the two.
+    pub initial: u32,
+}
+
+impl Default for Bounds {
+    /// 20 to 200, from 20: lower `least` for servers that bear less.
+    fn default() -> Self {
+        Self {
+            least: 20,
+            most: 200,
+            initial: 20,
+        }
+    }
+}
+
+impl Bounds {
+    pub(super) fn validate(self) -> Result<(), Error> {
+        let ordered = 1 <= self.least && self.least <= self.initial && self.initial <= self.most;
+        if ordered && self.most <= MOST {
+            Ok(())
+        } else {
+            Err(Error::Bounds)
+        }
+    }
+}
+
+/// What moves the limit; see the [module](super) on which to choose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Law {
+    /// By the ratio of times.
+    Gradient(Gradient),
+    /// By the length of the queue.
+    Vegas(Vegas),
+    /// By what is dropped.
+    Aimd(Aimd),
+}
+
+impl Default for Law {
+    fn default() -> Self {
+        Self::Gradient(Gradient::default())
+    }
+}
+
+/// Where a limit stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Level {
+    /// At least 1, a number.
+    limit: f64,
+    base: Base,
+}
+
+impl Level {
+    /// Whole permits.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "1 to 1,000,000, rounded down"
+    )]
+    pub fn limit(&self) -> u32 {
+        self.limit as u32
+    }
+}
+
+impl Law {
+    /// The level before any window; `random` keeps the limits of a fleet apart.
+    ///
+    /// ```
+    /// use ratekeeper_resilience::{Bounds, Law};
+    /// assert_eq!(Law::default().start(Bounds::default(), 7).limit(), 20);
+    /// ```
+    pub fn start(&self, bounds: Bounds, random: u64) -> Level {
+        Level {
+            limit: f64::from(bounds.initial),
+            base: Base::new(random),
+        }
+    }
+
+    /// The level after a window that showed `sample`.
+    ///
+    /// ```
+    /// use ratekeeper_core::Nanos;
+    /// use ratekeeper_resilience::{Aimd, Bounds, Law, Sample};
+    /// let (law, bounds) = (Law::Aimd(Aimd::default()), Bounds::default());
+    /// let (mean, p90, slowest) = (Nanos::from_millis(5), Nanos::from_millis(9), Nanos::SECOND);
+    /// let mut sample = Sample { mean, p90, slowest, in_flight: 20, dropped: 0 };
+    /// let mut level = law.next(bounds, law.start(bounds, 0), &sample);
+    /// assert_eq!(level.limit(), 21);
+    /// sample.in_flight = 10;
+    /// level = law.next(bounds, level, &sample);
+    /// assert_eq!(level.limit(), 21, "half of it was not used");
+    /// ```
+    pub fn next(&self, bounds: Bounds, level: Level, sample: &Sample) -> Level {
+        let Level { limit, mut base } = level;
+        let next = match self {
+            Self::Aimd(aimd) if says_something(limit, sample) => aimd.next(limit, sample),
+            Self::Aimd(_) => limit,
+            Self::Gradient(gradient) => {
+                let time = nanos(sample.p90);
+                let move_by = |base, time| gradient.next(limit, base, time, sample);
+                by_times(
+                    &mut base,
+                    limit,
+                    (time, gradient.tolerance()),
+                    sample,
+                    move_by,
+                )
+            }
+            Self::Vegas(vegas) => {
+                let time = nanos(sample.mean);
+                let move_by = |base, time| vegas.next(limit, base, time, sample);
+                by_times(&mut base, limit, (time, 1.0), sample, move_by)
+            }
+        };
+        let next = if next.is_finite() { next } else { limit };
+        let (least, most) = (f64::from(bounds.least), f64::from(bounds.most));
+        Level {
+            limit: next.clamp(least, most),
+            base,
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), Error> {
+        let valid = match self {
+            Self::Gradient(gradient) => gradient.is_valid(),
+            Self::Vegas(vegas) => vegas.is_valid(),
+            Self::Aimd(aimd) => aimd.is_valid(),
+        };
+        if valid { Ok(()) } else { Err(Error::Law) }
+    }
+}
+
+/// Whether the limit was used, or was too much.
+fn says_something(limit: f64, sample: &Sample) -> bool {
+    sample.dropped > 0 || f64::from(sample.in_flight) * 2.0 >= limit
+}
+
+/// The next limit by a law of times.
+fn by_times(
+    base: &mut Base,
+    limit: f64,
+    (time, tolerance): (f64, f64),
+    sample: &Sample,
+    next: impl Fn(f64, f64) -> f64,
+) -> f64 {
+    if sample.mean == Nanos::ZERO {
+        // Nothing was done. What was dropped counts as time without end.
+        return if sample.dropped > 0 {
+            next(1.0, f64::MAX)
+        } else {
+            limit
+        };
+    }
+    let time = time.max(1.0);
+    match base.see(limit, time, tolerance) {
+        Seen::Probing(limit) => limit,
+        Seen::Known(base) if says_something(limit, sample) => next(base, time),
+        Seen::Known(_) => limit,
+    }
+}
+
+/// Exact up to 104 days.
+#[expect(clippy::cast_precision_loss, reason = "a ratio of times needs no more")]
+fn nanos(span: Nanos) -> f64 {
+    span.as_nanos() as f64
+}

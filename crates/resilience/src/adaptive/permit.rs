@@ -1,0 +1,49 @@
+//! Permit: leave to do one piece of work, and the duty to say how it ended.
+
+use std::ops::Deref;
+
+use ratekeeper_core::Time;
+
+use super::{AdaptiveConcurrency, End};
+use crate::sync::Ordering;
+
+/// Leave to do one piece of work. Dropped without a word it comes back and says nothing.
+#[derive(Debug)]
+#[must_use = "what is at work is counted as long as its permit lives"]
+pub struct AdaptivePermit<L: Deref<Target = AdaptiveConcurrency>> {
+    limit: L,
+    began: Time,
+}
+
+impl<L: Deref<Target = AdaptiveConcurrency>> AdaptivePermit<L> {
+    pub(super) const fn new(limit: L, began: Time) -> Self {
+        Self { limit, began }
+    }
+
+    /// When the work began.
+    pub const fn began(&self) -> Time {
+        self.began
+    }
+
+    /// The work was done, whatever came of it, and took until `now`.
+    pub fn success(self, now: Time) {
+        self.limit.report(self.began, now, End::Done);
+    }
+
+    /// The work was turned away for overload, or given up because it took too long.
+    pub fn dropped(self, now: Time) {
+        self.limit.report(self.began, now, End::Dropped);
+    }
+
+    /// The time that this took says nothing: a bad request, a cancelled one, one answered from
+    /// a cache.
+    pub fn ignored(self) {
+        drop(self);
+    }
+}
+
+impl<L: Deref<Target = AdaptiveConcurrency>> Drop for AdaptivePermit<L> {
+    fn drop(&mut self) {
+        self.limit.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}

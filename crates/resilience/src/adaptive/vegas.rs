@@ -1,0 +1,57 @@
+//! Vegas: the limit keeps a short queue, as long as the logarithm of the limit says.
+//!
+//! ```text
+//!   queue = L (1 - base / mean)          what waits at the server, by Little's law
+//!   step  = max(1, log10 L)
+//!
+//!   queue    0 ... step ....... 3 step ......... 6 step ........
+//!   L :=     + 6 step | + step         | stays          | - step       dropped: - step
+//! ```
+//!
+//! * Choose it where times are even: it holds the limit closer to what the server can do at
+//!   once than the gradient does (a few above it), at less waiting.
+//! * Trade-off: times that swing look like a queue, and it gives way.
+//! * Source: L. Brakmo, S. O'Malley, L. Peterson, "TCP Vegas: new techniques for congestion
+//!   detection and avoidance" (1994); the logarithms from Netflix, concurrency-limits,
+//!   `VegasLimit` (2018).
+
+use super::Sample;
+
+/// Limit by the length of the queue; see the [module](super) on how it is used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Vegas {
+    /// Steps of queue below which the limit grows; 1 to 100. Default 3.
+    pub alpha: u32,
+    /// Steps of queue above which it falls; at least `alpha`, at most 100. Default 6.
+    pub beta: u32,
+}
+
+impl Default for Vegas {
+    fn default() -> Self {
+        Self { alpha: 3, beta: 6 }
+    }
+}
+
+impl Vegas {
+    /// `base` and the sample's time in nanoseconds, above zero.
+    pub(super) fn next(self, limit: f64, base: f64, time: f64, sample: &Sample) -> f64 {
+        let step = limit.log10().max(1.0);
+        if sample.dropped > 0 {
+            return limit - step;
+        }
+        let queue = (limit * (1.0 - base / time)).max(0.0);
+        if queue <= step {
+            limit + f64::from(self.beta) * step
+        } else if queue < f64::from(self.alpha) * step {
+            limit + step
+        } else if queue > f64::from(self.beta) * step {
+            limit - step
+        } else {
+            limit
+        }
+    }
+
+    pub(super) fn is_valid(self) -> bool {
+        1 <= self.alpha && self.alpha <= self.beta && self.beta <= 100
+    }
+}

@@ -1,0 +1,524 @@
+//! Adaptive concurrency in front of a server that is known: so many workers, a queue, and time
+//! that is virtual.
+#![cfg(not(loom))]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use proptest::prelude::*;
+use ratekeeper_core::{Nanos, Time};
+use ratekeeper_resilience::{
+    AdaptiveConcurrency, AdaptiveSettings, Aimd, Bounds, Error, Gradient, Law, Random, Sample,
+    SplitMix, Vegas,
+};
+
+fn secs(secs: u64) -> Time {
+    Time::ZERO + Nanos::from_secs(secs)
+}
+
+fn gradient() -> Law {
+    Law::Gradient(Gradient::default())
+}
+
+fn vegas() -> Law {
+    Law::Vegas(Vegas::default())
+}
+
+fn aimd() -> Law {
+    Law::Aimd(Aimd::default())
+}
+
+/// A server of so many workers, each busy with one piece of work; the rest waits in order.
+struct Server {
+    workers: usize,
+    /// What one piece of work takes; each takes from 0.8 to 1.2 of it.
+    service: Nanos,
+    /// What is refused at once: beyond so many that wait.
+    queue: usize,
+    /// When those finish that are being served.
+    serving: BinaryHeap<Reverse<(Time, usize)>>,
+    waiting: VecDeque<usize>,
+    random: SplitMix,
+}
+
+/// What clients want of it.
+#[derive(Clone, Copy)]
+enum Demand {
+    /// All that is permitted.
+    Endless,
+    /// So much at once.
+    AtOnce(u32),
+}
+
+/// What was seen from one moment to the next.
+#[derive(Debug)]
+struct Seen {
+    /// Of the limits, from report to report: below it in one of ten. (The limit is low while
+    /// times are measured, in 2 windows of 300.)
+    least: u32,
+    most: u32,
+    done: u64,
+    dropped: u64,
+}
+
+/// A limit before a server.
+struct Play {
+    limit: AdaptiveConcurrency,
+    server: Server,
+    now: Time,
+}
+
+impl Play {
+    fn new(law: Law, workers: usize) -> Self {
+        let bounds = Bounds {
+            least: 1,
+            most: 1_000,
+            initial: 20,
+        };
+        let settings = AdaptiveSettings {
+            law,
+            bounds,
+            ..AdaptiveSettings::default()
+        };
+        Self {
+            limit: AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap(),
+            server: Server {
+                workers,
+                service: Nanos::from_millis(10),
+                queue: usize::MAX,
+                serving: BinaryHeap::new(),
+                waiting: VecDeque::new(),
+                random: SplitMix::new(2),
+            },
+            now: Time::ZERO,
+        }
+    }
+
+    /// Plays until `end`; nothing is at work then.
+    fn until(&mut self, end: Time, demand: Demand) -> Seen {
+        let Self { limit, server, now } = self;
+        let mut permits = Vec::new();
+        let mut refused: VecDeque<(Time, usize)> = VecDeque::new();
+        let mut limits = Vec::new();
+        let mut seen = Seen {
+            least: 0,
+            most: 0,
+            done: 0,
+            dropped: 0,
+        };
+        loop {
+            while *now < end && demand.wants(limit.in_flight()) {
+                let before = limit.in_flight();
+                let Some(permit) = limit.try_acquire(*now) else {
+                    break;
+                };
+                assert!(before < limit.limit(), "permits are within the limit");
+                let number = permits.len();
+                permits.push(Some(permit));
+                if server.waiting.len() >= server.queue {
+                    refused.push_back((*now + Nanos::from_millis(1), number));
+                } else {
+                    server.waiting.push_back(number);
+                }
+                server.serve(*now);
+            }
+            let done = server.serving.peek().map(|Reverse(first)| *first);
+            let (at, number, was_refused) = match (done, refused.front()) {
+                (None, None) => break,
+                (Some((at, number)), Some(&(other, _))) if at <= other => (at, number, false),
+                (Some((at, number)), None) => (at, number, false),
+                (_, Some(&(at, number))) => (at, number, true),
+            };
+            *now = at;
+            let permit = permits[number].take().unwrap();
+            if was_refused {
+                refused.pop_front();
+                permit.dropped(at);
+                seen.dropped += 1;
+            } else {
+                server.serving.pop();
+                server.serve(at);
+                permit.success(at);
+                seen.done += u64::from(at <= end);
+            }
+            if at <= end {
+                limits.push(limit.limit());
+            }
+        }
+        limits.sort_unstable();
+        seen.least = limits[limits.len() / 10];
+        seen.most = limits[limits.len() - 1];
+        *now = (*now).max(end);
+        seen
+    }
+}
+
+impl Demand {
+    fn wants(self, in_flight: u32) -> bool {
+        match self {
+            Self::Endless => true,
+            Self::AtOnce(most) => in_flight < most,
+        }
+    }
+}
+
+impl Server {
+    fn serve(&mut self, now: Time) {
+        while self.serving.len() < self.workers
+            && let Some(number) = self.waiting.pop_front()
+        {
+            let service = self.service.as_nanos();
+            let takes = self.random.between(
+                Nanos::from_nanos(service * 8 / 10)..=Nanos::from_nanos(service * 12 / 10),
+            );
+            self.serving.push(Reverse((now + takes, number)));
+        }
+    }
+}
+
+/// What a server of 10 ms a piece of work can do.
+fn can_do(workers: u64, secs: u64) -> u64 {
+    workers * 100 * secs
+}
+
+#[test]
+fn it_converges_near_what_the_server_can_do_at_once() {
+    // Law, workers, windows of 100 ms until it has; then the limit's range, in percent of
+    // the workers.
+    let rows = [
+        (gradient(), 10, 20, 120..=250),
+        (gradient(), 50, 100, 120..=200),
+        (gradient(), 100, 200, 120..=190),
+        (vegas(), 10, 20, 100..=200),
+        (vegas(), 50, 20, 100..=140),
+        (vegas(), 100, 30, 100..=130),
+    ];
+    for (law, workers, windows, range) in rows {
+        let mut play = Play::new(law, workers);
+        let settled = Time::ZERO + Nanos::from_millis(100 * windows);
+        play.until(settled, Demand::Endless);
+        let seen = play.until(settled + Nanos::from_secs(10), Demand::Endless);
+        let percent = |limit: u32| u64::from(limit) * 100 / workers as u64;
+        let limits = percent(seen.least)..=percent(seen.most);
+        assert!(
+            range.contains(limits.start()) && range.contains(limits.end()),
+            "{law:?}, {workers} workers: {limits:?} %"
+        );
+        let share = seen.done * 100 / can_do(workers as u64, 10);
+        assert!(
+            share >= 97,
+            "{law:?}: {share} % of what {workers} workers can do"
+        );
+    }
+}
+
+#[test]
+fn it_follows_when_half_the_workers_go_and_come_back() {
+    for (law, windows) in [(gradient(), 60), (vegas(), 60)] {
+        let mut play = Play::new(law, 100);
+        let span = Nanos::from_millis(100 * windows);
+        play.until(secs(60), Demand::Endless);
+        for (workers, most) in [(50, 120), (100, 200), (50, 120)] {
+            play.server.workers = workers;
+            play.until(play.now + span, Demand::Endless);
+            let from = play.now;
+            let seen = play.until(from + Nanos::from_secs(5), Demand::Endless);
+            assert!(
+                seen.least as usize >= workers * 9 / 10,
+                "{law:?}: {seen:?} of {workers}"
+            );
+            assert!(seen.most <= most, "{law:?}: {seen:?} of {workers}");
+            let share = seen.done * 100 / can_do(workers as u64, 5);
+            assert!(
+                share >= 95,
+                "{law:?}: {share} % of what {workers} workers can do"
+            );
+        }
+    }
+}
+
+#[test]
+fn it_learns_that_work_takes_twice_as_long() {
+    for law in [gradient(), vegas()] {
+        let mut play = Play::new(law, 50);
+        play.until(secs(30), Demand::Endless);
+        play.server.service = Nanos::from_millis(20);
+        // It looks like a queue until it is measured at half the limit, 30 s later at most.
+        play.until(secs(30 + 31 + 15), Demand::Endless);
+        let seen = play.until(secs(86), Demand::Endless);
+        assert!(seen.least >= 45 && seen.most <= 110, "{law:?}: {seen:?}");
+        let share = seen.done * 100 / (can_do(50, 10) / 2);
+        assert!(share >= 95, "{law:?}: {share} %");
+    }
+}
+
+#[test]
+fn under_constant_load_it_neither_drifts_nor_collapses() {
+    for (law, range) in [(gradient(), 32..=42), (vegas(), 20..=30)] {
+        let mut play = Play::new(law, 20);
+        play.until(secs(60), Demand::Endless);
+        // Half an hour, measured 60 times, at half the limit for two windows each.
+        let (mut least, mut most) = (u32::MAX, 0);
+        let mut done = 0;
+        for minute in 1..30 {
+            let seen = play.until(secs(60 * (minute + 1)), Demand::Endless);
+            (least, most) = (least.min(seen.least), most.max(seen.most));
+            done += seen.done;
+        }
+        assert!(
+            range.contains(&least) && range.contains(&most),
+            "{law:?}: {least} to {most} for 20 workers"
+        );
+        let share = done * 1_000 / can_do(20, 29 * 60);
+        assert!(share >= 985, "{law:?}: {share} in a thousand");
+    }
+}
+
+#[test]
+fn a_limit_that_is_not_used_stays() {
+    for law in [gradient(), vegas(), aimd()] {
+        let mut play = Play::new(law, 50);
+        let seen = play.until(secs(600), Demand::AtOnce(8));
+        assert!(seen.least >= 10 && seen.most == 20, "{law:?}: {seen:?}");
+        assert_eq!(play.limit.limit(), 20, "{law:?}");
+    }
+}
+
+#[test]
+fn aimd_is_a_saw_below_what_the_server_takes() {
+    let mut play = Play::new(aimd(), 50);
+    play.server.queue = 30;
+    play.until(secs(30), Demand::Endless);
+    let seen = play.until(secs(90), Demand::Endless);
+    assert!(seen.least >= 71 && seen.most <= 82, "{seen:?}");
+    assert!(
+        seen.dropped > 0 && seen.dropped * 100 < seen.done * 3,
+        "{seen:?}"
+    );
+    assert!(seen.done >= can_do(50, 60) * 99 / 100, "{seen:?}");
+}
+
+#[test]
+fn work_that_began_under_an_older_limit_moves_it_once() {
+    let bounds = Bounds {
+        least: 1,
+        most: 100,
+        initial: 100,
+    };
+    let settings = AdaptiveSettings {
+        law: aimd(),
+        bounds,
+        ..AdaptiveSettings::default()
+    };
+    let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();
+    let permits: Vec<_> = (0..100)
+        .map(|_| limit.try_acquire(Time::ZERO).unwrap())
+        .collect();
+    for permit in permits {
+        permit.dropped(secs(1)); // a herd that times out together
+    }
+    assert_eq!(limit.limit(), 90, "one step back, not ten");
+}
+
+#[test]
+fn a_permit_dropped_without_a_word_says_nothing() {
+    let limit = AdaptiveConcurrency::new(AdaptiveSettings::default(), SplitMix::new(1)).unwrap();
+    for second in 0..100 {
+        drop(limit.try_acquire(secs(second)).unwrap());
+        limit.try_acquire(secs(second)).unwrap().ignored();
+    }
+    assert_eq!((limit.limit(), limit.in_flight()), (20, 0));
+}
+
+#[test]
+fn settings_outside_their_bounds_are_refused() {
+    let usual = AdaptiveSettings::default();
+    let bounds = |least, initial, most| AdaptiveSettings {
+        bounds: Bounds {
+            least,
+            most,
+            initial,
+        },
+        ..usual
+    };
+    let law = |law| AdaptiveSettings { law, ..usual };
+    let steep = Aimd {
+        back_off_percent: 100,
+        ..Aimd::default()
+    };
+    let crossed = Vegas { alpha: 7, beta: 6 };
+    let tight = Gradient {
+        tolerance_percent: 99,
+        ..Gradient::default()
+    };
+    let rows = [
+        (bounds(0, 1, 1), Error::Bounds),
+        (bounds(2, 1, 3), Error::Bounds),
+        (bounds(1, 3, 2), Error::Bounds),
+        (bounds(1, 1, 1_000_001), Error::Bounds),
+        (law(Law::Aimd(steep)), Error::Law),
+        (law(Law::Vegas(crossed)), Error::Law),
+        (law(Law::Gradient(tight)), Error::Law),
+        (
+            AdaptiveSettings {
+                window: Nanos::ZERO,
+                ..usual
+            },
+            Error::Window,
+        ),
+        (
+            AdaptiveSettings {
+                least_samples: 0,
+                ..usual
+            },
+            Error::Window,
+        ),
+        (
+            AdaptiveSettings {
+                least_samples: 513,
+                ..usual
+            },
+            Error::Window,
+        ),
+    ];
+    for (settings, error) in rows {
+        let refused = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap_err();
+        assert_eq!(refused, error, "{settings:?}");
+    }
+}
+
+#[test]
+fn threads_never_have_more_at_work_than_the_limit() {
+    let bounds = Bounds {
+        least: 3,
+        most: 3,
+        initial: 3,
+    };
+    let settings = AdaptiveSettings {
+        bounds,
+        ..AdaptiveSettings::default()
+    };
+    let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();
+    let granted: usize = std::thread::scope(|scope| {
+        let work = || {
+            let ask = |step: &u64| {
+                let now = Time::ZERO + Nanos::from_millis(*step);
+                let permit = limit.try_acquire(now);
+                assert!(limit.in_flight() <= 3);
+                permit
+                    .map(|permit| permit.success(now + Nanos::from_millis(1)))
+                    .is_some()
+            };
+            (0..2_000).filter(ask).count()
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert!(granted > 0);
+    assert_eq!((limit.in_flight(), limit.limit()), (0, 3));
+}
+
+fn any_law() -> impl Strategy<Value = Law> {
+    prop_oneof![
+        (100..=1_000_u32, 1..=100_u32, 1..=1_000_u32).prop_map(|(tolerance, smoothing, queue)| {
+            Law::Gradient(Gradient {
+                tolerance_percent: tolerance,
+                smoothing_percent: smoothing,
+                queue,
+            })
+        }),
+        (1..=100_u32, 0..=99_u32).prop_map(|(alpha, more)| {
+            Law::Vegas(Vegas {
+                alpha,
+                beta: (alpha + more).min(100),
+            })
+        }),
+        (1..=99_u32, 1..=u64::MAX).prop_map(|(percent, timeout)| Law::Aimd(Aimd {
+            back_off_percent: percent,
+            timeout: Nanos::from_nanos(timeout),
+        })),
+    ]
+}
+
+fn any_bounds() -> impl Strategy<Value = Bounds> {
+    (1..=1_000_000_u32, 0..=100_u32, 0..=100_u32).prop_map(|(most, least, initial)| {
+        let share = |of: u32, percent: u32| 1 + (of - 1) / 100 * percent;
+        let least = share(most, least);
+        Bounds {
+            least,
+            most,
+            initial: least + share(most - least + 1, initial) - 1,
+        }
+    })
+}
+
+fn any_sample() -> impl Strategy<Value = Sample> {
+    let span = || prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), 0..1_000_000_000_u64];
+    (
+        span(),
+        span(),
+        span(),
+        any::<u32>(),
+        prop_oneof![Just(0), any::<u32>()],
+    )
+        .prop_map(|(mean, p90, slowest, in_flight, dropped)| Sample {
+            mean: Nanos::from_nanos(mean),
+            p90: Nanos::from_nanos(p90),
+            slowest: Nanos::from_nanos(slowest),
+            in_flight,
+            dropped,
+        })
+}
+
+proptest! {
+    /// Whatever windows show: the limit is a number within its bounds, at every step.
+    #[test]
+    fn the_limit_never_leaves_its_bounds(
+        law in any_law(),
+        bounds in any_bounds(),
+        random in any::<u64>(),
+        samples in proptest::collection::vec(any_sample(), 1..700),
+    ) {
+        let mut level = law.start(bounds, random);
+        prop_assert_eq!(level.limit(), bounds.initial);
+        for sample in samples {
+            let again = law.next(bounds, level, &sample);
+            level = law.next(bounds, level, &sample);
+            prop_assert_eq!(level, again, "a pure function, and never not a number");
+            prop_assert!((bounds.least..=bounds.most).contains(&level.limit()));
+        }
+    }
+
+    /// Whatever clients do: a permit is given only below the limit, and all come back.
+    #[test]
+    fn permits_are_given_below_the_limit_only(
+        law in any_law(),
+        steps in proptest::collection::vec((0..4_u8, 0..50_u64), 1..500),
+    ) {
+        let bounds = Bounds { least: 1, most: 50, initial: 10 };
+        let settings = AdaptiveSettings { law, bounds, ..AdaptiveSettings::default() };
+        let limit = AdaptiveConcurrency::new(settings, SplitMix::new(3)).unwrap();
+        let mut held = VecDeque::new();
+        let mut now = Time::ZERO;
+        for (act, millis) in steps {
+            now = now + Nanos::from_millis(millis);
+            match (act, held.pop_front()) {
+                (0, Some(permit)) => drop::<ratekeeper_resilience::AdaptivePermit<_>>(permit),
+                (1, Some(permit)) => permit.success(now),
+                (2, Some(permit)) => permit.dropped(now),
+                (_, put_back) => held.extend(put_back),
+            }
+            let (at_work, most) = (limit.in_flight(), limit.limit());
+            prop_assert_eq!(at_work as usize, held.len());
+            let permit = limit.try_acquire(now);
+            prop_assert_eq!(permit.is_some(), at_work < most);
+            held.extend(permit);
+        }
+        held.clear();
+        prop_assert_eq!(limit.in_flight(), 0);
+    }
+}
