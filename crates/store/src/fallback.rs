@@ -204,6 +204,12 @@ impl<S: Remote> Fallback<S> {
         *self.last_error.lock() = error.to_string();
     }
 
+    /// What a request that no limit concerns is answered. No store is needed for it, so it says
+    /// nothing about how the store is doing.
+    fn nothing(&self, now: Time) -> Decisions {
+        self.local.look_now(&[], now)
+    }
+
     /// Whether requests are sent to it.
     pub fn is_asked(&self) -> bool {
         self.breaker.state() == BreakerState::Closed
@@ -245,6 +251,9 @@ impl<S: Remote> Fallback<S> {
 
 impl<S: Remote> Store for Fallback<S> {
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        if charges.is_empty() {
+            return Ok(self.nothing(now));
+        }
         match self.ask(self.main.decide(charges, now), now).await {
             Ok(decisions) => Ok(decisions),
             Err(_) => Ok(self.decide_without(charges, Some(Lend::Unnamed), now)),
@@ -257,6 +266,9 @@ impl<S: Remote> Store for Fallback<S> {
         lend: Lend,
         now: Time,
     ) -> Result<Decisions, StoreError> {
+        if charges.is_empty() {
+            return Ok(self.nothing(now));
+        }
         match self.ask(self.main.acquire(charges, lend, now), now).await {
             Ok(decisions) => Ok(decisions),
             Err(_) => Ok(self.decide_without(charges, Some(lend), now)),
@@ -264,6 +276,9 @@ impl<S: Remote> Store for Fallback<S> {
     }
 
     async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        if charges.is_empty() {
+            return Ok(self.nothing(now));
+        }
         match self.ask(self.main.look(charges, now), now).await {
             Ok(decisions) => Ok(decisions),
             Err(_) => Ok(self.decide_without(charges, None, now)),

@@ -364,6 +364,23 @@ fn debts_above_what_is_left_take_all_that_is_left() {
     assert_eq!(passes(&store, &limit, at(300)), 0);
 }
 
+/// However many there are, they do not outweigh those that need the store.
+#[test]
+fn requests_without_limits_say_nothing_about_the_store() {
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Deny, "10/1h");
+    cut(&store, true);
+    for _ in 0..100 {
+        assert!(decide(&store, &[], at(0)).admitted);
+        assert!(ready(store.look(&[], at(0))).unwrap().admitted);
+    }
+    assert_eq!(passes(&store, &limit, at(0)), 0);
+    assert!(!store.is_asked());
+    assert_eq!((store.health().answered, store.health().failed), (0, 5));
+    assert!(decide(&store, &[], at(0)).admitted);
+    assert_eq!(store.health().fallback.local, 0, "nothing was decided");
+}
+
 /// It is decided by this process alone, and holds up neither others nor their debts.
 #[test]
 fn a_key_that_is_not_ours_is_alone() {
