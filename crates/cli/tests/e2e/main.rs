@@ -14,3 +14,4 @@ mod permits;
 mod readme;
 mod reload;
 mod store;
+mod store_faults;

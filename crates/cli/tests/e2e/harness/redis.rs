@@ -49,6 +49,15 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Runs a command.
+    pub(crate) fn run(&self, words: &[&str]) {
+        let client = find("redis-cli").expect("it comes with the server");
+        let mut command = Command::new(client);
+        command.args(["-e", "-p", &self.port.to_string()]);
+        let ran = command.args(words).output().expect("redis-cli runs");
+        assert!(ran.status.success(), "{words:?}: {ran:?}");
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
         self.process.signal(signal);
     }

@@ -1,7 +1,7 @@
 //! Someone out there: a plain HTTP/1.1 client with an address of its own (all of
 //! 127.0.0.0/8 is this machine) and headers it sends each time.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -89,6 +89,56 @@ impl Visitor {
         }
         let length = body.len();
         text + &format!("Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+    }
+}
+
+/// A visitor who stays: requests one after the other on one connection.
+pub(crate) struct Caller {
+    stream: BufReader<TcpStream>,
+    to: SocketAddr,
+}
+
+impl Caller {
+    pub(crate) fn connect(to: SocketAddr) -> Self {
+        let stream = Visitor::at(2).connect(to);
+        let stream = stream.unwrap_or_else(|error| panic!("{to}: {error}"));
+        stream.set_nodelay(true).expect("a connection");
+        Self {
+            stream: BufReader::new(stream),
+            to,
+        }
+    }
+
+    /// The status of the answer.
+    pub(crate) fn post_json(&mut self, target: &str, body: &str) -> u16 {
+        let status = self.exchange(target, body);
+        status.unwrap_or_else(|error| panic!("POST {target} to {}: {error}", self.to))
+    }
+
+    fn exchange(&mut self, target: &str, body: &str) -> io::Result<u16> {
+        let length = body.len();
+        let request = format!(
+            "POST {target} HTTP/1.1\r\nHost: app.example\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let strange = || io::Error::from(io::ErrorKind::InvalidData);
+        let (mut status, mut length) = (None, 0);
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line)?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if status.is_none() {
+                let number = line.split(' ').nth(1).ok_or_else(strange)?;
+                status = Some(number.parse().map_err(|_| strange())?);
+            } else if let Some(said) = line.strip_prefix("content-length: ") {
+                length = said.parse().map_err(|_| strange())?;
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        status.ok_or_else(strange)
     }
 }
 
