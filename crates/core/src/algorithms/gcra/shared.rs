@@ -65,20 +65,23 @@ impl Gcra {
     pub fn short_twin(&self) -> Option<Twin> {
         let full = self.deepest - CLOCK_SLACK_TICKS;
         let limit = self.burst + self.queue;
-        if self.deepest >= EXACT || 2 * limit >= EXACT {
+        let is_counted = self.denials == Denials::Counted;
+        // Denials that are counted go up to twice the limit.
+        if self.deepest >= EXACT || is_counted && 2 * limit >= EXACT {
             return None;
         }
-        let counted = f64::from(u8::from(self.denials == Denials::Counted));
+        let counted = f64::from(u8::from(is_counted));
         Some(Twin {
             source: include_str!("short.lua"),
             numbers: vec![double(limit), double(full), counted],
         })
     }
 
-    /// A cost as the short twin reads it. One of twice the limit is as good as any higher.
+    /// A cost as the short twin reads it. One of twice the limit is as good as any higher, and
+    /// so is one above the deepest debt where denials are free.
     pub fn short_price(&self, cost: Permits) -> f64 {
         let ticks = self.interval.get().saturating_mul(u64::from(cost.get()));
-        double(ticks.min(2 * (self.burst + self.queue)))
+        double(ticks.min(2 * (self.burst + self.queue)).min(EXACT - 1))
     }
 }
 

@@ -8,21 +8,23 @@
 --           counted, then the price of each request in its order
 -- Answers   the moment; then each value as it was found
 
-local call, format, floor, sub = redis.call, string.format, math.floor, string.sub
+local call, format, sub, unpack = redis.call, string.format, string.sub, struct.unpack
+local KEYS, ARGV = KEYS, ARGV
 local TURN, PAST, SLACK = 92000000000000, 10000000000000, 640000000000
-local now = tonumber(ARGV[1])
-if not now then
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
+else
+  now = tonumber(now)
 end
-local base = math.fmod(now, TURN)
-local found = {now}
-local after = {}
+local base = now % TURN
+local found, after = {now}, {}
 for i = 1, #KEYS do
   local value = call('GET', KEYS[i])
   found[i + 1] = value
   local pack = ARGV[i + 1]
-  local limit, full, counted, price, at = struct.unpack('<dddd', pack)
+  local limit, full, counted, price, at = unpack('<dddd', pack)
   local debt, changed = 0, false
   if value then
     local micros = sub(value, 1, -6) - base
@@ -44,18 +46,18 @@ for i = 1, #KEYS do
       debt, changed = math.min(debt + price, 2 * limit), true
     end
     if at > #pack then break end
-    price, at = struct.unpack('<d', pack, at)
+    price, at = unpack('<d', pack, at)
   end
   after[i] = changed and debt
 end
 for i = 1, #KEYS do
   local debt = after[i]
   if debt then
-    local micros = floor(debt / 64000)
-    local at = base + micros
-    if at >= TURN then at = at - TURN end
-    local value = format('%d%05d', at, debt - micros * 64000)
-    call('SET', KEYS[i], value, 'PXAT', format('%d', floor((now + micros) / 1000) + 2))
+    -- Lua's remainder rounds a quotient: below 2^38 microseconds it finds the right one.
+    local ticks = debt % 64000
+    local micros = (debt - ticks) / 64000
+    local value = format('%d%05d', (base + micros) % TURN, ticks)
+    call('SET', KEYS[i], value, 'PXAT', format('%d', (now + micros) / 1000 + 2)) -- cut
   end
 end
 return found
