@@ -9,7 +9,8 @@
 //!
 //! `cargo run --release -p ratekeeper-benches [-- --quick]`; with `-- cores [--quick]`, only
 //! the pure functions: see [`cores`]; with `-- http [--quick]`, the service over real
-//! connections instead: see [`http`]; with `-- grpc [--quick]`, as Envoy asks it: see [`grpc`].
+//! connections instead: see [`http`]; with `-- grpc [--quick]`, as Envoy asks it: see [`grpc`];
+//! with `-- redis [--quick]`, what shared limits cost a Redis server: see [`redis`].
 //!
 //! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
 //! caller, so governor is given a clock that costs one load), and each with the clock it
@@ -24,6 +25,7 @@ mod http;
 mod keyed;
 mod machine;
 mod measure;
+mod redis;
 mod report;
 
 use mimalloc::MiMalloc;
@@ -38,6 +40,7 @@ pub(crate) struct Effort {
     keys: u32,
     http_rounds: usize,
     http_seconds: u32,
+    redis_rounds: usize,
 }
 
 fn main() {
@@ -61,6 +64,7 @@ fn main() {
             keys: 100_000,
             http_rounds: 3,
             http_seconds: 1,
+            redis_rounds: 2,
         }
     } else {
         Effort {
@@ -68,6 +72,7 @@ fn main() {
             keys: 1_000_000,
             http_rounds: 5,
             http_seconds: 3,
+            redis_rounds: 7,
         }
     };
     report::line(&machine::describe());
@@ -81,6 +86,10 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "grpc") {
         grpc::run(effort);
+        return;
+    }
+    if args.iter().any(|arg| arg == "redis") {
+        redis::run(effort);
         return;
     }
     cores::run(effort);

@@ -1,0 +1,59 @@
+//! Footprint: the bytes of a key, of each core, all that the server keeps for it included.
+
+use ratekeeper_core::{AnyAlgorithm, Permits};
+
+use super::remembered;
+use super::server::Server;
+use super::subject::Teller;
+use super::wire::Reply;
+use crate::{Effort, report};
+
+/// Keys of each core: three quarters of a table of the server, as 100,000 are of the next.
+const KEYS: u64 = 50_000;
+/// Of the short run.
+const FEW: u64 = 12_500;
+/// Bytes that a GCRA key may take, on Redis 7.
+const GOAL: f64 = 133.0;
+/// Requests at a time.
+const AT_ONCE: usize = 125;
+
+/// Prints what the server's memory grows by, and what it says of a key.
+pub(super) fn run(server: &Server, effort: Effort) {
+    let count = if effort.redis_rounds > 2 { KEYS } else { FEW };
+    report::line(&format!(
+        "\nredis: bytes of a key, {count} keys of 8 letters under a limit of 8   (grown: \
+         used_memory; said: MEMORY USAGE)"
+    ));
+    report::line(&format!("{:<42} {:>8} {:>8}  goal", "", "grown", "said"));
+    for (name, algorithm, cost) in remembered() {
+        let (grown, said) = measure(server, algorithm, cost, count);
+        let stands = match name {
+            "gcra" if grown <= GOAL => format!("{GOAL:.0}: met {:.2}", grown / GOAL),
+            "gcra" => format!("{GOAL:.0}: missed {:.2}", grown / GOAL),
+            _ => String::new(),
+        };
+        report::line(&format!("{name:<42} {grown:>8.1} {said:>8}  {stands}"));
+    }
+}
+
+fn measure(server: &Server, algorithm: AnyAlgorithm, cost: Permits, count: u64) -> (f64, i64) {
+    server.ask(&[b"FLUSHALL"]);
+    let teller = Teller::new(server.port, "rk", algorithm);
+    // Connects, and teaches the script.
+    teller.each(count..count + 1, cost, |admitted| assert!(admitted));
+    let before = server.used_memory();
+    for first in (0..count).step_by(AT_ONCE) {
+        teller.each(first..first + AT_ONCE as u64, cost, |admitted| {
+            assert!(admitted);
+        });
+    }
+    let grown = server.used_memory().saturating_sub(before);
+    let Reply::Text(key) = server.ask(&[b"RANDOMKEY"]) else {
+        panic!("there are {count} keys");
+    };
+    let said = match server.ask(&[b"MEMORY", b"USAGE", key.as_bytes()]) {
+        Reply::Number(said) => said,
+        other => panic!("no size of {key}: {other:?}"),
+    };
+    (grown as f64 / count as f64, said)
+}

@@ -1,0 +1,118 @@
+//! Server: a real one, of its own, and what it says of itself.
+
+use std::cell::RefCell;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::wire::{Reply, Wire};
+
+/// By which it is loaded.
+pub(super) const CONNECTIONS: usize = 16;
+
+/// A running server; stopped when dropped.
+pub(super) struct Server {
+    child: Child,
+    pub(super) port: u16,
+    desk: RefCell<Wire>,
+    /// Those that load comes by.
+    pub(super) wires: RefCell<Vec<Wire>>,
+    _directory: TempDir,
+}
+
+impl Server {
+    /// None if it is not installed.
+    pub(super) fn start() -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a directory for the server");
+        let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = free.local_addr().expect("it is bound").port();
+        drop(free);
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(directory.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let desk = (0..500).find_map(|_| {
+            let wire = Wire::connect(port).ok();
+            if wire.is_none() {
+                wait(Duration::from_millis(10));
+            }
+            wire
+        });
+        let desk = desk.expect("the server listens within 5 s");
+        let wires = (0..CONNECTIONS).map(|_| Wire::connect(port).expect("it listens"));
+        Some(Self {
+            child,
+            port,
+            desk: RefCell::new(desk),
+            wires: RefCell::new(wires.collect()),
+            _directory: directory,
+        })
+    }
+
+    /// Asks it something.
+    pub(super) fn ask(&self, words: &[&[u8]]) -> Reply {
+        self.desk.borrow_mut().ask(words)
+    }
+
+    /// A field of `INFO`.
+    pub(super) fn info(&self, section: &str, field: &str) -> Option<String> {
+        let Reply::Text(text) = self.ask(&[b"INFO", section.as_bytes()]) else {
+            return None;
+        };
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.map(|value| value.trim().to_owned())
+    }
+
+    pub(super) fn version(&self) -> String {
+        self.info("server", "redis_version").unwrap_or_default()
+    }
+
+    /// Microseconds of processor time that it has taken so far.
+    pub(super) fn cpu_micros(&self) -> f64 {
+        let Reply::Text(text) = self.ask(&[b"INFO", b"cpu"]) else {
+            return f64::NAN;
+        };
+        let seconds = |field: &str| {
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.strip_prefix(field))?;
+            value.trim().parse::<f64>().ok()
+        };
+        let (user, sys) = (seconds("used_cpu_user:"), seconds("used_cpu_sys:"));
+        user.zip(sys)
+            .map_or(f64::NAN, |(user, sys)| (user + sys) * 1e6)
+    }
+
+    /// Calls of a command so far.
+    pub(super) fn calls(&self, command: &str) -> u64 {
+        let stats = self.info("commandstats", &format!("cmdstat_{command}"));
+        let calls = stats.and_then(|stats| {
+            let calls = stats.strip_prefix("calls=")?.split(',').next()?;
+            calls.parse().ok()
+        });
+        calls.unwrap_or(0)
+    }
+
+    pub(super) fn used_memory(&self) -> usize {
+        let used = self.info("memory", "used_memory");
+        used.and_then(|used| used.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a server takes time to start")]
+fn wait(span: Duration) {
+    thread::sleep(span);
+}
