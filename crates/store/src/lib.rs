@@ -24,7 +24,7 @@ pub use memory::{
 pub use ratekeeper_resilience::BreakerState;
 #[cfg(all(feature = "redis", not(loom)))]
 pub use redis::{
-    RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisStore,
-    RedisTls,
+    CallTime, CallTimes, ClusterNode, RedisClock, RedisConfig, RedisIdentity, RedisLogin,
+    RedisSentinels, RedisServer, RedisServers, RedisStore, RedisTls, ServerInfo,
 };
 pub use store::{Decisions, Hold, Store, StoreError};

@@ -16,3 +16,13 @@ fn a_small_memory_store_conforms() {
         })
     });
 }
+
+/// What the command tells a user's server is this table, row by row.
+#[test]
+fn rows_have_names_of_their_own() {
+    let rows = conformance::rows();
+    let mut names: Vec<_> = rows.iter().map(conformance::Row::name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), rows.len());
+}

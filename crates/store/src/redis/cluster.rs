@@ -19,7 +19,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::Value;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::dial::{Address, Dial};
 use super::node::{Call, Manner, Node, Role};
@@ -180,6 +180,20 @@ impl Cluster {
         let node = Arc::new(Node::new(dial, Role::Any, patience(self.deadline)));
         map.nodes.insert(address, Arc::clone(&node));
         Ok(node)
+    }
+
+    /// Those that hold slots, then the others that were named, each once; as they were named
+    /// if nobody says within `deadline` who holds slots.
+    pub(super) async fn nodes(&self, deadline: Duration) -> Vec<Arc<Node>> {
+        let _ = timeout(deadline, self.look_around()).await;
+        let map = self.map.lock();
+        let mut all: Vec<Arc<Node>> = Vec::new();
+        for node in map.owners.iter().flatten().chain(map.nodes.values()) {
+            if !all.iter().any(|known| Arc::ptr_eq(known, node)) {
+                all.push(Arc::clone(node));
+            }
+        }
+        all
     }
 
     /// Whether some nodes decide, while others that were asked do not.

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+    AsyncConnectionConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+    RedisResult,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -142,6 +143,9 @@ impl Dial {
             Failed::Greeting(error) => match error.code() {
                 Some("LOADING" | "MASTERDOWN") => Trouble::Later(error.to_string()),
                 Some(_) => Trouble::Refused(error.to_string()),
+                None if error.kind() == ErrorKind::AuthenticationFailed => {
+                    Trouble::Refused(error.to_string())
+                }
                 None => absent(&error),
             },
         })

@@ -30,6 +30,7 @@ mod denied;
 mod dial;
 mod exchange;
 mod gather;
+mod inspect;
 mod limits;
 mod name;
 mod node;
@@ -42,6 +43,7 @@ mod settle;
 mod slot;
 mod spread;
 mod state;
+mod timings;
 #[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
 mod tls;
 mod trouble;
@@ -59,6 +61,8 @@ use crate::{Decisions, Hold, Store, StoreError};
 pub use config::{
     RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
 };
+pub use inspect::{ClusterNode, RedisServer, ServerInfo};
+pub use timings::{CallTime, CallTimes};
 
 use batch::{Ask, Batch, Found};
 use denied::Denied;
@@ -67,8 +71,9 @@ use gather::Gather;
 use limits::Limits;
 use node::Call;
 use script::Scripts;
-use servers::{Servers, no_answer};
+use servers::{Servers, no_answer, patience};
 use settle::{Act, Item, Outcome, settle};
+use timings::{Ended, Timings};
 use trouble::Trouble;
 use turns::Turns;
 
@@ -83,6 +88,7 @@ pub struct RedisStore {
     denied: Denied,
     limits: Limits,
     scripts: Arc<Scripts>,
+    timings: Timings,
     /// What the server's clock showed last; 0 if it has not been read.
     latest: AtomicU64,
 }
@@ -116,9 +122,15 @@ impl RedisStore {
             denied: Denied::default(),
             limits: Limits::new(config.origin),
             scripts,
+            timings: Timings::default(),
             latest: AtomicU64::new(0),
             config,
         })
+    }
+
+    /// How long calls took, by how they ended.
+    pub fn call_times(&self) -> CallTimes {
+        self.timings.read()
     }
 
     /// Does what a request wants, within the deadline.
@@ -148,7 +160,10 @@ impl RedisStore {
         let keys: Keys<'_> = charges.iter().map(|(charge, _)| charge.key).collect();
         let deadline = self.config.deadline;
         let done = tokio::time::timeout(deadline, self.spread(ask, &keys, told)).await;
-        let done = done.unwrap_or_else(|_| Err(no_answer(deadline)));
+        let done = done.unwrap_or_else(|_| {
+            self.timings.note(Ended::Timeout, deadline);
+            Err(no_answer(deadline))
+        });
         done.map_err(|trouble| self.error(trouble))
     }
 
@@ -193,15 +208,22 @@ impl RedisStore {
         } else if remembers && let Some(outcome) = self.denied.recall(&ask, sent) {
             return Ok(outcome);
         }
-        if !self.has_script(&ask) {
-            return self.by_exchange(&ask, keys, slot, told).await;
-        }
-        let answer = self.gather.ask(ask, slot, told, sent).await?;
-        self.latest.store(answer.now.get(), Ordering::Relaxed);
-        if remembers {
-            self.denied.note(&answer.ask, &answer.outcome, sent);
-        }
-        Ok(answer.outcome)
+        let answer = if self.has_script(&ask) {
+            let answer = self.gather.ask(ask, slot, told, sent).await;
+            answer.map(|answer| {
+                self.latest.store(answer.now.get(), Ordering::Relaxed);
+                if remembers {
+                    self.denied.note(&answer.ask, &answer.outcome, sent);
+                }
+                answer.outcome
+            })
+        } else {
+            self.by_exchange(&ask, keys, slot, told).await
+        };
+        let took = sent.elapsed();
+        let ended = Ended::of(&answer, took, patience(self.config.deadline));
+        self.timings.note(ended, took);
+        answer
     }
 
     /// Whether the script can do it.

@@ -146,6 +146,15 @@ impl Sentinels {
         }
     }
 
+    /// The primary, if anybody names one within `deadline`.
+    pub(super) async fn named(&self, deadline: Duration) -> Result<Arc<Node>, Trouble> {
+        let mut last = None;
+        match timeout(deadline, self.primary(&mut last)).await {
+            Ok(node) => Ok(node),
+            Err(_) => Err(last.unwrap_or_else(|| Trouble::Absent(self.shared.why()))),
+        }
+    }
+
     /// The primary, once anybody has named one. What is said if nobody does goes to `last`.
     async fn primary(&self, last: &mut Option<Trouble>) -> Arc<Node> {
         let mut known = self.shared.known.subscribe();

@@ -67,6 +67,18 @@ impl Servers {
         matches!(self, Self::Cluster(cluster, _) if cluster.is_partly_there())
     }
 
+    /// The servers that calls go to, as far as known.
+    pub(super) async fn nodes(&self) -> Result<Vec<Arc<Node>>, Trouble> {
+        match self {
+            Self::One(node, _) => Ok(vec![Arc::clone(node)]),
+            Self::Cluster(cluster, deadline) => Ok(cluster.nodes(*deadline).await),
+            Self::Sentinel(sentinels, deadline) => {
+                let node = sentinels.named(*deadline).await?;
+                Ok(vec![node])
+            }
+        }
+    }
+
     /// Runs a script whose keys are of one slot, within the deadline.
     pub(super) async fn run(&self, slot: u16, call: Call<'_>) -> Result<Value, Trouble> {
         let (Self::One(_, deadline) | Self::Cluster(_, deadline) | Self::Sentinel(_, deadline)) =

@@ -1,0 +1,306 @@
+//! Inspect: what the servers say of themselves, for those who look after them.
+//!
+//! ```text
+//!   RedisStore --servers--> one, or the nodes of a cluster
+//!                             +--> ping, clock, INFO, CONFIG GET, CLUSTER NODES
+//! ```
+//!
+//! The way there is the store's own: whatever it needs to reach a server has been shown once
+//! a server has answered here. Nothing is changed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper_core::UnixMicros;
+use redis::{Cmd, Value};
+use tokio::time::timeout;
+
+use super::RedisStore;
+use super::batch::Found;
+use super::node::{Call, Manner, Node};
+use super::script::Scripts;
+use super::servers::no_answer;
+use super::slot::SLOTS;
+use super::trouble::Trouble;
+use crate::StoreError;
+
+impl RedisStore {
+    /// The servers that calls go to: one, the primary that sentinels name, or those of a
+    /// cluster that hold slots, and those it was told of. A cluster that does not answer is what
+    /// it was told of.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] if no sentinel names a primary.
+    pub async fn servers(&self) -> Result<Vec<RedisServer>, StoreError> {
+        let nodes = self.servers.nodes().await?.into_iter();
+        let servers = nodes.map(|node| RedisServer {
+            node,
+            scripts: Arc::clone(&self.scripts),
+            deadline: self.config.deadline,
+        });
+        Ok(servers.collect())
+    }
+}
+
+/// A server that a store asks.
+pub struct RedisServer {
+    node: Arc<Node>,
+    scripts: Arc<Scripts>,
+    deadline: Duration,
+}
+
+impl fmt::Debug for RedisServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisServer").field(&self.address()).finish()
+    }
+}
+
+impl RedisServer {
+    /// `host:port`, or the path of a socket.
+    pub fn address(&self) -> String {
+        self.node.address().to_string()
+    }
+
+    /// Whether it answers; that it lets the store log in, too.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if it answers and refuses, as for all questions here;
+    /// [`StoreError::Unavailable`] if it does not answer within the deadline.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.query(&redis::cmd("PING")).await.map(|_| ())
+    }
+
+    /// `TIME`: its clock.
+    ///
+    /// # Errors
+    /// As [`ping`](Self::ping).
+    pub async fn clock(&self) -> Result<UnixMicros, StoreError> {
+        let parts = match self.query(&redis::cmd("TIME")).await? {
+            Value::Array(parts) => parts,
+            _ => Vec::new(),
+        };
+        let mut numbers = parts.into_iter().map(|part| text(part).parse::<u64>().ok());
+        let (seconds, micros) = (numbers.next().flatten(), numbers.next().flatten());
+        let micros = seconds.zip(micros).and_then(|(seconds, micros)| {
+            let whole = seconds.checked_mul(1_000_000)?;
+            whole.checked_add(micros)
+        });
+        let strange = || StoreError::Misconfigured("TIME is answered with no time".into());
+        micros.map(UnixMicros::new).ok_or_else(strange)
+    }
+
+    /// Runs a script of the store that writes nothing: it can be loaded, then.
+    ///
+    /// # Errors
+    /// As [`ping`](Self::ping).
+    pub async fn run_script(&self) -> Result<(), StoreError> {
+        let server_clock = [Vec::new()];
+        let call = Call {
+            script: &self.scripts.load,
+            keys: &[],
+            arguments: &server_clock,
+        };
+        let found = async {
+            let answer = self.node.run(call, Manner::Plain).await?;
+            Found::read(answer, 0)
+        };
+        self.in_time(found).await.map(|_| ())
+    }
+
+    /// `INFO`: what it says of itself.
+    ///
+    /// # Errors
+    /// As [`ping`](Self::ping).
+    pub async fn info(&self) -> Result<ServerInfo, StoreError> {
+        let text = text(self.query(&redis::cmd("INFO")).await?);
+        Ok(ServerInfo::read(&text))
+    }
+
+    /// `CONFIG GET`: a setting; none if it has no such setting.
+    ///
+    /// # Errors
+    /// As [`ping`](Self::ping): services that are run by others often refuse this.
+    pub async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let mut command = redis::cmd("CONFIG");
+        command.arg("GET").arg(name);
+        let pair = match self.query(&command).await? {
+            Value::Array(pair) => pair,
+            Value::Map(pairs) => pairs
+                .into_iter()
+                .flat_map(|(name, value)| [name, value])
+                .collect(),
+            _ => Vec::new(),
+        };
+        Ok(pair.into_iter().nth(1).map(text))
+    }
+
+    /// `CLUSTER NODES`: the cluster as it sees it.
+    ///
+    /// # Errors
+    /// As [`ping`](Self::ping).
+    pub async fn cluster(&self) -> Result<Vec<ClusterNode>, StoreError> {
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("NODES");
+        let text = text(self.query(&command).await?);
+        Ok(text.lines().filter_map(ClusterNode::read).collect())
+    }
+
+    async fn query(&self, command: &Cmd) -> Result<Value, StoreError> {
+        self.in_time(self.node.query(command)).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, StoreError> {
+        let answer = timeout(self.deadline, answer).await;
+        let answer = answer.unwrap_or_else(|_| Err(no_answer(self.deadline)));
+        answer.map_err(|trouble| match trouble {
+            Trouble::Refused(why) => StoreError::Misconfigured(why),
+            trouble => StoreError::Unavailable(trouble.to_string()),
+        })
+    }
+}
+
+/// What a server says of itself, by name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerInfo(BTreeMap<String, String>);
+
+impl ServerInfo {
+    /// Reads the answer of `INFO`: `name:value` on each line that is no heading.
+    pub fn read(text: &str) -> Self {
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim_end().to_owned());
+        Self(fields.map(owned).collect())
+    }
+
+    /// A field as it is written there.
+    ///
+    /// # Examples
+    /// ```
+    /// # use ratekeeper_store::ServerInfo;
+    /// let info = ServerInfo::read("# Server\r\nredis_version:7.0.15\r\nhz:10\r\n");
+    /// assert_eq!(info.text("redis_version"), Some("7.0.15"));
+    /// assert_eq!(info.number("hz"), Some(10));
+    /// ```
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A field that is a whole number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+}
+
+/// A node as another of its cluster sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterNode {
+    /// `host:port`, as it is named to clients.
+    pub address: String,
+    /// What it is, and how it is doing: `master`, `slave`, `fail`, `fail?`, `myself`, ...
+    pub flags: Vec<String>,
+    /// The slots that it holds.
+    pub slots: Vec<RangeInclusive<u16>>,
+}
+
+impl ClusterNode {
+    /// Reads a line of `CLUSTER NODES`: id, address, flags, five more, slots.
+    fn read(line: &str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let address = fields.nth(1)?;
+        let address = address
+            .split_once('@')
+            .map_or(address, |(address, _)| address);
+        let flags = fields.next()?.split(',').map(str::to_owned).collect();
+        // Slots on the move stand in brackets; they are still in the ranges of their owner.
+        let slots = fields.skip(5).filter(|slots| !slots.starts_with('['));
+        Some(Self {
+            address: address.into(),
+            flags,
+            slots: slots.filter_map(slot_range).collect(),
+        })
+    }
+
+    /// Whether it is flagged so.
+    pub fn is(&self, flag: &str) -> bool {
+        self.flags.iter().any(|own| own == flag)
+    }
+
+    /// The slots that none of these nodes holds.
+    pub fn unserved(nodes: &[Self]) -> Vec<RangeInclusive<u16>> {
+        let mut held: Vec<_> = nodes.iter().flat_map(|node| node.slots.clone()).collect();
+        held.sort_by_key(|range| *range.start());
+        let mut gaps = Vec::new();
+        let mut next = 0;
+        for range in held {
+            if *range.start() > next {
+                gaps.push(next..=*range.start() - 1);
+            }
+            next = next.max(range.end().saturating_add(1));
+        }
+        if next < SLOTS {
+            gaps.push(next..=SLOTS - 1);
+        }
+        gaps
+    }
+}
+
+/// `5460`, `0-5460`
+fn slot_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last && last < SLOTS).then_some(first..=last)
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_a_cluster_are_read() {
+        let line = "07c37d 10.0.0.7:6379@16379,seven.example myself,master - 0 142 1 connected \
+                    0-5460 5462 [5461->-67ed2d] [77-<-292f8b]";
+        let node = ClusterNode::read(line).unwrap();
+        assert_eq!(node.address, "10.0.0.7:6379");
+        assert!(node.is("master") && node.is("myself") && !node.is("fail"));
+        assert_eq!(node.slots, [0..=5460, 5462..=5462]);
+        let lost = "67ed2d :0@0 slave,fail,noaddr 07c37d 142 142 3 disconnected";
+        let lost = ClusterNode::read(lost).unwrap();
+        assert!(lost.is("fail") && lost.slots.is_empty());
+        for strange in ["", "a", "a b"] {
+            assert_eq!(ClusterNode::read(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn slots_that_nobody_holds_are_found() {
+        let node = |slots: &[RangeInclusive<u16>]| ClusterNode {
+            address: String::new(),
+            flags: Vec::new(),
+            slots: slots.to_vec(),
+        };
+        for (nodes, gaps) in [
+            (vec![], vec![0..=16_383]),
+            (vec![node(&[8_000..=16_383]), node(&[0..=7_999])], vec![]),
+            (
+                vec![node(&[1..=10, 12..=16_382])],
+                vec![0..=0, 11..=11, 16_383..=16_383],
+            ),
+            (vec![node(&[0..=10]), node(&[5..=16_383])], vec![]),
+        ] {
+            assert_eq!(ClusterNode::unserved(&nodes), gaps);
+        }
+    }
+}
