@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, Limit, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::Rule;
-use ratekeeper_store::{AnyStore, Fallback, Store};
+use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
 use crate::Trigger;
@@ -24,7 +24,7 @@ use crate::doors::problem::{
 };
 use crate::doors::{self, Reply, bearer_ok};
 use crate::listener::Handle;
-use crate::metrics::CONTENT_TYPE;
+use crate::metrics::{CONTENT_TYPE, SharedStore};
 use crate::reload::Reloaded;
 use crate::shared::Shared;
 
@@ -129,11 +129,12 @@ fn metrics<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
     let lends = |limit: &&Limit| limit.algorithm.concurrency().is_some();
     let lenders = lenders.filter(|limit| any.shared().is_none() && lends(limit));
     let loans = lenders.map(|limit| (Arc::clone(&limit.name), store.loans(limit, now)));
-    let scraped = shared.metrics.scrape(
-        store.usage(),
-        loans.collect(),
-        any.shared().map(Fallback::health),
-    );
+    let of_shared = any.shared().map(|shared| SharedStore {
+        health: shared.health(),
+        times: shared.main().call_times(),
+    });
+    let usage = store.usage();
+    let scraped = shared.metrics.scrape(usage, loans.collect(), of_shared);
     let mut response = Response::new(Full::from(scraped));
     let content_type = HeaderValue::from_static(CONTENT_TYPE);
     response

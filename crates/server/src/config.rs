@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ratekeeper_policy::config::Diagnostic;
 
-use crate::Event;
 use crate::event::Sink;
+use crate::{Event, StoreChoice};
 
 /// Where the check API listens unless told otherwise.
 pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
@@ -92,6 +92,8 @@ pub struct Config {
     pub grpc: Option<Listen>,
     /// Where the admin door listens; none: as the policy says, else `127.0.0.1:9090`.
     pub admin: Option<Listen>,
+    /// Where the counters are; none: as the policy says.
+    pub store: Option<StoreChoice>,
     /// Bytes the store may use; none: as the policy says, else the store's default.
     pub memory_budget: Option<usize>,
     /// What admin calls must present; without it the admin door stays on loopback.
@@ -117,6 +119,7 @@ impl Config {
             http: None,
             grpc: None,
             admin: None,
+            store: None,
             memory_budget: None,
             admin_token: None,
             workers: None,
@@ -188,6 +191,14 @@ pub enum StartError {
     /// Neither a policy nor a configuration of Envoy's rate limit service.
     #[error("there is no policy\nhint: name a policy file, or a configuration of Envoy's")]
     NoPolicy,
+    /// Not the URL of a store; it is not shown, as it may hold a password.
+    #[error("the URL of the store cannot be used: {message}\nhint: {hint}")]
+    StoreUrl {
+        /// What is wrong.
+        message: String,
+        /// What would be right.
+        hint: String,
+    },
     /// The store cannot be used as the policy says.
     #[error("the store cannot be used: {0}")]
     Store(String),

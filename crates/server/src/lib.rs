@@ -63,6 +63,7 @@ mod reload;
 mod service;
 mod shared;
 mod store;
+mod store_choice;
 mod watch;
 mod workers;
 
@@ -71,4 +72,5 @@ pub use doors::problem::{PROBLEMS, ProblemKind};
 pub use envoy_files::{EnvoyFile, read_envoy_files};
 pub use event::{Event, Trigger};
 pub use service::Service;
-pub use store::redis_store;
+pub use store::redis_config;
+pub use store_choice::{StoreAddress, StoreChoice, StoreSettings};

@@ -13,10 +13,12 @@
 //! What is counted, where one limit of several refuses: the one that refused, as `denied`.
 //! The others would have allowed, but nothing was charged, so they count nothing.
 
+mod offset;
 mod rules;
 mod scrape;
 
-pub(crate) use scrape::CONTENT_TYPE;
+pub(crate) use offset::{Offset, ahead};
+pub(crate) use scrape::{CONTENT_TYPE, SharedStore};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +71,8 @@ pub(crate) struct Metrics {
     rules: rules::Rules,
     reloads: [Counter; 2],
     config: ArcSwapOption<ConfigInfo>,
+    /// Of the shared store.
+    pub(crate) clock_offset: Offset,
 }
 
 /// Rows by [`LimitId`](ratekeeper_core::LimitId); none for limits the policy lost.

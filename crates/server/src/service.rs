@@ -30,7 +30,7 @@ use crate::shared::{Shared, Token};
 use crate::store;
 use crate::watch::Watcher;
 use crate::workers::Workers;
-use crate::{Config, Door, Event, StartError, Trigger};
+use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
 
 /// Connections at the http door; further ones wait in the kernel's queue.
 const MAX_HTTP_CONNECTIONS: u32 = 10_000;
@@ -94,7 +94,8 @@ impl Service {
         let memory = MemoryConfig { budget_bytes };
         let home = policy.as_deref().and_then(Path::parent);
         let home = home.unwrap_or(Path::new(""));
-        let redis = settings.redis.clone().map(|redis| redis.at_home(home));
+        let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
+        let redis = redis.map(|redis| redis.at_home(home));
         let store = store::open(redis.as_ref(), memory, clock.origin())?;
         let doors = doors.bind()?;
 
@@ -235,6 +236,7 @@ impl<C: Clock + 'static> Run<C> {
         tokio::spawn(sweep(Arc::clone(&shared)));
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         tokio::spawn(store::tend(Arc::clone(&shared)));
+        tokio::spawn(store::compare_clocks(Arc::clone(&shared)));
         shared.set_ready(true);
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;

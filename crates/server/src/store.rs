@@ -14,18 +14,21 @@ use std::time::Duration;
 
 use ratekeeper::Clock;
 use ratekeeper_core::{Origin, Outage};
-use ratekeeper_policy::{RedisSettings, Secret, StoreTls};
+use ratekeeper_policy::{Secret, StoreTls};
 use ratekeeper_store::{
     AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisIdentity,
     RedisLogin, RedisSentinels, RedisServers, RedisStore, RedisTls, StoreError,
 };
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::metrics::ahead;
 use crate::shared::Shared;
-use crate::{Event, StartError};
+use crate::{Event, StartError, StoreSettings};
 
 /// How often a shared store is looked after.
 const TEND: Duration = Duration::from_millis(100);
+/// How often its clock is compared with ours.
+const COMPARE: Duration = Duration::from_secs(10);
 /// Longest secret read from a file.
 const MAX_SECRET_BYTES: u64 = 4 << 10;
 /// Bytes of a certificate or key file.
@@ -33,32 +36,40 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// The store that these settings ask for; secrets are looked up, nothing is asked yet.
 pub(crate) fn open(
-    redis: Option<&RedisSettings>,
+    shared: Option<&StoreSettings>,
     memory: MemoryConfig,
     origin: Origin,
 ) -> Result<AnyStore, StartError> {
     let memory = MemoryStore::new(memory);
-    let Some(redis) = redis else {
+    let Some(shared) = shared else {
         return Ok(AnyStore::Memory(memory));
     };
-    let store = redis_store(redis, origin)?;
-    let fallback = Fallback::new(store, memory, redis.nodes);
+    let store = RedisStore::new(redis_config(shared, origin)?).map_err(|error| match error {
+        StoreError::Misconfigured(why) => StartError::Store(why),
+        other => StartError::Store(other.to_string()),
+    })?;
+    let fallback = Fallback::new(store, memory, shared.redis.nodes);
     Ok(AnyStore::Redis(Box::new(fallback)))
 }
 
-/// The Redis store of `[store.redis]`, for limits on a clock of that origin. It connects when
-/// it is first asked.
+/// How the shared store of these settings is reached, for limits on a clock of that origin.
 ///
 /// # Errors
-/// [`StartError::Store`] if a secret or a certificate is not where the settings say, or no
-/// server could be reached so. Paths are taken as they are: see [`RedisSettings::at_home`].
-pub fn redis_store(redis: &RedisSettings, origin: Origin) -> Result<RedisStore, StartError> {
+/// [`StartError::Store`] if a secret or a certificate is not where the settings say. Paths are
+/// taken as they are: see [`StoreSettings::at_home`].
+pub fn redis_config(shared: &StoreSettings, origin: Origin) -> Result<RedisConfig, StartError> {
+    let redis = &shared.redis;
     let secret = |name, secret: &Option<Secret>| {
         let found = secret.as_ref().map(|secret| look_up(name, secret));
         found.transpose()
     };
-    let username = secret("username", &redis.username)?;
-    let password = secret("password", &redis.password)?;
+    let (username, password) = if let Some(login) = &shared.login {
+        let username = Some(login.username.clone()).filter(|name| !name.is_empty());
+        (username, Some(login.password.clone()))
+    } else {
+        let username = secret("username", &redis.username)?;
+        (username, secret("password", &redis.password)?)
+    };
     let mut config = RedisConfig::new("");
     config.servers = if let Some(sentinel) = &redis.sentinel {
         let own_name = secret("sentinel.username", &sentinel.username)?;
@@ -88,10 +99,7 @@ pub fn redis_store(redis: &RedisSettings, origin: Origin) -> Result<RedisStore, 
     config.prefix.clone_from(&redis.prefix);
     config.deadline = Duration::from_nanos(redis.deadline.as_nanos());
     config.origin = origin;
-    RedisStore::new(config).map_err(|error| match error {
-        StoreError::Misconfigured(why) => StartError::Store(why),
-        other => StartError::Store(other.to_string()),
-    })
+    Ok(config)
 }
 
 /// What the files of `[store.redis.tls]` hold.
@@ -188,6 +196,38 @@ pub(crate) async fn tend<C: Clock>(shared: Arc<Shared<C>>) {
     while shared.keeper.store().shared().is_some() {
         tick.tick().await;
         tend_once(&shared).await;
+    }
+}
+
+/// Compares the clock of a shared store with ours until the service ends.
+pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<Shared<C>>) {
+    let mut tick = interval(COMPARE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while let Some(store) = shared.keeper.store().shared() {
+        tick.tick().await;
+        if store.is_asked() {
+            compare_once(&shared, store.main()).await;
+        }
+    }
+}
+
+/// Of several servers, the one whose clock is furthest away counts.
+async fn compare_once<C: Clock>(shared: &Shared<C>, store: &RedisStore) {
+    let clock = shared.keeper.clock();
+    let unix = || clock.origin().unix_nanos(clock.now());
+    let mut furthest: Option<i64> = None;
+    for server in store.servers().await.unwrap_or_default() {
+        let before = unix();
+        let Ok(there) = server.clock().await else {
+            continue; // whoever is away is told of elsewhere
+        };
+        let offset = ahead(before, there.get().saturating_mul(1_000), unix());
+        if furthest.is_none_or(|known| offset.unsigned_abs() > known.unsigned_abs()) {
+            furthest = Some(offset);
+        }
+    }
+    if let Some(offset) = furthest {
+        shared.metrics.clock_offset.store(offset);
     }
 }
 

@@ -9,7 +9,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use ratekeeper_policy::RuleMode;
-use ratekeeper_store::{BreakerState, FallbackCounts, Health, LimitUsage, Loans, Usage};
+use ratekeeper_store::{
+    BreakerState, CallTime, CallTimes, FallbackCounts, Health, LimitUsage, Loans, Usage,
+};
 
 use super::rules::KINDS;
 use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
@@ -28,7 +30,7 @@ impl Metrics {
         &self,
         usage: Usage,
         loans: Vec<(Arc<str>, Loans)>,
-        health: Option<Health>,
+        shared: Option<SharedStore>,
     ) -> String {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
         let snapshot = Snapshot {
@@ -40,7 +42,8 @@ impl Metrics {
             config: self.config.load_full(),
             usage,
             loans,
-            health,
+            shared,
+            clock_offset_nanos: self.clock_offset.load(),
         };
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(snapshot));
@@ -64,8 +67,15 @@ struct Snapshot {
     usage: Usage,
     /// Of limits of concurrency, by name.
     loans: Vec<(Arc<str>, Loans)>,
-    /// Of a shared store.
-    health: Option<Health>,
+    shared: Option<SharedStore>,
+    clock_offset_nanos: Option<i64>,
+}
+
+/// What is known of a shared store.
+#[derive(Debug)]
+pub(crate) struct SharedStore {
+    pub(crate) health: Health,
+    pub(crate) times: CallTimes,
 }
 
 #[derive(Debug)]
@@ -84,6 +94,14 @@ fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "metrics are doubles; 2^53 ns are 104 days"
+)]
+fn signed_seconds(nanos: i64) -> f64 {
+    nanos as f64 / 1e9
+}
+
 impl Durations {
     fn snapshot(&self) -> DurationsSnapshot {
         let edges = BUCKETS.iter().map(|&nanos| seconds(nanos));
@@ -94,6 +112,18 @@ impl Durations {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(self.sum_nanos.count()),
+        }
+    }
+}
+
+impl From<CallTime> for DurationsSnapshot {
+    fn from(time: CallTime) -> Self {
+        let edges = CallTime::EDGES.iter().map(|edge| seconds(edge.as_nanos()));
+        let buckets: Vec<_> = edges.chain([f64::INFINITY]).zip(time.buckets).collect();
+        Self {
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            buckets,
+            sum_seconds: seconds(time.sum.as_nanos()),
         }
     }
 }
@@ -134,14 +164,7 @@ impl Snapshot {
         )?;
         for (protocol, durations) in Protocol::ALL.iter().zip(&self.durations) {
             let labels = [("protocol", protocol.name()), ("path", "local")];
-            let DurationsSnapshot {
-                buckets,
-                sum_seconds,
-                count,
-            } = durations;
-            family
-                .encode_family(&labels)?
-                .encode_histogram::<[(&str, &str); 0]>(*sum_seconds, *count, buckets, None)?;
+            put_durations(&mut family, &labels, durations)?;
         }
         Ok(())
     }
@@ -251,9 +274,10 @@ impl Snapshot {
     }
 
     fn shared_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(health) = &self.health else {
+        let Some(SharedStore { health, times }) = &self.shared else {
             return Ok(());
         };
+        self.store_times(times, encoder)?;
         let mut family = counter(encoder, "store_requests", "Calls of the shared store")?;
         for (result, count) in [("ok", health.answered), ("error", health.failed)] {
             put(&mut family, &[STORE, ("result", result)], count)?;
@@ -278,6 +302,23 @@ impl Snapshot {
         let help = "Units admitted without the shared store that it was charged afterwards";
         let mut family = counter(encoder, "fallback_debited_units", help)?;
         put(&mut family, &[STORE], health.debited)
+    }
+
+    fn store_times(&self, times: &CallTimes, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Time that calls of the shared store took";
+        let kind = MetricType::Histogram;
+        let mut family = encoder.encode_descriptor("store_duration_seconds", help, None, kind)?;
+        let CallTimes { ok, error, timeout } = times.clone();
+        for (outcome, time) in [("ok", ok), ("error", error), ("timeout", timeout)] {
+            put_durations(&mut family, &[STORE, ("outcome", outcome)], &time.into())?;
+        }
+        if let Some(nanos) = self.clock_offset_nanos {
+            let help = "Seconds that the shared store's clock is ahead of this process's";
+            let mut family = gauge(encoder, "store_clock_offset_seconds", help)?;
+            let offset = ConstGauge::new(signed_seconds(nanos));
+            offset.encode(family.encode_family(&[STORE])?)?;
+        }
+        Ok(())
     }
 
     fn config(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -331,6 +372,21 @@ fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> f
 
 fn put_gauge(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], value: u64) -> fmt::Result {
     level(value).encode(family.encode_family(&labels)?)
+}
+
+fn put_durations(
+    family: &mut MetricEncoder<'_>,
+    labels: &[(&str, &str)],
+    durations: &DurationsSnapshot,
+) -> fmt::Result {
+    let DurationsSnapshot {
+        buckets,
+        sum_seconds,
+        count,
+    } = durations;
+    family
+        .encode_family(&labels)?
+        .encode_histogram::<[(&str, &str); 0]>(*sum_seconds, *count, buckets, None)
 }
 
 fn level(value: u64) -> ConstGauge<i64> {

@@ -1,0 +1,364 @@
+//! Store choice: a store named on a command line, in place of the policy's.
+//!
+//! ```text
+//!   memory://
+//!   redis://[USER:PASSWORD@]HOST:PORT[,HOST:PORT..][/DATABASE][?cluster]   rediss:// by TLS
+//!   unix:///PATH
+//! ```
+//!
+//! What the policy says beside the address (prefix, deadline, login, nodes) still holds. The
+//! address is judged by the policy language itself, so that both take the same.
+
+use std::fmt::{self, Write as _};
+use std::path::Path;
+use std::str::FromStr;
+
+use ratekeeper_core::Origin;
+use ratekeeper_policy::RedisSettings;
+use ratekeeper_policy::config::{self, Context};
+
+use crate::StartError;
+
+/// The schemes that stores have; which of them are built, the policy language says.
+const SCHEMES: [&str; 8] = [
+    "redis",
+    "rediss",
+    "unix",
+    "valkey",
+    "valkeys",
+    "sentinel",
+    "redis+sentinel",
+    "rediss+sentinel",
+];
+/// Longest text that is taken.
+const MAX_BYTES: usize = 4 << 10;
+
+/// Where the counters are, whatever the policy says.
+///
+/// # Examples
+/// ```
+/// use ratekeeper_server::StoreChoice;
+/// assert!(matches!("memory://".parse(), Ok(StoreChoice::Memory)));
+/// assert!("redis://127.0.0.1:6379".parse::<StoreChoice>().is_ok());
+/// assert!("mysql://127.0.0.1".parse::<StoreChoice>().is_err());
+/// ```
+#[derive(Clone, Debug)]
+pub enum StoreChoice {
+    /// In the memory of this process.
+    Memory,
+    /// In Redis or Valkey.
+    Redis(Box<StoreAddress>),
+}
+
+/// The address of a shared store, and who logs in there.
+#[derive(Clone)]
+pub struct StoreAddress {
+    /// Address, and defaults for all else.
+    settings: RedisSettings,
+    database: Option<u16>,
+    login: Option<Login>,
+}
+
+/// Shows no secret.
+impl fmt::Debug for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreAddress")
+            .field("urls", &self.settings.urls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A name, which may be empty, and a password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) username: String,
+    pub(crate) password: String,
+}
+
+/// How a shared store is reached: what a policy says, what a command line says, or both.
+#[derive(Clone)]
+pub struct StoreSettings {
+    /// What a policy can say.
+    pub redis: RedisSettings,
+    /// Instead of the username and the password that it names.
+    pub(crate) login: Option<Login>,
+}
+
+/// Shows no secret.
+impl fmt::Debug for StoreSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreSettings")
+            .field("redis", &self.redis)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StoreSettings {
+    /// The same, with the paths of a policy that lies in `home`.
+    #[must_use]
+    pub fn at_home(self, home: &Path) -> Self {
+        Self {
+            redis: self.redis.at_home(home),
+            ..self
+        }
+    }
+
+    /// The store of a policy's settings, unless another was chosen; none for memory.
+    pub fn of(policy: Option<&RedisSettings>, chosen: Option<&StoreChoice>) -> Option<Self> {
+        match chosen {
+            None => policy.map(|redis| Self {
+                redis: redis.clone(),
+                login: None,
+            }),
+            Some(StoreChoice::Memory) => None,
+            Some(StoreChoice::Redis(address)) => {
+                let own = &address.settings;
+                let mut redis = policy.unwrap_or(own).clone();
+                redis.urls.clone_from(&own.urls);
+                redis.cluster = own.cluster;
+                redis.sentinel.clone_from(&own.sentinel); // none: sentinels stand in a policy
+                redis.database = match address.database {
+                    Some(database) => database,
+                    None if own.cluster => 0,
+                    None => redis.database,
+                };
+                Some(Self {
+                    redis,
+                    login: address.login.clone(),
+                })
+            }
+        }
+    }
+}
+
+impl FromStr for StoreChoice {
+    type Err = StartError;
+
+    fn from_str(text: &str) -> Result<Self, StartError> {
+        if matches!(text, "memory" | "memory:" | "memory://") {
+            return Ok(Self::Memory);
+        }
+        let printable = text.chars().all(|c| !c.is_control() && !"\"\\".contains(c));
+        let parts = text.split_once("://");
+        let Some((scheme, rest)) = parts.filter(|_| printable && text.len() <= MAX_BYTES) else {
+            return Err(refused("it is no URL", FORMS));
+        };
+        if !SCHEMES.contains(&scheme) {
+            let scheme: String = scheme.chars().take(20).collect();
+            return Err(refused(&format!("unknown scheme `{scheme}`"), FORMS));
+        }
+        let (rest, cluster) = match rest.split_once('?') {
+            None => (rest, false),
+            Some((rest, "cluster" | "cluster=true")) => (rest, true),
+            Some((rest, "cluster=false")) => (rest, false),
+            Some(_) => return Err(refused("it says too much after the `?`", FORMS)),
+        };
+        let (login, rest) = match rest.rsplit_once('@') {
+            Some((login, rest)) => (Some(read_login(login)?), rest),
+            None => (None, rest),
+        };
+        let (addresses, database) = match rest.split_once('/') {
+            Some((addresses, "")) if scheme != "unix" => (addresses, None),
+            Some((addresses, number)) if scheme != "unix" => {
+                let database = number.parse().map_err(|_| {
+                    refused("what follows the address is no number of a database", FORMS)
+                })?;
+                (addresses, Some(database))
+            }
+            _ => (rest, None),
+        };
+        let urls: Vec<String> = addresses
+            .split(',')
+            .map(|address| format!("{scheme}://{address}"))
+            .collect();
+        let settings = judge(&urls, cluster, database)?;
+        Ok(Self::Redis(Box::new(StoreAddress {
+            settings,
+            database,
+            login,
+        })))
+    }
+}
+
+/// What is shown to who wrote something else.
+const FORMS: &str = "memory://, redis://HOST:PORT (rediss:// by TLS), redis://HOST:PORT,HOST:PORT (a cluster), \
+     or unix:///PATH";
+
+/// The text itself may hold a password, so it is not shown.
+fn refused(what: &str, hint: &str) -> StartError {
+    StartError::StoreUrl {
+        message: what.to_owned(),
+        hint: hint.to_owned(),
+    }
+}
+
+/// `user:password`, `:password`
+fn read_login(text: &str) -> Result<Login, StartError> {
+    let hint = "redis://:PASSWORD@HOST:PORT, or redis://USER:PASSWORD@HOST:PORT, with %40 for @";
+    let (username, password) = text
+        .split_once(':')
+        .filter(|(_, password)| !password.is_empty())
+        .ok_or_else(|| refused("it has a name and no password", hint))?;
+    let decoded = |part| decode(part).ok_or_else(|| refused("a `%` begins no byte", hint));
+    Ok(Login {
+        username: decoded(username)?,
+        password: decoded(password)?,
+    })
+}
+
+/// Percent-decoding (RFC 3986, section 2.1).
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// What the policy language says to such addresses.
+fn judge(
+    urls: &[String],
+    cluster: bool,
+    database: Option<u16>,
+) -> Result<RedisSettings, StartError> {
+    let urls: Vec<String> = urls.iter().map(|url| format!("\"{url}\"")).collect();
+    let url = match urls.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    let mut policy = format!("version = 1\n[store.redis]\nurl = {url}\n");
+    if cluster && urls.len() == 1 {
+        policy.push_str("cluster = true\n");
+    }
+    if let Some(database) = database {
+        let _ = writeln!(policy, "database = {database}"); // a string takes everything
+    }
+    policy.push_str("[[limit]]\nname = \"any\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n");
+    let context = Context {
+        origin: Origin::UNIX,
+    };
+    match config::parse(&policy, context) {
+        Ok(loaded) => loaded
+            .policy
+            .settings
+            .redis
+            .ok_or_else(|| refused("it is no URL", FORMS)),
+        Err(findings) => {
+            let first = findings.into_iter().next();
+            let (message, help) = first.map_or((String::new(), None), |first| {
+                (format!("{}: {}", first.message, first.label), first.help)
+            });
+            Err(refused(&message, help.as_deref().unwrap_or(FORMS)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> (RedisSettings, Option<Login>) {
+        let chosen: StoreChoice = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        let settings = StoreSettings::of(None, Some(&chosen)).unwrap();
+        (settings.redis, settings.login)
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        for (text, urls, cluster, database) in [
+            ("redis://h", vec!["redis://h:6379"], false, 0),
+            ("redis://h:1/", vec!["redis://h:1"], false, 0),
+            ("redis://h:1/3", vec!["redis://h:1"], false, 3),
+            ("redis://[::1]:1", vec!["redis://[::1]:1"], false, 0),
+            ("redis://h:1?cluster", vec!["redis://h:1"], true, 0),
+            (
+                "redis://a:1,b:2",
+                vec!["redis://a:1", "redis://b:2"],
+                true,
+                0,
+            ),
+            ("rediss://h:1", vec!["rediss://h:1"], false, 0),
+            ("unix:///run/r.sock", vec!["unix:///run/r.sock"], false, 0),
+        ] {
+            let (redis, login) = settings(text);
+            assert_eq!(redis.urls, urls, "{text}");
+            assert_eq!(
+                (redis.cluster, redis.database),
+                (cluster, database),
+                "{text}"
+            );
+            assert!(login.is_none());
+        }
+    }
+
+    #[test]
+    fn logins_are_read_and_not_shown() {
+        for (text, username, password) in [
+            ("redis://:p%40ss@h:1", "", "p@ss"),
+            ("redis://ada:a@b:c@h:1", "ada", "a@b:c"),
+        ] {
+            let (redis, login) = settings(text);
+            let login = login.unwrap();
+            assert_eq!((&*login.username, &*login.password), (username, password));
+            assert_eq!(redis.urls, ["redis://h:1"]);
+            let shown = format!("{:?}", text.parse::<StoreChoice>());
+            assert!(!shown.contains("p@ss") && !shown.contains("a@b"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_a_policy_says_beside_the_address_holds() {
+        let policy = RedisSettings {
+            prefix: "edge".into(),
+            database: 2,
+            ..settings("redis://a:1,b:2").0
+        };
+        let over = |text: &str| {
+            let chosen = text.parse().unwrap();
+            StoreSettings::of(Some(&policy), Some(&chosen)).map(|settings| settings.redis)
+        };
+        let one = over("redis://h:1").unwrap();
+        assert_eq!(one.urls, ["redis://h:1"]);
+        assert_eq!(
+            (&*one.prefix, one.cluster, one.database),
+            ("edge", false, 2)
+        );
+        assert_eq!(over("redis://h:1/5").unwrap().database, 5);
+        assert_eq!(over("redis://h:1?cluster").unwrap().database, 0);
+        assert!(over("memory://").is_none());
+        let untouched = StoreSettings::of(Some(&policy), None).unwrap();
+        assert_eq!(untouched.redis, policy);
+    }
+
+    #[test]
+    fn what_is_none_is_refused_without_its_secret() {
+        for (text, words) in [
+            ("", "no URL"),
+            ("127.0.0.1:6379", "no URL"),
+            ("mysql://h", "unknown scheme `mysql`"),
+            ("redis://", "not HOST:PORT"),
+            ("redis://h:x", "not HOST:PORT"),
+            ("redis://h:1/x", "no number of a database"),
+            ("redis://h:1?tls", "after the `?`"),
+            ("redis://a:1,b:2/3", "database"),
+            ("redis://secret@h:1", "no password"),
+            ("redis://:secret%4@h:1", "`%`"),
+            ("redis://:secret\"@h:1", "no URL"),
+            ("valkey://:secret@h:1", "redis://"),
+        ] {
+            let error = text.parse::<StoreChoice>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+            assert!(error.contains("\nhint: "), "{text}: {error}");
+            assert!(!error.contains("secret"), "{text}: {error}");
+        }
+    }
+}
