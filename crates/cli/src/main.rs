@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 
 mod answers;
 mod client;
+mod doctor;
 mod exit;
 mod limits;
 mod output;
@@ -77,6 +78,7 @@ enum Verb {
     Peek(verbs::check::Peek),
     Try(verbs::r#try::Try),
     Simulate(verbs::simulate::Simulate),
+    Doctor(verbs::doctor::Doctor),
     Init(verbs::init::Init),
     Import(verbs::import::Import),
     Help(verbs::help::Help),
@@ -92,6 +94,7 @@ impl Verb {
             Self::Peek(verb) => verb.run(output),
             Self::Try(verb) => verb.run(output),
             Self::Simulate(verb) => verb.run(output),
+            Self::Doctor(verb) => verb.run(output),
             Self::Init(verb) => verb.run(output),
             Self::Import(verb) => verb.run(output),
             Self::Help(verb) => verb.run(output),

@@ -60,6 +60,20 @@ pub(crate) fn counted(number: usize, thing: &str) -> String {
     format!("{} {thing}{plural}", count(number as u64))
 }
 
+/// A size in its largest binary unit: `900 B`, `1.5 GiB`. Rounded down.
+pub(crate) fn size(bytes: u64) -> String {
+    for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= size {
+            let (whole, tenth) = (bytes / size, bytes % size * 10 / size); // down
+            return match tenth {
+                0 => format!("{} {unit}", count(whole)),
+                tenth => format!("{}.{tenth} {unit}", count(whole)),
+            };
+        }
+    }
+    format!("{bytes} B")
+}
+
 /// Reads a size: `67108864`, `64MiB`, `1GiB`.
 ///
 /// # Errors
@@ -131,6 +145,20 @@ mod tests {
         ];
         for (number, text) in rows {
             assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_told_in_binary_units() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1 KiB"),
+            (1_600, "1.5 KiB"),
+            (104_857_600, "100 MiB"),
+            (2_000 << 30, "2,000 GiB"),
+        ] {
+            assert_eq!(size(bytes), text);
         }
     }
 

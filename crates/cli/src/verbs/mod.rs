@@ -1,6 +1,7 @@
 //! The verbs, one a file: arguments, what they do, and their help.
 
 pub(crate) mod check;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod help;
 pub(crate) mod import;

@@ -13,6 +13,7 @@ use ratekeeper_server::{Config, Door, Event, Service, StartError};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
+use super::doctor::StoreArgs;
 use crate::source::{self, Source};
 use crate::{Exit, Failure, Output, words};
 
@@ -32,6 +33,8 @@ pub(crate) struct Run {
     /// Refuse nobody: every limit that enforces only watches
     #[arg(long)]
     shadow: bool,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Bytes the store may use, as in 64MiB [default: the policy's, else 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = words::bytes)]
     memory: Option<usize>,
@@ -49,6 +52,7 @@ Examples:
   ratekeeper run edge.toml --listen http=127.0.0.1:9000 --listen admin=off
   ratekeeper run --listen http=127.0.0.1:0 --json
   ratekeeper run --shadow --log-format json
+  ratekeeper run --store redis://127.0.0.1:6379
   ratekeeper run --envoy-config /etc/ratelimit/config --listen grpc=0.0.0.0:8081
 
 SIGHUP, and every change of the file, reload the policy; a policy with errors is refused, and
@@ -107,6 +111,7 @@ impl Run {
         for listen in &self.listen {
             config = config.listen(listen).map_err(failure)?;
         }
+        config.store = self.store.choice()?;
         config.memory_budget = self.memory;
         config.admin_token = std::env::var(TOKEN_VARIABLE).ok();
         config.shadow = self.shadow;
@@ -175,7 +180,7 @@ fn first_question(http: &str) -> String {
 }
 
 /// The server's words, with its hint apart.
-fn failure(error: StartError) -> Failure {
+pub(super) fn failure(error: StartError) -> Failure {
     if let StartError::Policy { report, .. } | StartError::EnvoyFiles(report) = error {
         return Failure::Findings(report);
     }

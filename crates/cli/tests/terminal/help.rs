@@ -6,7 +6,8 @@ use crate::desk::Desk;
 fn every_verb_has_a_page_with_examples_and_exit_codes() {
     let desk = Desk::new();
     for verb in [
-        "run", "validate", "explain", "check", "peek", "try", "simulate", "init", "import", "help",
+        "run", "validate", "explain", "check", "peek", "try", "simulate", "doctor", "init",
+        "import", "help",
     ] {
         let page = desk.terminal(&[&[verb, "--help"]]);
         assert!(

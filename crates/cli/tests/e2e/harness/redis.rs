@@ -29,7 +29,12 @@ impl Redis {
         Self::start_with(dir, port, &[])
     }
 
-    fn start_with(dir: &Path, port: u16, options: &'static [&'static str]) -> Option<Self> {
+    /// With further options.
+    pub(crate) fn start_with(
+        dir: &Path,
+        port: u16,
+        options: &'static [&'static str],
+    ) -> Option<Self> {
         let program = find("redis-server")?;
         let dir = dir.join(format!("redis-{port}"));
         std::fs::create_dir_all(&dir).expect("the test's directory is writable");
@@ -56,6 +61,23 @@ impl Redis {
         command.args(["-e", "-p", &self.port.to_string()]);
         let ran = command.args(words).output().expect("redis-cli runs");
         assert!(ran.status.success(), "{words:?}: {ran:?}");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What `redis-cli` prints for a command.
+    pub(crate) fn say(&self, words: &[&str]) -> String {
+        let client = find("redis-cli").expect("it comes with the server");
+        let output = Command::new(client)
+            .args(["-p", &self.port.to_string()])
+            .args(words)
+            .output()
+            .expect("redis-cli runs");
+        String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned()
     }
 
     pub(crate) fn signal(&self, signal: &str) {

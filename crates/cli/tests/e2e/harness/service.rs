@@ -26,15 +26,34 @@ impl Service {
 
     /// Starts with the HTTP door at `http`.
     pub(crate) fn start_at(dir: &Path, policy: &Path, http: SocketAddr) -> Self {
-        Self::start_both(dir, policy, http, SocketAddr::from(([127, 0, 0, 1], 0)))
+        Self::start_both(
+            dir,
+            policy,
+            http,
+            SocketAddr::from(([127, 0, 0, 1], 0)),
+            &[],
+        )
+    }
+
+    /// Starts with further options.
+    pub(crate) fn start_with(dir: &Path, policy: &Path, options: &[&str]) -> Self {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_both(dir, policy, free, free, options)
     }
 
     /// Starts with the gRPC door at `grpc`.
     pub(crate) fn start_grpc_at(dir: &Path, policy: &Path, grpc: SocketAddr) -> Self {
-        Self::start_both(dir, policy, SocketAddr::from(([127, 0, 0, 1], 0)), grpc)
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_both(dir, policy, free, grpc, &[])
     }
 
-    fn start_both(dir: &Path, policy: &Path, http: SocketAddr, grpc: SocketAddr) -> Self {
+    fn start_both(
+        dir: &Path,
+        policy: &Path,
+        http: SocketAddr,
+        grpc: SocketAddr,
+        options: &[&str],
+    ) -> Self {
         let mut process = Process::start(
             "ratekeeper",
             Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
@@ -43,6 +62,7 @@ impl Service {
                 .args(["--listen", &format!("http={http}")])
                 .args(["--listen", &format!("grpc={grpc}")])
                 .args(["--listen", "admin=127.0.0.1:0", "--json"])
+                .args(options)
                 .current_dir(dir),
             dir.join("ratekeeper.out"),
             dir.join("ratekeeper.log"),

@@ -1,0 +1,156 @@
+//! Cluster: whether every slot is served, and the store is used as what it is.
+
+use std::ops::RangeInclusive;
+
+use ratekeeper_store::ClusterNode;
+
+use super::{Expected, Judged, Node, reach};
+use crate::words;
+
+/// Gaps in the slots that are named.
+const MOST_GAPS: usize = 3;
+
+/// None if there is no cluster, and none is expected.
+pub(super) async fn judge(nodes: &[Node], expected: Expected) -> Option<Judged> {
+    let found = nodes.iter().find(|node| node.has_cluster());
+    match (expected.cluster, found) {
+        (false, None) => None,
+        (false, Some(node)) => {
+            let address = node.server.address();
+            let message = format!("{address} is a node of a cluster, and is used as one server");
+            let hint = "cluster = true in [store.redis], or ?cluster after the URL of --store";
+            Some(Judged::failure(message, hint))
+        }
+        (true, None) => Some(Judged::failure(
+            "the server is no node of a cluster",
+            "one `url` that is no list, without `cluster`; or cluster-enabled in the server's file",
+        )),
+        (true, Some(node)) => Some(match node.server.cluster().await {
+            Ok(seen) => slots(&seen, &node.server.address()),
+            Err(error) => {
+                let why = reach::why(error);
+                let hint = "let the user run CLUSTER NODES";
+                Judged::warning(format!("how it is doing is not told: {why}"), hint)
+            }
+        }),
+    }
+}
+
+/// What a node says of the others; `asked` is its address.
+fn slots(nodes: &[ClusterNode], asked: &str) -> Judged {
+    let gaps = ClusterNode::unserved(nodes);
+    if !gaps.is_empty() {
+        let count: u32 = gaps.iter().map(length).sum();
+        let mut named: Vec<String> = gaps.iter().take(MOST_GAPS).map(shown).collect();
+        if gaps.len() > MOST_GAPS {
+            named.push("..".into());
+        }
+        let message = format!(
+            "nobody serves {} of 16,384 slots: {}; keys that fall there cannot be counted",
+            words::count(count.into()),
+            named.join(", ")
+        );
+        let hint = format!("redis-cli --cluster check {asked} says more, --cluster fix mends it");
+        return Judged::failure(message, hint);
+    }
+    let primaries = nodes.iter().filter(|node| !node.slots.is_empty());
+    if let Some(lost) = primaries
+        .clone()
+        .find(|node| node.is("fail") || node.is("fail?"))
+    {
+        let message = format!(
+            "{}, which serves {} slots, is thought to be gone",
+            lost.address,
+            words::count(lost.slots.iter().map(length).sum::<u32>().into())
+        );
+        let hint = "start it again, or let a replica take over: CLUSTER FAILOVER";
+        return Judged::failure(message, hint);
+    }
+    let replicas = nodes.iter().filter(|node| node.is("slave"));
+    if let Some(lost) = replicas
+        .clone()
+        .find(|node| node.is("fail") || node.is("fail?"))
+    {
+        let message = format!("{}, a replica, is thought to be gone", lost.address);
+        return Judged::warning(message, "start it again: meanwhile nobody takes its place");
+    }
+    Judged::ok(format!(
+        "{} and {} serve all 16,384 slots",
+        primaries_in_words(primaries.count()),
+        words::counted(replicas.count(), "replica"),
+    ))
+}
+
+fn primaries_in_words(count: usize) -> String {
+    match count {
+        1 => "1 primary".into(),
+        count => format!("{} primaries", words::count(count as u64)),
+    }
+}
+
+fn length(slots: &RangeInclusive<u16>) -> u32 {
+    u32::from(*slots.end()) - u32::from(*slots.start()) + 1
+}
+
+/// `5461`, `0-5460`
+fn shown(slots: &RangeInclusive<u16>) -> String {
+    match (slots.start(), slots.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Grade::{Failure, Ok, Warning};
+    use super::*;
+
+    fn node(address: &str, flags: &str, slots: &[RangeInclusive<u16>]) -> ClusterNode {
+        ClusterNode {
+            address: address.into(),
+            flags: flags.split(',').map(str::to_owned).collect(),
+            slots: slots.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_serves_every_slot_or_fails() {
+        let whole = || node("a:1", "myself,master", &[0..=16_383]);
+        let rows = [
+            (vec![whole()], Ok, "1 primary and 0 replicas"),
+            (
+                vec![whole(), node("b:1", "slave", &[])],
+                Ok,
+                "1 replica serve",
+            ),
+            (
+                vec![whole(), node("b:1", "slave,fail", &[])],
+                Warning,
+                "b:1, a replica",
+            ),
+            (
+                vec![node("a:1", "master", &[0..=99, 101..=16_383])],
+                Failure,
+                "nobody serves 1 of 16,384 slots: 100;",
+            ),
+            (
+                vec![node("a:1", "master", &[1..=1, 3..=3, 5..=5, 7..=7])],
+                Failure,
+                "nobody serves 16,380 of 16,384 slots: 0, 2, 4, ..;",
+            ),
+            (
+                vec![
+                    node("a:1", "myself,master", &[0..=8_000]),
+                    node("b:1", "master,fail?", &[8_001..=16_383]),
+                ],
+                Failure,
+                "b:1, which serves 8,383 slots",
+            ),
+        ];
+        for (nodes, grade, words) in rows {
+            let judged = slots(&nodes, "a:1");
+            assert_eq!(judged.grade, grade, "{}", judged.message);
+            assert!(judged.message.contains(words), "{}", judged.message);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Conformance: the store's own table of stories, told to a user's server.
+//!
+//! ```text
+//!   row --> a store with a prefix of its own --> tell --> unsay --> next row
+//!                                                 |         ^
+//!                          difference, or a signal +--------+--> end
+//! ```
+//!
+//! Stories have their own time, which lies a day ahead of the server's, so that no key
+//! expires while it is told. What a kill leaves behind has expired after two days.
+
+use ratekeeper_core::{Origin, UnixMicros};
+use ratekeeper_store::conformance::{self, Difference};
+use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store, StoreError};
+
+/// How far the stories' time lies ahead of the server's, in seconds.
+const AHEAD_SECONDS: u64 = 86_400;
+
+/// How the telling ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// Every answer was the table's.
+    Same,
+    /// This one was not.
+    Different(Difference),
+    /// Somebody ended it.
+    Interrupted,
+}
+
+/// What was told, and whether what that wrote is gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    pub(crate) ending: Ending,
+    pub(crate) removed: Result<(), StoreError>,
+}
+
+/// Tells every row to a store of its own and removes what that wrote, whatever comes of it.
+/// Ends early with the first difference, or with `interrupted`.
+///
+/// # Errors
+/// If no store could be made.
+pub(crate) async fn tell<S: Store>(
+    new_store: impl Fn(usize) -> Result<S, StoreError>,
+    interrupted: impl Future<Output = ()>,
+    mut on_row: impl FnMut(&'static str, usize),
+) -> Result<Told, StoreError> {
+    let mut interrupted = std::pin::pin!(interrupted);
+    for (number, row) in conformance::rows().into_iter().enumerate() {
+        let store = new_store(number)?;
+        let ending = tokio::select! {
+            biased;
+            () = &mut interrupted => Ending::Interrupted,
+            told = row.tell(&store) => match told {
+                Ok(calls) => {
+                    on_row(row.name(), calls);
+                    Ending::Same
+                }
+                Err(difference) => Ending::Different(difference),
+            },
+        };
+        let removed = row.unsay(&store).await;
+        if ending != Ending::Same || removed.is_err() {
+            return Ok(Told { ending, removed });
+        }
+    }
+    Ok(Told {
+        ending: Ending::Same,
+        removed: Ok(()),
+    })
+}
+
+/// A store for one row, on the time of the stories.
+pub(crate) fn store_for(
+    config: &RedisConfig,
+    now: UnixMicros,
+    scratch: &str,
+    row: usize,
+) -> Result<RedisStore, StoreError> {
+    let zero = now.get() / 1_000_000 + AHEAD_SECONDS; // whole seconds
+    let mut config = config.clone();
+    config.prefix = format!("{scratch}-{row}");
+    config.clock = RedisClock::Caller;
+    config.origin = Origin::from_unix_nanos(zero.saturating_mul(1_000_000_000));
+    RedisStore::new(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ratekeeper_core::{Charge, Lend, Nanos, Permits, Time};
+    use ratekeeper_store::{Decisions, Hold, MemoryConfig, MemoryStore};
+
+    use super::*;
+
+    /// A store that lets one more pass than it should; what it holds can be looked at.
+    #[derive(Clone)]
+    struct Generous(Arc<MemoryStore>);
+
+    impl Generous {
+        fn new() -> Self {
+            Self(Arc::new(MemoryStore::new(MemoryConfig::default())))
+        }
+    }
+
+    /// Costs one less.
+    fn cheaper<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
+        let cheaper = |charge: &Charge<'a>| Charge {
+            cost: charge.cost - Permits::ONE,
+            ..*charge
+        };
+        charges.iter().map(cheaper).collect()
+    }
+
+    type Answer<T> = Result<T, StoreError>;
+
+    impl Store for Generous {
+        async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Answer<Decisions> {
+            self.0.decide(&cheaper(charges), now).await
+        }
+
+        async fn acquire(
+            &self,
+            charges: &[Charge<'_>],
+            lend: Lend,
+            now: Time,
+        ) -> Answer<Decisions> {
+            self.0.acquire(&cheaper(charges), lend, now).await
+        }
+
+        async fn look(&self, charges: &[Charge<'_>], now: Time) -> Answer<Decisions> {
+            self.0.look(charges, now).await
+        }
+
+        async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Answer<()> {
+            self.0.refund(charges, now).await
+        }
+
+        async fn reset(
+            &self,
+            charges: &[Charge<'_>],
+            now: Time,
+        ) -> Answer<smallvec::SmallVec<[bool; 4]>> {
+            self.0.reset(charges, now).await
+        }
+
+        async fn release(
+            &self,
+            holds: &[Hold<'_>],
+            now: Time,
+        ) -> Answer<smallvec::SmallVec<[Permits; 4]>> {
+            self.0.release(holds, now).await
+        }
+
+        async fn renew(
+            &self,
+            holds: &[Hold<'_>],
+            now: Time,
+        ) -> Answer<smallvec::SmallVec<[Option<Nanos>; 4]>> {
+            self.0.renew(holds, now).await
+        }
+    }
+
+    fn told<S: Store>(
+        new_store: impl Fn() -> S,
+        interrupted: impl Future<Output = ()>,
+    ) -> (Ending, usize) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let mut rows = 0;
+        let told = tell(
+            |_| Ok(new_store()),
+            interrupted,
+            |_, calls| {
+                assert!(calls > 0);
+                rows += 1;
+            },
+        );
+        let told = runtime.block_on(told).unwrap();
+        assert_eq!(told.removed, Ok(()));
+        (told.ending, rows)
+    }
+
+    #[test]
+    fn a_store_that_does_as_the_table_says_passes_every_row() {
+        let store = || MemoryStore::new(MemoryConfig::default());
+        let (ending, rows) = told(store, std::future::pending());
+        assert_eq!(ending, Ending::Same);
+        assert_eq!(rows, conformance::rows().len());
+    }
+
+    #[test]
+    fn a_store_that_lets_one_more_pass_is_found_out_and_left_empty() {
+        let store = Generous::new();
+        let (ending, rows) = told(|| store.clone(), std::future::pending());
+        let Ending::Different(difference) = ending else {
+            panic!("{ending:?}");
+        };
+        assert_eq!(rows, 0);
+        assert_eq!(difference.row, conformance::rows()[0].name());
+        assert!(
+            difference.call.starts_with("call 1, Decide at "),
+            "{difference}"
+        );
+        assert_ne!(difference.expected, difference.answered);
+        assert!(store.0.usage().limits.iter().all(|usage| usage.keys == 0));
+    }
+
+    #[test]
+    fn whoever_ends_it_early_leaves_nothing_behind() {
+        let store = Generous::new();
+        let (ending, rows) = told(|| store.clone(), std::future::ready(()));
+        assert_eq!((ending, rows), (Ending::Interrupted, 0));
+        assert!(store.0.usage().limits.iter().all(|usage| usage.keys == 0));
+    }
+}

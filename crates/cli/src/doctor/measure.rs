@@ -1,0 +1,395 @@
+//! Measure: what is found out by doing: scripts, clocks, how long a decision takes.
+//!
+//! ```text
+//!   clock    before --- TIME of the server --- after        offset: between TIME - after
+//!              |<----------- round trip ---------->|                 and TIME - before
+//!
+//!   latency  PING, decision, PING, decision, ...            at most 200 of each, for 3 s
+//! ```
+
+use ratekeeper::{Clock, SystemClock};
+use ratekeeper_core::{
+    Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Nanos, Outage, Permits, Time, Window,
+};
+use ratekeeper_store::{RedisStore, Store, StoreError};
+
+use super::reach::{advice, why};
+use super::{Finding, Grade, Judged, Node};
+use crate::words;
+
+/// Readings of each server's clock; the one with the shortest round trip counts.
+const CLOCK_READINGS: usize = 8;
+/// A clock that is certainly further away than that is worth a warning: a window would begin
+/// visibly late, and alerts of other programs begin here too.
+const CLOCK_BOUND: Nanos = Nanos::from_millis(500);
+
+/// Decisions that are timed at most, each after a PING.
+const MOST_DECISIONS: usize = 200;
+/// Once this has passed, no more are timed.
+const LONGEST: Nanos = Nanos::from_secs(3);
+/// Keys that they are spread over: in a cluster most primaries get some.
+const KEYS: usize = 8;
+
+/// Whether the scripts of the store run on every server, and decide.
+pub(super) async fn scripts(store: &RedisStore, nodes: &[Node]) -> Finding {
+    let judged = match try_scripts(store, nodes).await {
+        Ok(()) => Judged::ok("loaded, run, and decided as they must"),
+        Err(judged) => judged,
+    };
+    Finding::new("scripts", judged)
+}
+
+async fn try_scripts(store: &RedisStore, nodes: &[Node]) -> Result<(), Judged> {
+    let refused = |address: Option<String>, error: StoreError| {
+        let why = why(error);
+        let hint = advice(&why, false);
+        let place = address.map_or(String::new(), |address| format!("{address}: "));
+        Judged::failure(format!("{place}{why}"), hint)
+    };
+    for node in nodes.iter().filter(|node| node.is_primary()) {
+        let answer = node.server.run_script().await;
+        answer.map_err(|error| refused(Some(node.server.address()), error))?;
+    }
+    let limits = Limits::new();
+    let key = key_of("scripts");
+    let asked = [limits.bucket.charge(&key, 2), limits.window.charge(&key, 1)];
+    let decide = async || {
+        store
+            .decide(&asked, Time::ZERO)
+            .await
+            .map_err(|error| refused(None, error))
+    };
+    let (first, second) = (decide().await?, decide().await?);
+    let remaining: Vec<u32> = first.each.iter().map(|each| each.remaining.get()).collect();
+    if first.admitted && remaining == [0, 2] && !second.admitted {
+        return Ok(());
+    }
+    let message = format!("two requests of 2 under a limit of 2: {first:?}, {second:?}");
+    let hint = "`ratekeeper doctor --conformance URL` finds out what this server does otherwise";
+    Err(Judged::failure(message, hint))
+}
+
+/// A server's clock against this machine's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Offset {
+    /// Nanoseconds that the server is ahead.
+    nanos: i64,
+    /// It may be as much more, or less.
+    uncertainty: Nanos,
+}
+
+impl Offset {
+    /// Of a server that read `server` between two readings of this machine's clock, all in
+    /// nanoseconds since 1970.
+    fn between(before: u64, server: u64, after: u64) -> Self {
+        let trip = after.saturating_sub(before);
+        let middle = before + trip / 2;
+        let ahead = i128::from(server) - i128::from(middle);
+        Self {
+            nanos: i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX }),
+            uncertainty: Nanos::from_nanos(trip.div_ceil(2)),
+        }
+    }
+
+    fn size(self) -> Nanos {
+        Nanos::from_nanos(self.nanos.unsigned_abs())
+    }
+
+    fn judge(self) -> Judged {
+        let side = if self.nanos < 0 { "behind" } else { "ahead of" };
+        let message = format!(
+            "{} {side} this machine's, give or take {}",
+            words::span(self.size()),
+            words::span(self.uncertainty)
+        );
+        if self.size().saturating_sub(self.uncertainty) > CLOCK_BOUND {
+            let hint = format!(
+                "let both follow the same time servers: windows begin by the server's clock, and \
+                 by this one while the server is away; {} apart is too much",
+                words::span(CLOCK_BOUND)
+            );
+            return Judged::warning(message, hint);
+        }
+        Judged::ok(message)
+    }
+}
+
+/// The clocks of all servers; the one that is furthest away is told.
+pub(super) async fn clocks(nodes: &[Node]) -> Finding {
+    let clock = SystemClock::new();
+    let unix = || clock.origin().unix_nanos(clock.now());
+    let mut furthest: Option<(String, Offset)> = None;
+    for node in nodes {
+        let mut best: Option<Offset> = None;
+        for _ in 0..CLOCK_READINGS {
+            let before = unix();
+            let server = match node.server.clock().await {
+                Ok(server) => server,
+                Err(error) => {
+                    let why = why(error);
+                    let message = format!("{} cannot be read: {why}", node.server.address());
+                    return Finding::new("clock", Judged::failure(message, advice(&why, false)));
+                }
+            };
+            let offset = Offset::between(before, server.get().saturating_mul(1_000), unix());
+            if best.is_none_or(|best| offset.uncertainty < best.uncertainty) {
+                best = Some(offset);
+            }
+        }
+        if let Some(best) = best
+            && furthest
+                .as_ref()
+                .is_none_or(|(_, known)| best.size() > known.size())
+        {
+            furthest = Some((node.server.address(), best));
+        }
+    }
+    let Some((address, offset)) = furthest else {
+        return Finding::new("clock", Judged::ok("no server was asked"));
+    };
+    let mut judged = offset.judge();
+    if nodes.len() > 1 {
+        judged.message = format!(
+            "{address}: {}, the furthest of {}",
+            judged.message,
+            nodes.len()
+        );
+    }
+    Finding::new("clock", judged)
+        .with("offset_ms", millis(offset.nanos))
+        .with("uncertainty_ms", millis_of(offset.uncertainty))
+}
+
+/// How long a decision takes, beside a PING.
+pub(super) async fn latency(store: &RedisStore, nodes: &[Node], deadline: Nanos) -> Finding {
+    let clock = SystemClock::new();
+    let limits = Limits::new();
+    let keys = keys();
+    let started = clock.now();
+    let (mut pings, mut decisions) = (Vec::new(), Vec::new());
+    for number in 0..MOST_DECISIONS {
+        if clock.now().since(started) > LONGEST {
+            break;
+        }
+        let before = clock.now();
+        let pinged = nodes[number % nodes.len()].server.ping().await;
+        let between = clock.now();
+        let charge = limits.wide.charge(&keys[number % KEYS], 1);
+        let decided = store.decide(&[charge], Time::ZERO).await;
+        let after = clock.now();
+        if let Err(error) = pinged.and(decided.map(|_| ())) {
+            let why = why(error);
+            let message = format!("decision {} of {MOST_DECISIONS}: {why}", number + 1);
+            return Finding::new("latency", Judged::failure(message, advice(&why, false)));
+        }
+        pings.push(between.since(before));
+        decisions.push(after.since(between));
+    }
+    let count = decisions.len();
+    let (ping, decision) = (Spread::of(pings), Spread::of(decisions));
+    let judged = judge_latency(ping, decision, count, deadline);
+    Finding::new("latency", judged)
+        .with("decisions", count)
+        .with("median_ms", millis_of(decision.median))
+        .with("p99_ms", millis_of(decision.p99))
+        .with("ping_median_ms", millis_of(ping.median))
+        .with("ping_p99_ms", millis_of(ping.p99))
+        .with("deadline_ms", millis_of(deadline))
+}
+
+fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) -> Judged {
+    let message = format!(
+        "a decision takes {} (median) and {} (p99 of {count}); PING {} and {}",
+        words::span(decision.median),
+        words::span(decision.p99),
+        words::span(ping.median),
+        words::span(ping.p99),
+    );
+    let grade = if decision.median > deadline {
+        Grade::Failure
+    } else if decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2) {
+        Grade::Warning
+    } else {
+        return Judged::ok(message);
+    };
+    let hint = format!(
+        "calls are given up after {}: a server that is nearer, or `deadline` in [store.redis]",
+        words::span(deadline)
+    );
+    Judged {
+        grade,
+        ..Judged::warning(message, hint)
+    }
+}
+
+/// The middle of a sample and its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Spread {
+    median: Nanos,
+    p99: Nanos,
+}
+
+impl Spread {
+    /// By nearest rank, upwards.
+    fn of(mut sample: Vec<Nanos>) -> Self {
+        sample.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (sample.len() * percent).div_ceil(100).max(1);
+            sample.get(rank - 1).copied().unwrap_or(Nanos::ZERO)
+        };
+        Self {
+            median: at(50),
+            p99: at(99),
+        }
+    }
+}
+
+/// Removes every key that these checks may have written.
+///
+/// # Errors
+/// If the store fails; the keys expire within an hour.
+pub(crate) async fn forget(store: &RedisStore) -> Result<(), StoreError> {
+    let limits = Limits::new();
+    let scripts = key_of("scripts");
+    for limit in [&limits.bucket, &limits.window] {
+        store
+            .reset(&[limit.charge(&scripts, 0)], Time::ZERO)
+            .await?;
+    }
+    for key in keys() {
+        store
+            .reset(&[limits.wide.charge(&key, 0)], Time::ZERO)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The limits of these checks.
+struct Limits {
+    bucket: Own,
+    window: Own,
+    /// Refuses nobody here.
+    wide: Own,
+}
+
+struct Own(Limit);
+
+impl Own {
+    fn charge<'a>(&'a self, key: &'a [u8], cost: u32) -> Charge<'a> {
+        Charge {
+            limit: &self.0,
+            key: Key::from_bytes(key),
+            cost: Permits::new(cost),
+            mode: Mode::Enforce,
+        }
+    }
+}
+
+impl Limits {
+    fn new() -> Self {
+        const WITHIN: &str = "a quota within bounds";
+        let limit = |id, name: &str, algorithm| {
+            Own(Limit {
+                name: name.into(),
+                id: LimitId::new(id),
+                version: 1,
+                outage: Outage::Deny,
+                algorithm,
+            })
+        };
+        let bucket = |quota: &str| Gcra::token_bucket(quota.parse().expect(WITHIN)).expect(WITHIN);
+        let window = Window::fixed("3/1h".parse().expect(WITHIN), Nanos::ZERO).expect(WITHIN);
+        Self {
+            bucket: limit(0, "bucket", bucket("2/1h").into()),
+            window: limit(1, "window", window.into()),
+            wide: limit(2, "wide", bucket("1000000/1s").into()),
+        }
+    }
+}
+
+fn keys() -> Vec<Vec<u8>> {
+    (0..KEYS)
+        .map(|number| key_of(&format!("latency-{number}")))
+        .collect()
+}
+
+fn key_of(part: &str) -> Vec<u8> {
+    let mut key = Vec::new();
+    KeyBuilder::new(&mut key).part(part.as_bytes());
+    key
+}
+
+fn millis_of(span: Nanos) -> f64 {
+    millis(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// To a microsecond: what is below is noise.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "for people; 2^53 us are 285 years"
+)]
+fn millis(nanos: i64) -> f64 {
+    (nanos / 1_000) as f64 / 1e3 // towards zero
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_known_to_half_a_round_trip() {
+        let offset = Offset::between(1_000, 1_300, 1_100);
+        assert_eq!((offset.nanos, offset.uncertainty.as_nanos()), (250, 50));
+        let offset = Offset::between(1_000, 400, 1_101);
+        assert_eq!((offset.nanos, offset.uncertainty.as_nanos()), (-650, 51));
+        assert_eq!(Offset::between(0, u64::MAX, 0).nanos, i64::MAX);
+    }
+
+    #[test]
+    fn a_clock_that_is_certainly_away_is_a_warning() {
+        let judge = |nanos, uncertainty| {
+            let uncertainty = Nanos::from_millis(uncertainty);
+            Offset { nanos, uncertainty }.judge()
+        };
+        for (nanos, uncertainty, grade, words) in [
+            (-20_000, 0, Grade::Ok, "20 us behind this machine's"),
+            (500_000_000, 0, Grade::Ok, "500 ms ahead of"),
+            (500_000_001, 0, Grade::Warning, "500.01 ms ahead of"),
+            (-700_000_000, 300, Grade::Ok, "give or take 300 ms"),
+            (-900_000_000, 300, Grade::Warning, "900 ms behind"),
+        ] {
+            let judged = judge(nanos, uncertainty);
+            assert_eq!(judged.grade, grade, "{}", judged.message);
+            assert!(judged.message.contains(words), "{}", judged.message);
+        }
+    }
+
+    #[test]
+    fn a_sample_is_told_by_its_middle_and_its_end() {
+        let spread = |numbers: std::ops::RangeInclusive<u64>| {
+            let spread = Spread::of(numbers.map(Nanos::from_millis).collect());
+            (spread.median.as_millis_ceil(), spread.p99.as_millis_ceil())
+        };
+        assert_eq!(spread(1..=200), (100, 198));
+        assert_eq!(spread(1..=3), (2, 3));
+        assert_eq!(spread(7..=7), (7, 7));
+    }
+
+    #[test]
+    fn what_would_be_given_up_fails() {
+        let spread = |median, p99| Spread {
+            median: Nanos::from_millis(median),
+            p99: Nanos::from_millis(p99),
+        };
+        let ping = spread(1, 2);
+        for (median, p99, grade) in [
+            (1, 25, Grade::Ok),
+            (1, 26, Grade::Warning),
+            (50, 50, Grade::Warning),
+            (51, 60, Grade::Failure),
+        ] {
+            let judged = judge_latency(ping, spread(median, p99), 200, Nanos::from_millis(50));
+            assert_eq!(judged.grade, grade, "{}", judged.message);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Doctor: the checks of a shared store, each one line, with what to do about it.
+//!
+//! ```text
+//!   RedisStore --servers--> reachable? --no--> that is all there is to say
+//!                              | yes
+//!     version  replicas  cluster  scripts  clock  eviction  persistence  latency
+//!        |         |        |        |       |       |           |          |
+//!        +---------+--------+--------+--> Finding: ok, warning, failure; hint
+//! ```
+//!
+//! What is read off the servers' own words is judged by pure functions; what is measured is
+//! in `measure.rs`. Nothing is written but keys under a prefix of their own, which are
+//! removed.
+
+mod cluster;
+pub(crate) mod conformance;
+mod measure;
+mod reach;
+mod settings;
+mod version;
+
+pub(crate) use measure::forget;
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use ratekeeper_core::{Nanos, UnixMicros};
+use ratekeeper_store::{RedisServer, RedisStore, ServerInfo, StoreError};
+use serde_json::{Map, Value, json};
+
+/// How long a server is waited for here: whoever is slower is not reachable. Longer than the
+/// deadline of most policies, so that slowness can be told from absence.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a check ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Grade {
+    Ok,
+    Warning,
+    Failure,
+}
+
+impl Grade {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Failure => "failure",
+        }
+    }
+}
+
+/// What was found, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Judged {
+    pub(crate) grade: Grade,
+    pub(crate) message: String,
+    /// What to do about it.
+    pub(crate) hint: Option<String>,
+}
+
+impl Judged {
+    pub(crate) fn ok(message: impl Into<String>) -> Self {
+        Self {
+            grade: Grade::Ok,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn warning(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            grade: Grade::Warning,
+            message: message.into(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    pub(crate) fn failure(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            grade: Grade::Failure,
+            ..Self::warning(message, hint)
+        }
+    }
+
+    /// What several servers have in common, or the worst of them.
+    fn of_all(each: Vec<(String, Self)>) -> Self {
+        let count = each.len();
+        let worst = each.iter().map(|(_, judged)| judged.grade).max();
+        let mut first: Option<(String, Self)> = None;
+        let (mut alike, mut as_bad) = (true, 0_usize);
+        for (address, judged) in each {
+            alike &= first.as_ref().is_none_or(|(_, first)| *first == judged);
+            if Some(judged.grade) == worst {
+                as_bad += 1;
+                let known = first
+                    .as_ref()
+                    .is_some_and(|(_, first)| Some(first.grade) == worst);
+                if !known {
+                    first = Some((address, judged));
+                }
+            } else if first.is_none() {
+                first = Some((address, judged));
+            }
+        }
+        let Some((address, judged)) = first else {
+            return Self::ok("no server was asked");
+        };
+        if count == 1 {
+            return judged;
+        }
+        let message = match (alike, as_bad) {
+            (true, _) => format!("{}, on each of {count} servers", judged.message),
+            (false, 1) => format!("{address}: {}", judged.message),
+            (false, more) => format!("{address}: {} ({more} of {count} alike)", judged.message),
+        };
+        Self { message, ..judged }
+    }
+}
+
+/// A check and how it ended.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Finding {
+    pub(crate) check: &'static str,
+    pub(crate) judged: Judged,
+    /// What was measured, for programs.
+    pub(crate) figures: Map<String, Value>,
+}
+
+impl Finding {
+    fn new(check: &'static str, judged: Judged) -> Self {
+        Self {
+            check,
+            judged,
+            figures: Map::new(),
+        }
+    }
+
+    fn with(mut self, name: &str, figure: impl Into<Value>) -> Self {
+        self.figures.insert(name.into(), figure.into());
+        self
+    }
+
+    pub(crate) fn document(&self) -> Value {
+        let mut document = json!({
+            "check": self.check,
+            "result": self.judged.grade.name(),
+            "message": self.judged.message,
+        });
+        if let Some(hint) = &self.judged.hint {
+            document["hint"] = hint.as_str().into();
+        }
+        if let Some(document) = document.as_object_mut() {
+            document.extend(self.figures.clone());
+        }
+        document
+    }
+}
+
+/// A server that answers.
+struct Node {
+    server: RedisServer,
+    info: ServerInfo,
+}
+
+impl Node {
+    fn is_primary(&self) -> bool {
+        self.info.text("role") != Some("slave")
+    }
+
+    fn has_cluster(&self) -> bool {
+        self.info.number("cluster_enabled") == Some(1)
+    }
+}
+
+/// What the checks must know beside the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// Whether the store is used as a cluster.
+    pub(crate) cluster: bool,
+    /// How long a decision may take.
+    pub(crate) deadline: Nanos,
+}
+
+/// A prefix that no policy has.
+pub(crate) fn scratch_prefix() -> String {
+    // A hasher of the standard library begins with random bytes.
+    format!("ratekeeper-doctor-{:016x}", RandomState::new().hash_one(()))
+}
+
+/// The first server of a store that answers.
+pub(crate) struct First {
+    /// `redis 7.0.15`
+    pub(crate) product: String,
+    /// Whether it is a node of a cluster.
+    pub(crate) cluster: bool,
+    pub(crate) clock: Result<UnixMicros, StoreError>,
+}
+
+/// What answers; none if nobody does, or what does is too old to decide.
+pub(crate) async fn first(store: &RedisStore) -> (Finding, Option<First>) {
+    let (reached, nodes) = reach::reach(store).await;
+    let Some(node) = nodes.first() else {
+        return (reached, None);
+    };
+    let judged = version::judge(&node.info);
+    if judged.grade == Grade::Failure {
+        return (Finding::new("version", judged), None);
+    }
+    let named = |(name, version): (&str, &str)| format!("{name} {version}");
+    let first = First {
+        product: version::product(&node.info).map_or("an unknown server".into(), named),
+        cluster: node.has_cluster(),
+        clock: node.server.clock().await,
+    };
+    (reached, Some(first))
+}
+
+/// Runs every check; `store` has a prefix of its own.
+pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Finding> {
+    let (reached, nodes) = reach::reach(store).await;
+    let mut findings = vec![reached];
+    if nodes.is_empty() {
+        return findings;
+    }
+    let each = |judge: &dyn Fn(&Node) -> Judged| {
+        let judged = nodes
+            .iter()
+            .filter(|node| node.is_primary() || !expected.cluster);
+        Judged::of_all(
+            judged
+                .map(|node| (node.server.address(), judge(node)))
+                .collect(),
+        )
+    };
+    findings.push(Finding::new(
+        "version",
+        each(&|node| version::judge(&node.info)),
+    ));
+    let replicas = each(&|node| settings::replicas(&node.info));
+    let usable = replicas.grade != Grade::Failure;
+    findings.push(Finding::new("replicas", replicas));
+    let cluster = cluster::judge(&nodes, expected).await;
+    let whole = cluster
+        .as_ref()
+        .is_none_or(|judged| judged.grade != Grade::Failure);
+    findings.extend(cluster.map(|judged| Finding::new("cluster", judged)));
+    let mut decides = usable && whole;
+    if decides {
+        let scripts = measure::scripts(store, &nodes).await;
+        decides = scripts.judged.grade != Grade::Failure;
+        findings.push(scripts);
+    }
+    findings.push(measure::clocks(&nodes).await);
+    findings.push(Finding::new(
+        "eviction",
+        each(&|node| settings::eviction(&node.info)),
+    ));
+    let mut kept = Vec::new();
+    for node in nodes.iter().filter(|node| node.is_primary()) {
+        let judged = settings::persistence(&node.info, &settings::Saves::of(&node.server).await);
+        kept.push((node.server.address(), judged));
+    }
+    if !kept.is_empty() {
+        findings.push(Finding::new("persistence", Judged::of_all(kept)));
+    }
+    if decides {
+        findings.push(measure::latency(store, &nodes, expected.deadline).await);
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_agree_are_one_line_and_else_the_worst() {
+        let judged = |each: &[(&str, Judged)]| {
+            let each = each
+                .iter()
+                .map(|(at, judged)| ((*at).to_owned(), judged.clone()));
+            let judged = Judged::of_all(each.collect());
+            (judged.grade, judged.message)
+        };
+        let (good, bad) = (Judged::ok("good"), Judged::failure("bad", "mend it"));
+        let rows = [
+            (vec![("a", good.clone())], (Grade::Ok, "good")),
+            (
+                vec![("a", good.clone()), ("b", good.clone())],
+                (Grade::Ok, "good, on each of 2 servers"),
+            ),
+            (
+                vec![("a", good.clone()), ("b", bad.clone()), ("c", good.clone())],
+                (Grade::Failure, "b: bad"),
+            ),
+            (
+                vec![("a", good), ("b", bad.clone()), ("c", bad)],
+                (Grade::Failure, "b: bad (2 of 3 alike)"),
+            ),
+        ];
+        for (each, (grade, message)) in rows {
+            assert_eq!(judged(&each), (grade, message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn no_two_scratch_prefixes_are_alike() {
+        assert_ne!(scratch_prefix(), scratch_prefix());
+    }
+}

@@ -1,0 +1,123 @@
+//! Reach: whether the servers answer and let the store in, and why not.
+
+use ratekeeper_store::{RedisServer, RedisStore, StoreError};
+
+use super::{Finding, Judged, Node, PATIENCE};
+use crate::words;
+
+/// The servers of the store that answer, and what is to be said of the others.
+pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<Node>) {
+    let servers = match store.servers().await {
+        Ok(servers) => servers,
+        Err(error) => {
+            let why = why(error);
+            let judged =
+                Judged::failure(format!("no primary is named: {why}"), advice(&why, false));
+            return (Finding::new("reachable", judged), Vec::new());
+        }
+    };
+    let asked = servers.len();
+    let (mut nodes, mut absent) = (Vec::<Node>::new(), Vec::new());
+    for server in servers {
+        match ask(&server).await {
+            Ok(info) => {
+                // One server may have been named in two ways.
+                let run_id = info.text("run_id");
+                let known = |node: &Node| run_id.is_some() && node.info.text("run_id") == run_id;
+                if !nodes.iter().any(known) {
+                    nodes.push(Node { server, info });
+                }
+            }
+            Err(error) => {
+                let (address, why) = (server.address(), why(error));
+                // Some reasons begin with the address.
+                let why = why
+                    .strip_prefix(&format!("{address}: "))
+                    .unwrap_or(&why)
+                    .to_owned();
+                absent.push((address, why));
+            }
+        }
+    }
+    let judged = match absent.first() {
+        None => Judged::ok(match nodes.as_slice() {
+            [one] => format!("{} answers", one.server.address()),
+            several => format!("{} servers answer", several.len()),
+        }),
+        Some((address, why)) => {
+            let missing = words::counted(absent.len(), "server");
+            let message = match asked {
+                1 => format!("{address}: {why}"),
+                _ => format!("{missing} of {asked} cannot be asked; {address}: {why}"),
+            };
+            Judged::failure(message, advice(why, asked > 1))
+        }
+    };
+    let reached = nodes.len();
+    let finding = Finding::new("reachable", judged);
+    (
+        finding.with("servers", asked).with("reached", reached),
+        nodes,
+    )
+}
+
+async fn ask(server: &RedisServer) -> Result<ratekeeper_store::ServerInfo, StoreError> {
+    server.ping().await?;
+    match server.info().await {
+        // A user may be allowed to decide and not to look.
+        Err(StoreError::Misconfigured(_)) => Ok(ratekeeper_store::ServerInfo::default()),
+        info => info,
+    }
+}
+
+/// The reason alone.
+pub(super) fn why(error: StoreError) -> String {
+    match error {
+        StoreError::Unavailable(why) | StoreError::Misconfigured(why) => why,
+        other => other.to_string(),
+    }
+}
+
+/// What to do about a reason.
+pub(super) fn advice(why: &str, several: bool) -> String {
+    let why = why.to_ascii_lowercase();
+    let says = |words: &str| why.contains(words);
+    if says("noauth") || says("authentication required") {
+        "the server wants a password: password = \"env:NAME\" in [store.redis], or \
+         RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT"
+            .into()
+    } else if says("authentication failed") || says("wrongpass") {
+        "the server refuses the password: is it that of this server and user? \
+         `username` beside `password` names a user other than the default; a server without \
+         passwords takes none"
+            .into()
+    } else if says("noperm") {
+        "let the user run EVALSHA, EVAL, GET, SET, DEL and TIME on the keys of the prefix: \
+         ACL SETUSER NAME on +@read +@write +@scripting +@connection +time +role +info ~PREFIX:* \
+         ~ratekeeper-doctor-*"
+            .into()
+    } else if says("refused") {
+        "is the server running, and does it listen there? `bind` and `port` in its file say where"
+            .into()
+    } else if says("lookup") || says("not known") || says("resolve") {
+        "the name is not known here: is it spelled right?".into()
+    } else if says("no answer") || says("timed out") {
+        format!(
+            "a firewall that drops what comes, or a server that is stopped or overloaded: it was \
+             waited for {} s",
+            PATIENCE.as_secs()
+        )
+    } else if says("loading") {
+        "the server reads its data from disk: ask again when it is done".into()
+    } else if says("misconf") || says("oom") {
+        "the server refuses to write: see `persistence` and `eviction`".into()
+    } else if says("max number of clients") {
+        "the server has as many connections as it may: raise maxclients".into()
+    } else if several {
+        "the cluster names this address: can it be reached from here? cluster-announce-ip gives \
+         nodes another"
+            .into()
+    } else {
+        "is it Redis or Valkey that listens there?".into()
+    }
+}

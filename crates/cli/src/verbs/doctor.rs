@@ -1,0 +1,394 @@
+//! `doctor`: whether the shared store can hold limits, and what it does otherwise.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ratekeeper_core::Origin;
+use ratekeeper_server::{StoreChoice, StoreSettings, redis_config};
+use ratekeeper_store::conformance::Difference;
+use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, StoreError};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::doctor::conformance::{self, Ending, Told};
+use crate::doctor::{self, Expected, Finding, Grade, PATIENCE};
+use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::source::{self, Source};
+use crate::{Exit, Failure, Output, words};
+
+/// Check the shared store: reach, version, scripts, clock, eviction, persistence, latency
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Doctor {
+    /// The policy whose [store.redis] is checked [default: ./ratekeeper.toml]
+    policy: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Instead, tell this server the table of stories that every store must pass, under a
+    /// prefix of its own, which is removed
+    #[arg(long, value_name = "URL", conflicts_with_all = ["policy", "deny_warnings"])]
+    conformance: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Let warnings fail too
+    #[arg(long)]
+    deny_warnings: bool,
+}
+
+/// Where the counters are, whatever the policy says.
+#[derive(Args)]
+pub(crate) struct StoreArgs {
+    /// Where the counters are, instead of where the policy says: `memory://`,
+    /// `redis://HOST:PORT`, several HOST:PORT with commas for a cluster, or `unix:///PATH`
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "RATEKEEPER_STORE",
+        hide_env_values = true
+    )]
+    store: Option<String>,
+}
+
+impl StoreArgs {
+    /// The choice; none if none was made.
+    pub(crate) fn choice(&self) -> Result<Option<StoreChoice>, Failure> {
+        self.store.as_deref().map(choice).transpose()
+    }
+}
+
+const HELP: &str = "\
+Examples:
+  ratekeeper doctor
+  ratekeeper doctor edge.toml --deny-warnings
+  ratekeeper doctor --store redis://127.0.0.1:6379
+  ratekeeper doctor --store redis://10.0.0.1:6379,10.0.0.2:6379 --json
+  ratekeeper doctor --conformance redis://127.0.0.1:6379
+
+A password stands in [store.redis], or in RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT: what is
+on a command line can be read by everybody on the machine.
+
+Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, or a policy
+that cannot be read.";
+
+/// How long a call of a story may take: a busy server is no different one.
+const STORY_DEADLINE: Duration = Duration::from_secs(5);
+
+impl Doctor {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        if let Some(url) = &self.conformance {
+            return self.conform(url, output);
+        }
+        let chosen = self.store.choice()?;
+        let settings = self.settings(chosen.as_ref(), output)?;
+        let Some(settings) = settings else {
+            return self.in_memory(output);
+        };
+        let mut config = redis_config(&settings, Origin::UNIX).map_err(super::run::failure)?;
+        config.prefix = doctor::scratch_prefix();
+        config.deadline = PATIENCE;
+        let place = place(&settings);
+        let deadline = settings.redis.deadline;
+        if !self.json {
+            output.talk(format!(
+                "{}, prefix {}, deadline {}",
+                paint(NAME, &place),
+                settings.redis.prefix,
+                words::span(deadline)
+            ));
+        }
+        let expected = Expected {
+            cluster: settings.redis.cluster,
+            deadline,
+        };
+        let findings = examine(config, expected, output)?;
+        self.tell(&place, &findings, output)
+    }
+
+    /// What is to be checked; none if the counters are in memory.
+    fn settings(
+        &self,
+        chosen: Option<&StoreChoice>,
+        output: &mut Output,
+    ) -> Result<Option<StoreSettings>, Failure> {
+        let named = self.policy.is_some() || Path::new(source::DEFAULT_FILE).exists();
+        if chosen.is_some() && !named {
+            return Ok(StoreSettings::of(None, chosen));
+        }
+        let path = source::path_or_default(self.policy.clone())?;
+        let policy = Source::read(&path)?.policy(Origin::UNIX, output)?;
+        let settings = StoreSettings::of(policy.settings.redis.as_ref(), chosen);
+        let home = path.parent().unwrap_or(Path::new(""));
+        Ok(settings.map(|settings| settings.at_home(home)))
+    }
+
+    fn in_memory(&self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.json {
+            output.json(&json!({ "store": "memory", "result": "ok", "checks": [] }))?;
+        } else {
+            output.line("memory: each process counts on its own, and there is nothing to check")?;
+            output.talk("  hint: [store.redis] lets several share; --store URL checks another");
+        }
+        Ok(Exit::Done)
+    }
+
+    fn tell(
+        &self,
+        place: &str,
+        findings: &[Finding],
+        output: &mut Output,
+    ) -> Result<Exit, Failure> {
+        let worst = findings.iter().map(|found| found.judged.grade).max();
+        let worst = worst.unwrap_or(Grade::Ok);
+        if self.json {
+            let checks: Vec<Value> = findings.iter().map(Finding::document).collect();
+            output.json(&json!({ "store": place, "result": worst.name(), "checks": checks }))?;
+        } else {
+            for found in findings {
+                show(found, output)?;
+            }
+        }
+        Ok(match worst {
+            Grade::Failure => Exit::Denied,
+            Grade::Warning if self.deny_warnings => Exit::Denied,
+            _ => Exit::Done,
+        })
+    }
+
+    fn conform(&self, url: &str, output: &mut Output) -> Result<Exit, Failure> {
+        let chosen = choice(url)?;
+        let Some(settings) = StoreSettings::of(None, Some(&chosen)) else {
+            let failure = Failure::new("`memory://` is this program's own store");
+            return Err(failure.hint("name a server of yours: --conformance redis://HOST:PORT"));
+        };
+        let mut config = redis_config(&settings, Origin::UNIX).map_err(super::run::failure)?;
+        config.deadline = STORY_DEADLINE;
+        let place = place(&settings);
+        let runtime = runtime()?;
+        runtime.block_on(async {
+            let (reached, server) = server(&mut config).await?;
+            let Some((product, now)) = server else {
+                return self.tell(&place, &[reached], output);
+            };
+            let scratch = doctor::scratch_prefix();
+            if !self.json {
+                let name = paint(NAME, &place);
+                output.talk(format!("{name}, {product}, keys under {scratch}"));
+            }
+            let new_store = |row| conformance::store_for(&config, now, &scratch, row);
+            let mut rows = Vec::new();
+            let mut told_badly = Ok(());
+            let on_row = |row: &'static str, calls: usize| {
+                rows.push((row, calls));
+                if !self.json && told_badly.is_ok() {
+                    let calls = words::counted(calls, "call");
+                    told_badly = output.line(format!("{}  {row} ({calls})", paint(GOOD, "ok")));
+                }
+            };
+            let told = conformance::tell(new_store, interrupted()?, on_row).await;
+            let told = told.map_err(Failure::new)?;
+            told_badly?;
+            self.conclude(
+                &Conformed {
+                    place,
+                    product,
+                    scratch,
+                    rows,
+                    told,
+                },
+                output,
+            )
+        })
+    }
+
+    fn conclude(&self, conformed: &Conformed, output: &mut Output) -> Result<Exit, Failure> {
+        let Told { ending, removed } = &conformed.told;
+        if self.json {
+            output.json(&conformed.document())?;
+        } else {
+            conformed.tell(output)?;
+        }
+        if let Err(error) = removed {
+            let scratch = &conformed.scratch;
+            output.talk(format!(
+                "keys that begin with {scratch} are left, and expire within two days: {error}"
+            ));
+        }
+        match ending {
+            Ending::Same if removed.is_ok() => Ok(Exit::Done),
+            Ending::Same | Ending::Different(_) => Ok(Exit::Denied),
+            Ending::Interrupted => Err(Failure::new("interrupted before the end of the table")),
+        }
+    }
+}
+
+/// What became of the table.
+struct Conformed {
+    place: String,
+    product: String,
+    scratch: String,
+    /// Names, and how many calls were compared.
+    rows: Vec<(&'static str, usize)>,
+    told: Told,
+}
+
+impl Conformed {
+    fn calls(&self) -> usize {
+        self.rows.iter().map(|(_, calls)| calls).sum()
+    }
+
+    fn tell(&self, output: &mut Output) -> Result<(), Failure> {
+        if let Ending::Different(difference) = &self.told.ending {
+            let Difference {
+                row,
+                call,
+                expected,
+                answered,
+            } = difference;
+            output.line(format!("{}  {row}", paint(BAD, "failure")))?;
+            output.line(format!("    {call}"))?;
+            output.line(format!("    expected {expected}"))?;
+            output.line(format!("    answered {answered}"))?;
+            output.talk(
+                "  hint: limits in this server would count otherwise than documented; is it \
+                 Redis 6.2 or newer, or Valkey 7.2 or newer, without a proxy that changes answers?",
+            );
+        }
+        let same = match self.told.ending {
+            Ending::Same => ", all as they must be",
+            _ => "",
+        };
+        output.line(format!(
+            "{} of {} rows, {} compared{same}",
+            self.rows.len(),
+            ratekeeper_store::conformance::rows().len(),
+            words::counted(self.calls(), "call"),
+        ))
+    }
+
+    fn document(&self) -> Value {
+        let row =
+            |(row, calls): &(&str, usize)| json!({ "row": row, "result": "ok", "calls": calls });
+        let mut rows: Vec<Value> = self.rows.iter().map(row).collect();
+        let result = match &self.told.ending {
+            Ending::Same => "ok",
+            Ending::Interrupted => "interrupted",
+            Ending::Different(difference) => {
+                rows.push(json!({
+                    "row": difference.row,
+                    "result": "failure",
+                    "call": difference.call,
+                    "expected": difference.expected,
+                    "answered": difference.answered,
+                }));
+                "failure"
+            }
+        };
+        json!({
+            "store": self.place,
+            "server": self.product,
+            "result": result,
+            "calls": self.calls(),
+            "rows": rows,
+        })
+    }
+}
+
+/// Where the store is, without its secrets.
+fn place(settings: &StoreSettings) -> String {
+    let urls = settings.redis.urls.join(", ");
+    match &settings.redis.sentinel {
+        Some(sentinel) => format!("{} of sentinels {urls}", sentinel.master),
+        None => urls,
+    }
+}
+
+/// Reads a URL of a store.
+fn choice(text: &str) -> Result<StoreChoice, Failure> {
+    text.parse().map_err(super::run::failure)
+}
+
+/// One line, and what to do about it.
+fn show(found: &Finding, output: &mut Output) -> Result<(), Failure> {
+    let judged = &found.judged;
+    let style = match judged.grade {
+        Grade::Ok => GOOD,
+        Grade::Warning => WARN,
+        Grade::Failure => BAD,
+    };
+    // Padded before it is painted: escapes have no width.
+    let grade = paint(style, &format!("{:<7}", judged.grade.name()));
+    output.line(format!("{grade}  {:<11}  {}", found.check, judged.message))?;
+    match &judged.hint {
+        Some(hint) => output.line(format!("           hint: {hint}")),
+        None => Ok(()),
+    }
+}
+
+/// Runs the checks, and removes what they wrote, whatever ends them.
+fn examine(
+    config: RedisConfig,
+    expected: Expected,
+    output: &mut Output,
+) -> Result<Vec<Finding>, Failure> {
+    runtime()?.block_on(async {
+        let store = RedisStore::new(config).map_err(Failure::new)?;
+        let findings = tokio::select! {
+            findings = doctor::examine(&store, expected) => Some(findings),
+            () = interrupted()? => None,
+        };
+        // Where scripts do not run, nothing was written, and nothing can be removed.
+        let ran = |found: &Finding| found.check == "scripts" && found.judged.grade == Grade::Ok;
+        if findings
+            .as_ref()
+            .is_none_or(|findings| findings.iter().any(ran))
+            && let Err(error) = doctor::forget(&store).await
+        {
+            output.talk(format!(
+                "what the checks wrote expires within an hour: {error}"
+            ));
+        }
+        findings.ok_or_else(|| Failure::new("interrupted before the last check"))
+    })
+}
+
+/// What answers there, and its time; none, and why, if nobody does. A single address that is
+/// a node of a cluster is made a cluster.
+async fn server(
+    config: &mut RedisConfig,
+) -> Result<(Finding, Option<(String, ratekeeper_core::UnixMicros)>), Failure> {
+    let store = RedisStore::new(config.clone()).map_err(Failure::new)?;
+    let (reached, found) = doctor::first(&store).await;
+    let Some(found) = found else {
+        return Ok((reached, None));
+    };
+    if let (true, RedisServers::One(url)) = (found.cluster, &config.servers) {
+        config.servers = RedisServers::Cluster(vec![url.clone()]);
+    }
+    let now = found
+        .clock
+        .map_err(|error: StoreError| Failure::new(error))?;
+    Ok((reached, Some((found.product, now))))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let made = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    made.map_err(|why| Failure::new(format!("the system refuses what is needed: {why}")))
+}
+
+/// Ends when the program is told to.
+fn interrupted() -> Result<impl Future<Output = ()>, Failure> {
+    let refused = |why: std::io::Error| Failure::new(format!("signals cannot be heard: {why}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,468 @@
+//! `ratekeeper doctor` against real servers: sound ones, and each way to be unsound.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::clock;
+use crate::harness::redis::{Redis, cluster, free_port};
+use crate::harness::service::Service;
+use crate::harness::visitor::Visitor;
+
+const END_WITHIN: Duration = Duration::from_secs(30);
+const PASSWORD: &str = "correct-horse";
+
+fn doctor(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    command
+        .arg("doctor")
+        .args(arguments)
+        .current_dir(dir)
+        .env_clear()
+        .stdin(Stdio::null());
+    command
+}
+
+/// What it printed, and its exit code.
+fn run(dir: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = doctor(dir, arguments).output().expect("the command starts");
+    let text = [stdout, stderr].concat();
+    (
+        String::from_utf8(text).expect("it prints UTF-8"),
+        status.code(),
+    )
+}
+
+/// The result of each check, in order, and the document.
+fn results(dir: &Path, store: &str) -> (Vec<(String, String)>, Value) {
+    let (text, _) = run(dir, &["--json", "--store", store]);
+    let document: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    let checks = document["checks"].as_array().expect("a list");
+    let word = |check: &Value, name: &str| check[name].as_str().unwrap_or_default().to_owned();
+    let results = checks
+        .iter()
+        .map(|check| (word(check, "check"), word(check, "result")));
+    (results.collect(), document)
+}
+
+fn result_of<'a>(results: &'a [(String, String)], check: &str) -> &'a str {
+    let found = results.iter().find(|(name, _)| name == check);
+    found.map_or("not made", |(_, result)| result)
+}
+
+fn desk() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory of its own")
+}
+
+#[test]
+fn a_sound_server_is_found_sound_and_left_as_it_was() {
+    let dir = desk();
+    let options = &["--maxmemory", "100mb", "--appendonly", "yes"];
+    let Some(redis) = Redis::start_with(dir.path(), free_port(), options) else {
+        return;
+    };
+    let (text, code) = run(dir.path(), &["--store", &redis.url()]);
+    assert_eq!(code, Some(0), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    let starts = [
+        format!("ok       reachable    127.0.0.1:{} answers", redis.port()),
+        "ok       version      redis ".into(),
+        "ok       replicas     none: while the server is away, limits do as on_store_error says"
+            .into(),
+        "ok       scripts      loaded, run, and decided as they must".into(),
+        "ok       clock        ".into(),
+        "ok       eviction     none: noeviction; ".into(),
+        "ok       persistence  append-only file: a crash forgets the charges of about a second"
+            .into(),
+    ];
+    for (line, start) in lines.iter().zip(&starts) {
+        assert!(line.starts_with(start), "{text}");
+    }
+    assert!(
+        lines[4].contains(" this machine's, give or take "),
+        "{text}"
+    );
+    // How long it takes is the machine's affair.
+    assert!(
+        lines[7].contains("  latency      a decision takes "),
+        "{text}"
+    );
+    assert!(lines[7].contains("; PING "), "{text}");
+    let about = format!("{}, prefix rk, deadline 50 ms", redis.url());
+    assert!(text.ends_with(&format!("{about}\n")), "{text}");
+    assert_eq!(redis.say(&["dbsize"]), "0");
+
+    let (results, document) = results(dir.path(), &redis.url());
+    assert_eq!(results.len(), 8, "{document}");
+    let latency = &document["checks"][7];
+    for figure in [
+        "decisions",
+        "median_ms",
+        "p99_ms",
+        "ping_median_ms",
+        "deadline_ms",
+    ] {
+        assert!(
+            latency[figure].as_f64().is_some_and(|number| number > 0.0),
+            "{latency}"
+        );
+    }
+    assert!(document["checks"][4]["offset_ms"].is_number(), "{document}");
+    assert_eq!(redis.say(&["dbsize"]), "0");
+}
+
+#[test]
+fn what_a_policy_says_is_checked() {
+    let dir = desk();
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let write = |text: &str| {
+        let limit = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n";
+        let text = format!("version = 1\n{text}\n{limit}");
+        std::fs::write(dir.path().join("ratekeeper.toml"), text).expect("it is written");
+    };
+    let url = redis.url();
+    write(&format!(
+        "[store.redis]\nurl = \"{url}\"\nprefix = \"edge\"\ndeadline = \"1s\""
+    ));
+    let (text, code) = run(dir.path(), &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains(&format!("{url}, prefix edge, deadline 1 s")),
+        "{text}"
+    );
+    assert!(
+        text.contains("warning  persistence  off: a restart forgets"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n           hint: `appendonly yes`"),
+        "{text}"
+    );
+    let (text, code) = run(dir.path(), &["--deny-warnings"]);
+    assert_eq!(code, Some(1), "{text}");
+
+    write("");
+    let (text, code) = run(dir.path(), &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.starts_with("memory: each process counts on its own"),
+        "{text}"
+    );
+    write("[store.redis]\nurl = \"mysql://h\"");
+    let (text, code) = run(dir.path(), &[]);
+    assert_eq!(code, Some(2), "{text}");
+}
+
+#[test]
+fn nobody_is_told_from_somebody_who_refuses() {
+    let dir = desk();
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let (text, code) = run(dir.path(), &["--store", &nobody]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("failure  reachable"), "{text}");
+    assert!(text.contains("hint: is the server running"), "{text}");
+
+    let options = &["--requirepass", PASSWORD];
+    let Some(redis) = Redis::start_with(dir.path(), free_port(), options) else {
+        return;
+    };
+    let at = format!("127.0.0.1:{}", redis.port());
+    for (login, code, words) in [
+        (String::new(), 1, "the server wants a password"),
+        (
+            ":wrong-secret@".into(),
+            1,
+            "the server refuses the password",
+        ),
+        (format!(":{PASSWORD}@"), 0, "ok       latency"),
+    ] {
+        let store = format!("redis://{login}{at}");
+        for arguments in [&["--store", &*store][..], &["--json", "--store", &store]] {
+            let (text, exit) = run(dir.path(), arguments);
+            assert_eq!(exit, Some(code), "{text}");
+            assert!(arguments.len() == 3 || text.contains(words), "{text}");
+            assert!(
+                !text.contains(PASSWORD) && !text.contains("wrong-secret"),
+                "{text}"
+            );
+        }
+    }
+    let output = doctor(dir.path(), &[])
+        .env("RATEKEEPER_STORE", format!("redis://:{PASSWORD}@{at}"))
+        .output();
+    assert_eq!(output.expect("the command starts").status.code(), Some(0));
+}
+
+#[test]
+fn a_user_who_may_too_little_is_told_what_is_missing() {
+    let dir = desk();
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let grant = [
+        "acl", "setuser", "ada", "on", ">secret", "+ping", "+info", "+select",
+    ];
+    assert_eq!(redis.say(&grant), "OK");
+    let store = format!("redis://ada:secret@127.0.0.1:{}", redis.port());
+    let (text, code) = run(dir.path(), &["--store", &store]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("failure  scripts"), "{text}");
+    assert!(text.contains("hint: let the user run EVALSHA"), "{text}");
+    // As the hint says, with the prefix of these checks.
+    let more =
+        "acl setuser ada ~ratekeeper-doctor-* +@read +@write +@scripting +@connection +time +role";
+    assert_eq!(redis.say(&more.split(' ').collect::<Vec<_>>()), "OK");
+    let (text, code) = run(dir.path(), &["--store", &store]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn a_server_that_drops_keys_fails() {
+    let dir = desk();
+    let options = &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let Some(redis) = Redis::start_with(dir.path(), free_port(), options) else {
+        return;
+    };
+    let (text, code) = run(dir.path(), &["--store", &redis.url()]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("failure  eviction     maxmemory-policy allkeys-lru drops"),
+        "{text}"
+    );
+    assert!(
+        text.contains("hint: CONFIG SET maxmemory-policy noeviction"),
+        "{text}"
+    );
+    redis.say(&["config", "set", "maxmemory-policy", "noeviction"]);
+    redis.say(&["config", "set", "maxmemory", "1"]);
+    let (text, code) = run(dir.path(), &["--store", &redis.url()]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("failure  scripts"), "it is full: {text}");
+}
+
+#[test]
+fn a_replica_is_no_store() {
+    let dir = desk();
+    let Some(primary) = Redis::start(dir.path()) else {
+        return;
+    };
+    let Some(replica) = Redis::start(dir.path()) else {
+        return;
+    };
+    let port = primary.port().to_string();
+    replica.say(&["replicaof", "127.0.0.1", &port]);
+    let (text, code) = run(dir.path(), &["--store", &replica.url()]);
+    assert_eq!(code, Some(1), "{text}");
+    let words = format!("the server is a replica of 127.0.0.1:{port}");
+    assert!(text.contains(&words), "{text}");
+    let joined = clock::poll("replica in step", END_WITHIN, || {
+        let info = primary.say(&["info", "replication"]);
+        info.contains("state=online").then_some(())
+    });
+    joined.unwrap_or_else(|error| panic!("{error}"));
+    let (text, code) = run(dir.path(), &["--store", &primary.url()]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("replicas     1, at most "), "{text}");
+}
+
+#[test]
+fn a_cluster_is_whole_or_fails() {
+    let dir = desk();
+    let Some(nodes) = cluster(dir.path()) else {
+        return;
+    };
+    let one = nodes[0].url();
+    let all: Vec<String> = nodes
+        .iter()
+        .map(|node| format!("127.0.0.1:{}", node.port()))
+        .collect();
+    let all = format!("redis://{}", all.join(","));
+    for store in [&all, &format!("{one}?cluster")] {
+        let (text, code) = run(dir.path(), &["--store", store]);
+        assert_eq!(code, Some(0), "{text}");
+        for words in [
+            "ok       reachable    3 servers answer",
+            ", on each of 3 servers",
+            "ok       cluster      3 primaries and 0 replicas serve all 16,384 slots",
+            "ok       scripts",
+            ", the furthest of 3",
+            "  latency      a decision takes",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+    for node in &nodes {
+        assert_eq!(node.say(&["dbsize"]), "0");
+    }
+
+    let (results, document) = results(dir.path(), &one);
+    assert_eq!(result_of(&results, "cluster"), "failure", "{document}");
+    assert_eq!(result_of(&results, "latency"), "not made", "{document}");
+    for node in &nodes {
+        node.say(&["cluster", "delslots", "100"]);
+    }
+    let (text, code) = run(dir.path(), &["--store", &all]);
+    assert_eq!(code, Some(1), "{text}");
+    let words = "failure  cluster      nobody serves 1 of 16,384 slots: 100;";
+    assert!(text.contains(words), "{text}");
+    assert!(
+        text.contains("hint: redis-cli --cluster check 127.0.0.1:"),
+        "{text}"
+    );
+
+    let mut nodes = nodes;
+    nodes[2].crash();
+    let (text, code) = run(dir.path(), &["--store", &all]);
+    assert_eq!(code, Some(1), "{text}");
+    let words = "failure  reachable    1 server of 3 cannot be asked; 127.0.0.1:";
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn a_server_passes_the_table_of_stories() {
+    let dir = desk();
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    redis.say(&["set", "mine", "1"]);
+    let (text, code) = run(dir.path(), &["--conformance", &redis.url()]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.starts_with("ok  burst, then pace; keys apart (8 calls)\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains(" calls compared, all as they must be\n"),
+        "{text}"
+    );
+    assert!(text.contains(", keys under ratekeeper-doctor-"), "{text}");
+    assert_eq!(redis.say(&["keys", "*"]), "mine");
+
+    let Some(nodes) = cluster(dir.path()) else {
+        return;
+    };
+    let (text, code) = run(dir.path(), &["--json", "--conformance", &nodes[1].url()]);
+    assert_eq!(code, Some(0), "{text}");
+    let document: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    assert_eq!(document["result"], "ok");
+    let rows = document["rows"].as_array().map_or(0, Vec::len);
+    assert!(
+        rows > 20 && document["calls"].as_u64() > Some(100),
+        "{document}"
+    );
+    for node in &nodes {
+        assert_eq!(node.say(&["dbsize"]), "0");
+    }
+}
+
+#[test]
+fn what_cannot_hear_the_stories_is_said() {
+    let dir = desk();
+    let (text, code) = run(dir.path(), &["--conformance", "memory://"]);
+    assert_eq!(code, Some(2), "{text}");
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let (text, code) = run(dir.path(), &["--conformance", &nobody]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("failure  reachable"), "{text}");
+}
+
+/// Ended while a call is on its way that will write: what it writes is removed.
+#[test]
+fn ended_early_it_leaves_nothing_behind() {
+    let dir = desk();
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    redis.say(&["client", "pause", "60000", "write"]);
+    let child = doctor(dir.path(), &["--conformance", &redis.url()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let waits = clock::poll("call that waits", END_WITHIN, || {
+        let info = redis.say(&["info", "clients"]);
+        info.contains("blocked_clients:1").then_some(())
+    });
+    waits.unwrap_or_else(|error| panic!("{error}"));
+    let kill = Command::new("kill")
+        .args(["-s", "INT", &child.id().to_string()])
+        .status();
+    assert!(kill.expect("kill runs").success());
+    redis.say(&["client", "unpause"]);
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("interrupted before the end of the table"),
+        "{said}"
+    );
+    assert!(
+        redis
+            .say(&["info", "commandstats"])
+            .contains("cmdstat_set:calls=")
+    );
+    assert_eq!(redis.say(&["dbsize"]), "0");
+}
+
+/// Whatever the policy says.
+#[test]
+fn a_service_takes_the_store_that_it_is_told() {
+    let dir = desk();
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let limit =
+        "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nbucket = { size = 5, refill = \"1/1h\" }\n";
+    let start = |name: &str, store: &str, chosen: &str| {
+        let dir = dir.path().join(name);
+        std::fs::create_dir_all(&dir).expect("the test's directory is writable");
+        let policy = dir.join("policy.toml");
+        std::fs::write(&policy, format!("version = 1\n{store}\n{limit}")).expect("written");
+        Service::start_with(&dir, &policy, &["--store", chosen])
+    };
+    let ask = |service: &Service| {
+        let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
+        Visitor::at(2)
+            .post_json(service.http(), "/v1/check", body)
+            .status
+    };
+    let shared = start("a", "", &redis.url());
+    let policy = format!(
+        "[store.redis]\nurl = \"redis://127.0.0.1:{}\"\nprefix = \"edge\"",
+        1
+    );
+    let other = start("b", &policy, &redis.url());
+    assert_eq!([ask(&shared), ask(&other)], [200, 200]);
+    // What the service asks whether the store decides is none of its limits.
+    let keys = || {
+        let all = redis.say(&["keys", "*{all}*"]);
+        let mut keys: Vec<String> = all.lines().map(str::to_owned).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(), ["edge:{all}", "rk:{all}"]);
+    let calls = r#"ratekeeper_store_duration_seconds_count{store="redis",outcome="ok"}"#;
+    assert!(shared.metric(calls) >= 1.0);
+    let offset = clock::poll("compared clock", END_WITHIN, || {
+        let name = r#"ratekeeper_store_clock_offset_seconds{store="redis"}"#;
+        let text = Visitor::at(1).get(shared.admin(), "/metrics").body;
+        let number = |line: &str| line.strip_prefix(name)?.trim().parse::<f64>().ok();
+        text.lines().find_map(number)
+    });
+    let offset = offset.unwrap_or_else(|error| panic!("{error}"));
+    assert!(offset.abs() < 5.0, "one machine has one clock: {offset}");
+    let alone = start("c", &policy, "memory://");
+    redis.say(&["flushall"]);
+    assert_eq!(ask(&alone), 200);
+    assert!(keys().is_empty());
+    let metrics = Visitor::at(1).get(alone.admin(), "/metrics").body;
+    assert!(!metrics.contains("ratekeeper_store_requests"), "{metrics}");
+}
