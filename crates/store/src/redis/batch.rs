@@ -174,7 +174,7 @@ impl<'a> Batch<'a> {
     fn states(&self, found: &Found) -> Result<Vec<State>, Trouble> {
         let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
             Some(bytes) => state_of(item, bytes, found.now),
-            None => Ok(State::fresh(&item.limit.algorithm)),
+            None => Ok(State::default()),
         };
         self.keys.iter().zip(&found.values).map(read).collect()
     }

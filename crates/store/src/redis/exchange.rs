@@ -90,7 +90,7 @@ impl<'a> Exchange<'a> {
             let state = State::read(&old.algorithm, bytes, found.now)?;
             Some(state.carried(&old.algorithm, new, found.now))
         })
-        .unwrap_or_else(|| State::fresh(new))
+        .unwrap_or_default()
     }
 
     fn swap(&self, found: &Found, before: &[State], after: &[State]) -> Option<Vec<Vec<u8>>> {

@@ -65,7 +65,7 @@ impl Earlier {
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 {
             // Twice: denials that are counted may charge a further quota.
-            let mut state = State::fresh(&self.algorithm);
+            let mut state = State::default();
             let _ = state.decide(
                 &self.algorithm,
                 now,

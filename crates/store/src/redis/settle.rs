@@ -218,7 +218,7 @@ impl Table<'_> {
         let algorithm = &self.items[at].limit.algorithm;
         let state = &mut self.states[self.place[at]];
         let there = state.lasts(algorithm, self.now) > 0;
-        *state = State::fresh(algorithm);
+        *state = State::default();
         there
     }
 }

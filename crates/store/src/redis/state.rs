@@ -5,58 +5,14 @@
 //! ```
 
 use ratekeeper_core::{
-    Algorithm, Allowance, AnyAlgorithm, Buckets, Decision, LeaseId, Leases, Lend, Level, Logged,
-    Missing, Nanos, Permits, Refund, Shared, Stored, Tat, Time, UnixMicros, WindowState,
+    Algorithm, AnyAlgorithm, AnyState, Decision, LeaseId, Lend, Nanos, Permits, Shared, Time,
+    UnixMicros,
 };
 
-/// A state; each is read, changed and written by the limit that it belongs to.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum State {
-    Gcra(Tat),
-    Window(WindowState<[u32; 2]>),
-    SubBuckets(WindowState<Buckets>),
-    Interval(Missing),
-    Log(Logged),
-    Hybrid(Allowance),
-    Exponential(Level),
-    WarmUp(Stored),
-    Concurrency(Leases),
-}
-
-/// Runs `$body` with `$algorithm` and `$state` bound to what they are.
-macro_rules! with_state {
-    ($any:expr, $some:expr, ($algorithm:ident, $state:ident) => $body:expr) => {
-        match ($any, $some) {
-            (AnyAlgorithm::Gcra($algorithm), State::Gcra($state)) => $body,
-            (AnyAlgorithm::Window($algorithm), State::Window($state)) => $body,
-            (AnyAlgorithm::SubBuckets($algorithm), State::SubBuckets($state)) => $body,
-            (AnyAlgorithm::Interval($algorithm), State::Interval($state)) => $body,
-            (AnyAlgorithm::Log($algorithm), State::Log($state)) => $body,
-            (AnyAlgorithm::Hybrid($algorithm), State::Hybrid($state)) => $body,
-            (AnyAlgorithm::Exponential($algorithm), State::Exponential($state)) => $body,
-            (AnyAlgorithm::WarmUp($algorithm), State::WarmUp($state)) => $body,
-            (AnyAlgorithm::Concurrency($algorithm), State::Concurrency($state)) => $body,
-            _ => unreachable!("a state stays with the limit that read it"),
-        }
-    };
-}
-
-/// Runs `$body` with `$algorithm` bound to whichever it is, and makes a [`State`] of it.
-macro_rules! state_of {
-    ($any:expr, $algorithm:ident => $body:expr) => {
-        match $any {
-            AnyAlgorithm::Gcra($algorithm) => State::Gcra($body),
-            AnyAlgorithm::Window($algorithm) => State::Window($body),
-            AnyAlgorithm::SubBuckets($algorithm) => State::SubBuckets($body),
-            AnyAlgorithm::Interval($algorithm) => State::Interval($body),
-            AnyAlgorithm::Log($algorithm) => State::Log($body),
-            AnyAlgorithm::Hybrid($algorithm) => State::Hybrid($body),
-            AnyAlgorithm::Exponential($algorithm) => State::Exponential($body),
-            AnyAlgorithm::WarmUp($algorithm) => State::WarmUp($body),
-            AnyAlgorithm::Concurrency($algorithm) => State::Concurrency($body),
-        }
-    };
-}
+/// A state; each is read, changed and written by the limit that it belongs to. At first, that
+/// of a key never seen.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct State(AnyState);
 
 /// Runs `$body` with `$algorithm` bound to whichever it is.
 macro_rules! with_shared {
@@ -76,23 +32,53 @@ macro_rules! with_shared {
 }
 pub(super) use with_shared;
 
-impl State {
-    /// Of a key never seen.
-    pub(super) fn fresh(algorithm: &AnyAlgorithm) -> Self {
-        state_of!(algorithm, algorithm => state_default(algorithm))
-    }
+/// Runs `$make` for each algorithm, with its name in [`AnyAlgorithm`] and [`AnyState`].
+macro_rules! each {
+    ($make:ident) => {
+        $make!(
+            Gcra,
+            Window,
+            SubBuckets,
+            Interval,
+            Log,
+            Hybrid,
+            Exponential,
+            WarmUp,
+            Concurrency
+        )
+    };
+}
 
+impl State {
     /// The state of these bytes; `None` if they are none of this limit.
     pub(super) fn read(algorithm: &AnyAlgorithm, bytes: &[u8], now: UnixMicros) -> Option<Self> {
-        Some(state_of!(algorithm, algorithm => algorithm.read(bytes, now)?))
+        macro_rules! read {
+            ($($variant:ident),*) => {
+                match algorithm {
+                    $(AnyAlgorithm::$variant(algorithm) => {
+                        AnyState::$variant(algorithm.read(bytes, now)?)
+                    })*
+                }
+            };
+        }
+        Some(Self(each!(read)))
     }
 
     /// Its bytes; none if it is that of a key never seen.
     pub(super) fn write(&self, algorithm: &AnyAlgorithm, now: UnixMicros) -> Vec<u8> {
         let mut bytes = Vec::new();
-        with_state!(algorithm, self, (algorithm, state) => {
-            algorithm.write(state, now, &mut bytes);
-        });
+        macro_rules! write {
+            ($($variant:ident),*) => {
+                match (algorithm, &self.0) {
+                    (_, AnyState::Fresh) => {}
+                    $((AnyAlgorithm::$variant(algorithm), AnyState::$variant(state)) => {
+                        algorithm.write(state, now, &mut bytes);
+                    })*
+                    _ => unreachable!("a state stays with the limit that read it"),
+                }
+            };
+        }
+        each!(write);
         bytes
     }
 
@@ -102,9 +88,7 @@ impl State {
         now: UnixMicros,
         cost: Permits,
     ) -> Decision {
-        with_state!(algorithm, self, (algorithm, state) => {
-            algorithm.look(state, frame(algorithm, now), cost)
-        })
+        algorithm.look(&self.0, frame(algorithm, now), cost)
     }
 
     /// Decides and charges; limits of concurrency lend as `lend` says.
@@ -115,9 +99,7 @@ impl State {
         cost: Permits,
         lend: Lend,
     ) -> Decision {
-        with_state!(algorithm, self, (algorithm, state) => {
-            algorithm.lend(state, frame(algorithm, now), cost, lend)
-        })
+        algorithm.lend(&mut self.0, frame(algorithm, now), cost, lend)
     }
 
     /// Takes back what a name holds; says how many permits that were.
@@ -127,10 +109,8 @@ impl State {
         now: UnixMicros,
         id: LeaseId,
     ) -> Permits {
-        match (algorithm, self) {
-            (AnyAlgorithm::Concurrency(loans), Self::Concurrency(leases)) => {
-                loans.release(leases, now.time(), id)
-            }
+        match (algorithm.concurrency(), &mut self.0) {
+            (Some(loans), AnyState::Concurrency(leases)) => loans.release(leases, now.time(), id),
             _ => Permits::ZERO,
         }
     }
@@ -142,43 +122,26 @@ impl State {
         now: UnixMicros,
         id: LeaseId,
     ) -> Option<Nanos> {
-        match (algorithm, self) {
-            (AnyAlgorithm::Concurrency(loans), Self::Concurrency(leases)) => {
-                loans.renew(leases, now.time(), id)
-            }
+        match (algorithm.concurrency(), &mut self.0) {
+            (Some(loans), AnyState::Concurrency(leases)) => loans.renew(leases, now.time(), id),
             _ => None,
         }
     }
 
-    /// Gives back, if the algorithm can take back a charge.
+    /// Gives back; nothing, if the algorithm takes nothing back.
     pub(super) fn refund(&mut self, algorithm: &AnyAlgorithm, now: UnixMicros, cost: Permits) {
-        match (algorithm, self) {
-            (AnyAlgorithm::Gcra(a), Self::Gcra(state)) => a.refund(state, frame(a, now), cost),
-            (AnyAlgorithm::Window(a), Self::Window(state)) => a.refund(state, now.time(), cost),
-            (AnyAlgorithm::SubBuckets(a), Self::SubBuckets(state)) => {
-                a.refund(state, now.time(), cost);
-            }
-            (AnyAlgorithm::Interval(a), Self::Interval(state)) => a.refund(state, now.time(), cost),
-            (AnyAlgorithm::Log(a), Self::Log(state)) => a.refund(state, now.time(), cost),
-            (AnyAlgorithm::Exponential(a), Self::Exponential(state)) => {
-                a.refund(state, now.time(), cost);
-            }
-            (AnyAlgorithm::Concurrency(a), Self::Concurrency(state)) => {
-                a.refund(state, now.time(), cost);
-            }
-            _ => {}
-        }
+        let _ = algorithm.try_refund(&mut self.0, frame(algorithm, now), cost);
     }
 
     /// The state under newer numbers: the same if it means the same, else what was used of
     /// the old limit, charged to a fresh state of the new one.
     pub(super) fn carried(&self, old: &AnyAlgorithm, new: &AnyAlgorithm, now: UnixMicros) -> Self {
-        if keeps(old, new) {
+        if new.keeps_state_of(old) {
             return self.clone();
         }
         let left = self.look(old, now, Permits::ZERO).remaining;
         let used = old.capacity() - left;
-        let mut state = Self::fresh(new);
+        let mut state = Self::default();
         let _ = state.decide(
             new,
             now,
@@ -190,34 +153,15 @@ impl State {
 
     /// Microseconds from `now` until it may be forgotten, rounded up.
     pub(super) fn lasts(&self, algorithm: &AnyAlgorithm, now: UnixMicros) -> u64 {
-        let span = with_state!(algorithm, self, (algorithm, state) => {
-            algorithm.expires_at(state).since(frame(algorithm, now))
-        });
+        let span = algorithm.expires_at(&self.0).since(frame(algorithm, now));
         span.as_nanos().div_ceil(1_000)
     }
 }
 
-/// Whether states of the old limit mean the same under the new one.
-fn keeps(old: &AnyAlgorithm, new: &AnyAlgorithm) -> bool {
-    match (old, new) {
-        (AnyAlgorithm::Gcra(old), AnyAlgorithm::Gcra(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::Window(old), AnyAlgorithm::Window(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::SubBuckets(old), AnyAlgorithm::SubBuckets(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::Interval(old), AnyAlgorithm::Interval(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::Log(old), AnyAlgorithm::Log(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::Hybrid(old), AnyAlgorithm::Hybrid(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::Exponential(old), AnyAlgorithm::Exponential(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::WarmUp(old), AnyAlgorithm::WarmUp(new)) => new.keeps_state_of(old),
-        (AnyAlgorithm::Concurrency(old), AnyAlgorithm::Concurrency(new)) => new.keeps_state_of(old),
-        _ => false,
-    }
-}
-
-fn state_default<A: Algorithm>(_: &A) -> A::State {
-    A::State::default()
-}
-
 /// `now` on the clock of the algorithm's states.
-fn frame<A: Shared>(_: &A, now: UnixMicros) -> Time {
-    A::frame(now)
+fn frame(algorithm: &AnyAlgorithm, now: UnixMicros) -> Time {
+    fn of<A: Shared>(_: &A, now: UnixMicros) -> Time {
+        A::frame(now)
+    }
+    with_shared!(algorithm, algorithm => of(algorithm, now))
 }
