@@ -15,6 +15,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
     ("curl", "curl"),
+    ("wrk", "wrk"),
     ("redis-server", "redis-server"),
     ("faketime", "faketime"), // steps the clock of a server
     ("pip3", "python3-pip"),

@@ -103,22 +103,21 @@ impl<L: Lender> Ledger<L> {
         let shared = Arc::clone(&self.shared);
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
         let runtime = Handle::try_current().ok();
-        let mut all = shared.loans.lock();
-        let loans = all.entry(lease).or_default();
-        loans.open.insert(number, Arc::clone(&permits));
-        if let Some(runtime) = &runtime
-            && !loans.tended
-        {
-            loans.tended = true;
-            runtime.spawn(
-                Tending {
-                    shared: Arc::clone(&shared),
-                    lease,
-                }
-                .tend(),
-            );
+        let starts = {
+            let mut all = shared.loans.lock();
+            let loans = all.entry(lease).or_default();
+            loans.open.insert(number, Arc::clone(&permits));
+            runtime.is_some() && !std::mem::replace(&mut loans.tended, true)
+        };
+        if let (Some(runtime), true) = (&runtime, starts) {
+            let shared = Arc::clone(&shared);
+            // Not under the lock: a runtime that ends drops the task at once, which locks.
+            let tending = Tending {
+                shared,
+                lease: Some(lease),
+            };
+            runtime.spawn(tending.tend(lease));
         }
-        drop(all);
         let loan: Box<dyn Any + Send> = Box::new(Loan {
             shared,
             lease,
@@ -177,18 +176,20 @@ impl<L> Drop for Returning<L> {
 /// runtime; then the next loan starts another.
 struct Tending<L> {
     shared: Arc<Shared<L>>,
-    lease: Nanos,
+    /// None once there are no more.
+    lease: Option<Nanos>,
 }
 
 impl<L: Lender> Tending<L> {
-    async fn tend(self) {
+    async fn tend(mut self, lease: Nanos) {
         // Two more chances if the store fails once.
-        let pause = Nanos::from_nanos(self.lease.as_nanos().div_ceil(3));
+        let pause = Nanos::from_nanos(lease.as_nanos().div_ceil(3));
         loop {
             self.shared.lender.sleep(pause).await;
-            let Some(open) = self.open() else {
+            let open = self.open(lease);
+            if open.is_empty() {
                 return;
-            };
+            }
             for some in open.chunks(RENEWED_AT_ONCE) {
                 let permits: Vec<Permit> = some.iter().flat_map(|it| it.iter().cloned()).collect();
                 self.shared.lender.prolong(&permits).await;
@@ -196,21 +197,25 @@ impl<L: Lender> Tending<L> {
         }
     }
 
-    /// None if there are none; then who comes next starts another task.
-    fn open(&self) -> Option<Vec<Arc<[Permit]>>> {
+    /// If there are none, who comes next starts another task.
+    fn open(&mut self, lease: Nanos) -> Vec<Arc<[Permit]>> {
         let mut all = self.shared.loans.lock();
-        let open = &all.get(&self.lease)?.open;
+        let loans = all.get(&lease);
+        let open: Vec<_> = loans.map_or_else(Vec::new, |it| it.open.values().cloned().collect());
         if open.is_empty() {
-            all.remove(&self.lease);
-            return None;
+            all.remove(&lease);
+            self.lease = None;
         }
-        Some(open.values().cloned().collect())
+        open
     }
 }
 
 impl<L> Drop for Tending<L> {
     fn drop(&mut self) {
-        if let Some(loans) = self.shared.loans.lock().get_mut(&self.lease) {
+        let Some(lease) = self.lease else {
+            return;
+        };
+        if let Some(loans) = self.shared.loans.lock().get_mut(&lease) {
             loans.tended = false;
         }
     }
@@ -301,6 +306,17 @@ mod tests {
         pass(&far, 60).await;
         assert_eq!(renewed(), 6);
         drop(again);
+    }
+
+    #[test]
+    fn a_runtime_that_ends_harms_nobody() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let ended = runtime.unwrap().handle().clone(); // and it is dropped
+        let ledger = Ledger::new(Arc::<Far>::default());
+        let _inside = ended.enter();
+        drop([ledger.hold(lent(30)), ledger.hold(lent(30))]);
+        let tended = |loans: &Loans| loans.tended;
+        assert!(!ledger.shared.loans.lock().values().any(tended));
     }
 
     #[tokio::test]

@@ -1,0 +1,10 @@
+//! The layer in real servers on loopback: axum, tonic and plain hyper, under load of many
+//! connections, and with clients that go away in the middle of an answer.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod axum_server;
+mod client;
+mod grpc;
+mod hyper_server;
+mod load;
+mod slow;
