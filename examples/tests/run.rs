@@ -54,4 +54,15 @@ fn examples_do_what_they_say() {
         env!("CARGO_BIN_EXE_reqwest_client"),
         "page 1: 200 OK\npage 2: 200 OK\npage 3: 200 OK\nthe server was asked 5 times\n",
     );
+    check(
+        env!("CARGO_BIN_EXE_axum"),
+        "request 1: HTTP/1.1 200 OK\nrequest 2: HTTP/1.1 200 OK\nrequest 3: HTTP/1.1 200 OK\n\
+         request 4: HTTP/1.1 429 Too Many Requests\n",
+    );
+    check(
+        env!("CARGO_BIN_EXE_tonic"),
+        "call 1: served\ncall 2: served\n\
+         call 3: ResourceExhausted: Limit per-address allows bucket of 2, 2/1h. \
+         Try again in 1800 s.\n",
+    );
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),

@@ -127,3 +127,8 @@ pub use smooth::SmoothRateLimiter;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code of the guide compiles and runs.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../../../docs/guide/middleware.md")]
+struct Guide;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod axum_server;
+mod both_sides;
 mod client;
 mod grpc;
 mod hyper_server;
