@@ -93,6 +93,11 @@
 //! assert!(!third.allowed());
 //! assert_eq!(third.retry_after(), Some(Nanos::from_millis(500)));
 //! ```
+//!
+//! # In a server
+//!
+//! With the feature `tower`, the module `tower` puts limiters and policies around the services
+//! of axum, tonic and hyper.
 
 mod answer;
 mod call;

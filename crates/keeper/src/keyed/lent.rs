@@ -12,6 +12,11 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.limit.load().algorithm.clone()
     }
 
+    /// What a request is told that waited in vain; nothing is charged.
+    pub(crate) fn refusal(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
+        self.behind_the_line(key, cost)
+    }
+
     /// Lends to a name, where the limit is one of concurrency; not while others wait for the
     /// key.
     pub(crate) fn lend(&self, key: &[u8], cost: Permits, lease: LeaseId) -> (Decision, Time) {

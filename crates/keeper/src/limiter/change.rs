@@ -36,6 +36,15 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
+    /// Takes permits back that a limit of concurrency has lent; nothing under any other.
+    #[cfg(feature = "tower")]
+    pub(crate) fn take_back(&self, cost: Permits) {
+        let now = self.clock.now();
+        self.place
+            .update(|state| self.with(|algorithm| algorithm.take_back(state, now, cost)));
+        self.line.wake_first();
+    }
+
     /// Forgets what was taken, and what was promised by [`reserve`](Self::reserve). Who waits
     /// in line goes on waiting, for the limit as new.
     ///

@@ -8,7 +8,7 @@
 use parking_lot::Mutex;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Concurrency, Counters, Exponential, Gcra, Hybrid, Interval, Log,
-    WarmUp, Window, Word,
+    Permits, Refund, Time, WarmUp, Window, Word,
 };
 use ratekeeper_store::Cell;
 
@@ -16,6 +16,9 @@ use ratekeeper_store::Cell;
 pub trait Held: Algorithm + Send + Sync {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: Place<Self>;
+
+    /// Takes permits back that a limit of concurrency has lent; nothing under any other.
+    fn take_back(&self, _state: &mut Self::State, _now: Time, _cost: Permits) {}
 }
 
 /// A state shared by threads.
@@ -66,6 +69,24 @@ where
     type Place = Locked<<Self as Algorithm>::State>;
 }
 
+impl Held for Concurrency {
+    type Place = Locked<<Self as Algorithm>::State>;
+
+    fn take_back(&self, state: &mut Self::State, now: Time, cost: Permits) {
+        self.refund(state, now, cost);
+    }
+}
+
+impl Held for AnyAlgorithm {
+    type Place = Locked<<Self as Algorithm>::State>;
+
+    fn take_back(&self, state: &mut Self::State, now: Time, cost: Permits) {
+        if self.concurrency().is_some() {
+            let _ = self.try_refund(state, now, cost); // it can
+        }
+    }
+}
+
 /// States of more than a word.
 macro_rules! held_under_lock {
     ($($algorithm:ty),*) => {$(
@@ -74,12 +95,4 @@ macro_rules! held_under_lock {
         }
     )*};
 }
-held_under_lock!(
-    AnyAlgorithm,
-    Concurrency,
-    Exponential,
-    Hybrid,
-    Interval,
-    Log,
-    WarmUp
-);
+held_under_lock!(Exponential, Hybrid, Interval, Log, WarmUp);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use http::Extensions;
 use http::request::Parts;
-use ratekeeper_core::{AnyAlgorithm, Concurrency, Key, Nanos, Permits};
+use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Key, Nanos, Permits, Verdict};
 use ratekeeper_policy::ClientIp;
 
 use super::described::Described;
@@ -30,6 +30,7 @@ pub struct Keyed<F, A, C> {
     pub(super) described: Described,
     pub(super) key: F,
     pub(super) ledger: Ledger<KeyedLimiter<A, C>>,
+    pub(super) patience: Nanos,
 }
 
 /// Finds the client's address, for a limit for each: the peer's, or behind trusted proxies
@@ -97,6 +98,38 @@ where
     }
 }
 
+impl<F, A, C> Keyed<F, A, C>
+where
+    A: Into<AnyAlgorithm> + 'static,
+    C: Timer + 'static,
+{
+    fn lend(&self, algorithm: AnyAlgorithm, key: &[u8], cost: Permits, length: Nanos) -> Ruling {
+        let lease = new_lease();
+        let (decision, now) = self.limiter.lend(key, cost, lease);
+        let lent = decision.verdict.allows() && cost > Permits::ZERO;
+        let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
+        let hold = self.ledger.hold(lent.then(permit).into_iter());
+        let answer = self.described.answer(algorithm, decision, cost, now);
+        Ruling { answer, hold }
+    }
+
+    async fn wait(self, key: Box<[u8]>, cost: Permits) -> Ruling {
+        let granted = self.limiter.try_acquire(&key, cost, self.patience).await;
+        let (decision, now) = match granted {
+            Ok(Some(_waited)) => {
+                let allowed = Decision {
+                    verdict: Verdict::Allow,
+                    ..self.limiter.peek(&key)
+                };
+                (allowed, self.limiter.clock().now())
+            }
+            Ok(None) | Err(_) => self.limiter.refusal(&key, cost),
+        };
+        let algorithm = self.limiter.algorithm();
+        Ruling::of(self.described.answer(algorithm, decision, cost, now))
+    }
+}
+
 impl<F, K, A, C> Ask for Keyed<F, A, C>
 where
     F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
@@ -106,25 +139,21 @@ where
 {
     fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
-        let key = (self.key)(&parts);
-        let key = key.as_ref().map_or(&[][..], AsRef::as_ref);
+        let found = (self.key)(&parts);
+        let key = found.as_ref().map_or(&[][..], AsRef::as_ref);
         let algorithm = self.limiter.algorithm();
-        let (decision, now, hold) = match algorithm.concurrency().map(Concurrency::lease) {
-            None => {
-                let (decision, now) = self.limiter.check_at(key, cost);
-                (decision, now, None)
-            }
-            Some(length) => {
-                let lease = new_lease();
-                let (decision, now) = self.limiter.lend(key, cost, lease);
-                let lent = decision.verdict.allows() && cost > Permits::ZERO;
-                let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
-                let lent = lent.then(permit);
-                (decision, now, self.ledger.hold(lent.into_iter()))
-            }
-        };
-        let answer = self.described.answer(algorithm, decision, cost, now);
-        Asked::Now(parts, Ruling { answer, hold })
+        if let Some(length) = algorithm.concurrency().map(Concurrency::lease) {
+            let ruling = self.lend(algorithm, key, cost, length);
+            return Asked::Now(parts, ruling);
+        }
+        let (decision, now) = self.limiter.check_at(key, cost);
+        let waits = matches!(decision.verdict, Verdict::Deny { .. }) && self.patience > Nanos::ZERO;
+        if !waits {
+            let answer = self.described.answer(algorithm, decision, cost, now);
+            return Asked::Now(parts, Ruling::of(answer));
+        }
+        let waiting = self.clone().wait(key.into(), cost);
+        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
     }
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {
@@ -140,6 +169,7 @@ impl<F: Clone, A, C> Clone for Keyed<F, A, C> {
             described: self.described.clone(),
             key: self.key.clone(),
             ledger: self.ledger.clone(),
+            patience: self.patience,
         }
     }
 }

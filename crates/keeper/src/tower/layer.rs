@@ -47,8 +47,8 @@ where
     /// One limit for all requests. The program may keep the limiter in an `Arc`, look at it
     /// and change it.
     ///
-    /// A limit of concurrency is no use here, since nothing gives back what it lends: take
-    /// [`in_flight`](RateLimitLayer::in_flight).
+    /// A limit of concurrency lends for the life of the answer's body, and for its lease at
+    /// most: [`in_flight`](RateLimitLayer::in_flight) has none.
     pub fn new(limiter: impl Into<Arc<Limiter<A, C>>>) -> Self {
         let limiter = limiter.into();
         let algorithm = limiter.show(|algorithm| algorithm.clone().into());
@@ -64,7 +64,8 @@ where
     /// served. A request whose turn cannot come in time is refused at once, and so is one
     /// that finds as many waiting as
     /// [`with_most_waiting`](Limiter::with_most_waiting) allows: choose it, since each holds
-    /// a connection.
+    /// a connection. Under a limit of concurrency nobody waits, since nobody knows for how
+    /// long.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -114,8 +115,20 @@ where
             ledger: Ledger::new(Arc::clone(&limiter)),
             limiter,
             key,
+            patience: Nanos::ZERO,
         };
         Self::made(gate, Settings::default())
+    }
+
+    /// Lets requests wait for at most `longest` where they would be refused, each key in a
+    /// line of its own. As under [one limit](RateLimitLayer::new), who cannot be served in
+    /// time is refused at once, and so is who finds as many waiting as
+    /// [`with_most_waiting`](KeyedLimiter::with_most_waiting) allows; nobody waits for what is
+    /// at work.
+    #[must_use]
+    pub fn queue(mut self, longest: Nanos) -> Self {
+        self.gate.patience = longest;
+        self
     }
 }
 

@@ -13,13 +13,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
-use ratekeeper_core::{AnyAlgorithm, Decision, Nanos, Permits, Verdict};
+use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time, Verdict};
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Ruling};
 use crate::limiter::Held;
-use crate::{Limiter, Timer};
+use crate::{Clock, Limiter, Timer};
 
 /// One limit for all requests; see [`RateLimitLayer::new`](super::RateLimitLayer::new).
 pub struct Single<A: Held, C> {
@@ -28,15 +28,43 @@ pub struct Single<A: Held, C> {
     pub(super) patience: Nanos,
 }
 
+/// What a limit of concurrency has lent. It has no name there, so it cannot be renewed; and
+/// after its lease it has come back by itself, and must not take another's with it.
+struct AtWork<A: Held, C: Clock> {
+    limiter: Arc<Limiter<A, C>>,
+    cost: Permits,
+    ends: Time,
+}
+
+impl<A: Held, C: Clock> Drop for AtWork<A, C> {
+    fn drop(&mut self) {
+        if self.limiter.clock().now() < self.ends {
+            self.limiter.take_back(self.cost);
+        }
+    }
+}
+
 impl<A, C> Single<A, C>
 where
-    A: Held + Clone + Into<AnyAlgorithm>,
-    C: Timer,
+    A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
+    C: Timer + 'static,
 {
     fn ruling(&self, decision: Decision, cost: Permits) -> Ruling {
         let algorithm = self.limiter.show(|algorithm| algorithm.clone().into());
         let now = self.limiter.clock().now();
-        Ruling::of(self.described.answer(algorithm, decision, cost, now))
+        let lease = algorithm.concurrency().map(Concurrency::lease);
+        let lease = lease.filter(|_| decision.verdict.allows());
+        let hold = lease.map(|lease| {
+            let limiter = Arc::clone(&self.limiter);
+            let ends = now + lease;
+            Box::new(AtWork {
+                limiter,
+                cost,
+                ends,
+            }) as _
+        });
+        let answer = self.described.answer(algorithm, decision, cost, now);
+        Ruling { answer, hold }
     }
 
     async fn wait(self, cost: Permits) -> Ruling {

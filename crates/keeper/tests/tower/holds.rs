@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use ratekeeper::core::{Concurrency, Nanos, Permits};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::tower::{Gate, RateLimitLayer};
-use ratekeeper::{Clock, KeyedLimiter};
+use ratekeeper::{Clock, KeyedLimiter, Limiter};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -118,6 +118,29 @@ fn permits_of_a_key_come_back() {
     let keyed = two_each(&clock());
     let layer = RateLimitLayer::keyed(Arc::clone(&keyed), token);
     check(&layer, || 2 - keyed.peek("").remaining.get());
+}
+
+#[test]
+fn permits_of_one_limit_come_back() {
+    let clock = clock();
+    let three = "concurrency = { max = 3, lease = \"30s\" }";
+    let limiter = Limiter::parse_with_clock(three, Arc::clone(&clock)).unwrap();
+    let limiter = Arc::new(limiter);
+    let at_work = || 3 - limiter.peek().remaining.get();
+    check(&RateLimitLayer::new(Arc::clone(&limiter)), at_work);
+    let layer = RateLimitLayer::new(Arc::clone(&limiter)).queue(Nanos::from_secs(5));
+    check(&layer, at_work);
+    // Who holds it for longer than the lease takes nobody else's with it.
+    let mut service = layer.layer(Stage::new(Act::Endless));
+    let long = now(&mut service, get("/", &[])).unwrap();
+    clock.advance(Nanos::from_secs(40));
+    let young = [0; 3].map(|_| now(&mut service, get("/", &[])).unwrap());
+    assert_eq!(young.each_ref().map(|it| it.status().as_u16()), [200; 3]);
+    assert_eq!(now(&mut service, get("/", &[])).unwrap().status(), 429);
+    drop(long);
+    assert_eq!(at_work(), 3);
+    drop(young);
+    assert_eq!(at_work(), 0);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use ratekeeper::core::Nanos;
+use ratekeeper::KeyedLimiter;
+use ratekeeper::core::{Gcra, Nanos};
+use ratekeeper::store::MemoryConfig;
 use ratekeeper::tower::{RateLimitLayer, ResponseFuture, Single};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -115,4 +117,39 @@ fn readiness_neither_waits_nor_takes() {
         poll(std::pin::pin!(ready)).is_ready(),
         "nothing is left, and it does not wait"
     );
+}
+
+#[test]
+fn each_key_has_its_own_line() {
+    let clock = clock();
+    let apart = Gcra::spacing(Nanos::from_millis(100)).unwrap();
+    let keyed = KeyedLimiter::with_clock(apart, MemoryConfig::default(), Arc::clone(&clock));
+    let token =
+        |parts: &http::request::Parts| Some(parts.headers.get("x-token")?.as_bytes().to_vec());
+    let layer = RateLimitLayer::keyed(keyed, token).queue(Nanos::from_millis(250));
+    let call = |token| {
+        let mut service = layer.layer(Stage::default());
+        Box::pin(service.call(get("/", &[("x-token", token)])))
+    };
+    let mut waiting: Vec<_> = ["a", "b", "a", "a", "a", "b"]
+        .map(call)
+        .into_iter()
+        .enumerate()
+        .collect();
+    let mut answered = || {
+        let mut done = Vec::new();
+        waiting.retain_mut(|(number, call)| match poll(call.as_mut()) {
+            Poll::Ready(answer) => {
+                done.push((*number, answer.unwrap().status().as_u16()));
+                false
+            }
+            Poll::Pending => true,
+        });
+        done
+    };
+    assert_eq!(answered(), [(0, 200), (1, 200), (4, 429)]);
+    clock.advance(Nanos::from_millis(100));
+    assert_eq!(answered(), [(2, 200), (5, 200)]);
+    clock.advance(Nanos::from_millis(100));
+    assert_eq!(answered(), [(3, 200)]);
 }
