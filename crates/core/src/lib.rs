@@ -41,7 +41,7 @@ mod time;
 
 pub use algorithm::{Algorithm, Denials, Lend, Refund, Reserve, Word};
 pub use algorithms::exponential::{Exponential, Level};
-pub use algorithms::gcra::{Gcra, Tat};
+pub use algorithms::gcra::{Gcra, Paid, Tat};
 pub use algorithms::hybrid::{Allowance, Hybrid};
 pub use algorithms::interval::{Interval, Missing};
 pub use algorithms::log::{Log, Logged};

@@ -1,6 +1,6 @@
 -- GCRA: the twin of gcra.rs. A state is a debt: whole microseconds, and ticks of 1/64 ns below
--- 64,000; microseconds are negative if it has been paid. The value is the moment at which it
--- is paid: see gcra/shared.rs.
+-- 64,000; microseconds are negative if it has been paid; and whether it has been moved back. The
+-- value is the moment at which it is paid: see gcra/shared.rs.
 
 local TURN, PAST = 92000000000000, 10000000000000
 
@@ -20,43 +20,57 @@ twins.g = {
   numbers = '<ddddddd',
 
   read = function(value)
+    local low = string.byte(value) == 45
+    if low then value = string.sub(value, 2) end
     local u, f = tonumber(string.sub(value, 1, -6)), tonumber(string.sub(value, -5))
     if not u or not f then return nil end
     u = u - math.fmod(now, TURN)
     if u < -PAST then u = u + TURN elseif u >= TURN - PAST then u = u - TURN end
-    return {u, f}
+    return {u, f, low}
+  end,
+
+  -- The state that a caller remembers, if it says more than the one that is there: the store
+  -- has lost it. What has been moved back is known better here.
+  learn = function(state, told)
+    if told[1] < 0 or state and state[3] then return nil end
+    if state and not deeper(told[1], told[2], state[1], state[2]) then return nil end
+    return told
   end,
 
   decide = function(limit, state, pu, pf)
-    local u, f, changed = 0, 0, false
+    local u, f, low, changed = 0, 0, state and state[3], false
     if state and state[1] >= 0 then
       u, f = state[1], state[2]
-      if deeper(u, f, limit[4], limit[5]) then u, f, changed = limit[6], limit[7], true end
+      if deeper(u, f, limit[4], limit[5]) then
+        u, f, low, changed = limit[6], limit[7], true, true
+      end
     end
     local cu, cf = sum(u, f, pu, pf)
     if not deeper(cu, cf, limit[2], limit[3]) then
-      if pu > 0 or pf > 0 then return true, {cu, cf} end
-      return true, changed and {u, f} or nil
+      if pu > 0 or pf > 0 then return true, {cu, cf, low} end
+      return true, changed and {u, f, low} or nil
     end
     if limit[1] == 1 then
       local mu, mf = sum(limit[2], limit[3], limit[2], limit[3])
       if deeper(cu, cf, mu, mf) then cu, cf = mu, mf end
-      if deeper(cu, cf, u, f) then return false, {cu, cf} end
+      if deeper(cu, cf, u, f) then return false, {cu, cf, low} end
     end
-    return false, changed and {u, f} or nil
+    return false, changed and {u, f, low} or nil
   end,
 
   refund = function(limit, state, pu, pf)
     if not state or state[1] < 0 then return nil end
     local u, f = state[1] - pu, state[2] - pf
     if f < 0 then u, f = u - 1, f + 64000 end
-    if u < 0 then return {0, 0} end
-    return {u, f}
+    if u < 0 then return {0, 0, true} end
+    return {u, f, true}
   end,
 
   -- The value, and microseconds after which it says nothing.
-  write = function(state)
+  write = function(state, limit)
     local u, f = state[1], state[2]
-    return string.format('%d%05d', math.fmod(now + u, TURN), f), now + u + 1
+    local value = string.format('%d%05d', math.fmod(now + u, TURN), f)
+    if not state[3] then return value, now + u + 1 end
+    return '-' .. value, now + math.max(u, limit[6] + 1) + 1
   end,
 }

@@ -43,6 +43,8 @@
 
 mod shared;
 
+pub use shared::Paid;
+
 use core::num::NonZeroU64;
 
 use crate::algorithm::{Algorithm, Denials, Refund, Reserve, Word};

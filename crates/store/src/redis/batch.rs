@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ratekeeper_core::{Mode, UnixMicros};
+use ratekeeper_core::{Mode, Paid, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
@@ -90,15 +90,24 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The script and its arguments; `None` if a limit has no twin.
+    /// What the first request wants.
+    pub(super) fn act(&self) -> Option<Act> {
+        self.asks.first().map(|ask| ask.act)
+    }
+
+    /// The script and its arguments; `None` if a limit has no twin. `hints` are what is
+    /// remembered of each key.
     pub(super) fn script(
         &self,
         scripts: &Scripts,
         told: Option<UnixMicros>,
+        hints: Option<Vec<Option<Paid>>>,
     ) -> Option<(Arc<Script>, Vec<Vec<u8>>)> {
+        let hints = hints.unwrap_or_default().into_iter();
+        let hints = hints.map(|hint| hint.map_or(Vec::new(), Paid::value));
         let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
         if let Some((source, packs)) = self.short() {
-            let arguments = std::iter::once(told).chain(packs).collect();
+            let arguments = std::iter::once(told).chain(packs).chain(hints).collect();
             return Some((scripts.short(source), arguments));
         }
         let mut cores = BTreeMap::new();
@@ -111,6 +120,7 @@ impl<'a> Batch<'a> {
             arguments.push(pack);
         }
         arguments.push(self.charges());
+        arguments.extend(hints);
         Some((scripts.decide(&cores), arguments))
     }
 
@@ -156,10 +166,11 @@ impl<'a> Batch<'a> {
         bytes
     }
 
-    /// What each request is answered, given what the script found.
-    pub(super) fn settle(&self, found: &Found) -> Result<Vec<Outcome>, Trouble> {
+    /// What each request is answered, given what the script found; and the states after.
+    pub(super) fn settle(&self, found: &Found) -> Result<(Vec<Outcome>, Vec<State>), Trouble> {
         let mut states = self.states(found)?;
-        Ok(self.settle_over(&mut states, found.now))
+        let outcomes = self.settle_over(&mut states, found.now);
+        Ok((outcomes, states))
     }
 
     /// Settles the requests, one after the other, over the states of the keys.

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::dial::{Address, Dial};
+use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
 use super::servers::{PAUSE, patience};
 use super::slot::SLOTS;
@@ -42,6 +43,7 @@ pub(super) struct Cluster {
     /// How nodes are reached: the address aside, as the first that was named.
     first: Dial,
     deadline: Duration,
+    losses: Losses,
     map: Mutex<Map>,
     /// When we last looked around without anybody waiting for it.
     looked: Mutex<Option<Instant>>,
@@ -61,7 +63,12 @@ struct Map {
 
 impl Cluster {
     /// A cluster; any of its nodes will do.
-    pub(super) fn new(urls: &[String], tls: &Tls, deadline: Duration) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        urls: &[String],
+        tls: &Tls,
+        deadline: Duration,
+        losses: &Losses,
+    ) -> Result<Self, StoreError> {
         let seeds = urls.iter().map(|url| Dial::new(url, tls));
         let seeds = seeds.collect::<Result<Vec<_>, _>>()?;
         let Some(first) = seeds.first().cloned() else {
@@ -71,12 +78,13 @@ impl Cluster {
         let mut nodes = HashMap::new();
         for seed in seeds {
             let address = seed.address().clone();
-            let node = Node::new(seed, Role::Any, patience(deadline));
+            let node = Node::new(seed, Role::Any, patience(deadline), losses.clone());
             nodes.insert(address, Arc::new(node));
         }
         Ok(Self {
             first,
             deadline,
+            losses: losses.clone(),
             map: Mutex::new(Map {
                 nodes,
                 owners: vec![None; usize::from(SLOTS)],
@@ -177,7 +185,12 @@ impl Cluster {
             return Err(Trouble::Refused("the cluster names too many nodes".into()));
         }
         let address = dial.address().clone();
-        let node = Arc::new(Node::new(dial, Role::Any, patience(self.deadline)));
+        let node = Arc::new(Node::new(
+            dial,
+            Role::Any,
+            patience(self.deadline),
+            self.losses.clone(),
+        ));
         map.nodes.insert(address, Arc::clone(&node));
         Ok(node)
     }

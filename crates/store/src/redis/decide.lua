@@ -5,8 +5,9 @@
 -- KEYS      the keys of the batch, each once
 -- ARGV[1]   microseconds since 1970, for tests; empty: the server's clock, read once
 -- ARGV[..]  for each key: the letter of its twin, and the limit's numbers
--- ARGV[#]   the charges: which key, what to do, four numbers
--- Answers   the moment; then each value as it was found
+-- ARGV[..]  the charges: which key, what to do, four numbers
+-- ARGV[..]  if anything is: for each key the value that the caller remembers, or nothing
+-- Answers   the moment; then each value as it was found, or as the caller remembers it
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -17,7 +18,7 @@ end
 local twins = {}
 --@twins
 local count = #KEYS
-local found, twin, limit, state = {now}, {}, {}, {}
+local found, twin, limit, state, changed = {now}, {}, {}, {}, {}
 for i = 1, count do
   local pack = ARGV[i + 1]
   local t = twins[string.sub(pack, 1, 1)]
@@ -29,12 +30,16 @@ for i = 1, count do
     if read == nil then return redis.error_reply('FOREIGN ' .. KEYS[i]) end
     state[i] = read
   end
+  local hint = ARGV[count + 2 + i]
+  if hint and hint ~= '' then
+    local told = t.learn(state[i], t.read(hint, limit[i]))
+    if told then state[i], changed[i], found[i + 1] = told, true, hint end
+  end
 end
 
 -- What to do, by number; 4 is added to a charge that is made whoever refuses, 8 to the last
 -- charge of a request.
 local ENFORCE, SHADOW, REFUND = 0, 1, 2
-local changed = {}
 local charges, at, size = ARGV[count + 2], 1, #ARGV[count + 2]
 local key, passed, regardless, after, length, admitted = {}, {}, {}, {}, 0, true
 while at <= size do

@@ -10,11 +10,11 @@
 //! and resets, and limits whose states have changed their meaning. Two calls instead of one,
 //! one if nothing is to be written; the results are the same.
 
-use ratekeeper_core::UnixMicros;
+use ratekeeper_core::{Gcra, Paid, UnixMicros};
 
 use super::batch::{Ask, Batch, Found, state_of};
 use super::limits::Earlier;
-use super::settle::Outcome;
+use super::settle::{Act, Item, Outcome};
 use super::state::State;
 use super::trouble::Trouble;
 
@@ -35,6 +35,8 @@ pub(super) struct Exchanged {
     pub(super) outcome: Outcome,
     /// The arguments of `swap.lua`; none if nothing is to be written.
     pub(super) swap: Option<Vec<Vec<u8>>>,
+    /// The states of the keys of the batch.
+    pub(super) after: Vec<State>,
 }
 
 impl<'a> Exchange<'a> {
@@ -56,13 +58,21 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    pub(super) const fn batch(&self) -> &Batch<'a> {
+        &self.batch
+    }
+
     /// All keys.
     pub(super) fn names(&self) -> Vec<&[u8]> {
         self.names.iter().map(Vec::as_slice).collect()
     }
 
-    /// Decides.
-    pub(super) fn decide(&self, found: &Found) -> Result<Exchanged, Trouble> {
+    /// Decides over what was found, or what is remembered of it in `hints` if that is more.
+    pub(super) fn decide(
+        &self,
+        found: &Found,
+        hints: Option<&[Option<Paid>]>,
+    ) -> Result<Exchanged, Trouble> {
         let now = found.now;
         let count = self.batch.items().count();
         let mut before = Vec::with_capacity(count);
@@ -72,11 +82,21 @@ impl<'a> Exchange<'a> {
                 None => self.inherited(key, found),
             });
         }
+        let kept = before.clone();
+        for (key, hint) in hints.unwrap_or_default().iter().enumerate() {
+            if let Some(hint) = hint {
+                let value = found.values[key].as_deref().unwrap_or_default();
+                before[key].learn(&self.batch.item(key).limit.algorithm, value, *hint, now);
+            }
+        }
         let mut after = before.clone();
         let outcome = self.batch.settle_over(&mut after, now).remove(0);
+        // What was remembered and not found is written, whatever was decided.
+        let swap = self.swap(found, [&kept, &before, &after]);
         Ok(Exchanged {
             outcome,
-            swap: self.swap(found, &before, &after),
+            swap,
+            after,
         })
     }
 
@@ -93,21 +113,16 @@ impl<'a> Exchange<'a> {
         .unwrap_or_default()
     }
 
-    fn swap(&self, found: &Found, before: &[State], after: &[State]) -> Option<Vec<Vec<u8>>> {
+    /// What is written: of states as found, as believed, and as they have become.
+    fn swap(&self, found: &Found, [kept, before, after]: [&[State]; 3]) -> Option<Vec<Vec<u8>>> {
         let mut arguments = Vec::new();
         let mut changes = false;
         for (key, item) in self.batch.items().enumerate() {
-            let algorithm = &item.limit.algorithm;
             let value = found.values[key].clone().unwrap_or_default();
-            let is_new = found.values[key].is_none();
-            let (next, expires) = if before[key] == after[key] && !is_new {
-                (value.clone(), Vec::new())
-            } else {
-                let next = after[key].write(algorithm, found.now);
-                (
-                    next,
-                    expires_ms(found.now, after[key].lasts(algorithm, found.now)),
-                )
+            let states = [&kept[key], &before[key], &after[key]];
+            let (next, expires) = match self.written(item, &value, states, found.now) {
+                None => (value.clone(), Vec::new()),
+                Some((next, stays)) => (next, expires_ms(found.now, stays)),
             };
             changes |= next != value;
             arguments.extend([value, next, expires]);
@@ -118,6 +133,34 @@ impl<'a> Exchange<'a> {
             arguments.extend([value.clone().unwrap_or_default(), Vec::new(), Vec::new()]);
         }
         changes.then_some(arguments)
+    }
+
+    /// What a value becomes, and for how many microseconds it stays; none if it is left as it
+    /// is. A TAT that is moved back says so: see `gcra/shared.rs` of the core.
+    fn written(
+        &self,
+        item: &Item,
+        value: &[u8],
+        [kept, before, after]: [&State; 3],
+        now: UnixMicros,
+    ) -> Option<(Vec<u8>, u64)> {
+        let algorithm = &item.limit.algorithm;
+        let lasts = after.lasts(algorithm, now);
+        let is_reset = self.batch.act() == Some(Act::Reset);
+        if let (Some((gcra, paid)), Some((_, was))) =
+            (after.paid(algorithm, now), before.paid(algorithm, now))
+        {
+            let was_lowered = Gcra::is_lowered(value);
+            let moved_back = kept != after && (was_lowered || paid < was);
+            if is_reset && !was_lowered || moved_back {
+                let value = paid.unwrap_or(Paid::at(now)).lowered();
+                return Some((value, lasts.max(gcra.lowered_stays())));
+            }
+        }
+        if kept == after && !value.is_empty() {
+            return None;
+        }
+        Some((after.write(algorithm, now), lasts))
     }
 }
 

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch::{Ask, Batch, Found};
+use super::hints::Hints;
 use super::limits::Prepared;
 use super::node::Call;
 use super::pace::{Next, Pace};
@@ -49,6 +50,7 @@ pub(super) struct Gather {
 struct Inner {
     servers: Arc<Servers>,
     scripts: Arc<Scripts>,
+    hints: Arc<Hints>,
     queue: Mutex<Queue>,
 }
 
@@ -106,11 +108,12 @@ pub(super) struct Answer {
 }
 
 impl Gather {
-    pub(super) fn new(servers: Arc<Servers>, scripts: Arc<Scripts>) -> Self {
+    pub(super) fn new(servers: Arc<Servers>, (scripts, hints): (Arc<Scripts>, Arc<Hints>)) -> Self {
         Self {
             inner: Arc::new(Inner {
                 servers,
                 scripts,
+                hints,
                 queue: Mutex::default(),
             }),
         }
@@ -332,7 +335,9 @@ impl Inner {
             return Ok((Vec::new(), UnixMicros::default()));
         }
         let batch = Batch::of(group.iter().map(|waiting| &waiting.ask));
-        let Some((script, arguments)) = batch.script(&self.scripts, told) else {
+        let losses = self.hints.losses();
+        let hints = told.map_or_else(|| self.hints.of(&batch), |_| None);
+        let Some((script, arguments)) = batch.script(&self.scripts, told, hints) else {
             return Err(Trouble::Refused("a limit has no twin".into()));
         };
         let call = Call {
@@ -342,7 +347,11 @@ impl Inner {
         };
         let answer = self.servers.run(slot, call).await?;
         let found = Found::read(answer, call.keys.len())?;
-        Ok((batch.settle(&found)?, found.now))
+        let (outcomes, after) = batch.settle(&found)?;
+        if told.is_none() {
+            self.hints.note(&batch, &found, &after, losses);
+        }
+        Ok((outcomes, found.now))
     }
 }
 

@@ -17,6 +17,7 @@
 //! * **Denials are remembered** here for a second at most: see [`denied`].
 //! * **Values carry their time**; a TTL only cleans up, and never before a value has become
 //!   meaningless.
+//! * **A store that lost its data** is taught the debts that are remembered here: see [`hints`].
 //! * **Nothing is sent twice** unless it provably did not run. A call that is not answered
 //!   within the deadline is [`StoreError::Unavailable`]; it may have been charged.
 //! * Redis 6.2 or newer, Valkey 7.2 or newer. The server must not evict keys
@@ -30,6 +31,7 @@ mod denied;
 mod dial;
 mod exchange;
 mod gather;
+mod hints;
 mod inspect;
 mod limits;
 mod name;
@@ -68,6 +70,7 @@ use batch::{Ask, Batch, Found};
 use denied::Denied;
 use exchange::{Exchange, TRIES};
 use gather::Gather;
+use hints::{Hints, Losses};
 use limits::Limits;
 use node::Call;
 use script::Scripts;
@@ -89,6 +92,7 @@ pub struct RedisStore {
     limits: Limits,
     scripts: Arc<Scripts>,
     timings: Timings,
+    hints: Arc<Hints>,
     /// What the server's clock showed last; 0 if it has not been read.
     latest: AtomicU64,
 }
@@ -113,10 +117,14 @@ impl RedisStore {
             let why = format!("prefix `{}` must not hold a `{{`", config.prefix);
             return Err(StoreError::Misconfigured(why));
         }
-        let servers = Arc::new(Servers::new(&config)?);
+        let losses = Losses::default();
+        let servers = Arc::new(Servers::new(&config, &losses)?);
         let scripts = Arc::new(Scripts::new());
+        let hints = Arc::new(Hints::new(losses));
+        let with = (Arc::clone(&scripts), Arc::clone(&hints));
         Ok(Self {
-            gather: Gather::new(Arc::clone(&servers), Arc::clone(&scripts)),
+            gather: Gather::new(Arc::clone(&servers), with),
+            hints,
             servers,
             turns: Turns::default(),
             denied: Denied::default(),
@@ -255,6 +263,7 @@ impl RedisStore {
         });
         let names = exchange.names();
         let _turns = self.turns.take(&names).await;
+        let remembers = told.is_none();
         let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
         for _ in 0..TRIES {
             let load = Call {
@@ -262,8 +271,18 @@ impl RedisStore {
                 keys: &names,
                 arguments: std::slice::from_ref(&told),
             };
-            let exchanged = exchange.decide(&self.find(slot, load).await?)?;
+            let losses = self.hints.losses();
+            let found = self.find(slot, load).await?;
+            let hints = self.hints.of(exchange.batch()).filter(|_| remembers);
+            let exchanged = exchange.decide(&found, hints.as_deref())?;
+            let note = || {
+                if remembers {
+                    let after = &exchanged.after;
+                    self.hints.note(exchange.batch(), &found, after, losses);
+                }
+            };
             let Some(arguments) = exchanged.swap else {
+                note();
                 return Ok(exchanged.outcome);
             };
             let swap = Call {
@@ -272,6 +291,7 @@ impl RedisStore {
                 arguments: &arguments,
             };
             if self.servers.run(slot, swap).await? == Value::Int(1) {
+                note();
                 return Ok(exchanged.outcome);
             }
         }

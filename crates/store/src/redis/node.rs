@@ -22,6 +22,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::dial::{Address, Dial, Line};
+use super::hints::Losses;
 use super::script::Script;
 use super::trouble::{Trouble, code};
 
@@ -85,6 +86,8 @@ pub(super) struct Node {
     dial: Dial,
     role: Role,
     patience: Duration,
+    /// Counts connections made and lost.
+    losses: Losses,
     line: Mutex<Option<Line>>,
     health: parking_lot::Mutex<Health>,
 }
@@ -113,11 +116,12 @@ impl fmt::Debug for Node {
 
 impl Node {
     /// A server that is waited for no longer than `patience`, connecting and answering each.
-    pub(super) fn new(dial: Dial, role: Role, patience: Duration) -> Self {
+    pub(super) fn new(dial: Dial, role: Role, patience: Duration, losses: Losses) -> Self {
         Self {
             dial,
             role,
             patience,
+            losses,
             line: Mutex::default(),
             health: parking_lot::Mutex::default(),
         }
@@ -238,6 +242,7 @@ impl Node {
 
     /// The next call makes a new connection.
     async fn forget(&self) {
+        self.losses.count();
         *self.line.lock().await = None;
     }
 
@@ -264,6 +269,7 @@ impl Node {
         if self.role == Role::Primary {
             self.check_role(&line).await?;
         }
+        self.losses.count();
         *kept = Some(line.clone());
         Ok(line)
     }

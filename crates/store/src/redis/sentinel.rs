@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout};
 
 use super::config::RedisSentinels;
 use super::dial::{Address, Dial};
+use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
 use super::servers::{PAUSE, is_encrypted};
 use super::tls::Tls;
@@ -84,6 +85,7 @@ struct Named {
 struct Maker {
     like: Dial,
     patience: Duration,
+    losses: Losses,
 }
 
 impl Sentinels {
@@ -93,6 +95,7 @@ impl Sentinels {
         config: &RedisSentinels,
         tls: &Tls,
         patience: Duration,
+        losses: &Losses,
     ) -> Result<Self, StoreError> {
         let misconfigured = |why: &str| StoreError::Misconfigured(why.into());
         let encrypted = config.urls.iter().filter(|url| is_encrypted(url)).count();
@@ -112,14 +115,18 @@ impl Sentinels {
             return Err(misconfigured("the URL of at least one sentinel is needed"));
         };
         let like = first.clone().log_in(&config.login);
-        let sentinel = |dial| Node::new(dial, Role::Any, PATIENCE);
+        let sentinel = |dial| Node::new(dial, Role::Any, PATIENCE, Losses::default());
         Ok(Self {
             shared: Arc::new(Shared {
                 master: config.master.clone(),
                 sentinels: dials.into_iter().map(sentinel).collect(),
                 known: watch::Sender::new(None),
                 look: Mutex::default(),
-                maker: Maker { like, patience },
+                maker: Maker {
+                    like,
+                    patience,
+                    losses: losses.clone(),
+                },
             }),
         })
     }
@@ -273,7 +280,7 @@ impl Shared {
                 return false;
             };
             let address = dial.address().clone();
-            let node = Arc::new(Node::new(dial, Role::Primary, self.maker.patience));
+            let node = Arc::new(self.maker.node(dial));
             *known = Some(Primary {
                 address,
                 epoch: named.epoch,
@@ -294,6 +301,10 @@ impl Shared {
 }
 
 impl Maker {
+    fn node(&self, dial: Dial) -> Node {
+        Node::new(dial, Role::Primary, self.patience, self.losses.clone())
+    }
+
     fn dial(&self, named: &Named) -> Option<Dial> {
         self.like.to(&named.host, named.port)
     }

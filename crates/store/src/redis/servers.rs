@@ -16,6 +16,7 @@ use redis::Value;
 use super::cluster::Cluster;
 use super::config::{RedisConfig, RedisServers};
 use super::dial::Dial;
+use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
 use super::sentinel::Sentinels;
 use super::tls::Tls;
@@ -36,22 +37,22 @@ pub(super) enum Servers {
 
 impl Servers {
     /// As configured; nobody is asked yet.
-    pub(super) fn new(config: &RedisConfig) -> Result<Self, StoreError> {
+    pub(super) fn new(config: &RedisConfig, losses: &Losses) -> Result<Self, StoreError> {
         let deadline = config.deadline;
         let tls = || Tls::new(&config.tls);
         match &config.servers {
             RedisServers::One(url) => {
                 let dial = Dial::new(url, &tls_for([url], tls)?)?;
-                let node = Node::new(dial, Role::Any, patience(deadline));
+                let node = Node::new(dial, Role::Any, patience(deadline), losses.clone());
                 Ok(Self::One(Arc::new(node), deadline))
             }
             RedisServers::Cluster(urls) => {
-                let cluster = Cluster::new(urls, &tls_for(urls, tls)?, deadline)?;
+                let cluster = Cluster::new(urls, &tls_for(urls, tls)?, deadline, losses)?;
                 Ok(Self::Cluster(Arc::new(cluster), deadline))
             }
             RedisServers::Sentinel(sentinels) => {
                 let tls = tls_for(&sentinels.urls, tls)?;
-                let sentinels = Sentinels::new(sentinels, &tls, patience(deadline))?;
+                let sentinels = Sentinels::new(sentinels, &tls, patience(deadline), losses)?;
                 Ok(Self::Sentinel(Box::new(sentinels), deadline))
             }
         }

@@ -5,8 +5,8 @@
 //! ```
 
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, AnyState, Decision, LeaseId, Lend, Nanos, Permits, Shared, Time,
-    UnixMicros,
+    Algorithm, AnyAlgorithm, AnyState, Decision, Gcra, LeaseId, Lend, Nanos, Paid, Permits, Shared,
+    Time, UnixMicros,
 };
 
 /// A state; each is read, changed and written by the limit that it belongs to. At first, that
@@ -131,6 +131,36 @@ impl State {
     /// Gives back; nothing, if the algorithm takes nothing back.
     pub(super) fn refund(&mut self, algorithm: &AnyAlgorithm, now: UnixMicros, cost: Permits) {
         let _ = algorithm.try_refund(&mut self.0, frame(algorithm, now), cost);
+    }
+
+    /// Under a token bucket: which, and when its debt is paid if anything is owed.
+    pub(super) fn paid<'a>(
+        &self,
+        algorithm: &'a AnyAlgorithm,
+        now: UnixMicros,
+    ) -> Option<(&'a Gcra, Option<Paid>)> {
+        match (algorithm, &self.0) {
+            (AnyAlgorithm::Gcra(gcra), AnyState::Gcra(tat)) => Some((gcra, gcra.paid(tat, now))),
+            (AnyAlgorithm::Gcra(gcra), _) => Some((gcra, None)),
+            _ => None,
+        }
+    }
+
+    /// Takes over what is remembered of it, if that is more than the value found says.
+    pub(super) fn learn(
+        &mut self,
+        algorithm: &AnyAlgorithm,
+        value: &[u8],
+        hint: Paid,
+        now: UnixMicros,
+    ) {
+        if !Gcra::is_lowered(value)
+            && let Some((gcra, paid)) = self.paid(algorithm, now)
+            && paid < Some(hint)
+            && let Some(tat) = gcra.owing(hint, now)
+        {
+            self.0 = AnyState::Gcra(tat);
+        }
     }
 
     /// The state under newer numbers: the same if it means the same, else what was used of

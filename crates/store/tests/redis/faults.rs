@@ -140,9 +140,9 @@ fn a_server_that_is_gone_is_an_error_at_once_and_comes_back() {
             ));
         }
         server.restart(&program, &[]);
-        // It kept nothing: a full quota at most may pass once more.
+        // It kept nothing, and is taught what was owed.
         assert!(bench.until_decided("ada"));
-        assert_eq!(bench.left("ada"), 999);
+        assert_eq!(bench.left("ada"), 0);
     }
 }
 

@@ -12,6 +12,7 @@ mod conforms;
 mod equality;
 mod exact;
 mod faults;
+mod hints;
 mod load;
 mod sentinel;
 mod server;

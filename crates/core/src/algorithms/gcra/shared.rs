@@ -12,6 +12,11 @@
 //! twice 1.1 years and 10 s; what lies up to `PAST` behind now is a TAT that has passed.
 //!
 //! GCRA works with debts only, so states are read on a clock that always shows `PAST`.
+//!
+//! TATs only move forward, but where something is given back, a key is reset, or a debt is cut.
+//! Such a value has a minus sign, keeps it, and stays for the deepest debt there can be: so
+//! whoever remembers a later TAT than an unsigned value, or none, knows that the store has lost
+//! it, and may teach it anew.
 
 use alloc::format;
 use alloc::vec;
@@ -36,6 +41,43 @@ fn micros_and_ticks(ticks: u64) -> [f64; 2] {
     [double(ticks / TICKS), double(ticks % TICKS)]
 }
 
+/// Begins the value of a TAT that has been moved back.
+const LOWERED: u8 = b'-';
+
+/// When a debt is paid, on the clock of a shared store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Paid {
+    micros: u64,
+    ticks: u32,
+}
+
+impl Paid {
+    /// The moment, rounded down to microseconds since 1970.
+    pub const fn micros(self) -> UnixMicros {
+        UnixMicros::new(self.micros)
+    }
+
+    /// The bytes of a state that is paid then.
+    pub fn value(self) -> Vec<u8> {
+        format!("{}{:05}", self.micros % TURN, self.ticks).into_bytes()
+    }
+
+    /// The bytes of such a state, moved back.
+    pub fn lowered(self) -> Vec<u8> {
+        let mut bytes = vec![LOWERED];
+        bytes.extend(self.value());
+        bytes
+    }
+
+    /// That nothing is owed at this moment.
+    pub const fn at(now: UnixMicros) -> Self {
+        Self {
+            micros: now.get(),
+            ticks: 0,
+        }
+    }
+}
+
 /// Debts below it are exact as one double.
 const EXACT: u64 = 1 << 53;
 
@@ -58,6 +100,33 @@ impl Gcra {
             Some(unit) => Nanos::from_nanos((ticks - ticks % unit) >> 6),
             None => Nanos::from_nanos(ticks.div_ceil(1 << 6)), // up: never told too fast
         }
+    }
+
+    /// When the debt of a state is paid, whose clock shows `now`; none if nothing is owed.
+    pub fn paid(&self, tat: &Tat, now: UnixMicros) -> Option<Paid> {
+        let ahead = tat.to_word().checked_sub(PAST * TICKS)?;
+        (ahead > 0).then(|| Paid {
+            micros: now.get() + ahead / TICKS,
+            ticks: (ahead % TICKS) as u32,
+        })
+    }
+
+    /// The state of a debt that is paid then; none that has been paid.
+    pub fn owing(&self, paid: Paid, now: UnixMicros) -> Option<Tat> {
+        let ahead = paid.micros.checked_sub(now.get())?;
+        let ticks = (PAST + ahead).checked_mul(TICKS)? + u64::from(paid.ticks);
+        (ticks > PAST * TICKS).then(|| Tat::from_word(ticks))
+    }
+
+    /// Whether these bytes are of a TAT that has been moved back.
+    pub fn is_lowered(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&LOWERED)
+    }
+
+    /// Microseconds that a state which has been moved back must stay, rounded up: nobody who
+    /// shares this limit remembers a deeper debt.
+    pub const fn lowered_stays(&self) -> u64 {
+        (self.deepest - CLOCK_SLACK_TICKS).div_ceil(TICKS)
     }
 
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
@@ -93,6 +162,7 @@ impl Shared for Gcra {
     }
 
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
+        let bytes = bytes.strip_prefix(&[LOWERED]).unwrap_or(bytes);
         let (micros, ticks) = bytes.split_at_checked(bytes.len().checked_sub(TICK_DIGITS)?)?;
         let (micros, ticks) = (digits(micros)?, digits(ticks)?);
         if micros >= TURN || ticks >= TICKS {
@@ -173,6 +243,27 @@ mod tests {
     }
 
     #[test]
+    fn moments_at_which_debts_are_paid_are_exact() {
+        let mut random = Random::new(6);
+        for _ in 0..100_000 {
+            let now = UnixMicros::new(random.below(1 << 52));
+            let bits = 1 + random.below(59);
+            let tat = Tat(PAST * TICKS + 1 + random.below(1 << bits));
+            let paid = gcra().paid(&tat, now).unwrap();
+            assert_eq!(gcra().owing(paid, now), Some(tat));
+            for bytes in [paid.value(), paid.lowered()] {
+                assert_eq!(gcra().read(&bytes, now), Some(tat));
+                let number: i64 = String::from_utf8(bytes).unwrap().parse().unwrap();
+                assert_ne!(number, 0, "Redis keeps it in place");
+            }
+            assert!(Gcra::is_lowered(&paid.lowered()) && !Gcra::is_lowered(&paid.value()));
+        }
+        let now = UnixMicros::new(7);
+        assert_eq!(gcra().paid(&Tat(PAST * TICKS), now), None);
+        assert_eq!(gcra().owing(Paid::at(now), now), None);
+    }
+
+    #[test]
     fn a_value_is_a_number_that_redis_keeps_in_place() {
         for now in [TURN - 1, TURN * 19 + 12, 1_763_712_345_678_901] {
             let mut text = Vec::new();
@@ -186,7 +277,7 @@ mod tests {
     #[test]
     fn garbage_is_refused() {
         for text in [
-            "", "1", "12345", "-100000", "x00000", "164000", " 100000", "1e500000",
+            "", "-", "1", "12345", "-12345", "--100000", "x00000", "164000", " 100000", "1e500000",
         ] {
             assert_eq!(
                 gcra().read(text.as_bytes(), UnixMicros::new(0)),

@@ -6,7 +6,8 @@
 -- ARGV[1]   microseconds since 1970, for tests; empty: the server's clock, read once
 -- ARGV[..]  for each key: the limit, the deepest debt that is left, whether denials are
 --           counted, then the price of each request in its order
--- Answers   the moment; then each value as it was found
+-- ARGV[..]  if anything is: for each key the value that the caller remembers, or nothing
+-- Answers   the moment; then each value as it was found, or as the caller remembers it
 
 local call, format, sub, unpack = redis.call, string.format, string.sub, struct.unpack
 local KEYS, ARGV = KEYS, ARGV
@@ -19,15 +20,18 @@ else
   now = tonumber(now)
 end
 local base = now % TURN
-local found, after = {now}, {}
-for i = 1, #KEYS do
+local count = #KEYS
+local found, after, lowered = {now}, {}, nil
+for i = 1, count do
   local value = call('GET', KEYS[i])
   found[i + 1] = value
   local pack = ARGV[i + 1]
   local limit, full, counted, price, at = unpack('<dddd', pack)
-  local debt, changed = 0, false
+  local debt, changed, low = 0, false, false
   if value then
-    local micros = sub(value, 1, -6) - base
+    local micros = sub(value, 1, -6) + 0
+    if micros < 0 then micros, low = -micros, true end -- moved back
+    micros = micros - base
     if micros < -PAST then
       micros = micros + TURN
     elseif micros >= TURN - PAST then
@@ -36,7 +40,21 @@ for i = 1, #KEYS do
     -- Not exact if it is beyond 2^53; then it is cut.
     if micros >= 0 then
       debt = micros * 64000 + sub(value, -5)
-      if debt > full + SLACK then debt, changed = full, true end
+      if debt > full + SLACK then debt, changed, low = full, true, true end
+    end
+  end
+  local hint = ARGV[i + 1 + count]
+  if hint and hint ~= '' and not low then
+    local micros = sub(hint, 1, -6) - base
+    if micros < -PAST then
+      micros = micros + TURN
+    elseif micros >= TURN - PAST then
+      micros = micros - TURN
+    end
+    local told = micros * 64000 + sub(hint, -5)
+    if micros >= 0 and told > debt then
+      debt, changed, found[i + 1] = told, true, hint
+      if debt > full + SLACK then debt, low = full, true end
     end
   end
   while true do
@@ -49,14 +67,22 @@ for i = 1, #KEYS do
     price, at = unpack('<d', pack, at)
   end
   after[i] = changed and debt
+  if low then
+    lowered = lowered or {}
+    lowered[i] = full
+  end
 end
-for i = 1, #KEYS do
+for i = 1, count do
   local debt = after[i]
   if debt then
     -- Lua's remainder rounds a quotient: below 2^38 microseconds it finds the right one.
     local ticks = debt % 64000
     local micros = (debt - ticks) / 64000
     local value = format('%d%05d', (base + micros) % TURN, ticks)
+    if lowered and lowered[i] then
+      -- It stays for the deepest debt that anybody may remember.
+      value, micros = '-' .. value, math.max(micros, lowered[i] / 64000 + 1)
+    end
     call('SET', KEYS[i], value, 'PXAT', format('%d', (now + micros) / 1000 + 2)) -- cut
   end
 end

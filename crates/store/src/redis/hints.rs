@@ -1,0 +1,205 @@
+//! Hints: what this process remembers of debts, for a store that loses them.
+//!
+//! ```text
+//!   answers     rk:{ada}:daily paid at 12:00:07      remembered, at most PLACES keys
+//!   a sign of loss: a connection was lost or made anew; an answer found less than is known
+//!   next call   rk:{ada}:daily, and "12:00:07"  -->  the store takes the later of the two
+//! ```
+//!
+//! * **While nothing is lost nothing is sent.** After a sign of loss, the next call for each
+//!   key says what is remembered of it; then no more is said of that key.
+//! * **The later of two moments, never the sum**: TATs only move forward. Where one has been
+//!   moved back (given back, reset, cut) its value says so, is believed, and outlives what
+//!   anybody remembers of before: see `gcra/shared.rs` of the core.
+//! * **Bounded.** Keys that share a place: the one whose debt lasts longer is remembered, the
+//!   other is not. What is not remembered is forgiven if the store loses it, as without hints.
+//! * **Of token buckets only** (GCRA): of them alone the later state is the whole truth.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+use ratekeeper_core::{AnyAlgorithm, Gcra, Paid, Shared as _, UnixMicros};
+use tokio::time::Instant;
+
+use super::batch::{Batch, Found};
+use super::settle::Item;
+use super::state::State;
+
+/// Keys that are remembered at most: 4 MiB.
+const PLACES: usize = 65_536;
+
+/// How often something may have been lost: counted by the connections of all servers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Losses(Arc<AtomicU32>);
+
+impl Losses {
+    /// A server may have lost what it held, or another has taken over.
+    pub(super) fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there have been: what is learned by a call that leaves now is from after them.
+    pub(super) fn so_far(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is remembered.
+#[derive(Debug)]
+pub(super) struct Hints {
+    places: Box<[Mutex<Hint>]>,
+    hashers: [RandomState; 2],
+    losses: Losses,
+    /// What the store's clock showed last, and when it was heard.
+    clock: Mutex<Option<(UnixMicros, Instant)>>,
+}
+
+/// What is remembered of a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hint {
+    /// Of its name, and which place it has: together 80 bits that nobody can foresee.
+    mark: u64,
+    /// None if nothing is owed, or the store knows better.
+    paid: Option<Paid>,
+    /// When the store said so, on its clock.
+    seen: UnixMicros,
+    /// Of the numbers that decided.
+    version: u32,
+    /// How many losses there had been.
+    losses: u32,
+}
+
+impl Hints {
+    pub(super) fn new(losses: Losses) -> Self {
+        Self {
+            places: (0..PLACES).map(|_| Mutex::default()).collect(),
+            hashers: [RandomState::default(), RandomState::default()],
+            losses,
+            clock: Mutex::default(),
+        }
+    }
+
+    /// How many losses there have been.
+    pub(super) fn losses(&self) -> u32 {
+        self.losses.so_far()
+    }
+
+    /// What the store is to be told of the keys of a batch; none if nothing.
+    pub(super) fn of(&self, batch: &Batch<'_>) -> Option<Vec<Option<Paid>>> {
+        let losses = self.losses();
+        let hint = |item: &Item| {
+            gcra(item)?;
+            let (mark, place) = self.place(&item.name);
+            let hint = *place.lock();
+            let is_ours = hint.mark == mark && hint.version == item.limit.version;
+            hint.paid.filter(|_| is_ours && hint.losses != losses)
+        };
+        let mut hints: Vec<_> = batch.items().map(hint).collect();
+        if hints.iter().all(Option::is_none) {
+            return None;
+        }
+        let now = self.now();
+        for hint in &mut hints {
+            *hint = hint.filter(|paid| paid.micros() > now);
+        }
+        Some(hints)
+    }
+
+    /// What the store's clock may show: values of long ago would be taken for others.
+    fn now(&self) -> UnixMicros {
+        let clock = *self.clock.lock();
+        clock.map_or_else(UnixMicros::default, |(shown, heard)| {
+            let passed = u64::try_from(heard.elapsed().as_micros()).unwrap_or(u64::MAX);
+            UnixMicros::new(shown.get().saturating_add(passed))
+        })
+    }
+
+    /// Remembers what a call has left. It was sent after so many losses.
+    pub(super) fn note(&self, batch: &Batch<'_>, found: &Found, after: &[State], losses: u32) {
+        *self.clock.lock() = Some((found.now, Instant::now()));
+        let mut lost = false;
+        for ((item, after), value) in batch.items().zip(after).zip(&found.values) {
+            if let Some((gcra, after)) = after.paid(&item.limit.algorithm, found.now) {
+                let bytes = value.as_deref().unwrap_or_default();
+                let before = gcra_state(gcra, bytes, found.now);
+                let seen = Seen {
+                    at: found.now,
+                    losses,
+                    before,
+                    after,
+                    lowered: Gcra::is_lowered(bytes) || after < before,
+                };
+                lost |= self.note_one(item, &seen);
+            }
+        }
+        if lost {
+            self.losses.count();
+        }
+    }
+
+    /// Says whether the store has lost what it held before.
+    fn note_one(&self, item: &Item, seen: &Seen) -> bool {
+        let (mark, place) = self.place(&item.name);
+        let mut hint = place.lock();
+        let next = Hint {
+            mark,
+            paid: seen.after.filter(|_| !seen.lowered),
+            seen: seen.at,
+            version: item.limit.version,
+            losses: seen.losses,
+        };
+        let known = hint.paid.filter(|paid| paid.micros() > seen.at);
+        if hint.mark != mark {
+            if known <= next.paid {
+                *hint = next;
+            }
+            return false;
+        }
+        if hint.version != item.limit.version {
+            *hint = next;
+            return false;
+        }
+        if seen.at < hint.seen {
+            return false; // overtaken by a later answer
+        }
+        if seen.lowered || known <= seen.before {
+            *hint = next;
+            return false;
+        }
+        hint.paid = known.max(seen.after);
+        hint.seen = seen.at;
+        true
+    }
+
+    fn place(&self, name: &[u8]) -> (u64, &Mutex<Hint>) {
+        let [mark, place] = [0, 1].map(|which| self.hashers[which].hash_one(name));
+        let place = place % PLACES as u64;
+        (mark, &self.places[usize::try_from(place).unwrap_or(0)])
+    }
+}
+
+/// What an answer says of a key.
+struct Seen {
+    at: UnixMicros,
+    /// Before it was asked for.
+    losses: u32,
+    before: Option<Paid>,
+    after: Option<Paid>,
+    /// Whether something was given back, now or before.
+    lowered: bool,
+}
+
+fn gcra(item: &Item) -> Option<&Gcra> {
+    match &item.limit.algorithm {
+        AnyAlgorithm::Gcra(gcra) => Some(gcra),
+        _ => None,
+    }
+}
+
+/// When a value is paid.
+fn gcra_state(gcra: &Gcra, bytes: &[u8], now: UnixMicros) -> Option<Paid> {
+    gcra.paid(&gcra.read(bytes, now)?, now)
+}

@@ -1,0 +1,283 @@
+//! Hints: what is taught to a store that has lost its data, and what is not.
+//!
+//! Bounds, for one key of a limit, beyond the limit:
+//!
+//! * a server that restarts without persistence: what other processes were told since the one
+//!   that asks first was told last;
+//! * a server that is flushed: what each process had under way, at least one call each, for
+//!   nobody says so;
+//! * nothing that was given back, or reset, comes back by a hint.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time};
+use ratekeeper_store::{RedisConfig, RedisStore, Store};
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+use crate::server::{Server, programs, wait_a_little};
+
+/// Of a decision: nothing here is about time.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Two processes that share a server.
+struct Bench {
+    runtime: Runtime,
+    server: Server,
+    stores: [Arc<RedisStore>; 2],
+    limits: [Limit; 2],
+}
+
+const A: usize = 0;
+const B: usize = 1;
+
+fn limit(id: u32, version: u32, quota: &str) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version,
+        outage: Outage::Local,
+        algorithm: Gcra::token_bucket(quota.parse().unwrap()).unwrap().into(),
+    }
+}
+
+fn key(who: &str) -> Vec<u8> {
+    let mut key = Vec::new();
+    KeyBuilder::new(&mut key).part(who.as_bytes());
+    key
+}
+
+fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u32) -> Charge<'a> {
+    Charge {
+        limit,
+        key: Key::from_bytes(key),
+        cost: Permits::new(cost),
+        mode: Mode::Enforce,
+    }
+}
+
+impl Bench {
+    fn new(server: Server) -> Self {
+        let store = || {
+            let config = RedisConfig {
+                deadline: DEADLINE,
+                ..RedisConfig::new(server.url())
+            };
+            Arc::new(RedisStore::new(config).unwrap())
+        };
+        Self {
+            runtime: Runtime::new().unwrap(),
+            stores: [store(), store()],
+            server,
+            limits: [limit(0, 1, "1000/1d"), limit(1, 1, "1000/1d")],
+        }
+    }
+
+    /// Whether a request of so many limits passes, by a process.
+    fn ask(&self, process: usize, who: &str, limits: usize, cost: u32) -> bool {
+        let key = key(who);
+        let charges: Vec<_> = self.limits[..limits]
+            .iter()
+            .map(|limit| charge(limit, &key, cost))
+            .collect();
+        let decided = self.stores[process].decide(&charges, Time::ZERO);
+        self.runtime.block_on(decided).unwrap().admitted
+    }
+
+    /// What a process says is left of the first limit.
+    fn left(&self, process: usize, who: &str) -> u32 {
+        let key = key(who);
+        let charges = [charge(&self.limits[0], &key, 0)];
+        let looked = self.stores[process].look(&charges, Time::ZERO);
+        self.runtime.block_on(looked).unwrap().each[0]
+            .remaining
+            .get()
+    }
+
+    fn flush(&self) {
+        let flush = redis::cmd("FLUSHALL");
+        flush.exec(&mut self.server.connect()).unwrap();
+    }
+
+    /// Cuts all connections: a sign of loss to every process, though nothing is lost.
+    fn alarm(&self) {
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("TYPE").arg("normal");
+        kill.exec(&mut self.server.connect()).unwrap();
+        for process in [A, B] {
+            let mut tries = 0;
+            while self
+                .runtime
+                .block_on(self.stores[process].server_time())
+                .is_err()
+            {
+                tries += 1;
+                assert!(tries < 500);
+                wait_a_little();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flushed_store_is_taught_what_was_owed() {
+    for program in programs() {
+        for limits in [1, 2] {
+            let bench = Bench::new(Server::start(&program, &[]));
+            let names = ["ada", "bob", "cid"];
+            for who in names {
+                // Twice: what was learned by the call that made the connection is told once.
+                assert!(bench.ask(A, who, limits, 450) && bench.ask(A, who, limits, 450));
+            }
+            bench.flush();
+            let more = |who: &str, by| {
+                let passed = (0..1_000).filter(|_| bench.ask(by, who, limits, 1));
+                passed.count()
+            };
+            // The first to ask finds out, and passes; the others are known.
+            for (who, passed) in [("ada", 101), ("bob", 100), ("cid", 100)] {
+                assert_eq!(more(who, A), passed, "{who} under {limits}");
+            }
+            // Another process knows nothing of them, and is told by the store.
+            assert_eq!(more("ada", B), 0);
+        }
+    }
+}
+
+#[test]
+fn processes_with_different_memories_agree_on_the_later_not_the_sum() {
+    for program in programs() {
+        let mut bench = Bench::new(Server::start(&program, &[]));
+        assert!(bench.ask(A, "ada", 1, 300));
+        assert!(bench.ask(B, "ada", 1, 200));
+        bench.server.kill();
+        bench.server.restart(&program, &[]);
+        for process in [A, B] {
+            let back = |_: &u32| {
+                let asked = bench.stores[process].server_time();
+                bench.runtime.block_on(asked).is_ok()
+            };
+            assert!((0..500).any(|number| back(&number)), "it is back");
+        }
+        assert!(bench.ask(A, "ada", 1, 1));
+        assert_eq!(bench.left(A, "ada"), 699, "it knew of 300");
+        assert!(bench.ask(B, "ada", 1, 1));
+        assert_eq!(bench.left(A, "ada"), 499, "of 500, and its own");
+        assert!(bench.ask(A, "ada", 1, 1));
+        assert_eq!(bench.left(B, "ada"), 498, "nothing is taught twice");
+    }
+}
+
+#[test]
+fn what_was_reset_or_given_back_does_not_come_back() {
+    for program in programs() {
+        let bench = Bench::new(Server::start(&program, &[]));
+        for who in ["reset", "refund", "both"] {
+            assert!(bench.ask(A, who, 1, 300));
+            assert!(bench.ask(B, who, 1, 300)); // both remember
+        }
+        let give = |who: &str, cost| {
+            let key = key(who);
+            let charges = [charge(&bench.limits[0], &key, cost)];
+            let refunded = bench.stores[A].refund(&charges, Time::ZERO);
+            bench.runtime.block_on(refunded).unwrap();
+        };
+        let reset = |who: &str| {
+            let key = key(who);
+            let charges = [charge(&bench.limits[0], &key, 0)];
+            let reset = bench.stores[A].reset(&charges, Time::ZERO);
+            bench.runtime.block_on(reset).unwrap()[0]
+        };
+        assert!(reset("reset"));
+        assert!(!reset("reset"), "there is nothing any more");
+        give("refund", 200);
+        give("both", 200);
+        assert!(reset("both"));
+        bench.alarm();
+        for (who, left) in [("reset", 1_000), ("refund", 600), ("both", 1_000)] {
+            assert_eq!(bench.left(B, who), left, "{who}");
+            assert!(bench.ask(B, who, 1, 1));
+            assert_eq!(bench.left(A, who), left - 1, "{who}");
+        }
+        // The mark outlives what anybody may remember: a day, whatever is owed.
+        for who in ["reset", "refund", "both"] {
+            let mut lives = redis::cmd("PTTL");
+            lives.arg(format!("rk:{{{who}}}:limit-0"));
+            let lives: u64 = lives.query(&mut bench.server.connect()).unwrap();
+            assert!(lives > 86_300_000, "{who}: {lives} ms");
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_was_changed_is_not_taught_by_its_old_numbers() {
+    for program in programs() {
+        let mut bench = Bench::new(Server::start(&program, &[]));
+        assert!(bench.ask(A, "ada", 1, 900));
+        bench.limits[0] = limit(0, 2, "10/1h");
+        bench.flush();
+        assert_eq!(bench.left(A, "ada"), 10);
+        assert!(bench.ask(A, "ada", 1, 1));
+        bench.flush();
+        bench.alarm();
+        assert_eq!(bench.left(A, "ada"), 9, "by the new ones it is");
+    }
+}
+
+/// Callers of two processes, a server that is killed and comes back with nothing.
+#[test]
+fn a_restart_without_persistence_admits_next_to_nothing_more() {
+    const CALLERS: usize = 8;
+    for program in programs() {
+        let mut bench = Bench::new(Server::start(&program, &[]));
+        let (admitted, stop) = (
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let limit = Arc::new(bench.limits[0].clone());
+        let calls = |caller: usize| {
+            let store = Arc::clone(&bench.stores[caller % 2]);
+            let (admitted, stop) = (Arc::clone(&admitted), Arc::clone(&stop));
+            let limit = Arc::clone(&limit);
+            bench.runtime.spawn(async move {
+                let key = key("ada");
+                while !stop.load(Ordering::Relaxed) {
+                    let charges = [charge(&limit, &key, 1)];
+                    if let Ok(decided) = Box::pin(store.decide(&charges, Time::ZERO)).await {
+                        admitted.fetch_add(u32::from(decided.admitted), Ordering::Relaxed);
+                    }
+                    sleep(Duration::from_millis(1)).await;
+                }
+            })
+        };
+        let callers: Vec<_> = (0..CALLERS).map(calls).collect();
+        let reaches = |count| {
+            for _ in 0..2_000 {
+                if admitted.load(Ordering::Relaxed) >= count {
+                    return;
+                }
+                wait_a_little();
+            }
+            panic!("{count} are never admitted");
+        };
+        reaches(600);
+        bench.server.kill();
+        let before = admitted.load(Ordering::Relaxed);
+        bench.server.restart(&program, &[]);
+        reaches(1_000);
+        bench
+            .runtime
+            .block_on(async { sleep(Duration::from_secs(1)).await });
+        stop.store(true, Ordering::Relaxed);
+        for caller in callers {
+            bench.runtime.block_on(caller).unwrap();
+        }
+        let all = admitted.load(Ordering::Relaxed);
+        println!("{}: {before} before, {all} in all", program.name);
+        // Each process had at most its callers' requests answered since the other's last.
+        let bound = 1_000 + u32::try_from(2 * CALLERS).unwrap();
+        assert!((1_000..=bound).contains(&all), "{all}");
+    }
+}
