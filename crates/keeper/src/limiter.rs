@@ -52,6 +52,7 @@ use line::Line;
 pub use place::{Held, Locked, Place};
 pub use reservation::Reservation;
 pub use settlement::Settlement;
+pub(crate) use settlement::settles;
 pub use wait::WaitError;
 
 /// How many may wait for a limiter unless told otherwise: 100 bytes each, and their tasks.

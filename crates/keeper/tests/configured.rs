@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ratekeeper::core::{AnyAlgorithm, Call, Nanos, Origin, Permits, Unsupported, Verdict};
 use ratekeeper::policy::config::{Context, words};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::{Clock, KeyedLimiter, Limiter, ManualClock, WaitError};
+use ratekeeper::{Clock, KeyedLimiter, Limiter, ManualClock, Settlement, WaitError};
 
 use tasks::{Clocked, Tasks};
 
@@ -74,6 +74,7 @@ trait Calls {
     fn try_acquire(&self, patience: Nanos) -> Option<Nanos>;
     fn refund(&self, cost: Permits) -> bool;
     fn reserve(&self, max_wait: Nanos) -> Result<Option<Nanos>, Unsupported>;
+    fn settle(&self, settlement: Settlement) -> bool;
     fn reset(&self);
     fn set(&self, words: &str);
     fn clock(&self) -> &ManualClock;
@@ -103,6 +104,9 @@ macro_rules! calls {
             fn reserve(&self, max_wait: Nanos) -> Result<Option<Nanos>, Unsupported> {
                 let reserved = self.try_reserve($($key,)? Permits::ONE, max_wait);
                 reserved.map(|reserved| reserved.wait())
+            }
+            fn settle(&self, settlement: Settlement) -> bool {
+                self.try_settle($($key,)? settlement).is_ok()
             }
             fn reset(&self) {
                 let _ = <$limiter>::reset(self $(,$key)?);
@@ -277,5 +281,35 @@ fn tasks_wait_in_order_under_every_algorithm() {
                 .collect()
         };
         assert_eq!(story(0), story(1), "one limit and one key of many: {text}");
+    }
+}
+
+#[test]
+fn settle_is_there_where_both_are_or_says_so() {
+    for (text, can) in ROWS {
+        for limiter in limiters(text) {
+            let four = Permits::new(4);
+            let _ = limiter.check_n(four);
+            let before = limiter.peek();
+            let settled = limiter.settle(Settlement {
+                taken: four,
+                used: Permits::ONE,
+            });
+            assert_eq!(settled, can == Both, "{text}");
+            if !settled {
+                let taken = Permits::ZERO;
+                assert!(!limiter.settle(Settlement { taken, used: four }), "{text}");
+                assert_eq!(limiter.peek(), before, "nothing has changed: {text}");
+                continue;
+            }
+            assert_eq!(limiter.peek().1, Permits::new(3), "{text}");
+            // Seven are owed beyond the four that it holds: four a second.
+            limiter.settle(Settlement {
+                taken: Permits::ZERO,
+                used: Permits::new(10),
+            });
+            let denied = limiter.check_n(Permits::ONE);
+            assert_eq!(denied.retry_after(), Some(Nanos::from_secs(2)), "{text}");
+        }
     }
 }

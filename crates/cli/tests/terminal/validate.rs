@@ -92,6 +92,19 @@ fn a_policy_comes_from_standard_input() {
 }
 
 #[test]
+fn the_policy_of_the_readme_has_no_findings() {
+    const README: &str = include_str!("../../../../README.md");
+    let policies = README.split("```toml\n").skip(1);
+    let policies: Vec<_> = policies.filter_map(|it| it.split("```").next()).collect();
+    assert!(!policies.is_empty(), "the README lost its policy");
+    for policy in policies {
+        let desk = Desk::new().with("ratekeeper.toml", policy);
+        let output = desk.run(&["validate", "--deny-warnings"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
 fn the_schema_is_json() {
     let output = Desk::new().run(&["validate", "--schema"]);
     assert_eq!(output.status.code(), Some(0));

@@ -6,9 +6,10 @@
 //!   used   |==============|#####>   what went over is owed: the key pays it by waiting
 //! ```
 
-use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Verdict};
+use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Unsupported, Verdict};
 
 use super::KeyedLimiter;
+use crate::limiter::settles;
 use crate::{Clock, Settlement};
 
 /// How often what fits is looked for, while others charge the same key.
@@ -39,9 +40,41 @@ impl<A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyedLimiter<A, C> {
             return self.refund(key, taken - used);
         }
         self.owe(key, used - taken);
-        self.lines.wake(key); // who waits has longer to wait
     }
+}
 
+impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
+    /// As [`settle`](KeyedLimiter::settle), if the algorithm can take back a charge and owe
+    /// one.
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::{KeyedLimiter, Settlement};
+    /// let tokens = KeyedLimiter::parse("{ limit = \"9/1h\", algorithm = \"gcra\" }").unwrap();
+    /// let (taken, used) = (Permits::new(4), Permits::new(1));
+    /// assert!(tokens.check_n("ann", taken).verdict.allows());
+    /// tokens.try_settle("ann", Settlement { taken, used }).unwrap();
+    /// assert_eq!(tokens.peek("ann").remaining.get(), 8);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: only limits by GCRA do both.
+    pub fn try_settle(
+        &self,
+        key: impl AsRef<[u8]>,
+        settlement: Settlement,
+    ) -> Result<(), Unsupported> {
+        let (key, Settlement { taken, used }) = (key.as_ref(), settlement);
+        settles(&self.limit.load().algorithm)?;
+        if used <= taken {
+            return self.try_refund(key, taken - used);
+        }
+        self.owe(key, used - taken);
+        Ok(())
+    }
+}
+
+impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Charges `cost`, beyond the limit too, as far ahead as it promises.
     fn owe(&self, key: &[u8], cost: Permits) {
         let mut cost = cost;
@@ -51,8 +84,9 @@ impl<A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyedLimiter<A, C> {
             });
             match owed.map(|owed| (owed.decision.verdict, owed.decision.remaining)) {
                 Ok((Verdict::Deny { .. } | Verdict::DenyForever, most)) => cost = most,
-                Ok(_) | Err(_) => return, // charged; the algorithm reserves, so there is no error
+                Ok(_) | Err(_) => break, // charged; the algorithm reserves, so there is no error
             }
         }
+        self.lines.wake(key); // who waits has longer to wait
     }
 }

@@ -10,7 +10,11 @@
 //! an answer, rows of a query. The estimate is charged before, so that what runs at the same
 //! time cannot spend it too; a limit that is only charged afterwards lets all of them pass.
 
-use ratekeeper_core::{Nanos, Permits, Refund, Reserve, Time};
+use std::convert::Infallible;
+
+use ratekeeper_core::{
+    AnyAlgorithm, AnyState, Call, Decision, Nanos, Permits, Refund, Reserve, Unsupported,
+};
 
 use super::{Held, Limiter, Place};
 use crate::Clock;
@@ -27,15 +31,21 @@ pub struct Settlement {
 impl Settlement {
     /// Corrects a charge of `taken` to one of `used`. A debt reaches as far ahead as the
     /// limit promises; what lies beyond is forgiven.
-    pub(crate) fn settle<A: Refund + Reserve>(self, limit: &A, state: &mut A::State, now: Time) {
+    fn settle<S, E>(
+        self,
+        state: &mut S,
+        refund: impl FnOnce(&mut S, Permits) -> Result<(), E>,
+        reserve: impl Fn(&mut S, Permits) -> Result<Decision, E>,
+    ) -> Result<(), E> {
         let Self { taken, used } = self;
         if used <= taken {
-            return limit.refund(state, now, taken - used);
+            return refund(state, taken - used);
         }
-        let owed = limit.reserve(state, now, used - taken, Nanos::MAX);
+        let owed = reserve(state, used - taken)?;
         if !owed.verdict.allows() {
-            let _most = limit.reserve(state, now, owed.remaining, Nanos::MAX);
+            let _most = reserve(state, owed.remaining)?;
         }
+        Ok(())
     }
 }
 
@@ -68,8 +78,57 @@ impl<A: Held + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// ```
     pub fn settle(&self, settlement: Settlement) {
         let now = self.clock.now();
-        self.place
-            .update(|state| self.with(|limit| settlement.settle(limit, state, now)));
+        let Ok(()) = self.place.update(|state| {
+            self.with(|limit| {
+                settlement.settle(
+                    state,
+                    |state, back| {
+                        limit.refund(state, now, back);
+                        Ok::<_, Infallible>(())
+                    },
+                    |state, owed| Ok(limit.reserve(state, now, owed, Nanos::MAX)),
+                )
+            })
+        });
         self.line.wake_first();
     }
+}
+
+impl<C: Clock> Limiter<AnyAlgorithm, C> {
+    /// As [`settle`](Limiter::settle), if the algorithm can take back a charge and owe one.
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::{Limiter, Settlement};
+    /// let tokens = Limiter::parse("{ limit = \"1000/24h\", algorithm = \"gcra\" }").unwrap();
+    /// let taken = Permits::new(400);
+    /// assert!(tokens.check_n(taken).verdict.allows());
+    /// tokens.try_settle(Settlement { taken, used: Permits::new(150) }).unwrap();
+    /// assert_eq!(tokens.peek().remaining.get(), 850);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: only limits by GCRA do both.
+    pub fn try_settle(&self, settlement: Settlement) -> Result<(), Unsupported> {
+        let now = self.clock.now();
+        let settle = |state: &mut AnyState| {
+            self.with(|limit| {
+                settles(limit)?;
+                settlement.settle(
+                    state,
+                    |state, back| limit.try_refund(state, now, back),
+                    |state, owed| limit.try_reserve(state, now, owed, Nanos::MAX),
+                )
+            })
+        };
+        Place::<AnyAlgorithm>::update(&self.place, settle)?;
+        self.line.wake_first();
+        Ok(())
+    }
+}
+
+/// Whether the algorithm can take back a charge and owe one, whichever is asked of it.
+pub(crate) fn settles(limit: &AnyAlgorithm) -> Result<(), Unsupported> {
+    limit.supports(Call::Refund)?;
+    limit.supports(Call::Reserve)
 }
