@@ -76,6 +76,13 @@ impl Request {
             ("attr", Some(name)) if !name.is_empty() => {
                 self.attributes.push((name.into(), value.into()));
             }
+            ("descriptor", Some(name)) if !name.is_empty() => {
+                return Err(
+                    Failure::new(format!("`{part}` is no part of a request")).hint(format!(
+                        "a descriptor stands instead of one: --descriptor {name}={value}"
+                    )),
+                );
+            }
             _ => return Err(unknown_part(part)),
         }
         Ok(())
@@ -114,6 +121,9 @@ impl Request {
 
     /// What the service is asked about the limit `name`.
     pub(crate) fn body(&self, limit: &str) -> Value {
+        if let Some(asked) = &self.descriptor {
+            return self.descriptor_body(asked, limit);
+        }
         let mut request = Map::new();
         let mut put = |name: &str, value: &str| {
             if !value.is_empty() {
@@ -144,6 +154,17 @@ impl Request {
                 .map(|(n, v)| (n.clone(), v.clone().into()));
             body["attributes"] = Value::Object(attributes.collect());
         }
+        if let Some(cost) = self.cost {
+            body["cost"] = cost.into();
+        }
+        body
+    }
+
+    fn descriptor_body(&self, asked: &Entries, limit: &str) -> Value {
+        let entry = |(key, value): &(String, String)| json!({ "key": key, "value": value });
+        let entries: Vec<Value> = asked.entries.iter().map(entry).collect();
+        let descriptor = json!({ "domain": asked.domain, "entries": entries });
+        let mut body = json!({ "descriptor": descriptor, "limits": [limit] });
         if let Some(cost) = self.cost {
             body["cost"] = cost.into();
         }
@@ -212,7 +233,7 @@ impl fmt::Display for Request {
 #[derive(Args)]
 pub(crate) struct RequestArgs {
     /// Method and target: 'POST /login', '/search?q=x', 'GET URL'
-    #[arg(long, value_name = "'METHOD TARGET'")]
+    #[arg(long, value_name = "'METHOD TARGET'", conflicts_with = "descriptor")]
     pub(crate) request: Option<String>,
     /// A header field, as often as needed
     #[arg(long, value_name = "NAME:VALUE", requires = "request")]
@@ -226,24 +247,45 @@ pub(crate) struct RequestArgs {
     /// What the request costs
     #[arg(long, value_name = "PERMITS")]
     cost: Option<u32>,
-    /// A descriptor instead of a request, as Envoy sends it: its entries
-    #[arg(long, value_name = "KEY=VALUE,..", conflicts_with = "request")]
-    descriptor: Option<String>,
+    #[command(flatten)]
+    descriptor: DescriptorArgs,
+}
+
+/// A descriptor instead of a request, as Envoy sends it.
+#[derive(Args)]
+pub(crate) struct DescriptorArgs {
+    /// A descriptor instead of a request, as Envoy sends it: its entries, as often as needed
+    #[arg(long, value_name = "KEY=VALUE,..")]
+    descriptor: Vec<String>,
     /// Its domain
     #[arg(long, requires = "descriptor")]
     domain: Option<String>,
 }
 
+impl DescriptorArgs {
+    /// The descriptor; none if none is described.
+    pub(crate) fn read(&self) -> Result<Option<Entries>, Failure> {
+        if self.descriptor.is_empty() {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for text in &self.descriptor {
+            all.extend(entries(text)?);
+        }
+        Ok(Some(Entries {
+            domain: self.domain.clone().unwrap_or_default(),
+            entries: all,
+        }))
+    }
+}
+
 impl RequestArgs {
     /// The request; none if none is described.
     pub(crate) fn read(&self) -> Result<Option<Request>, Failure> {
-        if let Some(text) = &self.descriptor {
+        if let Some(descriptor) = self.descriptor.read()? {
             return Ok(Some(Request {
                 cost: self.cost,
-                descriptor: Some(Entries {
-                    domain: self.domain.clone().unwrap_or_default(),
-                    entries: entries(text)?,
-                }),
+                descriptor: Some(descriptor),
                 ..Request::default()
             }));
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::client::{Client, ServerArgs};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::request::Request;
+use crate::request::{DescriptorArgs, Request};
 use crate::{Exit, Failure, Output, words};
 
 /// Ask a running service for one decision, and charge it
@@ -31,8 +31,10 @@ struct Question {
     limit: String,
     /// What is known about the request: ip, method, path, host, query, header:X, query:X,
     /// cookie:X, attr:X, `api_key`
-    #[arg(value_name = "PART=VALUE")]
+    #[arg(value_name = "PART=VALUE", conflicts_with = "descriptor")]
     parts: Vec<String>,
+    #[command(flatten)]
+    descriptor: DescriptorArgs,
     /// What the request costs [default: 1]
     #[arg(long, value_name = "PERMITS")]
     cost: Option<u32>,
@@ -47,6 +49,7 @@ const CHECK_HELP: &str = "\
 Examples:
   ratekeeper check per-ip ip=192.0.2.1
   ratekeeper check login method=POST path=/login attr:user_id=u1 --cost 3
+  ratekeeper check per-user --descriptor user=ada --domain edge
   ratekeeper check per-ip ip=192.0.2.1 && curl http://127.0.0.1:3000/
 
 Exit codes: 0 allowed; 1 denied; 2 usage, or no service.";
@@ -74,6 +77,7 @@ impl Question {
     fn ask(self, path: &str, output: &mut Output) -> Result<Exit, Failure> {
         let mut request = Request::from_parts(&self.parts)?;
         request.cost = self.cost;
+        request.descriptor = self.descriptor.read()?;
         let client = Client::new(&self.server.server)?;
         let answer = client.post(path, &request.body(&self.limit))?;
         let allowed = answer["allowed"].as_bool().ok_or_else(|| {
@@ -96,7 +100,10 @@ impl Question {
                 "{}: {name} does not apply to this request",
                 paint(GOOD, "allowed")
             ))?;
-            output.talk("  hint: `ratekeeper explain POLICY --request ..` shows why");
+            output.talk(
+                "  hint: `ratekeeper explain POLICY --request ..` shows why; a limit on descriptors \
+                 is asked with --descriptor KEY=VALUE",
+            );
             return Ok(());
         }
         output.line(if allowed {

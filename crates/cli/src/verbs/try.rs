@@ -15,12 +15,13 @@ use clap::{Args, ValueEnum};
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_lab::arrivals::{self, Rate};
-use ratekeeper_policy::{Rule, RuleMode};
+use ratekeeper_policy::{Policy, Rule, RuleMode};
 use serde_json::{Value, json};
 
+use crate::answers::{Answer, answers};
 use crate::client::Client;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::request::Request;
+use crate::request::{DescriptorArgs, Request};
 use crate::source::{self, Source};
 use crate::trial::{Mark, Next, Trial};
 use crate::{Exit, Failure, Output, limits, words};
@@ -61,7 +62,10 @@ pub(crate) struct Try {
     server: Option<String>,
     /// With --server: what is known about the request, as for `check` [default: ip=192.0.2.1]
     #[arg(long = "part", value_name = "PART=VALUE", requires = "server")]
+    #[arg(conflicts_with = "descriptor")]
     parts: Vec<String>,
+    #[command(flatten)]
+    descriptor: DescriptorArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -72,6 +76,7 @@ Examples:
   ratekeeper try --limit per-ip -n 25
   ratekeeper try ratekeeper.toml -n 200 --rate 50/s
   ratekeeper try --limit login -n 100 --rate 10/1m --pattern poisson --seed 7
+  ratekeeper try --descriptor plan=pro,user=ada --domain edge
   ratekeeper try --limit per-ip -n 25 --server http://127.0.0.1:8080 --part ip=192.0.2.1
 
 The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
@@ -147,6 +152,7 @@ impl Try {
                 .filter(|rule| rule.mode != RuleMode::Off)
                 .collect(),
         };
+        let rules = self.for_descriptor(&policy, rules)?;
         let tried = rules.into_iter().map(|rule| {
             if rule.mode == RuleMode::Off {
                 return Err(
@@ -164,18 +170,58 @@ impl Try {
         tried.collect()
     }
 
+    /// Those of `rules` that apply to the descriptor, if one is described.
+    fn for_descriptor<'p>(
+        &self,
+        policy: &'p Policy,
+        rules: Vec<&'p Rule>,
+    ) -> Result<Vec<&'p Rule>, Failure> {
+        let Some(descriptor) = self.descriptor.read()? else {
+            return Ok(rules);
+        };
+        let request = Request {
+            cost: Some(self.cost),
+            descriptor: Some(descriptor),
+            ..Request::default()
+        };
+        let answers = answers(policy, &request, None);
+        let answer = |rule: &Rule| {
+            let mut pairs = policy.rules.iter().zip(&answers);
+            let same = |(known, _): &(&Rule, _)| known.limit.name == rule.limit.name;
+            pairs.find(same).map(|(_, answer)| answer)
+        };
+        if let ([rule], Some(_)) = (rules.as_slice(), &self.limit) {
+            let name = &rule.limit.name;
+            let refused = match answer(rule) {
+                Some(Answer::Not(why)) => format!("does not apply to {request}: {why}"),
+                Some(Answer::Refuses(why)) => format!("refuses {request}: {why}"),
+                _ => return Ok(rules),
+            };
+            let failure = Failure::new(format!("the limit `{name}` {refused}"));
+            return Err(failure.hint("a limit is for descriptors of exactly the entries it names"));
+        }
+        let applies = |rule: &&Rule| matches!(answer(rule), Some(Answer::Applies { .. }));
+        let rules: Vec<&Rule> = rules.into_iter().filter(applies).collect();
+        if rules.is_empty() {
+            let failure = Failure::new(format!("no limit of the policy applies to {request}"));
+            return Err(failure.hint("`ratekeeper explain` with the same words says why"));
+        }
+        Ok(rules)
+    }
+
     /// The same at a running service: each check at its moment, or as soon after it as the
     /// service answers.
     fn ask(&self, server: &str, moments: &[Nanos]) -> Result<Tried, Failure> {
         let name = self.limit.as_deref().unwrap_or_default();
         let default = ["ip=192.0.2.1".to_owned()];
-        let parts = if self.parts.is_empty() {
-            &default[..]
-        } else {
-            &self.parts
+        let descriptor = self.descriptor.read()?;
+        let parts = match &self.parts[..] {
+            [] if descriptor.is_none() => &default[..],
+            parts => parts,
         };
         let mut request = Request::from_parts(parts)?;
         request.cost = Some(self.cost);
+        request.descriptor = descriptor;
         let body = request.body(name);
         let client = Client::new(server)?;
         let clock = SystemClock::new();
@@ -309,7 +355,8 @@ fn limit_of<'a>(answer: &'a Value, name: &str) -> Result<&'a Value, Failure> {
         .find(|limit| limit["name"] == name)
         .ok_or_else(|| {
             Failure::new(format!("the limit `{name}` does not apply to this request")).hint(
-                "--part says what the request is, as in --part path=/login --part method=POST",
+                "--part says what the request is, as in --part path=/login --part method=POST; \
+                 --descriptor KEY=VALUE asks about a descriptor instead",
             )
         })
 }

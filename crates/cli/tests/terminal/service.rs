@@ -242,6 +242,50 @@ fn check_and_peek_ask_it() {
     );
 }
 
+const DESCRIPTORS: &str = r#"version = 1
+
+[[limit]]
+name   = "per-user"
+match  = { domain = "edge" }
+key    = ["descriptor:user"]
+bucket = { size = 2, refill = "1/1h" }
+"#;
+
+#[test]
+fn it_is_asked_about_descriptors() {
+    let desk = Desk::new().with("ratekeeper.toml", DESCRIPTORS);
+    let service = Service::start(&desk, &[]);
+    let server = format!("http://{}", service.http);
+    let ada = ["--domain", "edge", "--descriptor", "user=ada"];
+    let ask = |verb: &[&'static str], what: &[&'static str]| {
+        [verb, what, &["--server", &server]]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    };
+    let runs: [Vec<String>; 5] = [
+        ask(&["peek", "per-user"], &ada),
+        ask(&["check", "per-user", "--cost", "2"], &ada),
+        ask(&["check", "per-user"], &["ip=192.0.2.1"]),
+        ask(&["check", "per-user"], &["descriptor:user=ada"]),
+        ask(&["check", "per-user", "ip=192.0.2.1"], &ada),
+    ];
+    let runs: Vec<Vec<&str>> = runs
+        .iter()
+        .map(|run| run.iter().map(String::as_str).collect())
+        .collect();
+    let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
+    insta::assert_snapshot!(service.steady(&desk.terminal(&runs)));
+    let run = [
+        &["try", "-n", "3", "--limit", "per-user", "--server", &server][..],
+        &ada,
+    ]
+    .concat();
+    let shown = String::from_utf8_lossy(&desk.run(&run).stdout).into_owned();
+    assert!(shown.contains("0 allowed, 3 refused"), "{shown}");
+}
+
 #[test]
 fn try_sends_to_it() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
@@ -318,6 +362,8 @@ fn it_does_not_start_with_what_is_wrong() {
             "admin=0.0.0.0:0",
         ],
         &["run", "good.toml", "--memory", "64MB"],
+        &["run", "good.toml", "--store", "mysql://db"],
+        &["run", "good.toml", "--store", "redis://:secret@db:x"],
         &["run", "-"],
     ]);
     insta::assert_snapshot!(shown.replace(&port, "PORT"));

@@ -60,3 +60,63 @@ fn random_moments_come_again_with_their_seed() {
     assert_eq!(run("7"), run("7"));
     assert_ne!(run("7"), run("8"));
 }
+
+const DESCRIPTORS: &str = r#"
+version = 1
+
+[[limit]]
+name   = "per-user"
+match  = { domain = "edge", descriptor.plan = ["free", "trial-*"] }
+key    = ["descriptor:user"]
+bucket = { size = 3, refill = "3/1m" }
+
+[[limit]]
+name   = "edge"
+match  = { domain = "edge" }
+key    = ["all"]
+bucket = { size = 5, refill = "5/1s" }
+
+[[limit]]
+name   = "per-ip"
+key    = ["ip"]
+bucket = { size = 4, refill = "4/1s" }
+"#;
+
+/// Those that apply to it, and why the others do not.
+#[test]
+fn limits_on_descriptors_are_tried() {
+    let desk = Desk::new().with("ratekeeper.toml", DESCRIPTORS);
+    let ask = |rest: &[&'static str]| [&["try", "-n", "8"], rest].concat();
+    let runs = [
+        ask(&[
+            "--domain",
+            "edge",
+            "--descriptor",
+            "plan=free",
+            "--descriptor",
+            "user=ada",
+        ]),
+        ask(&[
+            "--domain",
+            "edge",
+            "--descriptor",
+            "plan=free,user=ada",
+            "--limit",
+            "per-user",
+        ]),
+        ask(&[
+            "--domain",
+            "edge",
+            "--descriptor",
+            "plan=pro,user=ada",
+            "--limit",
+            "per-user",
+        ]),
+        ask(&["--descriptor", "user=ada", "--limit", "per-ip"]),
+        ask(&["--descriptor", "user=ada"]),
+        ask(&["--descriptor", "user"]),
+        ask(&["--domain", "edge"]),
+    ];
+    let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
+    insta::assert_snapshot!(desk.terminal(&runs));
+}

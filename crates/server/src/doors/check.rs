@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use ratekeeper::{Answer, Clock, Scope};
 use ratekeeper_core::LeaseId;
-use ratekeeper_policy::{Facts, Policy};
+use ratekeeper_policy::{Descriptor, Facts, Policy};
 use ratekeeper_store::StoreError;
 use smallvec::SmallVec;
 
@@ -174,6 +174,12 @@ pub(super) async fn ask<C: Clock>(
         .iter()
         .map(|(name, value)| (&**name, &**value))
         .collect();
+    let asked = check.descriptor.as_deref();
+    let entries: SmallVec<[(&str, &str); 8]> = asked
+        .iter()
+        .flat_map(|asked| &asked.entries)
+        .map(|(key, value)| (&**key, &**value))
+        .collect();
     let names: SmallVec<[&str; 4]> = check.limits.iter().flatten().map(|name| &**name).collect();
     let (path, query) = facts::target(&check.path, &check.query);
     let host = facts::host(&check.host);
@@ -188,7 +194,11 @@ pub(super) async fn ask<C: Clock>(
         headers: &headers,
         cost: check.cost,
         attributes: &attributes,
-        descriptor: None,
+        descriptor: asked.map(|asked| Descriptor {
+            domain: &asked.domain,
+            entries: &entries,
+            instead: None,
+        }),
     };
     let scope = match check.limits {
         None => Scope::All,

@@ -23,7 +23,10 @@ use super::values::{
 /// Checks in a batch.
 pub(super) const MAX_CHECKS: usize = 1000;
 
-/// `{"request": .., "attributes": .., "cost": .., "limits": ..}`
+/// Entries of a descriptor; one with more has no limit of its own.
+const MAX_ENTRIES: usize = 64;
+
+/// `{"request": .., "attributes": .., "descriptor": .., "cost": .., "limits": ..}`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Check<'a> {
     pub(super) method: Text<'a>,
@@ -35,14 +38,41 @@ pub(super) struct Check<'a> {
     /// Names in lower case.
     pub(super) headers: Pairs<'a>,
     pub(super) attributes: Pairs<'a>,
+    /// Instead of all above.
+    pub(super) descriptor: Option<Box<Descriptor<'a>>>,
     pub(super) cost: Option<Permits>,
     pub(super) limits: Option<SmallVec<[Text<'a>; 4]>>,
+}
+
+/// `{"domain": .., "entries": [{"key": .., "value": ..}]}`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Descriptor<'a> {
+    pub(super) domain: Text<'a>,
+    pub(super) entries: Pairs<'a>,
+}
+
+impl Check<'_> {
+    /// Refuses one that is about a descriptor and about a request too.
+    fn about_one_thing(&self) -> Result<(), Problem> {
+        let texts = [&self.method, &self.path, &self.host, &self.query];
+        let of_request = texts.iter().any(|text| !text.is_empty())
+            || self.ip.is_some()
+            || !self.headers.is_empty()
+            || !self.attributes.is_empty();
+        if self.descriptor.is_some() && of_request {
+            let detail = "`descriptor` stands instead of `request` and `attributes`; a limit is \
+                for one or the other";
+            return Err(Problem::new(WRONG_VALUE, detail));
+        }
+        Ok(())
+    }
 }
 
 /// Reads one check.
 pub(super) fn check(body: &[u8]) -> Result<Check<'_>, Problem> {
     let mut check = Check::default();
     read(body, &mut check)?;
+    check.about_one_thing()?;
     Ok(check)
 }
 
@@ -50,6 +80,7 @@ pub(super) fn check(body: &[u8]) -> Result<Check<'_>, Problem> {
 pub(super) fn batch(body: &[u8]) -> Result<Vec<Check<'_>>, Problem> {
     let mut batch = Batch::default();
     read(body, &mut batch)?;
+    batch.0.iter().try_for_each(Check::about_one_thing)?;
     Ok(batch.0)
 }
 
@@ -117,7 +148,8 @@ trait Fields<'a> {
 
 impl<'a> Fields<'a> for Check<'a> {
     const PLACE: &'static str = "the check";
-    const NAMES: &'static [&'static str] = &["request", "attributes", "cost", "limits"];
+    const NAMES: &'static [&'static str] =
+        &["request", "attributes", "descriptor", "cost", "limits"];
 
     fn read<M: MapAccess<'a>>(
         &mut self,
@@ -134,10 +166,108 @@ impl<'a> Fields<'a> for Check<'a> {
                 let into = &mut self.attributes;
                 optional(map, PairsOf::Attributes.read(into))?;
             }
+            "descriptor" => {
+                let mut descriptor = Box::<Descriptor<'a>>::default();
+                let fields = &mut *descriptor;
+                if optional(map, Object { fields, blame })?.is_some() {
+                    self.descriptor = Some(descriptor);
+                }
+            }
             "cost" => self.cost = optional(map, Cost)?,
             _ => self.limits = optional(map, Names)?,
         }
         Ok(())
+    }
+}
+
+impl<'a> Fields<'a> for Descriptor<'a> {
+    const PLACE: &'static str = "`descriptor`";
+    const NAMES: &'static [&'static str] = &["domain", "entries"];
+
+    fn read<M: MapAccess<'a>>(
+        &mut self,
+        name: &str,
+        map: &mut M,
+        blame: &Blame,
+    ) -> Result<(), M::Error> {
+        if name == "domain" {
+            self.domain = optional(map, TextAt("descriptor.domain"))?.unwrap_or_default();
+            return Ok(());
+        }
+        let into = &mut self.entries;
+        map.next_value_seed(Entries { into, blame })
+    }
+}
+
+/// One of `entries`.
+#[derive(Default)]
+struct Entry<'a> {
+    key: Text<'a>,
+    value: Text<'a>,
+}
+
+impl<'a> Fields<'a> for Entry<'a> {
+    const PLACE: &'static str = "an entry of `descriptor`";
+    const NAMES: &'static [&'static str] = &["key", "value"];
+
+    fn read<M: MapAccess<'a>>(
+        &mut self,
+        name: &str,
+        map: &mut M,
+        _blame: &Blame,
+    ) -> Result<(), M::Error> {
+        let place = if name == "key" {
+            &mut self.key
+        } else {
+            &mut self.value
+        };
+        *place = map.next_value_seed(TextAt("descriptor.entries"))?;
+        Ok(())
+    }
+}
+
+/// `entries`, to where they are kept.
+struct Entries<'p, 'b, 'a> {
+    into: &'p mut Pairs<'a>,
+    blame: &'b Blame,
+}
+
+impl fmt::Display for Entries<'_, '_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a list of at most {MAX_ENTRIES} entries for `descriptor.entries`"
+        )
+    }
+}
+
+impl<'a> DeserializeSeed<'a> for Entries<'_, '_, 'a> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Entries<'_, '_, 'a> {
+    type Value = ();
+    expecting_as_shown!();
+
+    fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<(), L::Error> {
+        let blame = self.blame;
+        loop {
+            let mut entry = Entry::default();
+            let fields = &mut entry;
+            if list.next_element_seed(Object { fields, blame })?.is_none() {
+                return Ok(());
+            }
+            if entry.key.is_empty() {
+                return Err(de::Error::custom("an entry of `descriptor` has no `key`"));
+            }
+            if self.into.len() == MAX_ENTRIES {
+                return Err(de::Error::invalid_length(self.into.len() + 1, &self));
+            }
+            self.into.push((entry.key, entry.value));
+        }
     }
 }
 

@@ -214,3 +214,54 @@ fn forty_at_once_against_ten_admit_ten() {
     let count = |status| statuses.iter().filter(|&&found| found == status).count();
     assert_eq!((count(200), count(429)), (10, 30));
 }
+
+#[test]
+fn limits_on_descriptors_are_asked_with_descriptors() {
+    let fixture = Fixture::new(
+        r#"
+version = 1
+
+[[limit]]
+name   = "per-user"
+match  = { domain = "edge", descriptor."generic_key#2" = "b" }
+key    = ["descriptor:user", "descriptor:generic_key"]
+bucket = { size = 2, refill = "1/1h" }
+"#,
+    );
+    let mut http = fixture.http();
+    let mut talk = Talk::default();
+    let entry = |key: &str, value: &str| format!(r#"{{"key":"{key}","value":"{value}"}}"#);
+    let ask = |entries: &[String]| {
+        let entries = entries.join(",");
+        format!(r#"{{"descriptor":{{"domain":"edge","entries":[{entries}]}}}}"#)
+    };
+    let (user, a, b) = (
+        entry("user", "ada"),
+        entry("generic_key", "a"),
+        entry("generic_key", "b"),
+    );
+    let whole = ask(&[a.clone(), b.clone(), user.clone()]);
+    talk.ask(&mut http, "POST /v1/check", &whole);
+    talk.say("another order of the same key is another descriptor, fewer entries too");
+    talk.ask(
+        &mut http,
+        "POST /v1/check",
+        &ask(&[b.clone(), a.clone(), user.clone()]),
+    );
+    talk.ask(&mut http, "POST /v1/check", &ask(&[a, user.clone()]));
+    talk.ask(&mut http, "POST /v1/peek", &whole);
+    talk.say("a request beside it, an entry of no key, an unknown field, too many");
+    talk.ask(
+        &mut http,
+        "POST /v1/check",
+        r#"{"descriptor":{},"request":{"path":"/"}}"#,
+    );
+    talk.ask(&mut http, "POST /v1/check", &ask(&[entry("", "x")]));
+    talk.ask(
+        &mut http,
+        "POST /v1/check",
+        r#"{"descriptor":{"entry":[]}}"#,
+    );
+    talk.ask(&mut http, "POST /v1/check", &ask(&vec![b; 65]));
+    insta::assert_snapshot!(talk.text());
+}
