@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Time};
 use ratekeeper_store::{
-    RedisConfig, RedisIdentity, RedisServers, RedisStore, RedisTls, Store, StoreError,
+    RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisStore, RedisTls,
+    Store, StoreError,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
 };
 use tempfile::TempDir;
 
-use crate::server::{Server, programs};
+use crate::server::{Server, free_port, programs, wait_a_little};
 
 /// Somebody who signs.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -56,8 +57,12 @@ fn text(path: &Path) -> &str {
 
 /// What a decision says over TLS.
 fn ask(port: u16, tls: RedisTls) -> Result<bool, String> {
+    ask_of(RedisServers::One(format!("rediss://127.0.0.1:{port}")), tls)
+}
+
+fn ask_of(servers: RedisServers, tls: RedisTls) -> Result<bool, String> {
     let config = RedisConfig {
-        servers: RedisServers::One(format!("rediss://127.0.0.1:{port}")),
+        servers,
         tls,
         deadline: std::time::Duration::from_secs(2),
         ..RedisConfig::new("")
@@ -106,7 +111,7 @@ fn servers_are_trusted_by_ca_and_name_and_ask_for_ours() {
             continue;
         }
         for clients in ["no", "yes"] {
-            let port = crate::server::free_port();
+            let port = free_port();
             let (tls_port, options) = (port.to_string(), &files);
             let server = Server::start(
                 &program,
@@ -161,6 +166,88 @@ fn servers_are_trusted_by_ca_and_name_and_ask_for_ours() {
             );
         }
     }
+}
+
+/// A server that is a cluster of its own, and one that a sentinel names.
+#[test]
+fn clusters_and_sentinels_are_reached_by_tls() {
+    let authority = Authority::new();
+    let directory = tempfile::tempdir().unwrap();
+    let own = authority.sign("redis.internal");
+    let files = [
+        (
+            "tls-ca-cert-file",
+            write(&directory, "ca.pem", &authority.pem()),
+        ),
+        (
+            "tls-cert-file",
+            write(&directory, "server.pem", &own.certificate),
+        ),
+        ("tls-key-file", write(&directory, "server.key", &own.key)),
+    ];
+    let tls = || RedisTls {
+        ca: Some(authority.pem()),
+        server_name: Some("redis.internal".into()),
+        identity: Some(authority.sign("ratekeeper")),
+    };
+    for program in programs().iter().filter(|program| speaks_tls(program)) {
+        let start = |more: &[&str]| {
+            let port = free_port().to_string();
+            let mut options = vec!["--tls-port".to_owned(), port.clone()];
+            for (name, path) in &files {
+                options.extend([format!("--{name}"), text(path).to_owned()]);
+            }
+            options.extend(more.iter().map(|&option| option.to_owned()));
+            let options: Vec<_> = options.iter().map(String::as_str).collect();
+            (Server::start(program, &options), port)
+        };
+        let (node, port) = start(&["--cluster-enabled", "yes", "--tls-cluster", "yes"]);
+        let mut slots = redis::cmd("CLUSTER");
+        slots.arg("ADDSLOTSRANGE").arg(0).arg(16_383);
+        slots.exec(&mut node.connect()).unwrap();
+        let cluster = || RedisServers::Cluster(vec![format!("rediss://127.0.0.1:{port}")]);
+        assert!(until_ok(|| ask_of(cluster(), tls())));
+
+        let (_primary, port) = start(&[]);
+        let watcher = free_port();
+        let mut lines = vec![
+            format!("tls-port {watcher}"),
+            "tls-replication yes".into(),
+            format!("sentinel monitor mymaster 127.0.0.1 {port} 1"),
+        ];
+        for (name, path) in &files {
+            lines.push(format!("{name} {}", text(path)));
+        }
+        let _sentinel = Server::sentinel(program, &lines);
+        let named = || {
+            RedisServers::Sentinel(RedisSentinels {
+                urls: vec![format!("rediss://127.0.0.1:{watcher}")],
+                master: "mymaster".into(),
+                login: RedisLogin::default(),
+            })
+        };
+        assert!(until_ok(|| ask_of(named(), tls())));
+        let nobody = RedisTls::default();
+        let without = ask_of(
+            named(),
+            RedisTls {
+                ca: tls().ca,
+                ..nobody
+            },
+        );
+        assert!(without.unwrap_err().contains("TLS handshake"));
+    }
+}
+
+/// Until it is ready.
+fn until_ok(ask: impl Fn() -> Result<bool, String>) -> bool {
+    for _ in 0..50 {
+        if let Ok(passed) = ask() {
+            return passed;
+        }
+        wait_a_little();
+    }
+    panic!("{:?}", ask());
 }
 
 fn fails(answer: Result<bool, String>, says: &str) {
