@@ -25,6 +25,8 @@ struct Distant {
 const ANSWERS: u8 = 0;
 const WAITS: u8 = 1;
 const CUT: u8 = 2;
+/// Does what it is asked, and the answer does not come.
+const SILENT: u8 = 3;
 
 impl Distant {
     async fn reach(&self) -> Result<&MemoryStore, StoreError> {
@@ -35,6 +37,13 @@ impl Distant {
                 CUT => return Err(StoreError::Unavailable("the wire is cut".into())),
                 _ => return Ok(&self.store),
             }
+        }
+    }
+
+    /// The answer is on its way back.
+    async fn arrive(&self) {
+        while self.wire.load(Ordering::Relaxed) == SILENT {
+            yield_now().await;
         }
     }
 
@@ -54,7 +63,9 @@ impl Store for Distant {
         lend: Lend,
         now: Time,
     ) -> Result<Decisions, StoreError> {
-        self.reach().await?.acquire(charges, lend, now).await
+        let decisions = self.reach().await?.acquire(charges, lend, now).await;
+        self.arrive().await;
+        decisions
     }
 
     async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
@@ -151,16 +162,19 @@ async fn permits_are_given_back_by_a_task() {
 async fn who_goes_away_while_the_store_is_asked_keeps_nothing() {
     let (layer, store) = layer(IN_FLIGHT, &clock());
     let mut service = layer.layer(Stage::default());
-    store.set(WAITS);
-    for _ in 0..3 {
-        let asked = tokio::spawn(service.call(get("/", &[])));
+    for (wire, lent) in [(WAITS, 0), (SILENT, 3)] {
+        store.set(wire);
+        for _ in 0..3 {
+            let asked = tokio::spawn(service.call(get("/", &[])));
+            settle().await;
+            asked.abort();
+            assert!(asked.await.unwrap_err().is_cancelled());
+        }
+        assert_eq!(on_loan(&layer), lent);
+        store.set(ANSWERS);
         settle().await;
-        asked.abort();
-        assert!(asked.await.unwrap_err().is_cancelled());
+        assert_eq!(on_loan(&layer), 0);
     }
-    store.set(ANSWERS);
-    settle().await;
-    assert_eq!(on_loan(&layer), 0);
     for _ in 0..5 {
         let answer = service.call(get("/", &[])).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK, "and dropped");
