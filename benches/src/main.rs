@@ -64,7 +64,7 @@ fn main() {
             keys: 100_000,
             http_rounds: 3,
             http_seconds: 1,
-            redis_rounds: 2,
+            redis_rounds: 4,
         }
     } else {
         Effort {
@@ -72,7 +72,7 @@ fn main() {
             keys: 1_000_000,
             http_rounds: 5,
             http_seconds: 3,
-            redis_rounds: 7,
+            redis_rounds: 16,
         }
     };
     report::line(&machine::describe());

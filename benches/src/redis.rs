@@ -56,7 +56,7 @@ pub(crate) fn run(effort: Effort) {
     }
     table(&rows);
     drop(rows);
-    footprint::run(&server, effort);
+    footprint::run(effort);
     hot::run(&server);
 }
 

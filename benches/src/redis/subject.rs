@@ -17,11 +17,12 @@ use super::wire::{Reply, frame};
 
 /// Keys of each subject.
 const KEYS: u64 = 960;
-/// Decisions of a round, with one call in flight on each connection, and with many.
-const FEW: usize = 4_000;
-const MANY: usize = 8_192;
+/// Decisions of a round, with one call in flight on each connection, and with many: few, and
+/// many rounds, so that some of them fall into a quiet moment.
+const FEW: usize = 1_024;
+const MANY: usize = 2_048;
 /// Of those that the store itself makes.
-const EXCHANGES: u64 = 1_000;
+const EXCHANGES: u64 = 256;
 /// Far more than a call takes: nothing is measured that failed.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -172,7 +173,7 @@ impl Subject {
             }
             Work::Frames { frames, each, next } => {
                 let most = if at_once == 1 { FEW } else { MANY };
-                let calls = if *each > 1 { most / 4 } else { most };
+                let calls = if *each > 1 { most / 8 } else { most };
                 let rounds = calls.div_ceil(CONNECTIONS * at_once);
                 for _ in 0..rounds {
                     for wire in &mut *server.wires.borrow_mut() {
