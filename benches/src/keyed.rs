@@ -31,7 +31,7 @@ pub(crate) fn run(effort: Effort) {
 }
 
 /// The sequence as seen by decision `number`.
-fn pick(sequence: &[u32], number: u64) -> usize {
+pub(crate) fn pick(sequence: &[u32], number: u64) -> usize {
     let at = usize::try_from(number).unwrap_or(0) % SEQUENCE;
     sequence[at] as usize
 }
@@ -90,16 +90,16 @@ pub(crate) fn name(index: usize) -> String {
 }
 
 /// A request brings its key along, written just before: it is in the cache.
-struct Name(String);
+pub(crate) struct Name(String);
 
 impl Name {
     const PREFIX: &str = "\u{17}user---";
 
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Self::PREFIX.to_owned())
     }
 
-    fn set(&mut self, index: usize) -> &String {
+    pub(crate) fn set(&mut self, index: usize) -> &String {
         self.0.truncate(Self::PREFIX.len());
         let number = number(index);
         for digit in 0..STRING - Self::PREFIX.len() {
@@ -205,7 +205,7 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-fn uniform(keys: u32) -> Vec<u32> {
+pub(crate) fn uniform(keys: u32) -> Vec<u32> {
     let mut random = random(0x5EED);
     let pick = |_| u32::try_from(random() % u64::from(keys)).unwrap_or(0);
     (0..SEQUENCE).map(pick).collect()

@@ -10,7 +10,8 @@
 //! `cargo run --release -p ratekeeper-benches [-- --quick]`; with `-- cores [--quick]`, only
 //! the pure functions: see [`cores`]; with `-- http [--quick]`, the service over real
 //! connections instead: see [`http`]; with `-- grpc [--quick]`, as Envoy asks it: see [`grpc`];
-//! with `-- redis [--quick]`, what shared limits cost a Redis server: see [`redis`].
+//! with `-- redis [--quick]`, what shared limits cost a Redis server: see [`redis`]; with
+//! `-- library [--quick]`, the library's calls beside those of its peers: see [`library`].
 //!
 //! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
 //! caller, so governor is given a clock that costs one load), and each with the clock it
@@ -23,6 +24,7 @@ mod direct;
 mod grpc;
 mod http;
 mod keyed;
+mod library;
 mod machine;
 mod measure;
 mod redis;
@@ -78,6 +80,11 @@ fn main() {
     report::line(&machine::describe());
     if args.iter().any(|arg| arg == "descriptors") {
         descriptors::run(effort);
+        return;
+    }
+    if args.iter().any(|arg| arg == "library") {
+        library::run(effort);
+        bytes::run(effort);
         return;
     }
     if args.iter().any(|arg| arg == "http") {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
+use std::fmt::Write as _;
+
 use crate::measure::Measured;
 
 /// Prints a line as it is.
@@ -25,6 +27,41 @@ pub(crate) fn table(title: &str, reference: &str, rows: &[Measured]) {
     for row in rows {
         println!(
             "{:<46} {:>8.2} {:>8.2} {:>8.2} {:>7.2}",
+            row.name,
+            row.least,
+            row.median,
+            row.cpu,
+            row.least / base
+        );
+    }
+}
+
+/// Prints a table of contenders that do the same work. Rows named `floor..` are not peers; of
+/// `ours..`, it is said how many times faster than the best peer they are. A peer whose name
+/// ends in `*` asks no clock, which is named beside the best of the others.
+pub(crate) fn beside(title: &str, (floor, ours): (&str, &str), rows: &[Measured]) {
+    let is = |row: &&Measured, what: &str| row.name.starts_with(what);
+    let base = rows.iter().find(|row| is(row, floor));
+    let base = base.map_or(f64::NAN, |row| row.least);
+    let best = |clockless: bool| {
+        let peers = rows.iter().filter(|row| !is(row, floor) && !is(row, ours));
+        let peers = peers.filter(|row| row.name.ends_with('*') == clockless);
+        peers.min_by(|a, b| a.least.total_cmp(&b.least))
+    };
+    println!("\n{title}   (ns each; ratio of least to the floor)");
+    println!(
+        "{:<46} {:>8} {:>8} {:>8} {:>7}",
+        "", "least", "median", "cpu", "floor"
+    );
+    for row in rows {
+        let mut stands = String::new();
+        for peer in [best(false), best(true)].into_iter().flatten() {
+            if is(&row, ours) {
+                let _ = write!(stands, "  {:.2} x {}", peer.least / row.least, peer.name);
+            }
+        }
+        println!(
+            "{:<46} {:>8.2} {:>8.2} {:>8.2} {:>7.2}{stands}",
             row.name,
             row.least,
             row.median,

@@ -28,7 +28,7 @@
 
 use core::fmt;
 
-use crate::{Decision, LeaseId, Nanos, Permits, Time};
+use crate::{Decision, LeaseId, Nanos, Permits, Time, Verdict};
 
 /// What a denied request costs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -73,6 +73,14 @@ pub trait Algorithm {
 
     /// Decides whether `cost` may be spent at `now`, and charges it if so.
     fn decide(&self, state: &mut Self::State, now: Time, cost: Permits) -> Decision;
+
+    /// Charges `cost` if it may pass at this instant, without any wait; says whether it did. A
+    /// denial is not counted.
+    #[inline]
+    fn take(&self, state: &mut Self::State, now: Time, cost: Permits) -> bool {
+        let passes = self.look(state, now, cost).verdict == Verdict::Allow;
+        passes && self.decide(state, now, cost).verdict == Verdict::Allow
+    }
 
     /// As [`decide`](Self::decide); an algorithm that lends permits lends them as `lend` says.
     #[inline]

@@ -20,13 +20,13 @@ mod wait;
 use std::fmt;
 use std::marker::PhantomData;
 
-use arc_swap::ArcSwap;
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Quota,
     Refund, Time,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
+use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
 use crate::limiter::{MOST_WAITING, patient};
 use crate::{Clock, SystemClock};
@@ -52,7 +52,7 @@ const MOST_WAITING_FOR_ONE: usize = 1_000;
 /// ```
 pub struct KeyedLimiter<A = Gcra, C = SystemClock> {
     store: MemoryStore,
-    limit: ArcSwap<Limit>,
+    limit: Latest<Limit>,
     lines: Lines,
     most_waiting: MostWaiting,
     clock: C,
@@ -134,7 +134,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     pub fn with_clock(algorithm: A, memory: MemoryConfig, clock: C) -> Self {
         Self {
             store: MemoryStore::new(memory),
-            limit: ArcSwap::from_pointee(Limit {
+            limit: Latest::new(Limit {
                 name: "keyed".into(),
                 id: LimitId::new(0),
                 version: 1,
@@ -186,7 +186,15 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     #[inline]
     pub fn check_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
-        self.check_at(key.as_ref(), cost).0
+        let key = key.as_ref();
+        match self.limit.unchanged() {
+            // In line: a call costs as much as what it does beside waiting for memory.
+            Some(limit) if self.lines.present() == 0 => {
+                let charge = charge_of(limit, key, cost);
+                self.store.decide_one(&charge, self.clock.now())
+            }
+            _ => self.check_at(key, cost).0,
+        }
     }
 
     /// How the limit stands for `key`; nothing is charged.
@@ -254,7 +262,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     pub fn set_limit(&self, algorithm: A) {
         let algorithm = algorithm.into();
-        self.limit.rcu(|old| Limit {
+        self.limit.update(|old| Limit {
             version: old.version.saturating_add(1),
             algorithm: algorithm.clone(),
             ..Limit::clone(old)
@@ -274,7 +282,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 
     /// As [`check_n`](Self::check_n), and the moment for which it was decided.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn check_at(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
         if self.lines.present() > 0 && self.lines.find(key).is_some() {
             return self.behind_the_line(key, cost);
@@ -308,8 +316,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 
     #[inline]
     fn with<T>(&self, key: &[u8], cost: Permits, act: impl FnOnce(&Charge<'_>, Time) -> T) -> T {
-        let limit = self.limit.load();
-        act(&charge_of(&limit, key, cost), self.clock.now())
+        let now = self.clock.now();
+        self.limit
+            .with(|limit| act(&charge_of(limit, key, cost), now))
     }
 
     #[cold]
@@ -332,7 +341,7 @@ fn charge_of<'a>(limit: &'a Limit, key: &'a [u8], cost: Permits) -> Charge<'a> {
 impl<A, C> fmt::Debug for KeyedLimiter<A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedLimiter")
-            .field("limit", &self.limit.load().algorithm)
+            .field("limit", &self.limit.with(|limit| limit.algorithm.clone()))
             .finish_non_exhaustive()
     }
 }

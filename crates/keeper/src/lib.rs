@@ -106,6 +106,7 @@ mod counter;
 pub mod headers;
 mod keeper;
 mod keyed;
+mod latest;
 pub mod limiter;
 mod loan;
 mod permit;

@@ -40,11 +40,10 @@ pub(crate) mod wait;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::OnceLock;
 
-use arc_swap::ArcSwap;
 use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Reserve, Time};
 
+use crate::latest::Latest;
 use crate::{Clock, SystemClock};
 pub(crate) use configured::limit_of;
 use desk::{Desk as _, behind_the_line};
@@ -74,9 +73,7 @@ pub const LONGEST_PROMISE: Nanos = Nanos::from_secs(3_600);
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
 pub struct Limiter<A: Held = Gcra, C = SystemClock> {
-    first: A,
-    /// In place of the first, once it was changed.
-    newest: OnceLock<ArcSwap<A>>,
+    limit: Latest<A>,
     place: A::Place,
     line: Line,
     most_waiting: usize,
@@ -159,8 +156,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// ```
     pub fn with_clock(algorithm: A, clock: C) -> Self {
         Self {
-            first: algorithm,
-            newest: OnceLock::new(),
+            limit: Latest::new(algorithm),
             place: A::Place::default(),
             line: Line::default(),
             most_waiting: MOST_WAITING,
@@ -192,7 +188,8 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// assert!(limiter.check().verdict.allows());
     /// assert_eq!(limiter.check().verdict.retry_after(), Some(Nanos::from_millis(250)));
     /// ```
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
     pub fn check(&self) -> Decision {
         self.check_n(Permits::ONE)
     }
@@ -206,12 +203,38 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// assert!(!limiter.check_n(Permits::new(8)).verdict.allows());
     /// assert_eq!(limiter.check_n(Permits::new(11)).verdict, Verdict::DenyForever);
     /// ```
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
     pub fn check_n(&self, cost: Permits) -> Decision {
         let now = self.clock.now();
         if self.line.length() > 0 {
             return behind_the_line(&self, now, cost);
         }
+        let decide = |state: &mut A::State| {
+            let first = self.limit.unchanged()?;
+            Some(first.decide(state, now, cost))
+        };
+        match self.place.update(decide) {
+            Some(decision) => decision,
+            None => self.check_changed(now, cost),
+        }
+    }
+
+    /// Takes `cost` at once, if it is there and nobody waits.
+    #[expect(clippy::inline_always, reason = "as `check_n`")]
+    #[inline(always)]
+    fn take_at_once(&self, cost: Permits) -> bool {
+        let now = self.clock.now();
+        let take = |state: &mut A::State| {
+            let first = self.limit.unchanged();
+            first.is_some_and(|first| first.take(state, now, cost))
+        };
+        self.line.length() == 0 && self.place.update(take)
+    }
+
+    /// As [`check_n`](Self::check_n), under a limit that was changed.
+    #[inline(never)]
+    fn check_changed(&self, now: Time, cost: Permits) -> Decision {
         self.place
             .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
     }
@@ -316,10 +339,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// Shows the algorithm as it stands.
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&A) -> T) -> T {
-        match self.newest.get() {
-            None => act(&self.first),
-            Some(newest) => act(&newest.load()),
-        }
+        self.limit.with(act)
     }
 
     /// What a request is told that waited in vain, or may not wait; nothing is charged.
@@ -331,10 +351,11 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
 impl<A: Held + fmt::Debug, C> fmt::Debug for Limiter<A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let newest = self.newest.get().map(ArcSwap::load_full);
-        f.debug_struct("Limiter")
-            .field("limit", newest.as_deref().unwrap_or(&self.first))
-            .field("waiting", &self.line.length())
-            .finish_non_exhaustive()
+        self.limit.with(|limit| {
+            f.debug_struct("Limiter")
+                .field("limit", limit)
+                .field("waiting", &self.line.length())
+                .finish_non_exhaustive()
+        })
     }
 }

@@ -41,13 +41,14 @@
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 
+mod promise;
 mod shared;
 
 pub use shared::Paid;
 
 use core::num::NonZeroU64;
 
-use crate::algorithm::{Algorithm, Denials, Refund, Reserve, Word};
+use crate::algorithm::{Algorithm, Denials, Reserve as _, Word};
 use crate::quota::{HORIZON_TICKS, TICKS_PER_NANO_LOG2};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
 
@@ -184,9 +185,9 @@ impl Gcra {
         Ok(Self::token_bucket(quota)?.with_denials(self.denials))
     }
 
-    /// The same limit, willing to promise moments up to `longest_wait` ahead when asked by
-    /// [`Reserve::reserve`]; at most 1.1 years less the burst. Without it, a reservation
-    /// waits no longer than in the limit's own queue.
+    /// The same limit, willing to promise moments up to `longest_wait` ahead when asked to
+    /// [reserve](crate::Reserve::reserve); at most 1.1 years less the burst. Without it, a
+    /// reservation waits no longer than in the limit's own queue.
     ///
     /// It is part of the limit because debts up to it are then believed; see the
     /// [module](self) on clocks.
@@ -341,6 +342,20 @@ impl Algorithm for Gcra {
         self.charge(tat, now, cost, self.queue)
     }
 
+    #[inline]
+    fn take(&self, tat: &mut Tat, now: Time, cost: Permits) -> bool {
+        match self.denials {
+            Denials::Free => self.charge(tat, now, cost, 0).verdict == Verdict::Allow,
+            // What is charged for a denial is not.
+            Denials::Counted => {
+                let mut copy = *tat;
+                let passes = self.decide(&mut copy, now, cost).verdict == Verdict::Allow;
+                *tat = if passes { copy } else { *tat };
+                passes
+            }
+        }
+    }
+
     fn expires_at(&self, tat: &Tat) -> Time {
         Time::from_nanos(tat.0.div_ceil(1 << TICKS_PER_NANO_LOG2)) // up: not a tick too early
     }
@@ -371,21 +386,6 @@ impl Algorithm for Gcra {
     }
 }
 
-impl Refund for Gcra {
-    fn refund(&self, tat: &mut Tat, now: Time, cost: Permits) {
-        let back = self.interval.get().saturating_mul(u64::from(cost.get()));
-        *tat = Tat(tat.0.saturating_sub(back).max(tat.0.min(ticks(now))));
-    }
-}
-
-impl Reserve for Gcra {
-    /// Waits no longer than the limit's patience; see [`Gcra::with_patience`].
-    fn reserve(&self, tat: &mut Tat, now: Time, cost: Permits, max_wait: Nanos) -> Decision {
-        let longest = self.queue.max(self.patience);
-        self.charge(tat, now, cost, ticks(Time::ZERO + max_wait).min(longest))
-    }
-}
-
 /// The end of time, 9.1 years, for all later moments: there every limit is shut.
 #[inline]
 fn ticks(time: Time) -> u64 {
@@ -400,6 +400,7 @@ fn nanos_ceil(ticks: u64) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Refund as _;
 
     fn quota(text: &str) -> Quota {
         text.parse().unwrap()

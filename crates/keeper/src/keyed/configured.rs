@@ -92,7 +92,8 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
         cost: Permits,
         max_wait: Nanos,
     ) -> Result<KeyedReservation<'_, AnyAlgorithm, C>, Unsupported> {
-        self.limit.load().algorithm.supports(Call::Reserve)?; // whoever waits
+        self.limit
+            .with(|limit| limit.algorithm.supports(Call::Reserve))?; // whoever waits
         self.promise(key.as_ref(), cost, max_wait)
     }
 }

@@ -9,7 +9,7 @@ use crate::{Clock, Permit};
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// The algorithm as it stands.
     pub(crate) fn algorithm(&self) -> AnyAlgorithm {
-        self.limit.load().algorithm.clone()
+        self.limit.with(|limit| limit.algorithm.clone())
     }
 
     /// What a request is told that waited in vain; nothing is charged.
@@ -34,15 +34,19 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Takes back what was lent, which the next in line has at once; nothing if it came back
     /// before.
     pub(crate) fn release(&self, permit: &Permit) {
-        let (limit, now) = (self.limit.load(), self.clock.now());
-        self.store.release_now(&[hold(&limit, permit)], now);
+        let now = self.clock.now();
+        self.limit.with(|limit| {
+            self.store.release_now(&[hold(limit, permit)], now);
+        });
         self.lines.wake(permit.key().as_bytes());
     }
 
     /// Lets what was lent run its full length from now.
     pub(crate) fn renew(&self, permit: &Permit) {
-        let (limit, now) = (self.limit.load(), self.clock.now());
-        self.store.renew_now(&[hold(&limit, permit)], now);
+        let now = self.clock.now();
+        self.limit.with(|limit| {
+            self.store.renew_now(&[hold(limit, permit)], now);
+        });
     }
 }
 

@@ -65,7 +65,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
         settlement: Settlement,
     ) -> Result<(), Unsupported> {
         let (key, Settlement { taken, used }) = (key.as_ref(), settlement);
-        settles(&self.limit.load().algorithm)?;
+        self.limit.with(|limit| settles(&limit.algorithm))?;
         if used <= taken {
             return self.try_refund(key, taken - used);
         }

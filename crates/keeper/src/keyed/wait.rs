@@ -238,8 +238,9 @@ pub(super) struct OneKey<'a, A, C> {
 
 impl<A, C> OneKey<'_, A, C> {
     fn with<T>(&self, cost: Permits, act: impl FnOnce(&Charge<'_>) -> T) -> T {
-        let limit = self.limiter.limit.load();
-        act(&charge_of(&limit, &self.standing.key, cost))
+        let key = &self.standing.key;
+        let limit = &self.limiter.limit;
+        limit.with(|limit| act(&charge_of(limit, key, cost)))
     }
 }
 
@@ -267,7 +268,7 @@ impl<A, C: Clock> Desk for OneKey<'_, A, C> {
     }
 
     fn capacity(&self) -> Permits {
-        self.limiter.limit.load().algorithm.capacity()
+        self.limiter.limit.with(|limit| limit.algorithm.capacity())
     }
 
     fn look(&self, now: Time, cost: Permits) -> Decision {

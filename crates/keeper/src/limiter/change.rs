@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use ratekeeper_core::{Algorithm, Error, Gcra, Permits, Quota, Refund, Time};
 
 use super::{Held, Limiter, Place, patient};
@@ -77,17 +76,13 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         let now = self.clock.now();
         let limit = Arc::new(limit);
         let queue = self.line.lock(); // one change at a time
-        let old = self.newest.get().map(ArcSwap::load_full);
         self.place.update(|state| {
-            if !limit.keeps_state_of(old.as_deref().unwrap_or(&self.first)) {
-                let old = old.as_deref().unwrap_or(&self.first);
-                *state = carried(old, state, &limit, now);
-            }
-            match self.newest.get() {
-                Some(newest) => newest.store(Arc::clone(&limit)),
-                // A change is made under the lock, so nobody else has come first.
-                None => drop(self.newest.set(ArcSwap::new(Arc::clone(&limit)))),
-            }
+            self.with(|old| {
+                if !limit.keeps_state_of(old) {
+                    *state = carried(old, state, &limit, now);
+                }
+            });
+            self.limit.store(Arc::clone(&limit));
         });
         drop(queue);
         self.line.wake_first();

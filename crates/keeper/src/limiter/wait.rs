@@ -103,6 +103,9 @@ impl<A: Held, C: Block> Limiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub fn acquire_n_blocking(&self, cost: Permits) -> Result<Nanos, WaitError> {
+        if self.take_at_once(cost) {
+            return Ok(Nanos::ZERO);
+        }
         let waited = block(self, &self.clock, cost, Until::Served)?;
         Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
     }
@@ -206,6 +209,9 @@ impl<A: Held, C: Timer> Limiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub async fn acquire_n(&self, cost: Permits) -> Result<Nanos, WaitError> {
+        if self.take_at_once(cost) {
+            return Ok(Nanos::ZERO);
+        }
         let waited = wait(self, &self.clock, cost, Until::Served).await?;
         Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
     }
