@@ -8,12 +8,18 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod features;
 mod test;
 mod tidy;
 
 /// Name, what it does, and the function that does it. An error is a sentence; the chore
 /// has printed its findings by then.
 const CHORES: &[(&str, &str, Chore)] = &[
+    (
+        "features",
+        "check that every library compiles with each of its features alone",
+        features::run,
+    ),
     (
         "test",
         "install the programs that the tests drive, and run every test",
@@ -50,7 +56,7 @@ fn main() -> ExitCode {
 fn usage() -> String {
     let mut usage = String::from("usage: cargo xtask CHORE\n");
     for (name, purpose, _) in CHORES {
-        let _ = write!(usage, "\n  {name:<8} {purpose}");
+        let _ = write!(usage, "\n  {name:<9} {purpose}");
     }
     usage
 }

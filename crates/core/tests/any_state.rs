@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use ratekeeper_core::laws::{self, Event};
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, AnyState, Call, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, SubBuckets, Time, WarmUp, Window,
+    Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, SubBuckets, Time, Verdict, WarmUp, Window,
 };
 
 fn quota() -> Quota {
@@ -55,6 +55,12 @@ where
                 Event::Spend(cost) => {
                     let looked = any.look(&state, now, cost);
                     assert_eq!(looked, algorithm.look(&own, now, cost), "{}", said());
+                    if step % 4 == 3 {
+                        let took = algorithm.take(&mut own, now, cost);
+                        assert_eq!(any.take(&mut state, now, cost), took, "{}", said());
+                        assert_eq!(took, looked.verdict == Verdict::Allow, "{}", said());
+                        continue;
+                    }
                     let (decided, expected) = match (step % 3, reserve) {
                         (0, Some(reserve)) => (
                             any.try_reserve(&mut state, now, cost, Nanos::SECOND)
