@@ -1,0 +1,197 @@
+//! The public interface of the libraries, item by item, as `api/PACKAGE.txt` lists it: what is
+//! added is written down there, and what is taken away or changed asks for a new version.
+//!
+//! ```text
+//!   api/ratekeeper.txt | 0.1.0, unpublished                      the version it belongs to
+//!                      | pub fn ratekeeper::Limiter::check(..)   one line an item
+//! ```
+//!
+//! `RATEKEEPER_API=write cargo test -p xtask --test api` writes the lists. It refuses to take
+//! an item out of the list of a published version, unless the package's version is by then one
+//! that may break its users (Cargo's reading of semantic versioning: 0.2 after 0.1, 2 after 1).
+
+#![cfg(unix)] // the compiler is called through a script
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use public_api::Builder;
+
+/// Packages that people depend on, with the features that promise something.
+const PACKAGES: [(&str, &str); 5] = [
+    ("ratekeeper-core", ""),
+    ("ratekeeper-policy", ""),
+    ("ratekeeper-store", "redis-tls"),
+    ("ratekeeper", "tower"),
+    ("ratekeeper-resilience", "tower"),
+];
+
+/// Traits that types have by themselves and nobody asks for by name.
+const UNTOLD: [&str; 5] = [
+    "Freeze",
+    "Unpin",
+    "UnwindSafe",
+    "RefUnwindSafe",
+    "UnsafeUnpin",
+];
+
+/// What the list of an unpublished version says after it.
+const UNPUBLISHED: &str = ", unpublished";
+
+/// The public items of a package at one version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Api {
+    version: String,
+    is_published: bool,
+    items: BTreeSet<String>,
+}
+
+impl Api {
+    fn read(text: &str) -> Self {
+        let (head, items) = text.split_once('\n').unwrap_or((text, ""));
+        let version = head.strip_suffix(UNPUBLISHED);
+        Self {
+            version: version.unwrap_or(head).to_owned(),
+            is_published: version.is_none(),
+            items: items.lines().map(str::to_owned).collect(),
+        }
+    }
+
+    fn write(&self) -> String {
+        let mark = if self.is_published { "" } else { UNPUBLISHED };
+        let items = self.items.iter().map(|item| format!("{item}\n"));
+        format!("{}{mark}\n{}", self.version, items.collect::<String>())
+    }
+
+    /// What `next` lacks of this, or has changed; none if its version may do that.
+    fn broken_by<'a>(&'a self, next: &'a Self) -> Vec<&'a str> {
+        if !self.is_published || series(&self.version) != series(&next.version) {
+            return Vec::new();
+        }
+        let gone = self.items.difference(&next.items);
+        gone.map(String::as_str).collect()
+    }
+}
+
+/// The part of a version that changes when users may be broken: `1`, or `0.2`.
+fn series(version: &str) -> &str {
+    let parts = if version.starts_with("0.") { 2 } else { 1 };
+    let end = version.match_indices('.').nth(parts - 1);
+    end.map_or(version, |(at, _)| &version[..at])
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The documentation tool of a stable toolchain, told to write JSON as well. What is compiled
+/// for it is compiled as always.
+fn rustdoc(directory: &Path) -> PathBuf {
+    fs::create_dir_all(directory).unwrap();
+    let script = directory.join("rustdoc");
+    fs::write(
+        &script,
+        "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script
+}
+
+/// The public items of the package as it is.
+fn api(package: &str, features: &str) -> Api {
+    let target = root().join("target/api");
+    let output = Command::new(env!("CARGO"))
+        .args(["rustdoc", "--quiet", "--lib", "--package", package])
+        .args([
+            "--no-default-features",
+            "--features",
+            features,
+            "--target-dir",
+        ])
+        .arg(&target)
+        .args(["--", "-Z", "unstable-options", "--output-format", "json"])
+        .env("RUSTDOC", rustdoc(&target))
+        .env_remove("RUSTFLAGS")
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{package}: {said}");
+    let json = target.join(format!("doc/{}.json", package.replace('-', "_")));
+    let api = Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_derived_impls(true)
+        .build()
+        .unwrap();
+    let untold = UNTOLD.map(|name| format!("::{name} for "));
+    let items = api.items().map(ToString::to_string);
+    Api {
+        version: env!("CARGO_PKG_VERSION").to_owned(), // one for all packages
+        is_published: false,
+        items: items
+            .filter(|item| !untold.iter().any(|name| item.contains(name)))
+            .collect(),
+    }
+}
+
+#[test]
+fn the_public_interface_is_as_it_is_listed() {
+    let writes = std::env::var("RATEKEEPER_API").is_ok_and(|what| what == "write");
+    let mut findings = String::new();
+    for (package, features) in PACKAGES {
+        let file = root().join(format!("api/{package}.txt"));
+        let listed =
+            fs::read_to_string(&file).map_or_else(|_| Api::read("0.0.0"), |text| Api::read(&text));
+        let mut now = api(package, features);
+        now.is_published = listed.is_published && listed.version == now.version;
+        for gone in listed.broken_by(&now) {
+            findings += &format!("{package} breaks who uses {}: {gone}\n", listed.version);
+        }
+        if writes && findings.is_empty() {
+            fs::create_dir_all(root().join("api")).unwrap();
+            fs::write(&file, now.write()).unwrap();
+        } else if findings.is_empty() && listed != now {
+            let gone = listed
+                .items
+                .difference(&now.items)
+                .map(|item| format!("-{item}\n"));
+            let new = now
+                .items
+                .difference(&listed.items)
+                .map(|item| format!("+{item}\n"));
+            let changes: String = gone.chain(new).collect();
+            findings += &format!("{package} is not as api/{package}.txt lists it:\n{changes}");
+        }
+    }
+    assert!(
+        findings.is_empty(),
+        "{findings}\nIf that is meant: RATEKEEPER_API=write cargo test -p xtask --test api\n\
+         What breaks users of a published version needs a version that may, in Cargo.toml."
+    );
+}
+
+#[test]
+fn what_breaks_users_is_told_from_what_does_not() {
+    let check = |before: &str, after: &str, broken: &[&str]| {
+        let (before, after) = (Api::read(before), Api::read(after));
+        assert_eq!(before.broken_by(&after), broken, "{before:?} {after:?}");
+    };
+    check("0.1.0\na\nb\n", "0.1.1\na\nb\nc\n", &[]); // added
+    check("0.1.0\na\nb\n", "0.1.1\na\n", &["b"]); // gone
+    check("0.1.0\nfn a(u32)\n", "0.1.9\nfn a(u64)\n", &["fn a(u32)"]); // changed
+    check("0.1.0\na\nb\n", "0.2.0\na\n", &[]);
+    check("1.4.0\na\nb\n", "1.5.0\na\n", &["b"]);
+    check("1.4.0\na\nb\n", "2.0.0\na\n", &[]);
+    check("0.1.0, unpublished\na\nb\n", "0.1.0, unpublished\na\n", &[]);
+}
+
+#[test]
+fn a_list_is_read_as_it_was_written() {
+    for text in ["0.1.0\na\nb\n", "0.1.0, unpublished\na\n", "1.0.0\n"] {
+        assert_eq!(Api::read(text).write(), text);
+    }
+}
