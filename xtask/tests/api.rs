@@ -26,7 +26,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ("ratekeeper-policy", ""),
     ("ratekeeper-store", "redis-tls"),
     ("ratekeeper", "tower"),
-    ("ratekeeper-resilience", "tower"),
+    ("ratekeeper-resilience", "reqwest"),
 ];
 
 /// Traits that types have by themselves and nobody asks for by name.

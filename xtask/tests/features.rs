@@ -10,7 +10,7 @@ const PACKAGES: [(&str, &[&str]); 5] = [
     ("ratekeeper-policy", &[""]),
     ("ratekeeper-store", &["", "testing", "redis", "redis-tls"]),
     ("ratekeeper", &["", "tokio", "tower"]),
-    ("ratekeeper-resilience", &["", "tower"]),
+    ("ratekeeper-resilience", &["", "tower", "reqwest"]),
 ];
 
 #[test]

@@ -10,9 +10,9 @@ use ratekeeper_core::{Mode, Nanos, Verdict};
 use ratekeeper_policy::{EnvoyBody, EnvoyHeaders, HeaderStyle};
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
-use ratekeeper_wire::{HeaderValue, RateLimitResponse};
+use ratekeeper_wire::RateLimitResponse;
 
-use super::fields::{self, draft_03};
+use super::fields::{self, draft_03, header};
 
 /// Tells the application which limits in shadow mode would have refused.
 const SHADOW: &str = "x-ratekeeper-shadow";
@@ -118,14 +118,6 @@ fn limit(outcome: &Outcome<'_>) -> RateLimit {
 
 fn name(outcome: &Outcome<'_>) -> String {
     outcome.rule.limit.name.to_string()
-}
-
-pub(super) fn header(key: &str, value: String) -> HeaderValue {
-    HeaderValue {
-        key: key.to_owned(),
-        value,
-        raw_value: Vec::new(),
-    }
 }
 
 fn metadata(whole: &Answer) -> Struct {

@@ -22,8 +22,6 @@ use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use serde_json::json;
 
-use super::answer::header;
-
 /// The status that Envoy refuses with, unless it is told another.
 const TOO_MANY_REQUESTS: u16 = 429;
 
@@ -187,6 +185,14 @@ pub(super) fn refused(statuses: &[DescriptorStatus]) -> Option<(String, Option<u
         .next()
         .filter(|told| told.over)?;
     Some((first.name, Some(first.reset.max(1))))
+}
+
+pub(super) fn header(key: &str, value: String) -> HeaderValue {
+    HeaderValue {
+        key: key.to_owned(),
+        value,
+        raw_value: Vec::new(),
+    }
 }
 
 /// A string of a field: what is not printable ASCII becomes `?`.
