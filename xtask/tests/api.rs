@@ -103,7 +103,7 @@ fn rustdoc(directory: &Path) -> PathBuf {
 
 /// The public items of the package as it is.
 fn api(package: &str, features: &str) -> Api {
-    let target = root().join("target/api");
+    let target = root().join("target");
     let output = Command::new(env!("CARGO"))
         .args(["rustdoc", "--quiet", "--lib", "--package", package])
         .args([
@@ -114,7 +114,7 @@ fn api(package: &str, features: &str) -> Api {
         ])
         .arg(&target)
         .args(["--", "-Z", "unstable-options", "--output-format", "json"])
-        .env("RUSTDOC", rustdoc(&target))
+        .env("RUSTDOC", rustdoc(&target.join("api")))
         .env_remove("RUSTFLAGS")
         .current_dir(root())
         .output()

@@ -8,9 +8,9 @@ use prost_types::{Duration, Struct};
 use ratekeeper::{Answer, Answers, Outcome};
 use ratekeeper_core::{Mode, Nanos, Verdict};
 use ratekeeper_policy::{EnvoyBody, EnvoyHeaders, HeaderStyle};
+use ratekeeper_wire::RateLimitResponse;
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
-use ratekeeper_wire::RateLimitResponse;
 
 use super::fields::{self, draft_03, header};
 
