@@ -253,12 +253,12 @@ pub(crate) async fn forget(store: &RedisStore) -> Result<(), StoreError> {
     let scripts = key_of("scripts");
     for limit in [&limits.bucket, &limits.window] {
         store
-            .reset(&[limit.charge(&scripts, 0)], Time::ZERO)
+            .erase(&[limit.charge(&scripts, 0)], Time::ZERO)
             .await?;
     }
     for key in keys() {
         store
-            .reset(&[limits.wide.charge(&key, 0)], Time::ZERO)
+            .erase(&[limits.wide.charge(&key, 0)], Time::ZERO)
             .await?;
     }
     Ok(())

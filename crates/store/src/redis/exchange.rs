@@ -28,6 +28,8 @@ pub(super) struct Exchange<'a> {
     /// Keys of earlier shapes, after those of the batch: of which key, and what it was.
     earlier: Vec<(usize, &'a Earlier)>,
     names: Vec<Vec<u8>>,
+    /// Whether the caller tells the time.
+    told: bool,
 }
 
 /// What an exchange has decided, and what is to be written for it.
@@ -55,7 +57,14 @@ impl<'a> Exchange<'a> {
             batch,
             earlier,
             names,
+            told: false,
         }
+    }
+
+    /// The same, at a moment that the caller tells.
+    pub(super) const fn at_a_told_moment(mut self) -> Self {
+        self.told = true;
+        self
     }
 
     pub(super) const fn batch(&self) -> &Batch<'a> {
@@ -146,10 +155,14 @@ impl<'a> Exchange<'a> {
     ) -> Option<(Vec<u8>, u64)> {
         let algorithm = &item.limit.algorithm;
         let lasts = after.lasts(algorithm, now);
-        let is_reset = self.batch.act() == Some(Act::Reset);
-        if let (Some((gcra, paid)), Some((_, was))) =
-            (after.paid(algorithm, now), before.paid(algorithm, now))
+        let act = self.batch.act();
+        // Where the caller tells the time nothing is remembered, and no mark is needed.
+        let erases = act == Some(Act::Erase) || act == Some(Act::Reset) && self.told;
+        if !erases
+            && let (Some((gcra, paid)), Some((_, was))) =
+                (after.paid(algorithm, now), before.paid(algorithm, now))
         {
+            let is_reset = act == Some(Act::Reset);
             let was_lowered = Gcra::is_lowered(value);
             let moved_back = kept != after && (was_lowered || paid < was);
             if is_reset && !was_lowered || moved_back {

@@ -141,6 +141,16 @@ impl RedisStore {
         self.timings.read()
     }
 
+    /// Removes what is kept of these keys, and leaves no mark that they were reset: for keys
+    /// that no other process knows. `now` as for [`Store::reset`].
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be asked.
+    pub async fn erase(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
+        let erased = self.ask(Act::Erase, &unnamed(charges), now).await;
+        erased.map(|_| ())
+    }
+
     /// Does what a request wants, within the deadline.
     async fn ask(
         &self,
@@ -261,6 +271,10 @@ impl RedisStore {
         let exchange = Exchange::of(ask, |index, earlier| {
             name::name(&self.config.prefix, &earlier.label, keys[index])
         });
+        let exchange = match told {
+            Some(_) => exchange.at_a_told_moment(),
+            None => exchange,
+        };
         let names = exchange.names();
         let _turns = self.turns.take(&names).await;
         let remembers = told.is_none();

@@ -38,6 +38,8 @@ pub(super) enum Act {
     Look,
     Refund,
     Reset,
+    /// As a reset, and without a mark: nothing is left.
+    Erase,
     Release,
     Renew,
 }
@@ -73,7 +75,7 @@ pub(super) fn settle(
             (0..items.len()).for_each(|at| table.take_back(at));
             Outcome::Refunded
         }
-        Act::Reset => {
+        Act::Reset | Act::Erase => {
             let were_there = (0..items.len()).map(|at| table.forget(at));
             Outcome::WereThere(were_there.collect())
         }
