@@ -11,6 +11,7 @@
 //! that may break its users (Cargo's reading of semantic versioning: 0.2 after 0.1, 2 after 1).
 
 #![cfg(unix)] // the compiler is called through a script
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -141,7 +142,7 @@ fn api(package: &str, features: &str) -> Api {
 #[test]
 fn the_public_interface_is_as_it_is_listed() {
     let writes = std::env::var("RATEKEEPER_API").is_ok_and(|what| what == "write");
-    let mut findings = String::new();
+    let mut findings = Vec::new();
     for (package, features) in PACKAGES {
         let file = root().join(format!("api/{package}.txt"));
         let listed =
@@ -149,7 +150,10 @@ fn the_public_interface_is_as_it_is_listed() {
         let mut now = api(package, features);
         now.is_published = listed.is_published && listed.version == now.version;
         for gone in listed.broken_by(&now) {
-            findings += &format!("{package} breaks who uses {}: {gone}\n", listed.version);
+            findings.push(format!(
+                "{package} breaks who uses {}: {gone}",
+                listed.version
+            ));
         }
         if writes && findings.is_empty() {
             fs::create_dir_all(root().join("api")).unwrap();
@@ -164,13 +168,16 @@ fn the_public_interface_is_as_it_is_listed() {
                 .difference(&listed.items)
                 .map(|item| format!("+{item}\n"));
             let changes: String = gone.chain(new).collect();
-            findings += &format!("{package} is not as api/{package}.txt lists it:\n{changes}");
+            findings.push(format!(
+                "{package} is not as api/{package}.txt lists it:\n{changes}"
+            ));
         }
     }
     assert!(
         findings.is_empty(),
-        "{findings}\nIf that is meant: RATEKEEPER_API=write cargo test -p xtask --test api\n\
-         What breaks users of a published version needs a version that may, in Cargo.toml."
+        "{}\nIf that is meant: RATEKEEPER_API=write cargo test -p xtask --test api\n\
+         What breaks users of a published version needs a version that may, in Cargo.toml.",
+        findings.join("\n")
     );
 }
 
