@@ -15,6 +15,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -139,8 +140,31 @@ fn api(package: &str, features: &str) -> Api {
     }
 }
 
+/// Whether the compiler is the one whose JSON is read here; if not, one line says so. In CI it
+/// has to be.
+fn is_readable() -> bool {
+    let output = Command::new("rustc").arg("--version").output().unwrap();
+    let version = String::from_utf8_lossy(&output.stdout);
+    let version = version.trim();
+    let wanted = concat!("rustc ", env!("CARGO_PKG_RUST_VERSION"), ".");
+    if version.starts_with(wanted) {
+        return true;
+    }
+    let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+    assert!(
+        !in_ci,
+        "the interface is listed by {wanted}*, not {version}"
+    );
+    let skipped = format!("skipped: the interface is listed by {wanted}*, not {version}\n");
+    let _ = std::io::stderr().write_all(skipped.as_bytes()); // past the test's capture
+    false
+}
+
 #[test]
 fn the_public_interface_is_as_it_is_listed() {
+    if !is_readable() {
+        return;
+    }
     let writes = std::env::var("RATEKEEPER_API").is_ok_and(|what| what == "write");
     let mut findings = Vec::new();
     for (package, features) in PACKAGES {
