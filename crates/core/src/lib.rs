@@ -57,5 +57,5 @@ pub use decision::{Decision, Verdict};
 pub use error::Error;
 pub use limit::{AnyAlgorithm, Limit, LimitId, Outage};
 pub use quota::{Permits, Quota};
-pub use shared::{Shared, Twin, UnixMicros};
+pub use shared::{EXPIRY_STEP_MICROS, Shared, Twin, UnixMicros};
 pub use time::{Nanos, Origin, Time};

@@ -213,11 +213,16 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The answer of a script that was given `count` keys.
+    /// The answer of a script that was given `count` keys: a list, or a text of one key's
+    /// seconds, microseconds, and value if there is one.
     pub(super) fn read(answer: Value, count: usize) -> Result<Self, Trouble> {
         let strange = || Trouble::Refused("a script answered what it cannot".into());
-        let Value::Array(parts) = answer else {
-            return Err(strange());
+        let parts = match answer {
+            Value::Array(parts) => parts,
+            Value::BulkString(text) if count == 1 => {
+                return Self::of_text(&text).ok_or_else(strange);
+            }
+            _ => return Err(strange()),
         };
         let mut parts = parts.into_iter();
         let now = match parts.next() {
@@ -237,5 +242,48 @@ impl Found {
             now: UnixMicros::new(now),
             values,
         })
+    }
+
+    /// See `gcra/short.lua` of the core. The value may be anything, spaces too.
+    fn of_text(text: &[u8]) -> Option<Self> {
+        let mut parts = text.splitn(3, |&byte| byte == b' ');
+        let mut number = || str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+        let (seconds, micros) = (number()?, number()?);
+        let value = parts.next().filter(|value| !value.is_empty());
+        Some(Self {
+            now: UnixMicros::new(seconds.checked_mul(1_000_000)?.checked_add(micros)?),
+            values: vec![value.map(<[u8]>::to_vec)],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lone_key_is_answered_as_a_text() {
+        let check = |text: &str, told: Option<(u64, Option<&str>)>| {
+            let found = Found::read(Value::BulkString(text.into()), 1);
+            let told = told.map(|(now, value)| Found {
+                now: UnixMicros::new(now),
+                values: vec![value.map(|value| value.as_bytes().to_vec())],
+            });
+            assert_eq!(found.ok(), told, "{text:?}");
+        };
+        check(
+            "1763712345 7 4836",
+            Some((1_763_712_345_000_007, Some("4836"))),
+        );
+        check(
+            "1763712345 678901 -48",
+            Some((1_763_712_345_678_901, Some("-48"))),
+        );
+        check("1763712345 0 ", Some((1_763_712_345_000_000, None)));
+        check("1 0 none of ours", Some((1_000_000, Some("none of ours"))));
+        for text in ["", "1", "1 ", "1 x ", "-1 2 3", "99999999999999 0 "] {
+            check(text, None);
+        }
+        assert!(Found::read(Value::BulkString("1 2 3".into()), 2).is_err());
     }
 }

@@ -15,6 +15,9 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 
+-- Values expire at whole steps of so many microseconds: EXPIRY_STEP_MICROS.
+local STEP = 4000000
+
 local twins = {}
 --@twins
 local count = #KEYS
@@ -74,7 +77,7 @@ for i = 1, count do
   if changed[i] then
     if state[i] then
       local value, expires = twin[i].write(state[i], limit[i])
-      local ms = string.format('%d', math.ceil(expires / 1000) + 1)
+      local ms = string.format('%d', (math.floor(expires / STEP) + 1) * STEP / 1000)
       redis.call('SET', KEYS[i], value, 'PXAT', ms)
     elseif found[i + 1] then
       redis.call('DEL', KEYS[i])

@@ -10,7 +10,7 @@
 //! and resets, and limits whose states have changed their meaning. Two calls instead of one,
 //! one if nothing is to be written; the results are the same.
 
-use ratekeeper_core::{Gcra, Paid, UnixMicros};
+use ratekeeper_core::{EXPIRY_STEP_MICROS, Gcra, Paid, UnixMicros};
 
 use super::batch::{Ask, Batch, Found, state_of};
 use super::limits::Earlier;
@@ -177,9 +177,10 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The millisecond at which a value that lasts `micros` may go: later, never earlier.
+/// The millisecond at which a value that lasts `micros` may go: see [`EXPIRY_STEP_MICROS`].
 fn expires_ms(now: UnixMicros, micros: u64) -> Vec<u8> {
-    let at = now.get().saturating_add(micros).div_ceil(1_000) + 1;
+    let steps = now.get().saturating_add(micros) / EXPIRY_STEP_MICROS + 1;
+    let at = steps * (EXPIRY_STEP_MICROS / 1_000); // far below 2^64
     at.min(LAST_MS).to_string().into_bytes()
 }
 

@@ -11,6 +11,7 @@ mod clock;
 mod conforms;
 mod equality;
 mod exact;
+mod expiry;
 mod faults;
 mod hints;
 mod load;

@@ -7,27 +7,35 @@
 -- ARGV[..]  for each key: the limit, the deepest debt that is left, whether denials are
 --           counted, then the price of each request in its order
 -- ARGV[..]  if anything is: for each key the value that the caller remembers, or nothing
--- Answers   the moment; then each value as it was found, or as the caller remembers it
+-- Answers   the moment; then each value as it was found, or as the caller remembers it. Of one
+--           key, by the server's clock: one text, `seconds micros value`, since Redis asks a
+--           table for seven names before it answers what the table lists
+--
+-- STEP is EXPIRY_STEP_MICROS: a charge that does not carry the debt past the step at which the
+-- value expires keeps its expiry.
 
 local call, format, sub, unpack = redis.call, string.format, string.sub, struct.unpack
 local KEYS, ARGV = KEYS, ARGV
-local TURN, PAST, SLACK = 92000000000000, 10000000000000, 640000000000
-local now = ARGV[1]
+local TURN, PAST, SLACK, STEP = 92000000000000, 10000000000000, 640000000000, 4000000
+local now, time = ARGV[1], nil
 if now == '' then
-  local time = call('TIME')
+  time = call('TIME')
   now = time[1] * 1000000 + time[2]
 else
   now = tonumber(now)
 end
 local base = now % TURN
 local count = #KEYS
-local found, after, lowered = {now}, {}, nil
+local found, values, expiries
+if count > 1 then found, values, expiries = {now}, {}, {} end
+local last, limit, full, counted, first, rest
 for i = 1, count do
   local value = call('GET', KEYS[i])
-  found[i + 1] = value
   local pack = ARGV[i + 1]
-  local limit, full, counted, price, at = unpack('<dddd', pack)
-  local debt, changed, low = 0, false, false
+  if pack ~= last then -- mostly one limit, and one request of each key
+    last, limit, full, counted, first, rest = pack, unpack('<dddd', pack)
+  end
+  local debt, changed, low, kept = 0, false, false, 0
   if value then
     local micros = sub(value, 1, -6) + 0
     if micros < 0 then micros, low = -micros, true end -- moved back
@@ -37,6 +45,7 @@ for i = 1, count do
     elseif micros >= TURN - PAST then
       micros = micros - TURN
     end
+    kept = micros + STEP - (now + micros) % STEP -- where it expires
     -- Not exact if it is beyond 2^53; then it is cut.
     if micros >= 0 then
       debt = micros * 64000 + sub(value, -5)
@@ -53,10 +62,11 @@ for i = 1, count do
     end
     local told = micros * 64000 + sub(hint, -5)
     if micros >= 0 and told > debt then
-      debt, changed, found[i + 1] = told, true, hint
+      debt, changed, value = told, true, hint
       if debt > full + SLACK then debt, low = full, true end
     end
   end
+  local price, at = first, rest
   while true do
     if debt <= limit - price then
       if price > 0 then debt, changed = debt + price, true end
@@ -66,24 +76,38 @@ for i = 1, count do
     if at > #pack then break end
     price, at = unpack('<d', pack, at)
   end
-  after[i] = changed and debt
-  if low then
-    lowered = lowered or {}
-    lowered[i] = full
-  end
-end
-for i = 1, count do
-  local debt = after[i]
-  if debt then
+
+  local after, expires
+  if changed then
     -- Lua's remainder rounds a quotient: below 2^38 microseconds it finds the right one.
     local ticks = debt % 64000
     local micros = (debt - ticks) / 64000
-    local value = format('%d%05d', (base + micros) % TURN, ticks)
-    if lowered and lowered[i] then
+    after = format('%d%05d', (base + micros) % TURN, ticks)
+    if low then
       -- It stays for the deepest debt that anybody may remember.
-      value, micros = '-' .. value, math.max(micros, lowered[i] / 64000 + 1)
+      after, micros, kept = '-' .. after, math.max(micros, full / 64000 + 1), 0
     end
-    call('SET', KEYS[i], value, 'PXAT', format('%d', (now + micros) / 1000 + 2)) -- cut
+    if micros >= kept then
+      expires = format('%d', (now + micros - (now + micros) % STEP + STEP) / 1000)
+    end
+  end
+  if count > 1 then
+    found[i + 1], values[i], expiries[i] = value, after or false, expires or false
+  else
+    if expires then
+      call('SET', KEYS[1], after, 'PXAT', expires)
+    elseif after then
+      call('SET', KEYS[1], after, 'KEEPTTL')
+    end
+    if not time then return {now, value} end
+    return time[1] .. ' ' .. time[2] .. ' ' .. (value or '')
+  end
+end
+for i = 1, count do
+  if expiries[i] then
+    call('SET', KEYS[i], values[i], 'PXAT', expiries[i])
+  elseif values[i] then
+    call('SET', KEYS[i], values[i], 'KEEPTTL')
   end
 end
 return found

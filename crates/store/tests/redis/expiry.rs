@@ -1,0 +1,153 @@
+//! Expiry: whichever way a value of GCRA is written, it stays until it says nothing any more,
+//! and no longer than a step.
+//!
+//! ```text
+//!   step  |           |           |
+//!   debt  ----1----2----------3-->            1 and 2 are paid within one step: 2 keeps the
+//!   key   -----------------------------|      expiry that 1 has set, 3 sets it anew
+//! ```
+
+use std::sync::Arc;
+
+use ratekeeper_core::{
+    Charge, EXPIRY_STEP_MICROS, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time,
+};
+use ratekeeper_store::{RedisConfig, RedisStore, Store};
+use tokio::runtime::Runtime;
+
+use crate::server::{Server, programs};
+
+const KEYS: usize = 3;
+const ROUNDS: u64 = 400;
+
+fn limit(id: u32, quota: &str) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version: 1,
+        outage: Outage::Deny,
+        algorithm: Gcra::token_bucket(quota.parse().unwrap()).unwrap().into(),
+    }
+}
+
+/// The moment, the milliseconds for which a key stays, and its value, at once.
+fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, String)> {
+    let look = redis::Script::new(
+        "local now = redis.call('TIME')
+         local value = redis.call('GET', KEYS[1])
+         return {now[1] * 1000 + math.floor(now[2] / 1000), redis.call('PTTL', KEYS[1]), value}",
+    );
+    let (now, stays, value): (u64, i64, Option<String>) =
+        look.key(name).invoke(connection).unwrap();
+    Some((now, u64::try_from(stays).ok()?, value?))
+}
+
+/// When a value says nothing any more: milliseconds since 1970, rounded up.
+fn paid_ms(value: &str, now_ms: u64) -> u64 {
+    const TURN: u64 = 92_000_000_000_000;
+    let digits = value.trim_start_matches('-');
+    let micros: u64 = digits[..digits.len() - 5].parse().unwrap();
+    let now = now_ms * 1_000;
+    // The one nearest to now of all that it may mean.
+    let turn = now / TURN;
+    let moments = [turn - 1, turn, turn + 1].map(|turn| turn * TURN + micros);
+    let paid = moments.into_iter().min_by_key(|paid| paid.abs_diff(now));
+    (paid.unwrap() + 1).div_ceil(1_000)
+}
+
+/// A small generator: the same sequence every time.
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+#[test]
+fn a_value_stays_until_it_says_nothing_and_a_step_at_most() {
+    let runtime = Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let stores =
+            [(); 2].map(|()| Arc::new(RedisStore::new(RedisConfig::new(server.url())).unwrap()));
+        // A permit takes 10 ms, 0.9 s, 9 s: far below a step, a part of it, several.
+        let limits = [
+            limit(0, "500/5s"),
+            limit(1, "100000/1d"),
+            limit(2, "10000/1d"),
+        ];
+        let keys: Vec<_> = (0..KEYS)
+            .map(|key| {
+                let mut bytes = Vec::new();
+                KeyBuilder::new(&mut bytes).part(format!("user-{key}").as_bytes());
+                bytes
+            })
+            .collect();
+        let mut connection = server.connect();
+        let (mut seed, mut looked, mut kept) = (1, 0_u64, 0_u64);
+        let mut before = vec![None; KEYS * limits.len()];
+        for _ in 0..ROUNDS {
+            let mut next = |below| usize::try_from(random(&mut seed, below)).unwrap();
+            let store = &stores[next(2)];
+            let act = next(8);
+            let (first, of) = (next(KEYS as u64), next(3));
+            let cost = Permits::new(u32::try_from(next(4)).unwrap());
+            let charge = |key: usize, of: usize| Charge {
+                limit: &limits[of],
+                key: Key::from_bytes(&keys[key]),
+                cost,
+                mode: Mode::Enforce,
+            };
+            runtime.block_on(async {
+                let several = [charge(first, of), charge(first, (of + 1) % 3)];
+                match act {
+                    // Gathered into one call: the second and those after wait for the first.
+                    0..=2 => {
+                        let asks = [0, 1, 2].map(|key| [charge(key, of)]);
+                        let ask = |key: usize| store.decide(&asks[key], Time::ZERO);
+                        let (one, two, three) = tokio::join!(ask(0), ask(1), ask(2));
+                        drop((one.unwrap(), two.unwrap(), three.unwrap()));
+                    }
+                    3 | 4 => drop(store.decide(&several[..1], Time::ZERO).await.unwrap()),
+                    5 => drop(store.decide(&several, Time::ZERO).await.unwrap()),
+                    // What something was given back to is marked for good: only one of the keys.
+                    6 => {
+                        let given = [charge(KEYS - 1, of)];
+                        store.refund(&given, Time::ZERO).await.unwrap();
+                    }
+                    // Twice the same key: by compare-and-set.
+                    _ => {
+                        let twice = [charge(first, of), charge(first, of)];
+                        drop(store.decide(&twice, Time::ZERO).await.unwrap());
+                    }
+                }
+            });
+            for key in 0..KEYS {
+                for of in 0..limits.len() {
+                    let name = format!("rk:{{user-{key}}}:limit-{of}");
+                    let Some((now, stays, value)) = look(&mut connection, &name) else {
+                        continue;
+                    };
+                    let (gone, paid) = (now + stays, paid_ms(&value, now));
+                    // The two clocks of a script are a millisecond apart at most.
+                    assert!(gone + 1 >= paid, "{name} {value}: {gone} < {paid}");
+                    if !value.starts_with('-') {
+                        let step = EXPIRY_STEP_MICROS / 1_000;
+                        assert!(gone <= paid + step + 1, "{name} {value}: {gone} > {paid}");
+                        let off = (gone + 1) % step;
+                        assert!(off <= 2, "{name} {value}: {gone} is no step");
+                        let old = before[key * limits.len() + of].replace((gone, value.clone()));
+                        kept += u64::from(
+                            old.is_some_and(|(was, old)| was.abs_diff(gone) <= 1 && old != value),
+                        );
+                    }
+                    looked += 1;
+                }
+            }
+        }
+        assert!(
+            looked > ROUNDS * 5 && kept > ROUNDS / 4,
+            "{looked} looked at, {kept} kept"
+        );
+    }
+}
