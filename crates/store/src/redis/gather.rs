@@ -13,10 +13,8 @@
 //!
 //! [`pace`]: super::pace
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use ratekeeper_core::UnixMicros;
 use smallvec::SmallVec;
@@ -25,7 +23,7 @@ use tokio::time::Instant;
 
 use super::batch::{Ask, Batch, Found};
 use super::hints::Hints;
-use super::limits::Prepared;
+use super::lanes::{Alone, Answer, Lanes, MOST_TOGETHER, Told, Waiting, Way};
 use super::node::Call;
 use super::pace::{Next, Pace};
 use super::script::Scripts;
@@ -33,10 +31,6 @@ use super::servers::Servers;
 use super::settle::Outcome;
 use super::trouble::Trouble;
 
-/// Calls of a slot under way at a time: with two, one is decided while another travels.
-const FLIGHTS: usize = 2;
-/// Requests that leave together: bounds how long the store is busy with one call.
-const MOST_TOGETHER: usize = 128;
 /// Requests that wait or are under way at most; further ones are turned away.
 const MOST_PRESENT: usize = 16_384;
 
@@ -56,55 +50,20 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Only those with somebody in them.
-    lanes: HashMap<Way, Lane, RandomState>,
+    lanes: Lanes,
     pace: Pace<Waiting>,
     /// In lanes, held back, and under way.
     present: usize,
+    /// Empty but while it is held: see [`Inner::hold`].
+    errands: SmallVec<[Errand; 2]>,
 }
 
-/// What requests have in common that may leave together: slot and moment.
-type Way = (u16, Option<UnixMicros>);
-
-#[derive(Debug, Default)]
-struct Lane {
-    waiting: VecDeque<Waiting>,
-    flying: usize,
-}
-
-/// What a request is answered, and when.
-type Told = Result<(Outcome, UnixMicros), Trouble>;
-
-/// A request and who waits for it.
+/// What a task is to do.
 #[derive(Debug)]
-struct Waiting {
-    ask: Ask,
-    answer: oneshot::Sender<Result<Answer, Trouble>>,
-}
-
-impl Waiting {
-    fn tell(self, told: Told) {
-        let ask = self.ask;
-        let answer = told.map(|(outcome, now)| Answer { ask, outcome, now });
-        let _ = self.answer.send(answer); // or the caller has gone
-    }
-
-    /// The key, if the request is about one only.
-    fn key(&self) -> Option<Box<[u8]>> {
-        match &*self.ask.items {
-            [item] => Some(item.name.clone()),
-            _ => None,
-        }
-    }
-}
-
-/// What a request is answered, and when.
-#[derive(Debug)]
-pub(super) struct Answer {
-    /// The request itself.
-    pub(super) ask: Ask,
-    pub(super) outcome: Outcome,
-    pub(super) now: UnixMicros,
+enum Errand {
+    Carry(Flight),
+    /// Lets those go who have been held back until then.
+    Wake(Way, Box<[u8]>, Instant),
 }
 
 impl Gather {
@@ -131,8 +90,7 @@ impl Gather {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { ask, answer };
         let way = (slot, told);
-        {
-            let mut queue = self.inner.queue.lock();
+        self.inner.hold(|queue| {
             if queue.present >= MOST_PRESENT {
                 let why = format!("{MOST_PRESENT} requests wait for the store");
                 return Err(Trouble::Absent(why));
@@ -142,17 +100,38 @@ impl Gather {
             match waiting.key() {
                 Some(key) if told.is_none() => {
                     let next = queue.pace.arrives(&key, waiting, MOST_TOGETHER, now);
-                    self.inner.go_on(&mut queue, way, &key, next);
+                    self.inner.go_on(queue, way, &key, next);
                 }
-                _ => self.inner.take_off(&mut queue, way, [waiting]),
+                _ => self.inner.take_off(queue, way, [waiting]),
             }
-        }
+            Ok(())
+        })?;
         let lost = || Trouble::Lost("the call was given up".into());
         answered.await.map_err(|_| lost())?
     }
 }
 
 impl Inner {
+    /// Changes the queue, and starts what that has led to once it is let go: a runtime that
+    /// ends drops a new task at once, and what it drops wants the queue.
+    fn hold<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let (changed, errands) = {
+            let mut queue = self.queue.lock();
+            let changed = change(&mut queue);
+            (changed, std::mem::take(&mut queue.errands))
+        };
+        for errand in errands {
+            match errand {
+                Errand::Carry(flight) => drop(tokio::spawn(flight.carry_all())),
+                Errand::Wake(way, key, at) => {
+                    let inner = Arc::clone(self);
+                    drop(tokio::spawn(async move { inner.wake(way, key, at).await }));
+                }
+            }
+        }
+        changed
+    }
+
     /// Lets requests go, each lane with its flights.
     fn take_off(
         self: &Arc<Self>,
@@ -160,16 +139,13 @@ impl Inner {
         way: Way,
         requests: impl IntoIterator<Item = Waiting>,
     ) {
-        let lane = queue.lanes.entry(way).or_default();
-        lane.waiting.extend(requests);
-        if lane.flying < FLIGHTS {
-            lane.flying += 1;
+        if queue.lanes.enter(way, requests) {
             let flight = Flight {
                 inner: Arc::clone(self),
                 way,
                 has_landed: false,
             };
-            tokio::spawn(flight.carry_all());
+            queue.errands.push(Errand::Carry(flight));
         }
     }
 
@@ -179,21 +155,21 @@ impl Inner {
             self.take_off(queue, way, next.go);
         }
         if let Some(at) = next.wake {
-            let (inner, key) = (Arc::clone(self), Box::from(key));
-            tokio::spawn(async move { inner.wake(way, key, at).await });
+            queue.errands.push(Errand::Wake(way, key.into(), at));
         }
     }
 
-    /// Lets those go who have been held back until then.
     async fn wake(self: Arc<Self>, way: Way, key: Box<[u8]>, at: Instant) {
         tokio::time::sleep_until(at).await;
-        let mut queue = self.queue.lock();
-        let next = queue.pace.wakes(&key, Instant::now());
-        self.go_on(&mut queue, way, &key, next);
+        self.hold(|queue| {
+            let next = queue.pace.wakes(&key, Instant::now());
+            self.go_on(queue, way, &key, next);
+        });
     }
 }
 
 /// A place among the calls under way; given back when dropped, whatever happens.
+#[derive(Debug)]
 struct Flight {
     inner: Arc<Inner>,
     way: Way,
@@ -203,17 +179,7 @@ struct Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.has_landed {
-            land(&mut self.inner.queue.lock(), self.way);
-        }
-    }
-}
-
-/// A flight is over.
-fn land(queue: &mut Queue, way: Way) {
-    if let Some(lane) = queue.lanes.get_mut(&way) {
-        lane.flying = lane.flying.saturating_sub(1);
-        if lane.flying == 0 && lane.waiting.is_empty() {
-            queue.lanes.remove(&way);
+            self.inner.queue.lock().lanes.land(self.way);
         }
     }
 }
@@ -238,56 +204,39 @@ impl Flight {
 
     /// What leaves next; if nothing does, the flight is over.
     fn next(&mut self) -> Option<Vec<Waiting>> {
-        let mut queue = self.inner.queue.lock();
-        let (mut group, mut gone) = (Group::default(), Vec::new());
-        if let Some(lane) = queue.lanes.get_mut(&self.way) {
-            while group.waiting.len() < MOST_TOGETHER
-                && let Some(waiting) = lane.waiting.pop_front()
-            {
-                if waiting.answer.is_closed() {
-                    gone.push(waiting.key());
-                } else if group.takes(&waiting.ask) {
-                    group.waiting.push(waiting);
-                } else {
-                    // It has other numbers than those before it; it leaves next.
-                    lane.waiting.push_front(waiting);
-                    break;
-                }
+        let way = self.way;
+        let next = self.inner.hold(|queue| {
+            let (group, gone) = queue.lanes.board(way);
+            self.inner.leave(queue, way, gone);
+            if group.is_empty() && queue.lanes.is_empty(way) {
+                queue.lanes.land(way);
+                return None;
             }
-        }
-        self.inner.leave(&mut queue, self.way, gone);
-        if group.waiting.is_empty() && is_empty(&queue, self.way) {
-            self.has_landed = true;
-            land(&mut queue, self.way);
-            return None;
-        }
-        Some(group.waiting)
+            Some(group)
+        });
+        self.has_landed = next.is_none();
+        next
     }
-}
-
-fn is_empty(queue: &Queue, way: Way) -> bool {
-    let lane = queue.lanes.get(&way);
-    lane.is_none_or(|lane| lane.waiting.is_empty())
 }
 
 /// Requests of a call; when dropped, they have been answered, or never will be.
 struct Passengers<'a> {
     inner: &'a Arc<Inner>,
     way: Way,
-    keys: Vec<Option<Box<[u8]>>>,
+    keys: Vec<Alone>,
 }
 
 impl Drop for Passengers<'_> {
     fn drop(&mut self) {
-        let mut queue = self.inner.queue.lock();
         let keys = std::mem::take(&mut self.keys);
-        self.inner.leave(&mut queue, self.way, keys);
+        self.inner
+            .hold(|queue| self.inner.leave(queue, self.way, keys));
     }
 }
 
 impl Inner {
     /// Requests are present no more; those that they held back may go.
-    fn leave(self: &Arc<Self>, queue: &mut Queue, way: Way, keys: Vec<Option<Box<[u8]>>>) {
+    fn leave(self: &Arc<Self>, queue: &mut Queue, way: Way, keys: Vec<Alone>) {
         if keys.is_empty() {
             return;
         }
@@ -358,29 +307,4 @@ impl Inner {
 /// A call answers each of its requests.
 fn nobody() -> Trouble {
     Trouble::Refused("a script answered nobody".into())
-}
-
-/// Requests that leave in one call.
-#[derive(Default)]
-struct Group {
-    waiting: Vec<Waiting>,
-    limits: SmallVec<[Arc<Prepared>; 4]>,
-}
-
-impl Group {
-    /// Whether the request may go too: a call decides a limit by one set of numbers.
-    fn takes(&mut self, ask: &Ask) -> bool {
-        for item in &ask.items {
-            let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);
-            if self.limits.iter().any(same) {
-                continue;
-            }
-            let of_it = |known: &Arc<Prepared>| known.label.limit == item.limit.label.limit;
-            if self.limits.iter().any(of_it) {
-                return false;
-            }
-            self.limits.push(Arc::clone(&item.limit));
-        }
-        true
-    }
 }

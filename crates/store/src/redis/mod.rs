@@ -33,6 +33,7 @@ mod exchange;
 mod gather;
 mod hints;
 mod inspect;
+mod lanes;
 mod limits;
 mod name;
 mod node;

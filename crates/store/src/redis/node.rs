@@ -173,15 +173,19 @@ impl Node {
 
     /// It has failed once more.
     fn failed(self: &Arc<Self>, why: &str) {
-        let mut health = self.health.lock();
-        health.failures = health.failures.saturating_add(1);
-        health.decides = false;
-        if health.failures < FAILURES {
-            return;
-        }
-        health.rests_until = Some(Instant::now() + REST);
-        health.why = format!("{why}; it is not asked until it answers");
-        if !std::mem::replace(&mut health.is_probed, true) {
+        let was_probed = {
+            let mut health = self.health.lock();
+            health.failures = health.failures.saturating_add(1);
+            health.decides = false;
+            if health.failures < FAILURES {
+                return;
+            }
+            health.rests_until = Some(Instant::now() + REST);
+            health.why = format!("{why}; it is not asked until it answers");
+            std::mem::replace(&mut health.is_probed, true)
+        };
+        // A runtime that ends drops the task at once, and that wants the lock.
+        if !was_probed {
             let probed = Probed(Arc::downgrade(self));
             tokio::spawn(async move { probed.until_back().await });
         }

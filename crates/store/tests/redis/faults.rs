@@ -383,3 +383,34 @@ fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
         assert!(took < 2 * DEADLINE, "{took:?}: they waited");
     }
 }
+
+/// Whoever ends while callers wait for the store does end.
+#[test]
+fn a_runtime_that_ends_is_not_held_up() {
+    let (say, hear) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..40 {
+            let bench = Bench::new(RedisServers::One("redis://127.0.0.1:1".into()));
+            let (store, limit) = (Arc::new(bench.store), Arc::new(bench.limit));
+            for _ in 0..8 {
+                let (store, limit) = (Arc::clone(&store), Arc::clone(&limit));
+                bench.runtime.spawn(async move {
+                    loop {
+                        let charge = Charge {
+                            limit: &limit,
+                            key: Key::from_bytes(b"\x03ada"),
+                            cost: Permits::ONE,
+                            mode: Mode::Enforce,
+                        };
+                        let _ = store.decide(&[charge], Time::ZERO).await;
+                    }
+                });
+            }
+            crate::server::wait_a_little();
+            drop(bench.runtime);
+        }
+        let _ = say.send(());
+    });
+    let ended = hear.recv_timeout(Duration::from_mins(1));
+    assert_eq!(ended, Ok(()), "it waits for itself");
+}

@@ -1,0 +1,147 @@
+//! Lanes: the requests that wait, by what they have in common, and how they share calls.
+//!
+//! ```text
+//!   slot 7      a b c d    two calls under way: they wait
+//!   slot 9      e f g' h   none yet: e and f leave together; g' has other numbers, and
+//!                          leaves next
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use ratekeeper_core::UnixMicros;
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use super::batch::Ask;
+use super::limits::Prepared;
+use super::settle::Outcome;
+use super::trouble::Trouble;
+
+/// Calls of a slot under way at a time: with two, one is decided while another travels.
+const FLIGHTS: usize = 2;
+/// Requests that leave together: bounds how long the store is busy with one call.
+pub(super) const MOST_TOGETHER: usize = 128;
+
+/// What requests have in common that may leave together: slot and moment.
+pub(super) type Way = (u16, Option<UnixMicros>);
+
+/// The key of a request, if it is about one only.
+pub(super) type Alone = Option<Box<[u8]>>;
+
+/// All that wait; only those lanes are kept that have somebody in them.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(HashMap<Way, Lane, RandomState>);
+
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<Waiting>,
+    flying: usize,
+}
+
+impl Lanes {
+    /// Lets requests wait; says whether another call is to carry them.
+    pub(super) fn enter(&mut self, way: Way, requests: impl IntoIterator<Item = Waiting>) -> bool {
+        let lane = self.0.entry(way).or_default();
+        lane.waiting.extend(requests);
+        let leaves = lane.flying < FLIGHTS;
+        lane.flying += usize::from(leaves);
+        leaves
+    }
+
+    /// Who may leave together; and the keys of those whose callers have gone.
+    pub(super) fn board(&mut self, way: Way) -> (Vec<Waiting>, Vec<Alone>) {
+        let (mut group, mut gone) = (Group::default(), Vec::new());
+        if let Some(lane) = self.0.get_mut(&way) {
+            while group.waiting.len() < MOST_TOGETHER
+                && let Some(waiting) = lane.waiting.pop_front()
+            {
+                if waiting.answer.is_closed() {
+                    gone.push(waiting.key());
+                } else if group.takes(&waiting.ask) {
+                    group.waiting.push(waiting);
+                } else {
+                    // It has other numbers than those before it; it leaves next.
+                    lane.waiting.push_front(waiting);
+                    break;
+                }
+            }
+        }
+        (group.waiting, gone)
+    }
+
+    pub(super) fn is_empty(&self, way: Way) -> bool {
+        let lane = self.0.get(&way);
+        lane.is_none_or(|lane| lane.waiting.is_empty())
+    }
+
+    /// A call is over.
+    pub(super) fn land(&mut self, way: Way) {
+        if let Some(lane) = self.0.get_mut(&way) {
+            lane.flying = lane.flying.saturating_sub(1);
+            if lane.flying == 0 && lane.waiting.is_empty() {
+                self.0.remove(&way);
+            }
+        }
+    }
+}
+
+/// What a request is answered, and when.
+pub(super) type Told = Result<(Outcome, UnixMicros), Trouble>;
+
+/// A request and who waits for it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) ask: Ask,
+    pub(super) answer: oneshot::Sender<Result<Answer, Trouble>>,
+}
+
+impl Waiting {
+    pub(super) fn tell(self, told: Told) {
+        let ask = self.ask;
+        let answer = told.map(|(outcome, now)| Answer { ask, outcome, now });
+        let _ = self.answer.send(answer); // or the caller has gone
+    }
+
+    pub(super) fn key(&self) -> Alone {
+        match &*self.ask.items {
+            [item] => Some(item.name.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// What a request is answered, and when.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The request itself.
+    pub(super) ask: Ask,
+    pub(super) outcome: Outcome,
+    pub(super) now: UnixMicros,
+}
+
+/// Requests that leave in one call.
+#[derive(Default)]
+struct Group {
+    waiting: Vec<Waiting>,
+    limits: SmallVec<[Arc<Prepared>; 4]>,
+}
+
+impl Group {
+    /// Whether the request may go too: a call decides a limit by one set of numbers.
+    fn takes(&mut self, ask: &Ask) -> bool {
+        for item in &ask.items {
+            let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);
+            if self.limits.iter().any(same) {
+                continue;
+            }
+            let of_it = |known: &Arc<Prepared>| known.label.limit == item.limit.label.limit;
+            if self.limits.iter().any(of_it) {
+                return false;
+            }
+            self.limits.push(Arc::clone(&item.limit));
+        }
+        true
+    }
+}
