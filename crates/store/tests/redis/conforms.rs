@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use ratekeeper_core::Origin;
 use ratekeeper_store::{RedisClock, RedisConfig, RedisServers, RedisStore, RedisTls, conformance};
 
-use crate::server::{Cluster, Server, programs};
+use crate::server::{Cluster, Server, every_program};
 
 /// Stories are told in milliseconds from their zero; keys live by the server's clock. So the
 /// zero lies a day ahead of it.
@@ -23,7 +23,7 @@ pub(crate) fn tomorrow() -> Origin {
 
 #[test]
 fn the_redis_store_conforms() {
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         check(&RedisServers::One(server.url()));
     }
@@ -32,7 +32,7 @@ fn the_redis_store_conforms() {
 /// Where the charges of a story lie on different nodes.
 #[test]
 fn the_redis_store_conforms_on_a_cluster() {
-    for program in programs() {
+    for program in every_program() {
         let cluster = Cluster::start(&program);
         check(&RedisServers::Cluster(cluster.urls()));
     }

@@ -24,7 +24,7 @@ use ratekeeper_core::{
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 
 use crate::conforms::tomorrow;
-use crate::server::{Server, programs};
+use crate::server::{Server, every_program};
 
 /// Operations for each core and server unless `RATEKEEPER_OPS` says otherwise.
 const OPERATIONS: u64 = 20_000;
@@ -103,7 +103,7 @@ where
     A::State: Send,
 {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         let store = Arc::new(
             RedisStore::new(RedisConfig {

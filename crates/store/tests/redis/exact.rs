@@ -14,7 +14,7 @@ use ratekeeper_core::{
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store};
 use tokio::runtime::Runtime;
 
-use crate::server::{Cluster, Server, programs};
+use crate::server::{Cluster, Server, every_program};
 
 const STORES: u32 = 4;
 /// Of all stores.
@@ -106,7 +106,7 @@ fn check(servers: &RedisServers) {
 
 #[test]
 fn exactly_as_many_pass_as_the_limit_says() {
-    for program in programs() {
+    for program in every_program() {
         let server = Server::start(&program, &[]);
         check(&RedisServers::One(server.url()));
     }
@@ -114,7 +114,7 @@ fn exactly_as_many_pass_as_the_limit_says() {
 
 #[test]
 fn exactly_as_many_pass_on_a_cluster() {
-    for program in programs() {
+    for program in every_program() {
         let cluster = Cluster::start(&program);
         check(&RedisServers::Cluster(cluster.urls()));
     }

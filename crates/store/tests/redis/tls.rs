@@ -12,7 +12,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-use crate::server::{Server, free_port, programs, wait_a_little};
+use crate::server::{Server, free_port, wait_a_little, with_tls};
 
 /// Somebody who signs.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -105,11 +105,7 @@ fn servers_are_trusted_by_ca_and_name_and_ask_for_ours() {
         server_name: Some("redis.internal".into()),
         identity: None,
     };
-    for program in programs() {
-        if !speaks_tls(&program) {
-            println!("skipped: {} is built without TLS", program.name);
-            continue;
-        }
+    for program in with_tls() {
         for clients in ["no", "yes"] {
             let port = free_port();
             let (tls_port, options) = (port.to_string(), &files);
@@ -190,7 +186,7 @@ fn clusters_and_sentinels_are_reached_by_tls() {
         server_name: Some("redis.internal".into()),
         identity: Some(authority.sign("ratekeeper")),
     };
-    for program in programs().iter().filter(|program| speaks_tls(program)) {
+    for program in with_tls() {
         let start = |more: &[&str]| {
             let port = free_port().to_string();
             let mut options = vec!["--tls-port".to_owned(), port.clone()];
@@ -199,7 +195,7 @@ fn clusters_and_sentinels_are_reached_by_tls() {
             }
             options.extend(more.iter().map(|&option| option.to_owned()));
             let options: Vec<_> = options.iter().map(String::as_str).collect();
-            (Server::start(program, &options), port)
+            (Server::start(&program, &options), port)
         };
         let (node, port) = start(&["--cluster-enabled", "yes", "--tls-cluster", "yes"]);
         let mut slots = redis::cmd("CLUSTER");
@@ -218,7 +214,7 @@ fn clusters_and_sentinels_are_reached_by_tls() {
         for (name, path) in &files {
             lines.push(format!("{name} {}", text(path)));
         }
-        let _sentinel = Server::sentinel(program, &lines);
+        let _sentinel = Server::sentinel(&program, &lines);
         let named = || {
             RedisServers::Sentinel(RedisSentinels {
                 urls: vec![format!("rediss://127.0.0.1:{watcher}")],
@@ -254,10 +250,6 @@ fn fails(answer: Result<bool, String>, says: &str) {
     let why = answer.expect_err(says);
     assert!(why.contains(says), "{why}");
     assert!(why.contains("127.0.0.1:"), "{why}");
-}
-
-fn speaks_tls(program: &crate::server::Program) -> bool {
-    program.name == "redis 7.0"
 }
 
 #[test]
