@@ -244,7 +244,7 @@ impl Found {
         })
     }
 
-    /// See `gcra/short.lua` of the core. The value may be anything, spaces too.
+    /// The value may be anything, spaces too.
     fn of_text(text: &[u8]) -> Option<Self> {
         let mut parts = text.splitn(3, |&byte| byte == b' ');
         let mut number = || str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();

@@ -7,11 +7,12 @@
 -- ARGV[..]  for each key: the letter of its twin, and the limit's numbers
 -- ARGV[..]  the charges: which key, what to do, four numbers
 -- ARGV[..]  if anything is: for each key the value that the caller remembers, or nothing
--- Answers   the moment; then each value as it was found, or as the caller remembers it
+-- Answers   the moment; then each value as it was found, or as the caller remembers it. Of one
+--           key, by the server's clock: one text, `seconds micros value`, see gcra/short.lua
 
-local now = tonumber(ARGV[1])
+local now, time = tonumber(ARGV[1]), nil
 if not now then
-  local time = redis.call('TIME')
+  time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 
@@ -84,4 +85,5 @@ for i = 1, count do
     end
   end
 end
+if count == 1 and time then return time[1] .. ' ' .. time[2] .. ' ' .. (found[2] or '') end
 return found
