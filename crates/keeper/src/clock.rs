@@ -16,7 +16,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ratekeeper_core::{Nanos, Origin, Time};
 
-use crate::counter::Offset;
+use crate::counter::{Offset, Step};
 pub use manual::ManualClock;
 pub use sleep::{Block, Timer};
 
@@ -36,8 +36,7 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock {
     start: Instant,
     counter: quanta::Clock,
-    /// The counter's reading at the start.
-    first: u64,
+    step: Step,
     offset: Offset,
     origin: Origin,
 }
@@ -50,19 +49,20 @@ impl SystemClock {
             .unwrap_or_default();
         let start = Instant::now();
         let counter = quanta::Clock::new();
+        let step = Step::new(|steps| counter.delta_as_nanos(0, steps));
         Self {
             start,
-            first: counter.raw(),
+            offset: Offset::new(step.nanos(counter.raw())),
+            step,
             counter,
-            offset: Offset::new(),
             origin: Origin::from_unix_nanos(Nanos::from(unix).as_nanos()),
         }
     }
 
-    /// Nanoseconds since the start, by the processor's counter.
+    /// Nanoseconds by the processor's counter, from any moment.
     #[inline]
     fn counted(&self) -> u64 {
-        self.counter.delta_as_nanos(self.first, self.counter.raw())
+        self.step.nanos(self.counter.raw())
     }
 }
 

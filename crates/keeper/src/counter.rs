@@ -13,6 +13,10 @@
 //!   now = counted + offset
 //! ```
 //!
+//! Counting is two multiplications and no division or shift by what is not known before: on
+//! the way from the counter to the word that is changed, each step delays the decision after
+//! it. What is left fits beside the reading itself.
+//!
 //! So it is wrong by what the counter gains or loses in 10 ms: a microsecond, were its rate
 //! wrong by 1/10,000. A step back of that size is one that racing threads make anyway; the
 //! laws ask that no step back gives permits away. Where processors have no steady counter,
@@ -25,33 +29,62 @@ const FRESH: u64 = 10_000_000;
 /// A reading of the machine's clock that took longer was interrupted, and is not believed.
 const PROMPT: u64 = 1_000;
 
+/// A span of the counter that tells its rate.
+const SPAN: u32 = 40;
+
+/// Nanoseconds of one step of the counter: a whole number, and a part of 2^64.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    whole: u64,
+    part: u64,
+}
+
+impl Step {
+    /// Of a counter of which `nanos` tells how long so many steps take; to a trillionth.
+    pub(crate) fn new(nanos: impl FnOnce(u64) -> u64) -> Self {
+        let nanos = nanos(1 << SPAN);
+        Self {
+            whole: nanos >> SPAN,
+            part: nanos << (u64::BITS - SPAN),
+        }
+    }
+
+    /// Nanoseconds of so many steps. They wrap, and go on from 0: only differences count.
+    #[inline]
+    pub(crate) fn nanos(self, steps: u64) -> u64 {
+        let parts = u128::from(steps) * u128::from(self.part);
+        let rest = (parts >> u64::BITS) as u64; // the upper half
+        steps.wrapping_mul(self.whole).wrapping_add(rest)
+    }
+}
+
 /// What brings counted time to that of the machine's clock.
 #[derive(Debug)]
 pub(crate) struct Offset {
     /// The machine's clock less what was counted.
     offset: AtomicI64,
-    /// What was counted then; far away at first.
+    /// What was counted then.
     taken_at: AtomicU64,
 }
 
 /// A copy takes its own.
 impl Clone for Offset {
     fn clone(&self) -> Self {
-        Self::new()
+        Self::new(self.taken_at.load(Ordering::Relaxed))
     }
 }
 
 impl Offset {
-    /// Not taken yet.
-    pub(crate) const fn new() -> Self {
+    /// Not taken yet, and due at what is `counted` now.
+    pub(crate) const fn new(counted: u64) -> Self {
         Self {
             offset: AtomicI64::new(0),
-            taken_at: AtomicU64::new(u64::MAX / 2),
+            taken_at: AtomicU64::new(counted.wrapping_sub(FRESH)),
         }
     }
 
     /// The time by the machine's clock, in nanoseconds: when `counted` was read, or now if
-    /// that has to be asked.
+    /// that has to be asked. Never before 0: an offset is up to a microsecond too small.
     #[inline]
     pub(crate) fn nanos(
         &self,
@@ -65,7 +98,8 @@ impl Offset {
         if age >= FRESH {
             return self.take(count, ask);
         }
-        counted.saturating_add_signed(self.offset.load(Ordering::Relaxed))
+        let nanos = counted.wrapping_add_signed(self.offset.load(Ordering::Relaxed));
+        nanos.cast_signed().max(0).cast_unsigned()
     }
 
     #[cold]
@@ -102,7 +136,7 @@ mod tests {
                 counter: Cell::new(counter),
                 clock: Cell::new(0),
                 slow: Cell::new(20),
-                offset: Offset::new(),
+                offset: Offset::new(counter),
             }
         }
 
@@ -152,6 +186,58 @@ mod tests {
         assert_eq!(machine.error(), 0, "back to the start");
         machine.pass(1_000, 1_000);
         assert_eq!(machine.error(), 0);
+    }
+
+    #[test]
+    fn a_counter_may_start_anywhere_and_pass_the_end() {
+        for first in [0, u64::MAX / 2, u64::MAX - 5_000] {
+            let machine = Machine::new(first);
+            for _ in 0..100 {
+                machine.counter.set(machine.counter.get().wrapping_add(100));
+                machine.clock.set(machine.clock.get() + 100);
+                assert_eq!(machine.error(), 0, "from {first}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_moment_is_before_zero() {
+        let fresh = Offset {
+            offset: AtomicI64::new(-20),
+            taken_at: AtomicU64::new(0),
+        };
+        for (counted, nanos) in [(0, 0), (19, 0), (20, 0), (21, 1)] {
+            assert_eq!(fresh.nanos(counted, || counted, || 99), nanos);
+        }
+    }
+
+    #[test]
+    fn a_copy_takes_its_own() {
+        let machine = Machine::new(1_000);
+        assert_eq!(machine.error(), 0);
+        let copy = machine.offset.clone().clone();
+        let counted = machine.counter.get();
+        assert_eq!(copy.nanos(counted, || counted, || 7), 7);
+    }
+
+    #[test]
+    fn steps_of_any_length_are_counted() {
+        // Nanoseconds per step, as a fraction.
+        for (nanos, steps) in [(1, 1), (10, 26), (125, 3), (1_000, 24), (1, 5), (1_000, 1)] {
+            let step = Step::new(|count| {
+                let nanos = u128::from(count) * nanos / steps;
+                u64::try_from(nanos).unwrap()
+            });
+            for count in [0, 1, 26, 2_600_000_000, 1 << 50] {
+                let exact = u128::from(count) * nanos / steps;
+                let counted = u128::from(step.nanos(count));
+                let off = exact - counted; // the part is rounded down
+                assert!(
+                    off <= 1 + (u128::from(count) >> SPAN),
+                    "{count} of {nanos}/{steps}"
+                );
+            }
+        }
     }
 
     #[test]
