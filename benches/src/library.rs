@@ -55,6 +55,7 @@ pub(crate) fn run(effort: Effort) {
     acquire(effort);
     concurrency(effort);
     keys::numbers(effort);
+    keys::numbers_done_with(effort);
     keys::strings(effort);
     sizes();
 }

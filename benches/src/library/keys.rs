@@ -1,8 +1,15 @@
 //! Many keys: a limit for each, beside governor's.
+//!
+//! ```text
+//!   in debt      every key owes something whenever it comes: all are in memory
+//!   done with    a nanosecond after it came a key owes nothing: ours may forget it, and then
+//!                it comes anew; governor's forgets only when told to, which costs extra
+//! ```
 
+use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU64;
 
-use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, Quota as GovernorQuota, RateLimiter};
 use ratekeeper::core::{Gcra, Permits, Quota};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{KeyedLimiter, SystemClock};
@@ -13,17 +20,34 @@ use crate::keyed::{Name, number, pick, uniform};
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
 
-/// What each key is charged while the table is filled: half a second's worth, so that none
-/// expires meanwhile.
-const FILLED: Permits = Permits::new(500_000_000);
+/// A permit a microsecond for each key: none is denied, and what one is charged at first it
+/// owes for as long as the rows are measured.
+const PER_MINUTE: u32 = 60_000_000;
+/// What that is: half a minute's worth.
+const CHARGED: Permits = Permits::new(PER_MINUTE / 2);
 
-fn keyed() -> KeyedLimiter {
-    let quota: Quota = ALLOWS.parse().expect("a quota");
+fn limiter(quota: &str) -> KeyedLimiter {
+    let quota: Quota = quota.parse().expect("a quota");
     let gcra = Gcra::token_bucket(quota).expect("within bounds");
     let memory = MemoryConfig {
         budget_bytes: 1 << 30,
     };
     KeyedLimiter::with_clock(gcra, memory, SystemClock::new())
+}
+
+fn in_debt() -> KeyedLimiter {
+    limiter(&format!("{PER_MINUTE}/1m"))
+}
+
+fn governor_in_debt() -> GovernorQuota {
+    GovernorQuota::per_minute(NonZeroU32::new(PER_MINUTE).expect("not zero"))
+}
+
+/// None was forgotten meanwhile.
+fn assert_all_here(limiter: &KeyedLimiter, effort: Effort) {
+    let limits = limiter.store().usage().limits;
+    let keys: usize = limits.iter().map(|limit| limit.keys).sum();
+    assert_eq!(keys, effort.keys as usize, "keys in memory");
 }
 
 /// As many words as keys.
@@ -34,10 +58,10 @@ fn words(effort: Effort) -> Vec<AtomicU64> {
 pub(super) fn numbers(effort: Effort) {
     let (count, sequence, words) = (effort.keys, uniform(effort.keys), words(effort));
     let key = |n| number(pick(&sequence, n));
-    let ours = keyed();
-    let theirs: DefaultKeyedRateLimiter<u64> = RateLimiter::keyed(governor_allows());
+    let ours = in_debt();
+    let theirs: DefaultKeyedRateLimiter<u64> = RateLimiter::keyed(governor_in_debt());
     for index in 0..count as usize {
-        let _ = ours.check_n(number(index).to_le_bytes(), FILLED);
+        let _ = ours.check_n(number(index).to_le_bytes(), CHARGED);
         let _ = theirs.check_key(&number(index));
     }
     let counter = quanta::Clock::new();
@@ -50,23 +74,56 @@ pub(super) fn numbers(effort: Effort) {
         Contender::new("governor check_key", other),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside(&format!("{count} numbers"), (FLOOR, OURS), &rows);
+    report::beside(&format!("{count} numbers, in debt"), (FLOOR, OURS), &rows);
     let mut contenders = [
         Contender::pair("floor: counter + one of so many words", floor),
         Contender::pair("ratekeeper KeyedLimiter::check", mine),
         Contender::pair("governor check_key", other),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside(&format!("{count} numbers, 2 threads"), (FLOOR, OURS), &rows);
+    let title = format!("{count} numbers, in debt, 2 threads");
+    report::beside(&title, (FLOOR, OURS), &rows);
+    assert_all_here(&ours, effort);
+}
+
+/// As [`numbers`], where no key owes anything when it comes back.
+pub(super) fn numbers_done_with(effort: Effort) {
+    let (count, sequence, words) = (effort.keys, uniform(effort.keys), words(effort));
+    let key = |n| number(pick(&sequence, n));
+    let ours = limiter(ALLOWS);
+    let theirs: DefaultKeyedRateLimiter<u64> = RateLimiter::keyed(governor_allows());
+    for index in 0..count as usize {
+        let _ = ours.check(number(index).to_le_bytes());
+        let _ = theirs.check_key(&number(index));
+    }
+    let counter = quanta::Clock::new();
+    let floor = |n| (counter.raw(), load_and_cas(&words[pick(&sequence, n)]));
+    let mine = |n| ours.check(key(n).to_le_bytes()).verdict.allows();
+    let other = |n| theirs.check_key(&key(n)).is_ok();
+    let mut contenders = [
+        Contender::new("floor: counter + one of so many words", floor),
+        Contender::new("ratekeeper KeyedLimiter::check", mine),
+        Contender::new("governor check_key", other),
+    ];
+    let rows = measure(effort.rounds, &mut contenders);
+    report::beside(&format!("{count} numbers, done with"), (FLOOR, OURS), &rows);
+    let mut contenders = [
+        Contender::pair("floor: counter + one of so many words", floor),
+        Contender::pair("ratekeeper KeyedLimiter::check", mine),
+        Contender::pair("governor check_key", other),
+    ];
+    let rows = measure(effort.rounds, &mut contenders);
+    let title = format!("{count} numbers, done with, 2 threads");
+    report::beside(&title, (FLOOR, OURS), &rows);
 }
 
 pub(super) fn strings(effort: Effort) {
     let (count, sequence, words) = (effort.keys, uniform(effort.keys), words(effort));
-    let ours = keyed();
-    let theirs: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(governor_allows());
+    let ours = in_debt();
+    let theirs: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(governor_in_debt());
     let mut name = Name::new();
     for index in 0..count as usize {
-        let _ = ours.check_n(name.set(index), FILLED);
+        let _ = ours.check_n(name.set(index), CHARGED);
         let _ = theirs.check_key(name.set(index));
     }
     let counter = quanta::Clock::new();
@@ -85,6 +142,7 @@ pub(super) fn strings(effort: Effort) {
         }),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    let title = format!("{count} strings of 24 bytes, written just before");
+    let title = format!("{count} strings of 24 bytes, in debt, written just before");
     report::beside(&title, (FLOOR, OURS), &rows);
+    assert_all_here(&ours, effort);
 }
