@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use ratekeeper_server::StartError;
+
 /// The exit code of a verb that did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
@@ -53,6 +55,20 @@ impl Failure {
                 hint: Some(hint.to_string()),
             },
             findings @ Self::Findings(_) => findings,
+        }
+    }
+}
+
+/// The server's words, with its hint apart.
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        if let StartError::Policy { report, .. } | StartError::EnvoyFiles(report) = error {
+            return Self::Findings(report);
+        }
+        let text = error.to_string();
+        match text.split_once("\nhint: ") {
+            Some((message, hint)) => Self::new(message).hint(hint),
+            None => Self::new(text),
         }
     }
 }

@@ -19,6 +19,7 @@ mod output;
 mod request;
 mod simulation;
 mod source;
+mod store;
 mod trial;
 mod verbs;
 mod words;

@@ -16,6 +16,7 @@ use crate::doctor::conformance::{self, Ending, Told};
 use crate::doctor::{self, Expected, Finding, Grade, PATIENCE};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::source::{self, Source};
+use crate::store::StoreArgs;
 use crate::{Exit, Failure, Output, words};
 
 /// Check the shared store: reach, version, scripts, clock, eviction, persistence, latency
@@ -36,27 +37,6 @@ pub(crate) struct Doctor {
     /// Let warnings fail too
     #[arg(long)]
     deny_warnings: bool,
-}
-
-/// Where the counters are, whatever the policy says.
-#[derive(Args)]
-pub(crate) struct StoreArgs {
-    /// Where the counters are, instead of where the policy says: `memory://`,
-    /// `redis://HOST:PORT`, several HOST:PORT with commas for a cluster, or `unix:///PATH`
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "RATEKEEPER_STORE",
-        hide_env_values = true
-    )]
-    store: Option<String>,
-}
-
-impl StoreArgs {
-    /// The choice; none if none was made.
-    pub(crate) fn choice(&self) -> Result<Option<StoreChoice>, Failure> {
-        self.store.as_deref().map(choice).transpose()
-    }
 }
 
 const HELP: &str = "\
@@ -86,7 +66,7 @@ impl Doctor {
         let Some(settings) = settings else {
             return self.in_memory(output);
         };
-        let mut config = redis_config(&settings, Origin::UNIX).map_err(super::run::failure)?;
+        let mut config = redis_config(&settings, Origin::UNIX)?;
         config.prefix = doctor::scratch_prefix();
         config.deadline = PATIENCE;
         let place = place(&settings);
@@ -158,12 +138,12 @@ impl Doctor {
     }
 
     fn conform(&self, url: &str, output: &mut Output) -> Result<Exit, Failure> {
-        let chosen = choice(url)?;
+        let chosen: StoreChoice = url.parse()?;
         let Some(settings) = StoreSettings::of(None, Some(&chosen)) else {
             let failure = Failure::new("`memory://` is this program's own store");
             return Err(failure.hint("name a server of yours: --conformance redis://HOST:PORT"));
         };
-        let mut config = redis_config(&settings, Origin::UNIX).map_err(super::run::failure)?;
+        let mut config = redis_config(&settings, Origin::UNIX)?;
         config.deadline = STORY_DEADLINE;
         let place = place(&settings);
         let runtime = runtime()?;
@@ -303,11 +283,6 @@ fn place(settings: &StoreSettings) -> String {
         Some(sentinel) => format!("{} of sentinels {urls}", sentinel.master),
         None => urls,
     }
-}
-
-/// Reads a URL of a store.
-fn choice(text: &str) -> Result<StoreChoice, Failure> {
-    text.parse().map_err(super::run::failure)
 }
 
 /// One line, and what to do about it.

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
-use ratekeeper_server::{Config, Door, Event, Service, StartError};
+use ratekeeper_server::{Config, Door, Event, Service};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
-use super::doctor::StoreArgs;
 use crate::source::{self, Source};
+use crate::store::StoreArgs;
 use crate::{Exit, Failure, Output, words};
 
 /// Serve a policy: the check API, forward-auth for proxies, metrics
@@ -80,7 +80,7 @@ impl Run {
     pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {
         let path = self.policy()?;
         self.start_log();
-        let service = Service::start(&self.config(path)?).map_err(failure)?;
+        let service = Service::start(&self.config(path)?)?;
         if let (Some(http), false) = (service.address(Door::Http), self.json) {
             Output::new().talk(first_question(&http.to_string()));
         }
@@ -109,7 +109,7 @@ impl Run {
         config.policy = path;
         config.envoy_config.clone_from(&self.envoy_config);
         for listen in &self.listen {
-            config = config.listen(listen).map_err(failure)?;
+            config = config.listen(listen)?;
         }
         config.store = self.store.choice()?;
         config.memory_budget = self.memory;
@@ -177,16 +177,4 @@ fn first_question(http: &str) -> String {
     format!(
         "try: curl -i http://{http}/v1/check -d '{{\"request\": {{\"ip\": \"192.0.2.1\", \"path\": \"/\"}}}}'"
     )
-}
-
-/// The server's words, with its hint apart.
-pub(super) fn failure(error: StartError) -> Failure {
-    if let StartError::Policy { report, .. } | StartError::EnvoyFiles(report) = error {
-        return Failure::Findings(report);
-    }
-    let text = error.to_string();
-    match text.split_once("\nhint: ") {
-        Some((message, hint)) => Failure::new(message).hint(hint),
-        None => Failure::new(text),
-    }
 }

@@ -1,0 +1,31 @@
+//! Store: where the counters are, when the command line says so.
+
+use clap::Args;
+use ratekeeper_server::StoreChoice;
+
+use crate::Failure;
+
+/// Where the counters are, whatever the policy says.
+#[derive(Args)]
+pub(crate) struct StoreArgs {
+    /// Where the counters are, instead of where the policy says: `memory://`,
+    /// `redis://HOST:PORT`, several HOST:PORT with commas for a cluster, or `unix:///PATH`
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "RATEKEEPER_STORE",
+        hide_env_values = true
+    )]
+    store: Option<String>,
+}
+
+impl StoreArgs {
+    /// The choice; none if none was made.
+    ///
+    /// # Errors
+    /// The URL is not one of a store.
+    pub(crate) fn choice(&self) -> Result<Option<StoreChoice>, Failure> {
+        let choice = self.store.as_deref().map(str::parse).transpose();
+        choice.map_err(Failure::from)
+    }
+}
