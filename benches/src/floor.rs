@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 const HEAD_BYTES: usize = 75;
 
 /// Answers `length` bytes to whatever comes; returns the port.
-pub(super) fn bytes(length: usize) -> u16 {
+pub(crate) fn bytes(length: usize) -> u16 {
     let body = " ".repeat(length.saturating_sub(HEAD_BYTES));
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", body.len());
     let padding = length.saturating_sub(head.len() + body.len() + "x: \r\n\r\n".len());
@@ -41,7 +41,7 @@ pub(super) fn bytes(length: usize) -> u16 {
 }
 
 /// Reads a request and its body, and answers a constant of `length` bytes; returns the port.
-pub(super) fn hyper(length: usize) -> u16 {
+pub(crate) fn hyper(length: usize) -> u16 {
     let body = Bytes::from(" ".repeat(length.saturating_sub(HEAD_BYTES)));
     start(move |stream| {
         let body = body.clone();

@@ -12,10 +12,6 @@
 //! `cargo run --release -p ratekeeper-benches -- grpc [--quick]`; needs `h2load` (Debian:
 //! `nghttp2-client`).
 
-#![expect(clippy::cast_precision_loss, reason = "figures for people")]
-
-mod bare;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -24,10 +20,9 @@ use prost::Message;
 use ratekeeper_wire::rate_limit_descriptor::Entry;
 use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest};
 
-use crate::http::Server;
+use crate::server::Server;
+use crate::spent::{self, Spent};
 use crate::{Effort, report};
-
-pub(crate) use bare::serve as serve_bare;
 
 /// Ten connections of ten streams each.
 const LOAD: [&str; 3] = ["-t1", "-c10", "-m10"];
@@ -47,10 +42,7 @@ algorithm = "fixed"
 struct Row<'a> {
     name: &'static str,
     server: &'a Server,
-    /// Microseconds of processor time per answer, of each round.
-    micros: Vec<f64>,
-    /// Thousands of answers a second, the most of any round.
-    most: f64,
+    spent: Spent,
 }
 
 /// Measures all rows and prints them.
@@ -73,8 +65,7 @@ pub(crate) fn run(effort: Effort) {
     let row = |name, server| Row {
         name,
         server,
-        micros: Vec::new(),
-        most: 0.0,
+        spent: Spent::default(),
     };
     let mut rows = [
         row(BARE, &bare),
@@ -83,55 +74,21 @@ pub(crate) fn run(effort: Effort) {
     ];
     for _ in 0..effort.http_rounds {
         for row in &mut rows {
-            row.measure(&question, effort.http_seconds);
+            let seconds = effort.http_seconds;
+            let load = |port| ((), h2load(port, &question, seconds));
+            row.spent.round(row.server, seconds, load);
         }
     }
-    table(&rows);
+    let title = format!(
+        "grpc   (us of server CPU per decision, `h2load {}`; goal {GOAL}; ratio of least to: {BARE})",
+        LOAD.join(" ")
+    );
+    let rows: Vec<_> = rows.iter().map(|row| (row.name, &row.spent)).collect();
+    spent::table(&title, BARE, &rows);
 }
 
 /// The row that the others are compared with.
 const BARE: &str = "bare tonic service, a constant";
-
-impl Row<'_> {
-    fn measure(&mut self, question: &Path, seconds: u32) {
-        let before = self.server.cpu_micros();
-        let answers = h2load(self.server.port(), question, seconds);
-        let spent = self.server.cpu_micros() - before;
-        self.micros.push(spent / answers as f64);
-        self.most = self.most.max(answers as f64 / f64::from(seconds) / 1000.0);
-    }
-
-    fn sorted(&self) -> Vec<f64> {
-        let mut micros = self.micros.clone();
-        micros.sort_by(f64::total_cmp);
-        micros
-    }
-}
-
-fn table(rows: &[Row<'_>]) {
-    let least = |row: &Row<'_>| row.sorted()[0];
-    let bare = rows.iter().find(|row| row.name == BARE);
-    let bare = bare.map_or(f64::NAN, least);
-    report::line(&format!(
-        "\ngrpc   (us of server CPU per decision, `h2load {}`; goal {GOAL}; ratio of least to: {BARE})",
-        LOAD.join(" ")
-    ));
-    report::line(&format!(
-        "{:<34} {:>8} {:>8} {:>7} {:>9}",
-        "", "least", "median", "ratio", "k/s most"
-    ));
-    for row in rows {
-        let micros = row.sorted();
-        report::line(&format!(
-            "{:<34} {:>8.2} {:>8.2} {:>7.2} {:>9.1}",
-            row.name,
-            micros[0],
-            micros[micros.len() / 2],
-            micros[0] / bare,
-            row.most
-        ));
-    }
-}
 
 /// A request of one descriptor, with its prefix.
 fn question_bytes() -> Vec<u8> {

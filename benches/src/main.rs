@@ -17,10 +17,12 @@
 //! caller, so governor is given a clock that costs one load), and each with the clock it
 //! ships with (`SystemClock` here, quanta there).
 
+mod bare;
 mod bytes;
 mod cores;
 mod descriptors;
 mod direct;
+mod floor;
 mod grpc;
 mod http;
 mod keyed;
@@ -29,6 +31,8 @@ mod machine;
 mod measure;
 mod redis;
 mod report;
+mod server;
+mod spent;
 
 use mimalloc::MiMalloc;
 
@@ -55,9 +59,9 @@ fn main() {
         return;
     }
     if let [child, arguments @ ..] = &args[..]
-        && child == http::CHILD
+        && child == server::CHILD
     {
-        http::serve(arguments);
+        server::serve(arguments);
         return;
     }
     let effort = if args.iter().any(|arg| arg == "--quick") {

@@ -1,0 +1,106 @@
+//! Server: what is measured from outside, in a process of its own whose time is its own.
+//!
+//! ```text
+//!   Server::start --this program, --serve KIND ..--> serve: says its port, then serves
+//!   Server drops  --its standard input closes-----> ends
+//! ```
+
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use ratekeeper_server::{Config, Door, Service};
+
+use crate::{bare, floor, report};
+
+/// The argument that makes this program a server; [`Server`] says which.
+pub(crate) const CHILD: &str = "--serve";
+
+/// A server in a process of its own; ended when dropped.
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let program = std::env::current_exe().expect("this program has a path");
+        let mut child = Command::new(program)
+            .arg(CHILD)
+            .args(arguments)
+            .stdin(Stdio::piped()) // closed when we end, however we end: it ends too
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let output = child.stdout.take().expect("it is piped");
+        let mut port = String::new();
+        let read = BufReader::new(output).read_line(&mut port);
+        let port = read.ok().and_then(|_| port.trim().parse().ok());
+        let port = port.expect("a server says its port first");
+        Self { child, port }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// User and system time of the process.
+    pub(crate) fn cpu_micros(&self) -> f64 {
+        /// `USER_HZ`: the unit of these figures, on every Linux of today.
+        const MICROS_PER_TICK: f64 = 10_000.0;
+        let stat = fs::read_to_string(
+            Path::new("/proc")
+                .join(self.child.id().to_string())
+                .join("stat"),
+        );
+        let stat = stat.expect("the server runs, on Linux");
+        // The name, in parentheses, may hold spaces; times are fields 14 and 15.
+        let (_, fields) = stat.rsplit_once(") ").expect("proc(5)");
+        let fields = fields.split(' ').skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        ticks as f64 * MICROS_PER_TICK
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // gone already: as well
+        let _ = self.child.wait();
+    }
+}
+
+/// The child: serves until its standard input closes.
+pub(crate) fn serve(arguments: &[String]) {
+    let number = |text: &str| text.parse().expect("written by this program");
+    match arguments {
+        [kind, policy] if kind == "service" => {
+            let config = Config::new(policy).listen("http=127.0.0.1:0");
+            let config = config.and_then(|config| config.listen("admin=off"));
+            let config = config.expect("two addresses");
+            let service = Service::start(&config).expect("the policy is good");
+            let address = service.address(Door::Http).expect("the door is open");
+            wait(address.port());
+        }
+        [kind, policy] if kind == "envoy" => {
+            let config = ["http=off", "admin=off", "grpc=127.0.0.1:0"]
+                .iter()
+                .try_fold(Config::new(policy), |config, door| config.listen(door));
+            let config = config.expect("three addresses");
+            let service = Service::start(&config).expect("the policy is good");
+            let address = service.address(Door::Grpc).expect("the door is open");
+            wait(address.port());
+        }
+        [kind] if kind == "tonic" => wait(bare::serve()),
+        [kind, length] if kind == "bytes" => wait(floor::bytes(number(length))),
+        [kind, length] if kind == "hyper" => wait(floor::hyper(number(length))),
+        _ => unreachable!("written by this program"),
+    }
+}
+
+fn wait(port: u16) {
+    report::line(&port.to_string());
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}

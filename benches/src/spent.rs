@@ -1,0 +1,61 @@
+//! Spent: processor time of a server per answer, round by round.
+
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
+use crate::report;
+use crate::server::Server;
+
+/// What the rounds of one row have cost.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spent {
+    /// Microseconds of processor time per answer, of each round.
+    micros: Vec<f64>,
+    /// Thousands of answers a second, the most of any round.
+    most: f64,
+}
+
+impl Spent {
+    /// Measures one round: `load` asks for so many seconds and says what was answered, and
+    /// how many answers that were.
+    pub(crate) fn round<T>(
+        &mut self,
+        server: &Server,
+        seconds: u32,
+        load: impl FnOnce(u16) -> (T, u64),
+    ) -> T {
+        let before = server.cpu_micros();
+        let (counted, answers) = load(server.port());
+        let spent = server.cpu_micros() - before;
+        let answers = answers as f64;
+        self.micros.push(spent / answers);
+        self.most = self.most.max(answers / f64::from(seconds) / 1000.0);
+        counted
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut micros = self.micros.clone();
+        micros.sort_by(f64::total_cmp);
+        micros
+    }
+}
+
+/// Prints the rows beneath `title`; ratios are to the least of the row called `reference`.
+pub(crate) fn table(title: &str, reference: &str, rows: &[(&str, &Spent)]) {
+    let base = rows.iter().find(|(name, _)| *name == reference);
+    let base = base.map_or(f64::NAN, |(_, spent)| spent.sorted()[0]);
+    report::line(&format!("\n{title}"));
+    report::line(&format!(
+        "{:<34} {:>8} {:>8} {:>7} {:>9}",
+        "", "least", "median", "ratio", "k/s most"
+    ));
+    for (name, spent) in rows {
+        let micros = spent.sorted();
+        report::line(&format!(
+            "{name:<34} {:>8.2} {:>8.2} {:>7.2} {:>9.1}",
+            micros[0],
+            micros[micros.len() / 2],
+            micros[0] / base,
+            spent.most
+        ));
+    }
+}
