@@ -17,7 +17,7 @@ use serde_json::Map;
 
 use super::answer::code;
 use super::fields;
-use super::rls::{store_down, wrong};
+use super::refusal::{store_down, wrong};
 use crate::grpc;
 use crate::shared::Shared;
 

@@ -14,6 +14,7 @@ mod fields;
 mod health;
 pub(super) mod json;
 mod reflection;
+mod refusal;
 mod rls;
 
 use std::future::Future;

@@ -16,13 +16,13 @@ use bytes::Bytes;
 use ratekeeper::{Act, Asked, Clock};
 use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::{Descriptor, Facts, Numbers};
-use ratekeeper_store::StoreError;
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_wire::{
     RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit, Refusal, read_request,
 };
 use smallvec::SmallVec;
 
+use super::refusal::{store_down, wrong};
 use super::{answer, configured};
 use crate::grpc::{Code, Status};
 use crate::metrics::Protocol;
@@ -120,14 +120,4 @@ fn numbers(limit: &RateLimitOverride) -> Result<Numbers, Status> {
     let per = Nanos::from_secs(u64::from(multiplier) * unit);
     Numbers::new(Permits::new(limit.requests_per_unit), per)
         .map_err(|error| wrong(format!("the `limit` of a descriptor: {error}")))
-}
-
-/// Nothing internal is told: the log has it. Envoy's `failure_mode_deny` decides.
-pub(super) fn store_down(error: &StoreError) -> Status {
-    tracing::warn!(event = "store.failed", %error);
-    Status::new(Code::Unavailable, "the store cannot answer")
-}
-
-pub(super) fn wrong(message: impl Into<String>) -> Status {
-    Status::new(Code::InvalidArgument, message)
 }
