@@ -10,6 +10,7 @@
 mod loans;
 mod odds;
 mod stories;
+mod telling;
 
 use std::fmt;
 use std::pin::pin;

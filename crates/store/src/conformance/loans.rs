@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Concurrency, Denials, Nanos, Permits};
 
-use super::stories::{bucket, decided, fails, limit, looks, passes, refund, reset, step};
+use super::telling::{bucket, decided, fails, limit, looks, passes, refund, reset, step};
 use super::{Act, Answer, Asked, Outcome, Step, Story};
 use Outcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};

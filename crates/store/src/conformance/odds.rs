@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Denials;
 
-use super::stories::{bucket, fails, fixed, limit, looks, passes};
+use super::telling::{bucket, fails, fixed, limit, looks, passes};
 use super::{Outcome, Story};
 use Outcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};

@@ -1,11 +1,11 @@
 //! The stories: what is asked of a store at which moment, and what it must answer.
 
-use ratekeeper_core::{
-    AnyAlgorithm, Denials, Edge, Gcra, Limit, LimitId, Mode, Nanos, Outage, Permits, SubBuckets,
-    Time, Window,
-};
+use ratekeeper_core::{Denials, Mode};
 
-use super::{Act, Answer, Asked, Outcome, Step, Story};
+use super::telling::{
+    bucket, fails, fixed, limit, looks, passes, queue, refund, reset, sub_buckets,
+};
+use super::{Outcome, Story};
 use Mode::{Enforce, Shadow};
 use Outcome::{Allow, AllowAfter, Deny, Never};
 
@@ -18,76 +18,6 @@ pub(super) fn stories() -> Vec<Story> {
     stories.extend(versions());
     stories.extend(super::loans::stories());
     stories
-}
-
-pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
-    Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version,
-        outage: Outage::Local,
-        algorithm: algorithm.into(),
-    }
-}
-
-const QUOTA: &str = "a quota within bounds";
-
-pub(super) fn bucket(quota: &str) -> Gcra {
-    Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)
-}
-
-pub(super) fn fixed(quota: &str) -> Window {
-    Window::fixed(quota.parse().expect(QUOTA), Nanos::ZERO).expect(QUOTA)
-}
-
-fn sub_buckets(quota: &str) -> SubBuckets {
-    let quota = quota.parse().expect(QUOTA);
-    SubBuckets::sub_buckets(quota, 5, Edge::Full, Nanos::ZERO).expect(QUOTA)
-}
-
-fn queue(quota: &str, queue: u32) -> Gcra {
-    Gcra::leaky_queue(quota.parse().expect(QUOTA), Permits::new(queue)).expect(QUOTA)
-}
-
-pub(super) fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> Step {
-    Step {
-        at: Time::ZERO + Nanos::from_millis(at_ms),
-        act,
-        charges: charges.to_vec(),
-        answer,
-    }
-}
-
-pub(super) fn decided(admitted: bool, each: &[Outcome]) -> Answer {
-    Answer::Decided {
-        admitted,
-        each: each.to_vec(),
-    }
-}
-
-pub(super) fn passes(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Decide, charges, decided(true, each))
-}
-
-pub(super) fn fails(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Decide, charges, decided(false, each))
-}
-
-pub(super) fn looks(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Look, charges, decided(admitted, each))
-}
-
-pub(super) fn refund(at_ms: u64, charges: &[Asked]) -> Step {
-    step(at_ms, Act::Refund, charges, Answer::Refunded)
-}
-
-pub(super) fn reset(at_ms: u64, charges: &[Asked], there: &[bool]) -> Step {
-    step(
-        at_ms,
-        Act::Reset,
-        charges,
-        Answer::WereThere(there.to_vec()),
-    )
 }
 
 /// One charge a request.

@@ -1,0 +1,77 @@
+//! Telling: the few words that stories are written in.
+
+use ratekeeper_core::{
+    AnyAlgorithm, Edge, Gcra, Limit, LimitId, Nanos, Outage, Permits, SubBuckets, Time, Window,
+};
+
+use super::{Act, Answer, Asked, Outcome, Step};
+
+pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
+    Limit {
+        name: format!("limit-{id}").into(),
+        id: LimitId::new(id),
+        version,
+        outage: Outage::Local,
+        algorithm: algorithm.into(),
+    }
+}
+
+const QUOTA: &str = "a quota within bounds";
+
+pub(super) fn bucket(quota: &str) -> Gcra {
+    Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)
+}
+
+pub(super) fn fixed(quota: &str) -> Window {
+    Window::fixed(quota.parse().expect(QUOTA), Nanos::ZERO).expect(QUOTA)
+}
+
+pub(super) fn sub_buckets(quota: &str) -> SubBuckets {
+    let quota = quota.parse().expect(QUOTA);
+    SubBuckets::sub_buckets(quota, 5, Edge::Full, Nanos::ZERO).expect(QUOTA)
+}
+
+pub(super) fn queue(quota: &str, queue: u32) -> Gcra {
+    Gcra::leaky_queue(quota.parse().expect(QUOTA), Permits::new(queue)).expect(QUOTA)
+}
+
+pub(super) fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> Step {
+    Step {
+        at: Time::ZERO + Nanos::from_millis(at_ms),
+        act,
+        charges: charges.to_vec(),
+        answer,
+    }
+}
+
+pub(super) fn decided(admitted: bool, each: &[Outcome]) -> Answer {
+    Answer::Decided {
+        admitted,
+        each: each.to_vec(),
+    }
+}
+
+pub(super) fn passes(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Decide, charges, decided(true, each))
+}
+
+pub(super) fn fails(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Decide, charges, decided(false, each))
+}
+
+pub(super) fn looks(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
+    step(at_ms, Act::Look, charges, decided(admitted, each))
+}
+
+pub(super) fn refund(at_ms: u64, charges: &[Asked]) -> Step {
+    step(at_ms, Act::Refund, charges, Answer::Refunded)
+}
+
+pub(super) fn reset(at_ms: u64, charges: &[Asked], there: &[bool]) -> Step {
+    step(
+        at_ms,
+        Act::Reset,
+        charges,
+        Answer::WereThere(there.to_vec()),
+    )
+}
