@@ -7,8 +7,7 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::numbers::Written;
-use super::post_paid::span;
+use super::numbers::{Written, span};
 use super::read;
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.

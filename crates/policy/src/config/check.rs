@@ -11,7 +11,6 @@
 
 use std::ops::Range;
 
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::codes;
@@ -19,10 +18,8 @@ use super::complaint::{
     Here, a_type, missing, out_of_range, too_many, unknown, word, written, wrong_type,
 };
 use super::diagnostic::{Findings, shown};
+use super::read::{Node, whole};
 use super::shape::{Inert, Need, Shape, Table};
-
-/// A value of the document, with its place.
-pub(super) type Node<'t> = Spanned<DeValue<'t>>;
 
 /// Checks the whole file.
 pub(super) fn policy(root: &DeTable<'_>, table: &'static Table, out: &mut Findings<'_>) {
@@ -345,10 +342,4 @@ fn named_tables(
         out.error(codes::TYPE, node.span(), message, label)
             .help(help);
     }
-}
-
-/// An integer of the document, if it is not negative and not huge.
-pub(super) fn whole(node: &Node<'_>) -> Option<u64> {
-    let number = node.get_ref().as_integer()?;
-    u64::from_str_radix(number.as_str(), number.radix()).ok()
 }

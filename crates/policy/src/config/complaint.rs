@@ -5,9 +5,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
-use super::check::Node;
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::read::Node;
 use super::shape::{Field, Hint, Shape, Table, Words, quoted};
 
 /// Known fields that a label lists before it trails off.

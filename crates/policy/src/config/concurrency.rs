@@ -14,9 +14,8 @@ use super::algorithm::{Named, no_algorithm};
 use super::codes;
 use super::diagnostic::Findings;
 use super::fields::MAX_AT_ONCE;
-use super::numbers::Written;
-use super::post_paid::span;
-use super::quantity::{Kind, Quantity, Surroundings, built};
+use super::numbers::{Written, built, span};
+use super::quantity::{Kind, Quantity, Surroundings};
 use super::queue::Queue;
 use super::read::{self, At};
 

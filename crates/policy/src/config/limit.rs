@@ -7,13 +7,14 @@ use std::sync::Arc;
 use ratekeeper_core::{Denials, Limit, LimitId, Origin, Outage, Permits};
 use toml::de::DeTable;
 
-use super::check::{place, whole};
+use super::check::place;
 use super::codes;
 use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_NAME;
-use super::quantity::{Kind, Surroundings, quantity};
-use super::read::{self, At};
+use super::forms::quantity;
+use super::quantity::{Kind, Surroundings};
+use super::read::{self, At, whole};
 use super::refusal::{self, Named, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::Zone;

@@ -10,7 +10,7 @@
 //! * `fields.rs` is the language as one table: the checker and the JSON Schema read it.
 //! * `check.rs` compares the document with the table; what is missing, unknown, not built or
 //!   of the wrong type is found there.
-//! * `requests`, `quantity` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
+//! * `requests`, `forms` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
 //!   part of a limit each, from values of the right shape to the model.
 //! * `words.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` looks at policies that are right, and may still not be what was meant.
@@ -28,6 +28,7 @@ mod descriptors;
 mod diagnostic;
 mod exempt;
 mod fields;
+mod forms;
 mod limit;
 mod lints;
 mod log;

@@ -174,6 +174,27 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     .help(help);
 }
 
+/// A span above zero; none if it is not one, which is reported.
+pub(super) fn span(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
+    let span = text.value.parse().and_then(|span| match span {
+        Nanos::ZERO => Err(Error::NoSpan),
+        span => Ok(span),
+    });
+    built(span, text, written, out)
+}
+
+/// What core has built, or a finding at the value that it refused.
+pub(super) fn built<T>(
+    result: Result<T, Error>,
+    text: &At<&str>,
+    written: Written,
+    out: &mut Findings<'_>,
+) -> Option<T> {
+    result
+        .map_err(|error| refuse(error, text, written, out))
+        .ok()
+}
+
 /// The quota that was probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`.
 fn quota_like(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();

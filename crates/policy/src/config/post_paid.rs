@@ -19,8 +19,9 @@ use super::algorithm::Named;
 use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
-use super::numbers::{Written, refuse};
-use super::quantity::{Kind, Quantity, Surroundings, built, free};
+use super::fields::MAX_COLD_FACTOR;
+use super::numbers::{Written, built, span};
+use super::quantity::{Kind, Quantity, Surroundings, free};
 use super::queue::Queue;
 use super::read::{self, At};
 
@@ -29,8 +30,6 @@ use super::read::{self, At};
 const MAX_PER_SECOND: u32 = 250_000;
 /// What Guava fixes.
 const COLD_FACTOR: u64 = 3;
-/// The dearest that a cold permit may be.
-pub(super) const MAX_COLD_FACTOR: u64 = 1_000;
 
 /// `warmup = { period, cold_factor }`
 #[derive(Clone, Debug)]
@@ -225,13 +224,4 @@ fn post_paid(
             per: quota.per(),
         },
     })
-}
-
-/// A span above zero; none if it is not one, which is reported.
-pub(super) fn span(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
-    let span = text.value.parse().and_then(|span| match span {
-        Nanos::ZERO => Err(Error::NoSpan),
-        span => Ok(span),
-    });
-    span.map_err(|error| refuse(error, text, written, out)).ok()
 }

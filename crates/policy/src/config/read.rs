@@ -4,10 +4,13 @@
 
 use std::ops::Range;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::check::{Node, whole};
 use super::fields::MAX_VALUES;
+
+/// A value of the document, with its place.
+pub(super) type Node<'t> = Spanned<DeValue<'t>>;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -33,6 +36,12 @@ pub(super) fn number(table: &DeTable<'_>, name: &str, most: u64) -> Option<At<u6
     let node = table.get(name)?;
     let number = whole(node).filter(|number| (1..=most).contains(number))?;
     Some(At::new(number, node.span()))
+}
+
+/// An integer of the document, if it is not negative and not huge.
+pub(super) fn whole(node: &Node<'_>) -> Option<u64> {
+    let number = node.get_ref().as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
 /// `true` or `false`.

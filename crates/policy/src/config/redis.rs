@@ -9,13 +9,11 @@ use std::ops::Range;
 use ratekeeper_core::Nanos;
 use toml::de::DeTable;
 
-use super::check::{Node, whole};
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
-use super::numbers::Written;
-use super::post_paid::span;
-use super::read::{self, At};
+use super::numbers::{Written, span};
+use super::read::{self, At, Node, whole};
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Ten times what a server beside this process needs at its slowest, and less than a caller

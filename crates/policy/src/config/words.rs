@@ -16,7 +16,8 @@ use ratekeeper_core::{AnyAlgorithm, Denials};
 use toml::de::DeTable;
 
 use super::diagnostic::{Diagnostic, Findings};
-use super::quantity::{Surroundings, quantity};
+use super::forms::quantity;
+use super::quantity::Surroundings;
 use super::render::{Colour, render};
 use super::{Context, check, fields, read, settings, syntax};
 

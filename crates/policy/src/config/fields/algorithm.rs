@@ -1,7 +1,8 @@
 //! How a limit counts: `bucket`, `algorithm`.
 
-use super::{MAX_AT_ONCE, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required};
-use crate::config::post_paid::MAX_COLD_FACTOR;
+use super::{
+    MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required,
+};
 use crate::config::shape::{Shape, Table, Words};
 
 pub(super) static BUCKET: Table = Table {

@@ -48,6 +48,8 @@ pub(in crate::config) const MAX_NAMES: usize = 32;
 pub(in crate::config) const MAX_NAME: usize = 40;
 /// Permits on loan at once: core keeps a lease for each.
 pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
+/// How much dearer a cold permit may be than a warm one.
+pub(in crate::config) const MAX_COLD_FACTOR: u64 = 1_000;
 /// Sub-buckets of a window.
 pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
 

@@ -1,0 +1,258 @@
+//! Forms: how a quantity is written, from `limit`, `bucket` or `spacing` to an algorithm.
+//!
+//! ```text
+//!   limit = "N/duration"   sliding (default), fixed, quota-reset, gcra, sub-buckets, log,
+//!                          hybrid, exponential, smooth-bursty
+//!   warmup = { .. }        beside such a limit: whoever rested is served slowly at first
+//!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
+//!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
+//!   spacing = ".."         GCRA with a burst of one
+//!   concurrency = { .. }   permits on loan, which come back
+//!   queue = { .. }         beside GCRA: what is over waits its turn
+//! ```
+
+use std::ops::Range;
+
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, Denials, Error, Exponential, Gcra, Hybrid, Interval, Nanos,
+    Permits, Quota, SubBuckets, Window,
+};
+use toml::de::DeTable;
+
+use super::algorithm::{Algorithm, Named, algorithm, no_algorithm};
+use super::concurrency::concurrency;
+use super::dated::Dated;
+use super::diagnostic::Findings;
+use super::log::log;
+use super::numbers::{Written, built};
+use super::post_paid::{smooth_bursty, warming};
+use super::quantity::{Kind, Quantity, Surroundings, free};
+use super::queue::{Queue, queue};
+use super::read::{self, At};
+
+/// The quantity of one `[[limit]]`; none if it is reported as missing or wrong.
+pub(super) fn quantity(
+    table: &DeTable<'_>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let named = algorithm(table, out);
+    let queue = queue(table, out);
+    let warming = warming(table, out);
+    if let Some(text) = read::text(table, "limit") {
+        if table.contains_key("warmup") {
+            return warming?.quantity(&text, named, queue.as_ref(), around, out);
+        }
+        // What costs more than one takes several places of a log at once.
+        let ones = !table.contains_key("cost");
+        return limit(&text, ones, named, queue.as_ref(), around, out);
+    }
+    if table.contains_key("concurrency") {
+        if let Some(warming) = warming {
+            warming.stray("`concurrency`", "leave it out".to_owned(), out);
+        }
+        return concurrency(table, named, queue.as_ref(), around, out);
+    }
+    if let Some(warming) = warming {
+        let help = "leave it out, or write limit = \"100/1s\" instead".to_owned();
+        warming.stray("a bucket or `spacing`", help, out);
+    }
+    if let Some(written) = read::table(table, "bucket") {
+        if let Some(step) = written.value.get("step")
+            && step.get_ref().as_bool() == Some(true)
+        {
+            no_algorithm(named, "a bucket with `step`", false, out);
+            return steps(&written, &step.span(), queue.as_ref(), around, out);
+        }
+        no_algorithm(named, "`bucket`", true, out);
+        return bucket(&written, queue.as_ref(), around, out);
+    }
+    let text = read::text(table, "spacing")?;
+    no_algorithm(named, "`spacing`", true, out);
+    spacing(&text, queue.as_ref(), around, out)
+}
+
+/// `limit = "N/period"`
+fn limit(
+    text: &At<&str>,
+    ones: bool,
+    named: Option<Named>,
+    queue: Option<&Queue>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    if let Some(dated) = Dated::read(text.value) {
+        if let Some(queue) = queue {
+            let help = format!(
+                "write limit = \"{}\" and algorithm = \"gcra\"",
+                dated.rolling()
+            );
+            queue.stray("a limit of the calendar", help, out);
+        }
+        return dated.quantity(text, named, around, out);
+    }
+    let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
+    let phase = around.origin.phase(quota.per());
+    let denials = around.denials;
+    let windows =
+        |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
+    let (named, at, span_at) = match named {
+        None => (Algorithm::Sliding, 0..0, 0..0),
+        Some(Named { value, at, span_at }) => (value, at, span_at),
+    };
+    if let Some(queue) = queue.filter(|_| named != Algorithm::Gcra) {
+        let help = "write algorithm = \"gcra\", or leave `queue` out".to_owned();
+        queue.stray(&format!("algorithm = \"{}\"", named.word()), help, out);
+        return None;
+    }
+    let mut words = text.value.to_owned();
+    let algorithm = match named {
+        Algorithm::Sliding => windows(Window::two_window(quota, phase)),
+        Algorithm::Fixed => windows(Window::fixed(quota, phase)),
+        Algorithm::QuotaReset => windows(Window::quota_reset(quota)),
+        Algorithm::SubBuckets { count, edge } => {
+            let width = Nanos::from_nanos(quota.per().as_nanos().div_ceil(u64::from(count)));
+            let phase = around.origin.phase(width);
+            let window = SubBuckets::sub_buckets(quota, count, edge, phase);
+            window.map(|window| window.with_denials(denials).into())
+        }
+        Algorithm::Gcra => {
+            return paced(quota, words, (text, Written::Limit), queue, denials, out);
+        }
+        Algorithm::Log { gap } => {
+            if gap > Nanos::ZERO {
+                words = format!("{words}, {gap} apart");
+            }
+            log(quota, (gap, span_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
+        }
+        Algorithm::Hybrid => {
+            if !free(denials, ("\"hybrid\"", "algorithm = \"gcra\""), &at, out) {
+                return None;
+            }
+            Hybrid::quota_linear(quota).map(Into::into)
+        }
+        Algorithm::SmoothBursty { saves } => {
+            let save_up = saves.map(|saves| At::new(saves, span_at));
+            return smooth_bursty(text, save_up, &at, around, out);
+        }
+        Algorithm::Exponential => {
+            Exponential::new(quota).map(|counter| counter.with_denials(denials).into())
+        }
+    };
+    let algorithm: AnyAlgorithm = built(algorithm, text, Written::Limit, out)?;
+    Some(Quantity {
+        algorithm,
+        quota: quota.permits(),
+        window: Some(quota.per()),
+        text: words,
+        at: text.at.clone(),
+        kind: Kind::Windows(named),
+    })
+}
+
+/// `bucket = { size, refill }`
+fn bucket(
+    table: &At<&DeTable<'_>>,
+    queue: Option<&Queue>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let (size, refill, quota) = size_and_refill(table, out)?;
+    let quota = built(quota.with_burst(size), &refill, Written::Refill, out)?;
+    let words = format!("bucket of {size}, {}", refill.value);
+    let from = (&refill, Written::Refill);
+    paced(quota, words, from, queue, around.denials, out)
+}
+
+/// `bucket = { size, refill, step = true }`
+fn steps(
+    table: &At<&DeTable<'_>>,
+    step: &Range<usize>,
+    queue: Option<&Queue>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let (size, refill, quota) = size_and_refill(table, out)?;
+    if let Some(queue) = queue {
+        let help = "leave `step` out: the bucket then refills evenly".to_owned();
+        queue.stray("a bucket with `step`", help, out);
+        return None;
+    }
+    if !free(
+        around.denials,
+        ("a bucket with `step`", "leave `step` out"),
+        step,
+        out,
+    ) {
+        return None;
+    }
+    let (permits, per) = (quota.permits(), quota.per());
+    let interval = Interval::from_first(size, permits, per);
+    let interval = built(interval, &refill, Written::Refill, out)?;
+    let rounds = u64::from(size.get().div_ceil(permits.get()));
+    Some(Quantity {
+        algorithm: interval.into(),
+        quota: size,
+        window: Some(Nanos::from_nanos(per.as_nanos().saturating_mul(rounds))),
+        text: format!("bucket of {size}, {} in steps", refill.value),
+        at: refill.at,
+        kind: Kind::Steps { permits, per },
+    })
+}
+
+/// What every bucket says: its size, and the refill as it is written and as it is read.
+fn size_and_refill<'a>(
+    table: &At<&'a DeTable<'_>>,
+    out: &mut Findings<'_>,
+) -> Option<(Permits, At<&'a str>, Quota)> {
+    let size = read::number(table.value, "size", u64::from(u32::MAX));
+    let refill = read::text(table.value, "refill")?;
+    let quota = built(refill.value.parse::<Quota>(), &refill, Written::Refill, out)?;
+    Some((Permits::saturating_from(size?.value), refill, quota))
+}
+
+/// `spacing = "200ms"`
+fn spacing(
+    text: &At<&str>,
+    queue: Option<&Queue>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let gap = built(text.value.parse::<Nanos>(), text, Written::Spacing, out)?;
+    let quota = built(Quota::new(Permits::ONE, gap), text, Written::Spacing, out)?;
+    let words = format!("1 every {}", text.value);
+    let from = (text, Written::Spacing);
+    paced(quota, words, from, queue, around.denials, out)
+}
+
+/// GCRA, with its queue if there is one.
+fn paced(
+    quota: Quota,
+    words: String,
+    (text, written): (&At<&str>, Written),
+    queue: Option<&Queue>,
+    denials: Denials,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
+    let gcra = built(Gcra::token_bucket(quota), text, written, out)?;
+    let (gcra, words) = match queue {
+        None => (gcra, words),
+        Some(queue) => {
+            let (gcra, places) = queue.behind(gcra, quota, out)?;
+            (gcra, format!("{words}, queue of {places}"))
+        }
+    };
+    let holds = gcra.capacity();
+    Some(Quantity {
+        algorithm: gcra.with_denials(denials).into(),
+        quota: holds,
+        window: Some(quota.time_for(holds)),
+        text: words,
+        at: text.at.clone(),
+        kind: Kind::Bucket {
+            permits: quota.permits(),
+            per: quota.per(),
+            queue: queue.is_some(),
+        },
+    })
+}
