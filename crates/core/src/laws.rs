@@ -297,8 +297,9 @@ pub fn stricter_is_stricter<A: Algorithm + Debug>(
     }
 }
 
-/// Reaches every state that decisions and refunds at moments `0..=horizon` can, in any order
-/// of the moments, and checks every law and oracle in it at every one of these moments.
+/// Reaches every state that decisions and refunds at moments `0..=horizon` (nanoseconds) can,
+/// in any order of the moments, and checks every law and oracle in it at every one of these
+/// moments.
 ///
 /// Returns how many states there are.
 ///

@@ -97,12 +97,12 @@ macro_rules! with_algorithm {
 }
 
 impl AnyAlgorithm {
-    /// See [`Algorithm::capacity`].
+    /// The largest cost that can ever be admitted; see [`Algorithm::capacity`].
     pub fn capacity(&self) -> Permits {
         with_algorithm!(self, algorithm => algorithm.capacity())
     }
 
-    /// See [`Algorithm::bound`].
+    /// The most permits that any span of `window` admits; see [`Algorithm::bound`].
     pub fn bound(&self, window: Nanos) -> u64 {
         with_algorithm!(self, algorithm => algorithm.bound(window))
     }
