@@ -37,22 +37,28 @@ fn findings(text: &str) -> Vec<Diagnostic> {
     }
 }
 
-#[test]
-fn pages_are_as_reviewed() {
-    let files = files("broken");
-    assert!(files.len() >= 70, "{}", files.len());
+/// Compares the page about each file of a folder with the one that was read by people; it is
+/// kept under the file's name behind `prefix`. There are at least so many files.
+fn reviewed(folder: &str, least: usize, prefix: &str, page: impl Fn(&str) -> String) {
+    let files = files(folder);
+    assert!(files.len() >= least, "{}", files.len());
     let mut settings = insta::Settings::clone_current();
     settings.set_omit_expression(true);
     settings.set_prepend_module_to_snapshot(false);
     settings.bind(|| {
         for file in files {
             let name = file.file_stem().unwrap().to_str().unwrap();
-            let text = std::fs::read_to_string(&file).unwrap();
-            let findings = findings(&text);
-            assert!(!findings.is_empty(), "{name} is not broken");
-            let page = render("ratekeeper.toml", &text, &findings, Colour::Never);
-            insta::assert_snapshot!(name, page);
+            let page = page(&std::fs::read_to_string(&file).unwrap());
+            assert!(!page.is_empty(), "{name} is not broken");
+            insta::assert_snapshot!(format!("{prefix}{name}"), page);
         }
+    });
+}
+
+#[test]
+fn pages_are_as_reviewed() {
+    reviewed("broken", 70, "", |text| {
+        render("ratekeeper.toml", text, &findings(text), Colour::Never)
     });
 }
 
@@ -74,23 +80,12 @@ fn envoy_findings(text: &str) -> Vec<(String, Vec<Diagnostic>)> {
 
 #[test]
 fn pages_about_the_rate_limit_service_are_as_reviewed() {
-    let files = files("broken_envoy");
-    assert!(files.len() >= 25, "{}", files.len());
-    let mut settings = insta::Settings::clone_current();
-    settings.set_omit_expression(true);
-    settings.set_prepend_module_to_snapshot(false);
-    settings.bind(|| {
-        for file in files {
-            let name = file.file_stem().unwrap().to_str().unwrap();
-            let text = std::fs::read_to_string(&file).unwrap();
-            let found = envoy_findings(&text);
-            let pages = found
-                .iter()
-                .map(|(text, findings)| render("limits.yaml", text, findings, Colour::Never));
-            let page: String = pages.collect();
-            assert!(!page.is_empty(), "{name} is not broken");
-            insta::assert_snapshot!(format!("envoy_{name}"), page);
-        }
+    reviewed("broken_envoy", 25, "envoy_", |text| {
+        let found = envoy_findings(text);
+        let pages = found
+            .iter()
+            .map(|(text, findings)| render("limits.yaml", text, findings, Colour::Never));
+        pages.collect()
     });
 }
 

@@ -164,25 +164,26 @@ fn uncomment(snippet: &str) -> String {
     text
 }
 
+impl Around<'_> {
+    /// A snippet with this test's addresses and its choice; `listen` is the place where it
+    /// says where to listen, and what stands there instead.
+    fn site(&self, snippet: &str, listen: (&str, String)) -> String {
+        let chosen = match self.when_down {
+            WhenDown::Refuse => snippet.to_owned(),
+            WhenDown::LetPass => uncomment(snippet),
+        };
+        let places = [
+            ("127.0.0.1:8080", self.service.to_string()),
+            ("127.0.0.1:3000", self.upstream.to_string()),
+            listen,
+        ];
+        fill(&chosen, &places)
+    }
+}
+
 fn nginx(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
-    let Around {
-        dir,
-        service,
-        upstream,
-        when_down,
-    } = around;
-    let snippet = match when_down {
-        WhenDown::Refuse => NGINX.to_owned(),
-        WhenDown::LetPass => uncomment(NGINX),
-    };
-    let site = fill(
-        &snippet,
-        &[
-            ("127.0.0.1:8080", service.to_string()),
-            ("127.0.0.1:3000", upstream.to_string()),
-            ("listen 80;", format!("listen {address};")),
-        ],
-    );
+    let dir = around.dir;
+    let site = around.site(NGINX, ("listen 80;", format!("listen {address};")));
     let main = "daemon off; pid nginx.pid; error_log stderr notice; worker_processes 2;\n\
         events {}\n\
         http {\n  access_log off;\n  client_body_temp_path client; proxy_temp_path proxy;\n  \
@@ -199,24 +200,8 @@ fn nginx(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
 }
 
 fn caddy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
-    let Around {
-        dir,
-        service,
-        upstream,
-        when_down,
-    } = around;
-    let snippet = match when_down {
-        WhenDown::Refuse => CADDY.to_owned(),
-        WhenDown::LetPass => uncomment(CADDY),
-    };
-    let site = fill(
-        &snippet,
-        &[
-            ("127.0.0.1:8080", service.to_string()),
-            ("127.0.0.1:3000", upstream.to_string()),
-            (":80 {", format!("http://:{} {{", address.port())),
-        ],
-    );
+    let dir = around.dir;
+    let site = around.site(CADDY, (":80 {", format!("http://:{} {{", address.port())));
     write(dir, "ratekeeper.caddy", &site);
     let main =
         "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n}\nimport ratekeeper.caddy\n";
