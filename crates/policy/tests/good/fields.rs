@@ -1,0 +1,205 @@
+//! Fields: what a limit says besides its quantity, settings, responses and exemptions.
+
+use ratekeeper_core::Permits;
+use ratekeeper_policy::{Body, Cost, HeaderStyle, KeyPart, MissingKey, Refusal, RuleMode};
+
+use super::policy;
+
+#[test]
+fn fields_of_a_limit_reach_the_rule() {
+    let text = r#"
+version = 1
+
+[defaults]
+mode         = "shadow"
+missing_key  = "skip"
+response     = "slow"
+status       = 503
+
+[response.slow]
+body   = { text = "Slow down." }
+detail = "Try again in {retry_after}."
+
+[response.quiet]
+status = 430
+body   = "none"
+
+[[limit]]
+name  = "usual"
+key   = ["attr:user_id", "ip/24"]
+limit = "5/1m"
+
+[[limit]]
+name        = "own"
+key         = ["all"]
+limit       = "5/1m"
+mode        = "enforce"
+missing_key = "use:header:X-Device"
+response    = "quiet"
+status      = 429
+cost        = 3
+
+[[limit]]
+name = "by-attribute"
+key  = ["api_key"]
+cost = "attr:amount"
+bucket = { size = 20, refill = "10/1s" }
+missing_key = "shared"
+mode = "off"
+"#;
+    let policy = policy(text);
+    let [usual, own, third] = &policy.rules[..] else {
+        panic!("three limits");
+    };
+    assert_eq!(
+        (usual.mode, own.mode, third.mode),
+        (RuleMode::Shadow, RuleMode::Enforce, RuleMode::Off)
+    );
+    assert_eq!((usual.line, own.line, third.line), (18, 23, 33));
+    assert_eq!(
+        usual.key,
+        [
+            KeyPart::Attribute("user_id".into()),
+            KeyPart::Ip { bits: Some(24) }
+        ]
+    );
+    assert_eq!(own.key, [], "`all` adds nothing");
+    assert_eq!(usual.missing_key, MissingKey::Skip);
+    assert_eq!(
+        own.missing_key,
+        MissingKey::Use(KeyPart::Header("x-device".into()))
+    );
+    assert_eq!(third.missing_key, MissingKey::Shared);
+    assert_eq!(
+        (&usual.cost, &own.cost),
+        (&Cost::Request, &Cost::Fixed(Permits::new(3)))
+    );
+    assert_eq!(third.cost, Cost::Attribute("amount".into()));
+    let slow = Refusal {
+        status: 503,
+        body: Body::Text {
+            content: "Slow down.".into(),
+            content_type: "text/plain; charset=utf-8".into(),
+        },
+        detail: Some("Try again in {retry_after}.".into()),
+    };
+    assert_eq!(*usual.refusal, slow);
+    let quiet = Refusal {
+        status: 429,
+        body: Body::Empty,
+        detail: None,
+    };
+    assert_eq!(*own.refusal, quiet);
+}
+
+#[test]
+fn the_nearest_status_is_taken() {
+    for (defaults, limit, status) in [
+        ("", "", 429),
+        ("status = 503", "", 503),
+        ("status = 503", "status = 430", 430),
+        ("status = 503", "response = \"plain\"", 503),
+        ("status = 503", "response = \"own\"", 431),
+        ("status = 503", "response = \"own\"\nstatus = 430", 430),
+        ("response = \"own\"", "", 431),
+        ("response = \"own\"\nstatus = 503", "", 503),
+        ("response = \"own\"", "response = \"plain\"", 429),
+    ] {
+        let responses = "[response.own]\nstatus = 431\n[response.plain]\nbody = \"none\"";
+        let key = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"5/1m\"";
+        let text = format!("version = 1\n[defaults]\n{defaults}\n{responses}\n{key}\n{limit}\n");
+        assert_eq!(policy(&text).rules[0].refusal.status, status, "{text}");
+    }
+}
+
+#[test]
+fn settings_reach_the_policy() {
+    let text = r#"
+version = 1
+headers = "both"
+
+[client_ip]
+trusted_proxies = ["10.0.0.0/8", "::1", "::ffff:192.0.2.0/120"]
+header          = "X-Real-IP"
+ipv6_prefix     = 56
+
+[listen]
+http  = "[::1]:0"
+admin = "off"
+proxy = "off"
+
+[store.memory]
+budget = "64MiB"
+
+[[limit]]
+name = "all"
+key = ["all"]
+limit = "1/1s"
+"#;
+    let policy = policy(text);
+    assert_eq!(policy.headers, HeaderStyle::Both);
+    let proxies: Vec<_> = policy
+        .client_ip
+        .trusted_proxies
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(proxies, ["10.0.0.0/8", "::1/128", "192.0.2.0/24"]);
+    assert_eq!(
+        (
+            policy.client_ip.header.as_str(),
+            policy.client_ip.ipv6_prefix
+        ),
+        ("x-real-ip", 56)
+    );
+    assert_eq!(policy.settings.listen.http.as_deref(), Some("[::1]:0"));
+    assert_eq!(policy.settings.listen.admin.as_deref(), Some("off"));
+    assert_eq!(policy.settings.memory_budget, Some(64 << 20));
+    assert_eq!(policy.version, 0, "counted by the keeper");
+
+    let bare =
+        self::policy("version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"1/1s\"");
+    assert_eq!(
+        (bare.headers, bare.settings.memory_budget),
+        (HeaderStyle::Ietf, None)
+    );
+    assert_eq!(
+        &*bare.sha,
+        "d221aebc58d57e302456c80296f9a86067af60c63917bbb391a4be2630159e23"
+    );
+}
+
+#[test]
+fn exemptions_reach_the_limits_they_name() {
+    let text = r#"
+version = 1
+[[limit]]
+name = "api-minute"
+key = ["ip"]
+limit = "60/1m"
+[[limit]]
+name = "api-second"
+key = ["ip"]
+limit = "5/1s"
+[[limit]]
+name = "login"
+key = ["ip"]
+limit = "5/1m"
+match = { path = "/login" }
+[[exempt]]
+limits = ["api-*"]
+match = { ip = ["192.0.2.0/24"], path = "/health" }
+reason = "uptime probes"
+[[exempt]]
+limits = ["*"]
+match = { header.x-internal = "yes" }
+"#;
+    let policy = policy(text);
+    let exempt: Vec<_> = policy
+        .rules
+        .iter()
+        .map(|rule| rule.exemptions.len())
+        .collect();
+    assert_eq!(exempt, [2, 2, 1]);
+    assert_eq!(policy.rules[0].exemptions[0].reason, "uptime probes");
+}
