@@ -67,7 +67,9 @@ pub(super) fn algorithm_row(files: &[SourceFile], out: &mut Vec<Finding>) {
 
 /// A file has at most [`MAX_LINES`] lines before its tests. Files of tests may be longer.
 pub(super) fn file_size(files: &[SourceFile], out: &mut Vec<Finding>) {
-    for file in rust(files).filter(|file| !file.path.contains("/tests/")) {
+    let code =
+        |file: &&SourceFile| !file.path.contains("/tests/") && !file.path.ends_with("/tests.rs");
+    for file in rust(files).filter(code) {
         let lines: Vec<_> = file.text.lines().collect();
         let tests = lines.windows(2).position(opens_tests);
         let size = tests.unwrap_or(lines.len());
@@ -248,6 +250,8 @@ mod tests {
             "a gated import opens no tests"
         );
         assert_eq!(check("crates/a/tests/long.rs", &lines(900)), 0);
+        assert_eq!(check("crates/a/src/a/tests.rs", &lines(900)), 0);
+        assert_eq!(check("crates/a/src/a/no_tests.rs", &lines(900)), 1);
     }
 
     #[test]

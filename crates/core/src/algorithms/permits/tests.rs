@@ -1,0 +1,334 @@
+//! Tests of permits on loan: stories, one row a call.
+
+use super::*;
+use crate::Window;
+use crate::laws::Random;
+use std::collections::HashMap;
+use std::vec::Vec;
+
+fn id(name: u8) -> LeaseId {
+    LeaseId::from_bytes([name; 16])
+}
+
+fn at(secs: u64) -> Time {
+    Time::ZERO + Nanos::from_secs(secs)
+}
+
+fn limit(permits: u32) -> Concurrency {
+    Concurrency::new(Permits::new(permits), Nanos::from_secs(16)).unwrap()
+}
+
+/// What is done to a key in a story.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Acquire(u8, u32),
+    Release(u8),
+    Renew(u8),
+    Take(u32),
+    GiveBack(u32),
+}
+use Act::{Acquire, GiveBack, Release, Renew, Take};
+
+/// One row: at so many seconds, the act; then how many came back or were granted, the
+/// wait in seconds if denied, and how many are left.
+type Row = (u64, Act, Result<u32, u64>, u32);
+
+fn check(limit: Concurrency, rows: &[Row]) {
+    let mut leases = Leases::default();
+    for &(now, act, expected, left) in rows {
+        let now = at(now);
+        let granted = |decision: Decision, cost| match decision.verdict {
+            Verdict::Allow => Ok(cost),
+            Verdict::Deny { retry_after } => Err(retry_after.as_secs_ceil()),
+            _ => Err(u64::MAX),
+        };
+        let done = match act {
+            Acquire(name, cost) => {
+                let cost = Permits::new(cost);
+                granted(limit.acquire(&mut leases, now, id(name), cost), cost.get())
+            }
+            Release(name) => Ok(limit.release(&mut leases, now, id(name)).get()),
+            Renew(name) => Ok(u32::from(limit.renew(&mut leases, now, id(name)).is_some())),
+            Take(cost) => {
+                let decision = limit.decide(&mut leases, now, Permits::new(cost));
+                granted(decision, cost)
+            }
+            GiveBack(cost) => {
+                limit.refund(&mut leases, now, Permits::new(cost));
+                Ok(cost)
+            }
+        };
+        assert_eq!(done, expected, "{act:?} at {now:?}");
+        let standing = limit.look(&leases, now, Permits::ZERO);
+        assert_eq!(standing.remaining.get(), left, "{act:?} at {now:?}");
+        assert!(leases.by_end.is_sorted() && leases.by_end.capacity() <= limit.places());
+    }
+}
+
+const NEVER: u64 = u64::MAX;
+
+#[test]
+fn a_permit_comes_back_by_release_or_by_expiry() {
+    check(
+        limit(2),
+        &[
+            (0, Acquire(1, 1), Ok(1), 1),
+            (3, Acquire(2, 1), Ok(1), 0),
+            (4, Acquire(3, 1), Err(12), 0),
+            (5, Release(2), Ok(1), 1),
+            (5, Acquire(3, 1), Ok(1), 0),
+            (15, Acquire(4, 1), Err(1), 0), // the holder of 1 has crashed
+            (16, Acquire(4, 2), Err(5), 1),
+            (16, Acquire(4, 1), Ok(1), 0),
+        ],
+    );
+}
+
+#[test]
+fn releasing_twice_gives_back_once() {
+    check(
+        limit(3),
+        &[
+            (0, Acquire(1, 2), Ok(2), 1),
+            (0, Acquire(2, 1), Ok(1), 0),
+            (1, Release(1), Ok(2), 2),
+            (1, Release(1), Ok(0), 2),
+            (1, Release(9), Ok(0), 2),
+            (16, Release(2), Ok(0), 3), // it has ended: nothing is left to give back
+        ],
+    );
+}
+
+#[test]
+fn a_renewed_lease_runs_on_and_an_ended_one_is_gone() {
+    check(
+        limit(1),
+        &[
+            (0, Acquire(1, 1), Ok(1), 0),
+            (15, Renew(1), Ok(1), 0),
+            (30, Acquire(2, 1), Err(1), 0),
+            (31, Renew(1), Ok(0), 1),
+            (31, Acquire(2, 1), Ok(1), 0),
+        ],
+    );
+}
+
+#[test]
+fn all_of_a_cost_is_lent_or_none_and_a_name_may_take_more() {
+    check(
+        limit(3),
+        &[
+            (0, Acquire(1, 2), Ok(2), 1),
+            (1, Acquire(2, 2), Err(15), 1),
+            (1, Acquire(2, 4), Err(NEVER), 1),
+            (2, Acquire(1, 1), Ok(1), 0),
+            (17, Acquire(2, 1), Err(1), 0), // all of them run as long as the last
+            (17, Release(1), Ok(3), 3),
+            (17, Acquire(2, 0), Ok(0), 3),
+        ],
+    );
+}
+
+#[test]
+fn without_a_name_what_ends_first_comes_back_first() {
+    check(
+        limit(3),
+        &[
+            (0, Take(1), Ok(1), 2), // its holder has crashed
+            (5, Take(2), Ok(2), 0), // one of these is done at 6
+            (6, GiveBack(1), Ok(1), 1),
+            (16, Take(2), Err(5), 1), // so nothing ends before 21
+            (21, Take(3), Ok(3), 0),
+            (22, GiveBack(3), Ok(3), 3),
+            (22, GiveBack(1), Ok(1), 3),
+        ],
+    );
+}
+
+#[test]
+fn names_and_the_nameless_share_the_permits_and_give_back_their_own() {
+    check(
+        limit(3),
+        &[
+            (0, Acquire(1, 1), Ok(1), 2),
+            (0, Take(1), Ok(1), 1),
+            (0, GiveBack(2), Ok(2), 2),
+            (0, GiveBack(2), Ok(2), 2),
+            (0, Release(1), Ok(1), 3),
+        ],
+    );
+}
+
+#[test]
+fn counted_denials_are_given_back_without_a_loss() {
+    let counted = limit(2).with_denials(Denials::Counted);
+    check(
+        counted,
+        &[
+            (0, Take(2), Ok(2), 0),
+            (1, Take(1), Err(15), 0), // three at work, this one too: two end at 16
+            (1, Take(1), Err(16), 0), // four: that is not enough
+            (1, Take(3), Err(NEVER), 0), // never taken, and so
+            (1, GiveBack(3), Ok(3), 0), // nothing to give back
+            (1, Acquire(1, 1), Err(16), 0), // a name that is denied holds nothing
+            (2, GiveBack(2), Ok(2), 0),
+            (2, GiveBack(1), Ok(1), 1),
+            (2, GiveBack(1), Ok(1), 2),
+        ],
+    );
+}
+
+#[test]
+fn batches_stay_few_however_many_the_permits() {
+    let limit = limit(MAX_LEASES).with_denials(Denials::Counted);
+    let mut leases = Leases::default();
+    let mut random = Random::new(3);
+    let mut now = Time::ZERO;
+    for _ in 0..50_000 {
+        now = now + Nanos::from_millis(random.below(40));
+        // A clock far behind, for a while: what it gives ends at other moments.
+        let far = Nanos::from_secs(100 * random.below(2));
+        let _ = limit.decide(&mut leases, now - far, Permits::new(20));
+        assert!(leases.by_end.len() <= MAX_BATCHES);
+    }
+    assert_eq!(leases.sum, leases.held(Time::ZERO));
+}
+
+#[test]
+fn a_lower_limit_keeps_what_is_on_loan() {
+    let (wide, narrow, mut leases) = (limit(5), limit(2), Leases::default());
+    let _ = wide.acquire(&mut leases, at(0), id(1), Permits::new(4));
+    assert!(narrow.keeps_state_of(&wide));
+    let denied = narrow.look(&leases, at(1), Permits::ONE);
+    assert_eq!(denied.verdict.retry_after(), Some(Nanos::from_secs(15)));
+    assert_eq!(narrow.in_use(&leases, at(1)), 4);
+    assert_eq!(narrow.release(&mut leases, at(1), id(1)), Permits::new(4));
+}
+
+#[test]
+fn what_lapses_is_told_once() {
+    let (limit, mut leases) = (limit(5), Leases::default());
+    let _ = limit.acquire(&mut leases, at(0), id(1), Permits::new(2));
+    let _ = limit.acquire(&mut leases, at(1), id(2), Permits::new(3));
+    assert_eq!(limit.lapse(&mut leases, at(15)), 0);
+    assert_eq!(limit.lapse(&mut leases, at(16)), 2);
+    assert_eq!(limit.lapse(&mut leases, at(60)), 3);
+    assert_eq!(leases, Leases::default());
+}
+
+#[test]
+fn looking_lends_nothing() {
+    let (limit, mut leases) = (limit(1), Leases::default());
+    let mut ask = |lend| limit.lend(&mut leases, at(0), Permits::ONE, lend).verdict;
+    assert_eq!(ask(Lend::Nothing), Verdict::Allow);
+    assert_eq!(ask(Lend::To(id(1))), Verdict::Allow);
+    assert!(!ask(Lend::Nothing).allows());
+    assert!(!ask(Lend::Unnamed).allows());
+}
+
+#[test]
+fn agrees_with_a_map_of_names() {
+    let mut random = Random::new(8);
+    let limit = limit(4);
+    let (mut leases, mut map) = (Leases::default(), HashMap::<LeaseId, (Time, u32)>::new());
+    let mut now = Time::ZERO;
+    for _ in 0..20_000 {
+        now = now + Nanos::from_millis(random.below(5_000));
+        let name = id(u8::try_from(random.below(7)).unwrap());
+        map.retain(|_, (ends, _)| *ends > now);
+        let ends = now + limit.lease();
+        let held = |then: Time| -> u32 {
+            let live = map.values().filter(|(ends, _)| *ends > then);
+            live.map(|(_, permits)| permits).sum()
+        };
+        match random.below(4) {
+            0 => {
+                let back = map.remove(&name).map_or(0, |(_, permits)| permits);
+                let released = limit.release(&mut leases, now, name);
+                assert_eq!(released, Permits::new(back));
+            }
+            1 => {
+                let renewed = map.get_mut(&name).map(|(at, _)| {
+                    *at = ends;
+                    limit.lease()
+                });
+                assert_eq!(limit.renew(&mut leases, now, name), renewed);
+            }
+            _ => {
+                let cost = u32::try_from(random.below(4)).unwrap();
+                let decision = limit.acquire(&mut leases, now, name, Permits::new(cost));
+                let fits = cost == 0 || held(now) + cost <= 4;
+                assert_eq!(decision.verdict.allows(), fits, "{cost} {map:?}");
+                if let Some(wait) = decision.verdict.retry_after() {
+                    assert!(held(now + wait) + cost <= 4);
+                    assert!(held(now + wait - Nanos::from_nanos(1)) + cost > 4);
+                }
+                if fits && cost > 0 {
+                    let lease = map.entry(name).or_insert((ends, 0));
+                    *lease = (ends, lease.1 + cost);
+                }
+                let held: u32 = map.values().map(|(_, permits)| permits).sum();
+                assert_eq!(decision.remaining.get(), 4 - held);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_names_agrees_with_a_list_that_never_ends_early() {
+    let mut random = Random::new(11);
+    let limit = limit(6);
+    // Each permit's end, and that rounded up to a sixteenth of the lease: a second.
+    let (mut leases, mut list) = (Leases::default(), Vec::<Time>::new());
+    let mut now = Time::ZERO;
+    for _ in 0..20_000 {
+        now = now + Nanos::from_millis(random.below(4_000));
+        list.retain(|ends| *ends > now);
+        let cost = u32::try_from(random.below(4)).unwrap();
+        if random.below(3) == 0 {
+            limit.refund(&mut leases, now, Permits::new(cost));
+            list.drain(..list.len().min(cost as usize));
+            continue;
+        }
+        let fits = cost == 0 || list.len() + cost as usize <= 6;
+        let decision = limit.decide(&mut leases, now, Permits::new(cost));
+        assert_eq!(decision.verdict.allows(), fits);
+        if fits {
+            let ends = at((now + limit.lease()).as_nanos().div_ceil(1_000_000_000));
+            list.extend(std::iter::repeat_n(ends, cost as usize));
+        }
+        assert_eq!(decision.remaining.get() as usize, 6 - list.len());
+    }
+}
+
+#[test]
+fn permits_handed_out_anew_each_period_are_a_fixed_window() {
+    let mut random = Random::new(9);
+    let window = Window::fixed("7/1s".parse().unwrap(), Nanos::ZERO).unwrap();
+    let (mut state, mut permits, mut period) = (crate::WindowState::default(), 7, 0);
+    let mut now = 0;
+    for _ in 0..10_000 {
+        now += random.below(300_000_000);
+        if now / 1_000_000_000 > period {
+            (period, permits) = (now / 1_000_000_000, 7);
+        }
+        let cost = random.below(4);
+        let fits = cost <= permits;
+        permits -= if fits { cost } else { 0 };
+        let decision = window.decide(
+            &mut state,
+            Time::from_nanos(now),
+            Permits::saturating_from(cost),
+        );
+        assert_eq!(decision.verdict.allows(), fits);
+        assert_eq!(u64::from(decision.remaining.get()), permits);
+    }
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_refused() {
+    let new = |permits, ttl| Concurrency::new(Permits::new(permits), ttl);
+    assert_eq!(new(0, Nanos::SECOND), Err(Error::NoPermits));
+    assert_eq!(new(10_001, Nanos::SECOND), Err(Error::TooManyLeases));
+    assert_eq!(new(1, Nanos::ZERO), Err(Error::NoSpan));
+}
