@@ -14,6 +14,7 @@
 //! of its own: what is taken is given back. `1.50 x peer` is that many times as fast.
 
 mod keys;
+mod tower;
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -22,6 +23,8 @@ use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use ::tower::limit::rate::Rate;
+use ::tower::limit::{ConcurrencyLimit, RateLimit};
 use governor::{DefaultDirectRateLimiter, RateLimiter};
 use leaky_bucket::RateLimiter as LeakyBucket;
 use ratekeeper::core::Time;
@@ -29,8 +32,6 @@ use ratekeeper::{Clock, Limiter, SystemClock};
 use ratekeeper_resilience::{AdaptiveConcurrency, AdaptiveSettings, SplitMix};
 use ratelimit::Ratelimiter;
 use tokio::sync::Semaphore;
-use tower::limit::rate::Rate;
-use tower::limit::{ConcurrencyLimit, RateLimit};
 use tower_service::Service;
 
 use crate::direct::{ALLOWS, governor_allows, load_and_cas};
@@ -57,7 +58,16 @@ pub(crate) fn run(effort: Effort) {
     keys::numbers(effort);
     keys::numbers_done_with(effort);
     keys::strings(effort);
+    tower::run(effort);
     sizes();
+}
+
+/// The layer only.
+pub(crate) fn layer(effort: Effort) {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().build().expect("a runtime");
+    let _entered = runtime.enter(); // tower asks for its clock
+    tower::run(effort);
 }
 
 /// What the limit says.

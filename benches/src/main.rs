@@ -11,7 +11,8 @@
 //! the pure functions: see [`cores`]; with `-- http [--quick]`, the service over real
 //! connections instead: see [`http`]; with `-- grpc [--quick]`, as Envoy asks it: see [`grpc`];
 //! with `-- redis [--quick]`, what shared limits cost a Redis server: see [`redis`]; with
-//! `-- library [--quick]`, the library's calls beside those of its peers: see [`library`].
+//! `-- library [--quick]`, the library's calls beside those of its peers, and with `-- tower
+//! [--quick]` only the layer for services: see [`library`].
 //!
 //! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
 //! caller, so governor is given a clock that costs one load), and each with the clock it
@@ -89,6 +90,10 @@ fn main() {
     if args.iter().any(|arg| arg == "library") {
         library::run(effort);
         bytes::run(effort);
+        return;
+    }
+    if args.iter().any(|arg| arg == "tower") {
+        library::layer(effort);
         return;
     }
     if args.iter().any(|arg| arg == "http") {

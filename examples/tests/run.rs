@@ -60,6 +60,10 @@ fn examples_do_what_they_say() {
          request 4: HTTP/1.1 429 Too Many Requests\n",
     );
     check(
+        env!("CARGO_BIN_EXE_adaptive"),
+        "about as many as it bears: true\nthe others are told so: true\n",
+    );
+    check(
         env!("CARGO_BIN_EXE_tonic"),
         "call 1: served\ncall 2: served\n\
          call 3: ResourceExhausted: Limit per-address allows bucket of 2, 2/1h. \

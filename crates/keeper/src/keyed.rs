@@ -212,7 +212,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 
     /// Gives back permits that were taken and not used; the next in line has them at once.
-    /// Only where the algorithm can take them back.
+    /// Only where the algorithm can take them back; and, as under
+    /// [one limit](crate::Limiter::refund), not for reservations that are still ahead: they
+    /// have [`cancel`](crate::KeyedReservation::cancel).
     ///
     /// ```
     /// use ratekeeper::core::Permits;

@@ -277,6 +277,32 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
     tasks.run();
 }
 
+/// As the documentation of `refund` says: for what is still ahead there is `cancel`.
+#[test]
+fn what_is_reserved_for_later_is_cancelled_and_not_refunded() {
+    let pace = || limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
+    let (limiter, _) = pace();
+    let reserve = || limiter.reserve(Permits::ONE, Nanos::from_secs(5));
+    let [_first, _second, third] = [reserve(), reserve(), reserve()];
+    limiter.refund(Permits::ONE); // that of the second, which is ahead
+    let due = reserve().due();
+    assert_eq!(
+        due,
+        third.due(),
+        "the moment of the third is promised twice"
+    );
+
+    // Its moment has come: it is a permit like any other.
+    let (limiter, clock) = pace();
+    let reserve = || limiter.reserve(Permits::ONE, Nanos::from_secs(5));
+    let [_first, second] = [reserve(), reserve()];
+    clock.advance(millis(1_000));
+    assert_eq!(second.due(), Some(limiter.clock().now()));
+    limiter.refund(Permits::ONE);
+    assert_eq!(reserve().wait(), Some(Nanos::ZERO));
+    assert_eq!(reserve().wait(), Some(millis(1_000)), "and once only");
+}
+
 #[test]
 fn an_estimate_is_settled_with_what_was_used() {
     // 10 a second, burst 10, debts of a minute. Taken, used; then the wait for one permit.

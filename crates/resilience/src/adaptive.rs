@@ -42,6 +42,7 @@
 
 mod aimd;
 mod base;
+mod end;
 mod gradient;
 mod law;
 mod permit;
@@ -54,6 +55,7 @@ use std::sync::Arc;
 use ratekeeper_core::{Nanos, Time};
 
 pub use self::aimd::Aimd;
+pub use self::end::End;
 pub use self::gradient::Gradient;
 pub use self::law::{Bounds, Law, Level, Sample};
 pub use self::permit::AdaptivePermit;
@@ -246,13 +248,6 @@ impl AdaptiveConcurrency {
         *level = law.next(bounds, *level, &sample);
         self.limit.store(level.limit().into(), Ordering::Relaxed);
     }
-}
-
-/// How a piece of work ended that says something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    Done,
-    Dropped,
 }
 
 /// Every schedule of two threads; `RUSTFLAGS="--cfg loom" cargo test -p ratekeeper-resilience

@@ -67,7 +67,7 @@ pub mod throttle;
 pub mod tower;
 
 pub use adaptive::{
-    AdaptiveConcurrency, AdaptivePermit, AdaptiveSettings, Aimd, Bounds, Gradient, Law, Level,
+    AdaptiveConcurrency, AdaptivePermit, AdaptiveSettings, Aimd, Bounds, End, Gradient, Law, Level,
     Sample, Vegas,
 };
 pub use backoff::{Attempts, Backoff, Jitter};

@@ -21,8 +21,8 @@ use ratekeeper_resilience::tower::{
     CallError, CallSettings, CallWithin, Guard, Propagate, ResilienceLayer, Resilient,
 };
 use ratekeeper_resilience::{
-    Backoff, Breaker, BreakerSettings, BreakerState, Budget, BudgetSettings, SplitMix, Throttle,
-    ThrottleSettings,
+    AdaptiveConcurrency, AdaptiveSettings, Aimd, Backoff, Bounds, Breaker, BreakerSettings,
+    BreakerState, Budget, BudgetSettings, Law, SplitMix, Throttle, ThrottleSettings,
 };
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -256,6 +256,69 @@ async fn the_throttle_spares_a_server_that_refuses() {
     let sent = seen.lock().unwrap().len();
     assert_eq!(sent + throttled as usize, 500);
     assert!(sent < 30, "{sent}");
+}
+
+/// One call at a time at first; AIMD: one more for each that is answered.
+fn adaptive(initial: u32) -> Arc<AdaptiveConcurrency> {
+    let settings = AdaptiveSettings {
+        law: Law::Aimd(Aimd::default()),
+        bounds: Bounds {
+            least: 1,
+            most: 10,
+            initial,
+        },
+        window: Nanos::from_micros(1),
+        least_samples: 1,
+    };
+    Arc::new(AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap())
+}
+
+#[tokio::test]
+async fn no_more_calls_at_once_than_the_server_bears() {
+    let (address, seen) = server(&[Act::Hang]).await;
+    let limit = adaptive(2);
+    let client = client(CallSettings {
+        guard: Guard::Adaptive(Arc::clone(&limit)),
+        within: Nanos::from_millis(150),
+        ..quick()
+    });
+    let calls = [(); 3].map(|()| {
+        let (mut client, request) = (client.clone(), request("POST", &address));
+        tokio::spawn(async move { status(&mut client, request).await })
+    });
+    let mut at_deadline = 0;
+    for call in calls {
+        match call.await.unwrap() {
+            Err(CallError::Deadline) => at_deadline += 1,
+            Err(CallError::AtWork { limit: 2 }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(at_deadline, 2);
+    assert!(seen.lock().unwrap().len() <= 2);
+    assert_eq!((limit.in_flight(), limit.limit()), (0, 1), "it is too slow");
+}
+
+#[tokio::test]
+async fn answers_move_the_limit_of_calls() {
+    for (act, expected) in [
+        (Act::Answer(200), 3),
+        (Act::Answer(404), 2),
+        (Act::Answer(500), 2),
+        (Act::Answer(503), 1),
+        (Act::Answer(429), 1),
+        (Act::HangUp, 2),
+    ] {
+        let script: &'static [Act] = Vec::leak(vec![act]);
+        let (address, _) = server(script).await;
+        let limit = adaptive(2);
+        let mut client = client(CallSettings {
+            guard: Guard::Adaptive(Arc::clone(&limit)),
+            ..quick()
+        });
+        let _ = status(&mut client, request("POST", &address)).await;
+        assert_eq!(limit.limit(), expected, "{act:?}");
+    }
 }
 
 /// A service without a network, in paused time: waits are as they are told.

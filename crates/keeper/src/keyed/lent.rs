@@ -1,10 +1,18 @@
 //! Lent: what the layer for services asks of a keyed limiter beside deciding.
 
-use ratekeeper_core::{AnyAlgorithm, Decision, LeaseId, Lend, Limit, Permits, Time};
+use ratekeeper_core::{
+    AnyAlgorithm, Decision, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict,
+};
 use ratekeeper_store::Hold;
 
 use super::KeyedLimiter;
-use crate::{Clock, Permit};
+use super::wait::OneKey;
+use crate::limiter::WaitError;
+use crate::limiter::desk::Desk;
+use crate::limiter::line::Line;
+use crate::limiter::turn::Until;
+use crate::limiter::wait::wait;
+use crate::{Clock, Permit, Timer};
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// The algorithm as it stands.
@@ -47,6 +55,63 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.limit.with(|limit| {
             self.store.renew_now(&[hold(limit, permit)], now);
         });
+    }
+}
+
+impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
+    /// As [`lend`](Self::lend), in line with those who wait for the key, for no longer than
+    /// `patience`; whether it was lent.
+    pub(crate) async fn lend_within(
+        &self,
+        key: &[u8],
+        cost: Permits,
+        lease: LeaseId,
+        patience: Nanos,
+    ) -> bool {
+        let key = self.desk(key);
+        let lending = Lending { key, lease };
+        let waited = wait(lending, &self.clock, cost, Until::Span(patience)).await;
+        matches!(waited, Ok(Some(_)))
+    }
+}
+
+/// The desk of one key, where permits are lent to a name.
+struct Lending<'a, A, C> {
+    key: OneKey<'a, A, C>,
+    lease: LeaseId,
+}
+
+impl<A: Into<AnyAlgorithm>, C: Clock> Desk for Lending<'_, A, C> {
+    fn now(&self) -> Time {
+        self.key.now()
+    }
+
+    fn line(&self) -> &Line {
+        self.key.line()
+    }
+
+    fn room(&self, waiting: usize) -> Result<(), WaitError> {
+        self.key.room(waiting)
+    }
+
+    fn capacity(&self) -> Permits {
+        self.key.capacity()
+    }
+
+    fn look(&self, now: Time, cost: Permits) -> Decision {
+        self.key.look(now, cost)
+    }
+
+    fn comes_back(&self) -> bool {
+        true
+    }
+
+    fn at_least(&self, now: Time, total: Permits) -> Nanos {
+        self.key.at_least(now, total)
+    }
+
+    fn take(&self, at: Time, cost: Permits, _by: Time) -> Verdict {
+        self.key.lend(at, cost, self.lease)
     }
 }
 

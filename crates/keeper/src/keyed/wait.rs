@@ -7,6 +7,8 @@
 //! ```
 
 use ratekeeper_core::{AnyAlgorithm, Charge, Decision, Nanos, Permits, Time, Verdict};
+#[cfg(feature = "tower")]
+use ratekeeper_core::{LeaseId, Lend};
 
 use super::lines::Standing;
 use super::{KeyedLimiter, charge_of};
@@ -244,6 +246,21 @@ impl<A, C> OneKey<'_, A, C> {
     }
 }
 
+#[cfg(feature = "tower")]
+impl<A, C: Clock> OneKey<'_, A, C> {
+    /// Lends `cost` to a name, or none.
+    pub(super) fn lend(&self, now: Time, cost: Permits, lease: LeaseId) -> Verdict {
+        self.with(cost, |charge| {
+            let lent = self
+                .limiter
+                .store
+                .acquire_now(&[*charge], Lend::To(lease), now);
+            let decision = lent.each.first().copied();
+            decision.expect("one decision for one charge").verdict
+        })
+    }
+}
+
 impl<A, C: Clock> Desk for OneKey<'_, A, C> {
     fn now(&self) -> Time {
         self.limiter.clock.now()
@@ -273,6 +290,11 @@ impl<A, C: Clock> Desk for OneKey<'_, A, C> {
 
     fn look(&self, now: Time, cost: Permits) -> Decision {
         self.with(cost, |charge| self.limiter.store.look_one(charge, now))
+    }
+
+    fn comes_back(&self) -> bool {
+        let limit = &self.limiter.limit;
+        limit.with(|limit| limit.algorithm.concurrency().is_some())
     }
 
     fn at_least(&self, now: Time, total: Permits) -> Nanos {

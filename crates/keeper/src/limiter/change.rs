@@ -18,11 +18,21 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// Gives back permits that were taken and not used. The next in line has them at once.
     /// Only where the algorithm can take them back.
     ///
+    /// For permits of `check` and `acquire`, and of reservations whose moment has come. What is
+    /// reserved for later has [`cancel`](super::Reservation::cancel), which knows whether
+    /// others were promised moments after it: given back here, the last of those moments is
+    /// promised a second time, and two pass at once.
+    ///
     /// ```
-    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::core::{Nanos, Permits};
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
     /// let _ = limiter.check_n(Permits::new(4));
     /// limiter.refund(Permits::new(3));
+    /// assert_eq!(limiter.peek().remaining.get(), 9);
+    ///
+    /// let later = limiter.reserve(Permits::new(10), Nanos::from_secs(3_600));
+    /// assert!(later.wait() > Some(Nanos::ZERO));
+    /// assert!(later.cancel(), "in place of `refund`: nobody was promised anything after it");
     /// assert_eq!(limiter.peek().remaining.get(), 9);
     /// ```
     pub fn refund(&self, cost: Permits)

@@ -23,6 +23,8 @@ pub(crate) trait Desk {
     fn capacity(&self) -> Permits;
     /// What a charge would be told; nothing is charged.
     fn look(&self, now: Time, cost: Permits) -> Decision;
+    /// Whether permits come back when work is done, at moments that nobody knows.
+    fn comes_back(&self) -> bool;
     /// See [`Algorithm::at_least`](ratekeeper_core::Algorithm::at_least).
     fn at_least(&self, now: Time, total: Permits) -> Nanos;
     /// Charges `cost` at `at`, if it may pass by `by`; else nothing, and says why.
@@ -70,6 +72,10 @@ impl<A: Held, C: Clock> Desk for &Limiter<A, C> {
     fn look(&self, now: Time, cost: Permits) -> Decision {
         self.place
             .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
+    }
+
+    fn comes_back(&self) -> bool {
+        self.with(A::comes_back)
     }
 
     fn at_least(&self, now: Time, total: Permits) -> Nanos {

@@ -17,6 +17,11 @@ pub trait Held: Algorithm + Send + Sync {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: Place<Self>;
 
+    /// Whether permits come back when work is done: a limit of concurrency.
+    fn comes_back(&self) -> bool {
+        false
+    }
+
     /// Takes permits back that a limit of concurrency has lent; nothing under any other.
     fn take_back(&self, _state: &mut Self::State, _now: Time, _cost: Permits) {}
 }
@@ -72,6 +77,10 @@ where
 impl Held for Concurrency {
     type Place = Locked<<Self as Algorithm>::State>;
 
+    fn comes_back(&self) -> bool {
+        true
+    }
+
     fn take_back(&self, state: &mut Self::State, now: Time, cost: Permits) {
         self.refund(state, now, cost);
     }
@@ -79,6 +88,10 @@ impl Held for Concurrency {
 
 impl Held for AnyAlgorithm {
     type Place = Locked<<Self as Algorithm>::State>;
+
+    fn comes_back(&self) -> bool {
+        self.concurrency().is_some()
+    }
 
     fn take_back(&self, state: &mut Self::State, now: Time, cost: Permits) {
         if self.concurrency().is_some() {

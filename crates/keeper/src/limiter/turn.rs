@@ -111,6 +111,9 @@ impl<D: Desk> Turn<D> {
     }
 
     /// Serves the first in line; tells all others to wait.
+    ///
+    /// Where permits come back when work is done, what a denial says is when at the latest:
+    /// it is waited for, whoever has less patience too.
     fn advance(
         &mut self,
         now: Time,
@@ -129,7 +132,12 @@ impl<D: Desk> Turn<D> {
             queue.set_waker(number, waker);
             return Step::Wait((patience < Nanos::MAX).then_some(left));
         }
-        let since = queue.since.max(now - LATENESS).min(now);
+        let comes_back = desk.comes_back();
+        let since = if comes_back {
+            now // nothing is due at a moment
+        } else {
+            queue.since.max(now - LATENESS).min(now)
+        };
         let mut at = self.planned.take().unwrap_or(since);
         let mut tries = MOST_TRIES;
         loop {
@@ -142,6 +150,11 @@ impl<D: Desk> Turn<D> {
                 Verdict::AllowAfter(wait) => {
                     self.planned = Some(at);
                     wait
+                }
+                Verdict::Deny { retry_after } if comes_back && left > Nanos::ZERO => {
+                    queue.set_waker(number, waker);
+                    let wait = retry_after.min(left);
+                    return Step::Wait((wait < Nanos::MAX).then_some(wait));
                 }
                 Verdict::Deny { retry_after } => retry_after,
                 Verdict::DenyForever => {

@@ -4,10 +4,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::gate::Hold;
+use super::measured::Measured;
 
 pin_project! {
     /// The body of an answer. What the request holds (see
@@ -29,7 +31,15 @@ pin_project! {
 }
 
 impl<B> LimitedBody<B> {
-    pub(super) fn served(body: B, hold: Option<Hold>) -> Self {
+    pub(super) fn served(body: B, mut hold: Option<Hold>) -> Self
+    where
+        B: Body,
+    {
+        if body.is_end_stream()
+            && let Some(measured) = hold.as_mut().and_then(Hold::measured)
+        {
+            measured.whole();
+        }
         let content = Content::Served { body };
         Self { content, hold }
     }
@@ -38,6 +48,22 @@ impl<B> LimitedBody<B> {
         let content = Content::Refusal { bytes };
         let hold = None;
         Self { content, hold }
+    }
+}
+
+/// Tells what was handed out.
+fn see<D: Buf, E>(measured: &mut Measured, frame: Option<&Result<Frame<D>, E>>) {
+    match frame {
+        None => measured.whole(),
+        Some(Ok(frame)) => {
+            if let Some(data) = frame.data_ref() {
+                measured.sent(data.remaining());
+            }
+            if let Some(fields) = frame.trailers_ref() {
+                measured.trailers(fields);
+            }
+        }
+        Some(Err(_)) => {}
     }
 }
 
@@ -55,7 +81,16 @@ where
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let this = self.project();
         let frame = match this.content.project() {
-            Projected::Served { body } => ready!(body.poll_frame(context)),
+            Projected::Served { mut body } => {
+                let frame = ready!(body.as_mut().poll_frame(context));
+                if let Some(measured) = this.hold.as_mut().and_then(Hold::measured) {
+                    see(measured, frame.as_ref());
+                    if matches!(frame, Some(Ok(_))) && body.is_end_stream() {
+                        measured.whole();
+                    }
+                }
+                frame
+            }
             Projected::Refusal { bytes } if bytes.is_empty() => None,
             Projected::Refusal { bytes } => Some(Ok(Frame::data(std::mem::take(bytes).into()))),
         };

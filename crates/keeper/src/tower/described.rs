@@ -26,29 +26,25 @@ pub struct Described {
     name: Arc<str>,
     refusal: Arc<Refusal>,
     headers: HeaderStyle,
-    /// In place of what the algorithm holds.
-    quota: Option<Permits>,
     shown: Arc<ArcSwap<Policy>>,
 }
 
 impl Described {
     pub(super) fn new(name: &str, algorithm: AnyAlgorithm) -> Self {
+        let quota = algorithm.capacity();
+        Self::with_quota(name, algorithm, quota)
+    }
+
+    /// Says another quota than the algorithm does.
+    pub(super) fn with_quota(name: &str, algorithm: AnyAlgorithm, quota: Permits) -> Self {
         let mut described = Self {
             name: name.into(),
             refusal: Arc::default(),
             headers: HeaderStyle::default(),
-            quota: None,
             shown: Arc::default(),
         };
-        described.show(algorithm);
+        described.show(algorithm, quota);
         described
-    }
-
-    /// Says another quota than the algorithm does.
-    pub(super) fn with_quota(mut self, quota: Permits) -> Self {
-        self.quota = Some(quota);
-        self.show_again();
-        self
     }
 
     /// Letters, digits and `-`, 40 at most: what can be sent as it is.
@@ -88,9 +84,22 @@ impl Described {
         cost: Permits,
         now: Time,
     ) -> Answer {
+        let quota = algorithm.capacity();
+        self.answer_with((algorithm, quota), decision, cost, now)
+    }
+
+    /// As [`answer`](Self::answer), of a limit that says another quota than its algorithm.
+    pub(super) fn answer_with(
+        &self,
+        (algorithm, quota): (AnyAlgorithm, Permits),
+        decision: Decision,
+        cost: Permits,
+        now: Time,
+    ) -> Answer {
         let mut policy = self.shown.load_full();
-        if policy.rules.first().map(|rule| &rule.limit.algorithm) != Some(&algorithm) {
-            policy = Arc::new(self.policy(algorithm));
+        let shows = |rule: &Rule| rule.quota == quota && rule.limit.algorithm == algorithm;
+        if !policy.rules.first().is_some_and(shows) {
+            policy = Arc::new(self.policy(algorithm, quota));
             self.shown.store(Arc::clone(&policy));
         }
         let mut charges = Charges::default();
@@ -112,16 +121,15 @@ impl Described {
     fn show_again(&mut self) {
         let shown = self.shown.load_full();
         if let Some(rule) = shown.rules.first() {
-            self.show(rule.limit.algorithm.clone());
+            self.show(rule.limit.algorithm.clone(), rule.quota);
         }
     }
 
-    fn show(&mut self, algorithm: AnyAlgorithm) {
-        self.shown = Arc::new(ArcSwap::from_pointee(self.policy(algorithm)));
+    fn show(&mut self, algorithm: AnyAlgorithm, quota: Permits) {
+        self.shown = Arc::new(ArcSwap::from_pointee(self.policy(algorithm, quota)));
     }
 
-    fn policy(&self, algorithm: AnyAlgorithm) -> Policy {
-        let quota = self.quota.unwrap_or_else(|| algorithm.capacity());
+    fn policy(&self, algorithm: AnyAlgorithm, quota: Permits) -> Policy {
         let window = algorithm.window();
         let text = match (window, algorithm.concurrency()) {
             (_, Some(_)) => format!("{quota} at once"),

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 use http::{Request, Response};
+use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -73,6 +74,7 @@ where
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
 {
     type Output = Result<Response<LimitedBody<R>>, S::Error>;
 
@@ -99,7 +101,15 @@ where
                 }
                 Projected::Serving { future, pass } => {
                     let result = ready!(future.poll(context));
-                    let pass = pass.take(); // an error gives back what it holds
+                    let mut pass = pass.take(); // an error gives back what it holds
+                    if let Some(measured) = pass.as_mut().and_then(Pass::measured) {
+                        match &result {
+                            Ok(response) => {
+                                measured.answered(response.status(), response.headers());
+                            }
+                            Err(_) => measured.failed(),
+                        }
+                    }
                     return Poll::Ready(result.map(|response| served(response, pass)));
                 }
                 Projected::Refused { response } => {
@@ -112,7 +122,7 @@ where
     }
 }
 
-fn served<R>(mut response: Response<R>, pass: Option<Pass>) -> Response<LimitedBody<R>> {
+fn served<R: Body>(mut response: Response<R>, pass: Option<Pass>) -> Response<LimitedBody<R>> {
     let hold = pass.and_then(|mut pass| {
         pass.put_fields(response.headers_mut());
         pass.hold

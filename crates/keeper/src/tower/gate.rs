@@ -6,12 +6,15 @@
 //! ```
 
 use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
 use http::request::Parts;
 use ratekeeper_core::{Nanos, Permits};
 
+use super::in_flight::Counted;
+use super::measured::Measured;
 use crate::Answer;
 
 /// What decides about requests: made by the constructors of
@@ -23,8 +26,29 @@ impl<G: sealed::Ask> Gate for G {}
 /// A future on the heap.
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Gives back what a request holds when it is dropped.
-pub(super) type Hold = Box<dyn Any + Send>;
+/// What a request holds: given back when it is dropped.
+pub(super) enum Hold {
+    Counted(#[expect(dead_code, reason = "kept to be dropped")] Counted),
+    /// Told how the request goes.
+    Measured(Measured),
+    Other(#[expect(dead_code, reason = "kept to be dropped")] Box<dyn Any + Send>),
+}
+
+impl Hold {
+    /// What wants to be told how the request goes.
+    pub(super) fn measured(&mut self) -> Option<&mut Measured> {
+        match self {
+            Self::Measured(measured) => Some(measured),
+            Self::Counted(_) | Self::Other(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold").finish_non_exhaustive()
+    }
+}
 
 /// What a gate says.
 #[expect(unnameable_types, reason = "gates are made in this module only")]

@@ -3,7 +3,7 @@
 //! ```text
 //!   HTTP 200
 //!   content-type: application/grpc
-//!   grpc-status: 8                       RESOURCE_EXHAUSTED
+//!   grpc-status: 8                       RESOURCE_EXHAUSTED; 14, UNAVAILABLE, for 503
 //!   grpc-message: Limit per-user ..      percent-encoded
 //!   grpc-status-details-bin: CAgS..      google.rpc.Status { 8, message, [RetryInfo { delay }] }
 //! ```
@@ -21,6 +21,7 @@ use crate::permit::encoded_in;
 use crate::{Answer, problem};
 
 const RESOURCE_EXHAUSTED: u8 = 8;
+const UNAVAILABLE: u8 = 14;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
@@ -47,23 +48,25 @@ pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
 pub(super) fn put_status(headers: &mut HeaderMap, answer: &Answer) {
     let refused_by = answer.refused_by();
     let message = refused_by.map_or_else(String::new, |refused_by| problem::detail(&refused_by));
-    headers.insert(
-        GRPC_STATUS,
-        HeaderValue::from(u16::from(RESOURCE_EXHAUSTED)),
-    );
+    // What a limit answers with 503 protects the service itself, whoever asks.
+    let code = match answer.status() {
+        503 => UNAVAILABLE,
+        _ => RESOURCE_EXHAUSTED,
+    };
+    headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));
     // Both are printable ASCII, so neither can fail.
     if let Ok(text) = HeaderValue::try_from(percent_encoded(&message)) {
         headers.insert(GRPC_MESSAGE, text);
     }
     if let Some(wait) = answer.retry_after()
-        && let Ok(text) = HeaderValue::try_from(encoded_in(DIGITS, &status(&message, wait)))
+        && let Ok(text) = HeaderValue::try_from(encoded_in(DIGITS, &status(code, &message, wait)))
     {
         headers.insert(GRPC_DETAILS, text);
     }
 }
 
 /// google.rpc.Status, with a google.rpc.RetryInfo.
-fn status(message: &str, wait: Nanos) -> Vec<u8> {
+fn status(code: u8, message: &str, wait: Nanos) -> Vec<u8> {
     let second = Nanos::SECOND.as_nanos();
     let mut duration = Vec::new();
     put_number(&mut duration, 1, wait.as_nanos() / second);
@@ -74,7 +77,7 @@ fn status(message: &str, wait: Nanos) -> Vec<u8> {
     put_bytes(&mut any, 1, RETRY_INFO.as_bytes());
     put_bytes(&mut any, 2, &retry_info);
     let mut status = Vec::new();
-    put_number(&mut status, 1, RESOURCE_EXHAUSTED.into());
+    put_number(&mut status, 1, code.into());
     put_bytes(&mut status, 2, message.as_bytes());
     put_bytes(&mut status, 3, &any);
     status
@@ -167,7 +170,7 @@ mod tests {
         expected.extend([
             0x12, 11, 0x0a, 9, 0x08, 0xac, 0x02, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01,
         ]);
-        assert_eq!(status("no", wait), expected);
+        assert_eq!(status(RESOURCE_EXHAUSTED, "no", wait), expected);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! In flight: at most so many requests at once, from their arrival to the end of the answer's
-//! body. A plain count: no clock, no lease, nothing to renew.
+//! body. A plain count: no lease, nothing to renew; a clock only for those who wait.
 //!
 //! ```text
-//!   arrives: count + 1 <= most? --no--> refused
-//!               |                       answered to the end, failed, panicked,
-//!               +--> service --> body   dropped: count - 1
+//!   arrives: count + 1 <= most? --no--> in line, if told so --> too late, too many: refused
+//!               |                          | its turn           gone: leaves the line
+//!               |                          v
+//!               +--> service --> body --> answered to the end, failed, panicked, dropped:
+//!                                         count - 1, and the first in line looks again
 //! ```
 
 use std::future::ready;
@@ -16,90 +18,276 @@ use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time,
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Ruling};
+use super::gate::{Boxed, Hold, Ruling};
+use super::{RateLimitLayer, Settings};
+use crate::limiter::WaitError;
+use crate::limiter::desk::Desk;
+use crate::limiter::line::Line;
+use crate::limiter::turn::Until;
+use crate::limiter::wait::wait;
+use crate::{Clock, SystemClock, Timer};
 
 /// What a refused client is told to wait, since nobody knows when a request ends.
-const RETRY: Nanos = Nanos::SECOND;
+pub(super) const RETRY: Nanos = Nanos::SECOND;
+/// How many requests wait at most unless told otherwise: each holds a connection.
+pub(super) const MOST_WAITING: usize = 1_000;
 
 /// At most so many requests at once; see
 /// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight).
-#[derive(Clone, Debug)]
-pub struct InFlight {
+#[derive(Debug)]
+pub struct InFlight<C = SystemClock> {
     most: Permits,
     /// Shown, never run.
     algorithm: AnyAlgorithm,
     pub(super) described: Described,
-    at_work: Arc<AtomicU32>,
+    count: Arc<Count>,
+    patience: Nanos,
+    most_waiting: usize,
+    clock: Arc<C>,
+}
+
+/// What is at work, and who waits for it.
+#[derive(Debug, Default)]
+struct Count {
+    at_work: AtomicU32,
+    line: Line,
 }
 
 /// A part of the count.
-struct Counted {
+pub(super) struct Counted {
     cost: u32,
-    at_work: Arc<AtomicU32>,
+    count: Arc<Count>,
+    /// Whether anybody can wait for it.
+    lined: bool,
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.at_work.fetch_sub(self.cost, Ordering::Relaxed);
-    }
-}
-
-impl InFlight {
-    pub(super) fn new(most: Permits) -> Self {
-        let shown = Concurrency::new(Permits::ONE, Nanos::MAX).expect("one permit for some time");
-        let algorithm = AnyAlgorithm::from(shown);
-        Self {
-            most,
-            described: Described::new("in-flight", algorithm.clone()).with_quota(most),
-            algorithm,
-            at_work: Arc::default(),
+        self.count.at_work.fetch_sub(self.cost, Ordering::Relaxed);
+        if self.lined {
+            // Takes the lock under which the first looks: it sees this, or is woken.
+            self.count.line.wake_first();
         }
     }
+}
 
-    /// How many are at work.
-    pub(super) fn at_work(&self) -> Permits {
-        Permits::new(self.at_work.load(Ordering::Relaxed))
-    }
+/// A limit of concurrency that stands for a count: it is shown, never run.
+pub(super) fn shown() -> AnyAlgorithm {
+    let shown = Concurrency::new(Permits::ONE, Nanos::MAX).expect("one permit for some time");
+    AnyAlgorithm::from(shown)
+}
 
-    fn take(&self, cost: Permits) -> (Decision, Option<Counted>) {
-        let most = self.most.get();
-        let add = |count: u32| count.checked_add(cost.get()).filter(|sum| *sum <= most);
-        let taken = self
-            .at_work
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        let (verdict, left) = match taken {
-            Ok(before) => (Verdict::Allow, most - before - cost.get()),
-            Err(before) if cost <= self.most => {
-                let retry_after = RETRY;
-                (Verdict::Deny { retry_after }, most.saturating_sub(before))
-            }
-            Err(before) => (Verdict::DenyForever, most.saturating_sub(before)),
-        };
-        let decision = Decision {
-            verdict,
-            remaining: Permits::new(left),
-            reset_after: Nanos::ZERO,
-        };
-        let counted = taken.ok().map(|_| Counted {
-            cost: cost.get(),
-            at_work: Arc::clone(&self.at_work),
-        });
-        (decision, counted)
+/// The decision about a request under a count.
+pub(super) fn decision(verdict: Verdict, left: u32) -> Decision {
+    Decision {
+        verdict,
+        remaining: Permits::new(left),
+        reset_after: Nanos::ZERO,
     }
 }
 
-impl Ask for InFlight {
+impl RateLimitLayer<InFlight> {
+    /// At most `most` requests at once; further ones are refused, or [wait](Self::queue). Each
+    /// counts until the body of its answer has ended, was dropped because the client has gone,
+    /// or failed, and until its handler has failed or panicked. (A connection that is upgraded
+    /// ends its request.)
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::in_flight(Permits::new(200));
+    /// assert_eq!(layer.at_work(), Permits::ZERO);
+    /// ```
+    pub fn in_flight(most: Permits) -> Self {
+        Self::in_flight_with_clock(most, SystemClock::new())
+    }
+}
+
+impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
+    /// As [`in_flight`](RateLimitLayer::in_flight), where those who wait look at this clock.
+    pub fn in_flight_with_clock(most: Permits, clock: C) -> Self {
+        let algorithm = shown();
+        let gate = InFlight {
+            most,
+            described: Described::with_quota("in-flight", algorithm.clone(), most),
+            algorithm,
+            count: Arc::default(),
+            patience: Nanos::ZERO,
+            most_waiting: MOST_WAITING,
+            clock: Arc::new(clock),
+        };
+        Self::made(gate, Settings::default())
+    }
+
+    /// Lets requests wait for at most `longest` where they would be refused, first come first
+    /// served; 1,000 of them, unless [told otherwise](Self::most_waiting). Nobody knows when a
+    /// turn comes: who waits in vain is refused when `longest` has passed. A client that goes
+    /// away leaves the line.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Nanos, Permits};
+    /// use ratekeeper::tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::in_flight(Permits::new(200));
+    /// let layer = layer.queue(Nanos::from_millis(500)).most_waiting(50);
+    /// assert_eq!(layer.waiting(), 0);
+    /// ```
+    #[must_use]
+    pub fn queue(mut self, longest: Nanos) -> Self {
+        self.gate.patience = longest;
+        self
+    }
+
+    /// How many may wait at once; who comes then is refused at once.
+    #[must_use]
+    pub fn most_waiting(mut self, most: usize) -> Self {
+        self.gate.most_waiting = most;
+        self
+    }
+}
+
+impl<C> RateLimitLayer<InFlight<C>> {
+    /// How many are at work.
+    pub fn at_work(&self) -> Permits {
+        Permits::new(self.gate.count.at_work.load(Ordering::Relaxed))
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.gate.count.line.length()
+    }
+}
+
+impl Count {
+    /// Adds `cost`, or nothing; what was at work before.
+    fn add(&self, cost: Permits, most: Permits) -> Result<u32, u32> {
+        let add = |count: u32| {
+            count
+                .checked_add(cost.get())
+                .filter(|sum| *sum <= most.get())
+        };
+        self.at_work
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+    }
+}
+
+impl<C> InFlight<C> {
+    fn refused(&self, cost: Permits) -> Ruling {
+        let verdict = if cost > self.most {
+            Verdict::DenyForever
+        } else {
+            let retry_after = RETRY;
+            Verdict::Deny { retry_after }
+        };
+        self.ruling(verdict, cost, None)
+    }
+
+    /// What was counted, in the hands of its request.
+    fn counted(&self, cost: Permits) -> Ruling {
+        let counted = Counted {
+            cost: cost.get(),
+            count: Arc::clone(&self.count),
+            lined: self.patience > Nanos::ZERO,
+        };
+        self.ruling(Verdict::Allow, cost, Some(Hold::Counted(counted)))
+    }
+
+    fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<Hold>) -> Ruling {
+        let at_work = self.count.at_work.load(Ordering::Relaxed);
+        let left = self.most.get().saturating_sub(at_work);
+        let shown = (self.algorithm.clone(), self.most);
+        let decision = decision(verdict, left);
+        let answer = self
+            .described
+            .answer_with(shown, decision, cost, Time::ZERO);
+        Ruling { answer, hold }
+    }
+}
+
+impl<C: Timer> InFlight<C> {
+    async fn wait(self, cost: Permits) -> Ruling {
+        let until = Until::Span(self.patience);
+        match wait(&self, &*self.clock, cost, until).await {
+            Ok(Some(_waited)) => self.counted(cost),
+            Ok(None) | Err(_) => self.refused(cost),
+        }
+    }
+}
+
+impl<C: Timer + 'static> Ask for InFlight<C> {
     fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
-        let (decision, counted) = self.take(cost);
-        let algorithm = self.algorithm.clone();
-        let answer = self.described.answer(algorithm, decision, cost, Time::ZERO);
-        let hold = counted.map(|counted| Box::new(counted) as _);
-        Asked::Now(parts, Ruling { answer, hold })
+        if self.count.line.length() == 0 && self.count.add(cost, self.most).is_ok() {
+            return Asked::Now(parts, self.counted(cost));
+        }
+        if self.patience == Nanos::ZERO || cost > self.most {
+            return Asked::Now(parts, self.refused(cost));
+        }
+        let waiting = self.clone().wait(cost);
+        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
     }
 
     /// Nobody is delayed by a count.
     fn sleep(&self, _: Nanos) -> Boxed<()> {
         Box::pin(ready(()))
+    }
+}
+
+impl<C: Clock> Desk for &InFlight<C> {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn line(&self) -> &Line {
+        &self.count.line
+    }
+
+    fn room(&self, waiting: usize) -> Result<(), WaitError> {
+        let most = self.most_waiting;
+        if waiting < most {
+            return Ok(());
+        }
+        Err(WaitError::TooManyWaiting { most })
+    }
+
+    fn capacity(&self) -> Permits {
+        self.most
+    }
+
+    fn look(&self, _: Time, _: Permits) -> Decision {
+        let at_work = self.count.at_work.load(Ordering::Relaxed);
+        decision(Verdict::Allow, self.most.get().saturating_sub(at_work))
+    }
+
+    fn comes_back(&self) -> bool {
+        true
+    }
+
+    fn at_least(&self, _: Time, _: Permits) -> Nanos {
+        Nanos::ZERO
+    }
+
+    fn take(&self, _: Time, cost: Permits, _: Time) -> Verdict {
+        match self.count.add(cost, self.most) {
+            Ok(_) => Verdict::Allow,
+            Err(_) => Verdict::Deny {
+                retry_after: Nanos::MAX,
+            },
+        }
+    }
+}
+
+impl<C> Clone for InFlight<C> {
+    fn clone(&self) -> Self {
+        Self {
+            most: self.most,
+            algorithm: self.algorithm.clone(),
+            described: self.described.clone(),
+            count: Arc::clone(&self.count),
+            patience: self.patience,
+            most_waiting: self.most_waiting,
+            clock: Arc::clone(&self.clock),
+        }
     }
 }

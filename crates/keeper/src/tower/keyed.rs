@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use http::Extensions;
 use http::request::Parts;
-use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Key, Nanos, Permits, Verdict};
+use ratekeeper_core::{
+    AnyAlgorithm, Concurrency, Decision, Key, LeaseId, Nanos, Permits, Time, Verdict,
+};
 use ratekeeper_policy::ClientIp;
 
 use super::described::Described;
@@ -103,14 +105,46 @@ where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    fn lend(&self, algorithm: AnyAlgorithm, key: &[u8], cost: Permits, length: Nanos) -> Ruling {
+    /// Lends for the life of the request; none if that must be waited for.
+    fn lend(&self, key: &[u8], cost: Permits, length: Nanos) -> Option<Ruling> {
         let lease = new_lease();
         let (decision, now) = self.limiter.lend(key, cost, lease);
+        let waits = self.patience > Nanos::ZERO;
+        if waits && matches!(decision.verdict, Verdict::Deny { .. }) {
+            return None;
+        }
+        Some(self.lent((decision, now), key, cost, (lease, length)))
+    }
+
+    fn lent(
+        &self,
+        (decision, now): (Decision, Time),
+        key: &[u8],
+        cost: Permits,
+        (lease, length): (LeaseId, Nanos),
+    ) -> Ruling {
         let lent = decision.verdict.allows() && cost > Permits::ZERO;
         let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
         let hold = self.ledger.hold(lent.then(permit).into_iter());
+        let algorithm = self.limiter.algorithm();
         let answer = self.described.answer(algorithm, decision, cost, now);
         Ruling { answer, hold }
+    }
+
+    /// In line for what others of the key have at work.
+    async fn wait_for_a_loan(self, key: Box<[u8]>, cost: Permits, length: Nanos) -> Ruling {
+        let (limiter, lease) = (&self.limiter, new_lease());
+        let waiting = limiter.lend_within(&key, cost, lease, self.patience);
+        let decided = if waiting.await {
+            let allowed = Decision {
+                verdict: Verdict::Allow,
+                ..limiter.peek(&key)
+            };
+            (allowed, limiter.clock().now())
+        } else {
+            limiter.refusal(&key, cost)
+        };
+        self.lent(decided, &key, cost, (lease, length))
     }
 
     async fn wait(self, key: Box<[u8]>, cost: Permits) -> Ruling {
@@ -143,8 +177,11 @@ where
         let key = found.as_ref().map_or(&[][..], AsRef::as_ref);
         let algorithm = self.limiter.algorithm();
         if let Some(length) = algorithm.concurrency().map(Concurrency::lease) {
-            let ruling = self.lend(algorithm, key, cost, length);
-            return Asked::Now(parts, ruling);
+            if let Some(ruling) = self.lend(key, cost, length) {
+                return Asked::Now(parts, ruling);
+            }
+            let waiting = self.clone().wait_for_a_loan(key.into(), cost, length);
+            return Asked::Later(Box::pin(async move { (parts, waiting.await) }));
         }
         let (decision, now) = self.limiter.check_at(key, cost);
         let waits = matches!(decision.verdict, Verdict::Deny { .. }) && self.patience > Nanos::ZERO;

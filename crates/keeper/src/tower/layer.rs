@@ -10,6 +10,7 @@ use ratekeeper_policy::{Body, HeaderStyle};
 use ratekeeper_store::{Store, StoreError};
 use tower_layer::Layer;
 
+use super::adaptive::Adaptive;
 use super::described::Described;
 use super::in_flight::InFlight;
 use super::keyed::Keyed;
@@ -35,7 +36,7 @@ use crate::{Answer, Keeper, KeyedLimiter, Limiter, Timer};
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer<G> {
-    gate: G,
+    pub(super) gate: G,
     settings: Settings,
 }
 
@@ -64,8 +65,8 @@ where
     /// served. A request whose turn cannot come in time is refused at once, and so is one
     /// that finds as many waiting as
     /// [`with_most_waiting`](Limiter::with_most_waiting) allows: choose it, since each holds
-    /// a connection. Under a limit of concurrency nobody waits, since nobody knows for how
-    /// long.
+    /// a connection. Under a limit of concurrency nobody knows when a turn comes: requests
+    /// wait for what is at work, until `longest` has passed.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -123,34 +124,11 @@ where
     /// Lets requests wait for at most `longest` where they would be refused, each key in a
     /// line of its own. As under [one limit](RateLimitLayer::new), who cannot be served in
     /// time is refused at once, and so is who finds as many waiting as
-    /// [`with_most_waiting`](KeyedLimiter::with_most_waiting) allows; nobody waits for what is
-    /// at work.
+    /// [`with_most_waiting`](KeyedLimiter::with_most_waiting) allows.
     #[must_use]
     pub fn queue(mut self, longest: Nanos) -> Self {
         self.gate.patience = longest;
         self
-    }
-}
-
-impl RateLimitLayer<InFlight> {
-    /// At most `most` requests at once; further ones are refused. Each counts until the body
-    /// of its answer has ended, was dropped because the client has gone, or failed, and until
-    /// its handler has failed or panicked. (A connection that is upgraded ends its request.)
-    ///
-    /// ```
-    /// use ratekeeper::core::Permits;
-    /// use ratekeeper::tower::RateLimitLayer;
-    ///
-    /// let layer = RateLimitLayer::in_flight(Permits::new(200));
-    /// assert_eq!(layer.at_work(), Permits::ZERO);
-    /// ```
-    pub fn in_flight(most: Permits) -> Self {
-        Self::made(InFlight::new(most), Settings::default())
-    }
-
-    /// How many are at work.
-    pub fn at_work(&self) -> Permits {
-        self.gate.at_work()
     }
 }
 
@@ -257,8 +235,9 @@ impl<G: OneLimit> RateLimitLayer<G> {
         self
     }
 
-    /// Status and body of a refusal, 429 with a problem document unless told otherwise; a
-    /// status that is no refusal (400 to 599) becomes 429. gRPC has its own form.
+    /// Status and body of a refusal, 429 with a problem document unless told otherwise (503 of
+    /// an [adaptive](RateLimitLayer::adaptive) limit); a status that is no refusal (400 to 599)
+    /// becomes 429. gRPC has its own form: `UNAVAILABLE` for 503, else `RESOURCE_EXHAUSTED`.
     #[must_use]
     pub fn refusal(mut self, status: u16, body: Body) -> Self {
         self.gate.described().set_refusal(status, body);
@@ -288,7 +267,7 @@ impl<S, G: Clone> Layer<S> for RateLimitLayer<G> {
 use one_limit::OneLimit;
 
 mod one_limit {
-    use super::{Described, Held, InFlight, Keyed, Single};
+    use super::{Adaptive, Described, Held, InFlight, Keyed, Single};
 
     /// Gates of one limit without a policy.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
@@ -309,7 +288,13 @@ mod one_limit {
         }
     }
 
-    impl OneLimit for InFlight {
+    impl<C> OneLimit for InFlight<C> {
+        fn described(&mut self) -> &mut Described {
+            &mut self.described
+        }
+    }
+
+    impl<C> OneLimit for Adaptive<C> {
         fn described(&mut self) -> &mut Described {
             &mut self.described
         }

@@ -12,7 +12,6 @@
 //! the runtime that the request ran on, [`MOST_RETURNS`] at a time; beyond, or without a
 //! runtime, the permits come back when their lease ends.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -118,14 +117,13 @@ impl<L: Lender> Ledger<L> {
             };
             runtime.spawn(tending.tend(lease));
         }
-        let loan: Box<dyn Any + Send> = Box::new(Loan {
+        Some(Hold::Other(Box::new(Loan {
             shared,
             lease,
             number,
             permits,
             runtime,
-        });
-        Some(loan)
+        })))
     }
 }
 

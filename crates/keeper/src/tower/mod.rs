@@ -5,8 +5,8 @@
 //!                |                              |
 //!                |                              body: holds what concurrency lends
 //!                |
-//!                '--refused--> 429, Retry-After, RateLimit, problem+json
-//!                              gRPC: RESOURCE_EXHAUSTED with RetryInfo
+//!                '--refused--> 429 or 503, Retry-After, RateLimit, problem+json
+//!                              gRPC: RESOURCE_EXHAUSTED or UNAVAILABLE, with RetryInfo
 //! ```
 //!
 //! | what limits | made by |
@@ -15,6 +15,7 @@
 //! | a limit for each user, token, address | [`RateLimitLayer::keyed`], [`by_address`] |
 //! | a policy | [`RateLimitLayer::policy`], [`policy_text`](RateLimitLayer::policy_text), [`policy_file`](RateLimitLayer::policy_file) |
 //! | how many are at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
+//! | the same, as many as the server bears | [`RateLimitLayer::adaptive`] |
 //!
 //! * Everything is shared by clones: a layer may be cloned for each route, a service for each
 //!   connection.
@@ -38,6 +39,7 @@
 //! # Ok::<(), ratekeeper::core::Error>(())
 //! ```
 
+mod adaptive;
 mod body;
 mod described;
 mod facts;
@@ -48,12 +50,14 @@ mod in_flight;
 mod keyed;
 mod layer;
 mod ledger;
+mod measured;
 mod policy;
 mod service;
 mod settle;
 mod single;
 mod source;
 
+pub use adaptive::Adaptive;
 pub use body::LimitedBody;
 pub use facts::Peer;
 pub use future::ResponseFuture;
@@ -66,5 +70,11 @@ pub use service::RateLimited;
 pub use settle::Counts;
 pub use single::Single;
 pub use source::PolicyError;
+
+/// What an [adaptive](RateLimitLayer::adaptive) limit is made of.
+pub use ratekeeper_resilience::{
+    AdaptiveConcurrency, AdaptiveSettings, Aimd, Bounds, End, Error as AdaptiveError, Gradient,
+    Law, Vegas,
+};
 
 use settle::Settings;

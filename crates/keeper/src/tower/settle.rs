@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use super::gate::{Hold, Ruling};
 use super::grpc;
+use super::measured::Measured;
 use crate::headers::names;
 use crate::{Answer, Outcome};
 
@@ -120,6 +121,11 @@ impl Settings {
 }
 
 impl Pass {
+    /// What wants to be told how the request goes.
+    pub(super) fn measured(&mut self) -> Option<&mut Measured> {
+        self.hold.as_mut()?.measured()
+    }
+
     /// Adds the fields to those of the answer. Lists grow, so that layers upon each other
     /// are all shown; of the others the service's own, or the inner layer's, stay.
     pub(super) fn put_fields(&mut self, headers: &mut HeaderMap) {

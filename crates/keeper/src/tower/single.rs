@@ -17,7 +17,7 @@ use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time,
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Ruling};
+use super::gate::{Boxed, Hold, Ruling};
 use crate::limiter::Held;
 use crate::{Clock, Limiter, Timer};
 
@@ -57,11 +57,11 @@ where
         let hold = lease.map(|lease| {
             let limiter = Arc::clone(&self.limiter);
             let ends = now + lease;
-            Box::new(AtWork {
+            Hold::Other(Box::new(AtWork {
                 limiter,
                 cost,
                 ends,
-            }) as _
+            }))
         });
         let answer = self.described.answer(algorithm, decision, cost, now);
         Ruling { answer, hold }

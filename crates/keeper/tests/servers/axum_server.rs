@@ -20,7 +20,7 @@ use crate::client::{Answer, Client, until};
 use crate::load::load;
 use crate::slow::{Slow, Torrent};
 
-async fn serve(router: Router) -> SocketAddr {
+pub(crate) async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = router.into_make_service_with_connect_info::<SocketAddr>();

@@ -2,10 +2,13 @@
 //! connections, and with clients that go away in the middle of an answer.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod adaptive;
 mod axum_server;
 mod both_sides;
 mod client;
 mod grpc;
 mod hyper_server;
 mod load;
+mod queues;
+mod redis;
 mod slow;

@@ -9,7 +9,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use ratekeeper::core::{Concurrency, Nanos, Permits};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::tower::{Gate, RateLimitLayer};
+use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer};
 use ratekeeper::{Clock, KeyedLimiter, Limiter};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -79,6 +79,22 @@ fn a_plain_count_comes_back() {
     check(&layer, || layer.at_work().get());
 }
 
+#[test]
+fn permits_of_an_adaptive_limit_come_back() {
+    let layer = RateLimitLayer::adaptive(AdaptiveSettings::default()).unwrap();
+    let limit = Arc::clone(layer.limit());
+    check(&layer, || limit.in_flight());
+}
+
+#[test]
+fn permits_that_were_waited_for_come_back() {
+    let counted = RateLimitLayer::in_flight(Permits::ONE).queue(Nanos::SECOND);
+    check(&counted, || counted.at_work().get());
+    let adaptive = RateLimitLayer::adaptive(AdaptiveSettings::default()).unwrap();
+    let adaptive = adaptive.queue(Nanos::SECOND);
+    check(&adaptive, || adaptive.limit().in_flight());
+}
+
 const IN_FLIGHT: &str = r#"
 [[limit]]
 name = "in-flight"
@@ -131,7 +147,8 @@ fn permits_of_one_limit_come_back() {
     let layer = RateLimitLayer::new(Arc::clone(&limiter)).queue(Nanos::from_secs(5));
     check(&layer, at_work);
     // Who holds it for longer than the lease takes nobody else's with it.
-    let mut service = layer.layer(Stage::new(Act::Endless));
+    let refusing = RateLimitLayer::new(Arc::clone(&limiter));
+    let mut service = refusing.layer(Stage::new(Act::Endless));
     let long = now(&mut service, get("/", &[])).unwrap();
     clock.advance(Nanos::from_secs(40));
     let young = [0; 3].map(|_| now(&mut service, get("/", &[])).unwrap());

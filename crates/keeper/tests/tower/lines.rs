@@ -1,17 +1,20 @@
 //! Requests that wait in line.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use ratekeeper::KeyedLimiter;
-use ratekeeper::core::{Gcra, Nanos};
+use ratekeeper::core::{AnyAlgorithm, Concurrency, Gcra, Nanos, Permits};
 use ratekeeper::store::MemoryConfig;
-use ratekeeper::tower::{RateLimitLayer, ResponseFuture, Single};
+use ratekeeper::tower::{
+    AdaptiveConcurrency, AdaptiveSettings, Bounds, Gate, RateLimitLayer, ResponseFuture, Single,
+};
+use ratekeeper::{KeyedLimiter, Limiter, MostWaiting};
+use ratekeeper_resilience::SplitMix;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::stage::{Clocked, Stage, clock, get, header, limiter, poll};
+use crate::stage::{Act, Answered, Clocked, Stage, clock, get, header, limiter, poll};
 
 type Waiting = Pin<Box<ResponseFuture<Stage, ()>>>;
 type Lines = RateLimitLayer<Single<ratekeeper::core::Gcra, Clocked>>;
@@ -94,6 +97,146 @@ fn who_goes_away_leaves_the_line_and_the_rest_move_up() {
     clock.advance(Nanos::from_millis(100));
     let mut next = call(&layer);
     assert!(poll(next.as_mut()).is_ready(), "nobody else was charged");
+}
+
+/// Requests wait for what others have at work, under whatever counts it.
+fn check_at_work<G: Gate>(name: &str, layer: &RateLimitLayer<G>, clock: &Clocked) {
+    let call = |act: Act| Box::pin(layer.layer(Stage::new(act)).call(get("/", &[])));
+    let Poll::Ready(Ok(first)) = poll(call(Act::Endless).as_mut()) else {
+        panic!("{name}: the first waits");
+    };
+    let mut waiting: Vec<_> = (1..6).map(|number| (number, call(Act::Endless))).collect();
+    // Three may wait.
+    assert_eq!(
+        statuses(&mut waiting),
+        [(4, REFUSED), (5, REFUSED)],
+        "{name}"
+    );
+    clock.advance(Nanos::from_millis(999));
+    assert_eq!(statuses(&mut waiting), [], "{name}");
+    drop(first);
+    let (number, second) = served(&mut waiting).unwrap();
+    assert_eq!(number, 1, "{name}: the first in line");
+    assert!(served(&mut waiting).is_none(), "{name}: and no other");
+    waiting.remove(0); // 2 goes away
+    drop(second);
+    let (number, third) = served(&mut waiting).unwrap();
+    assert_eq!(number, 3, "{name}: it moved up");
+    // Nobody passes the line, and a second is the most.
+    let mut late = vec![(6, call(Act::Answer)), (7, call(Act::Answer))];
+    assert_eq!(statuses(&mut late), [], "{name}");
+    clock.advance(Nanos::from_millis(500));
+    late.push((8, call(Act::Answer)));
+    assert_eq!(statuses(&mut late), [], "{name}");
+    clock.advance(Nanos::from_millis(500));
+    assert_eq!(statuses(&mut late), [(6, REFUSED), (7, REFUSED)], "{name}");
+    drop(third);
+    let (number, answer) = served(&mut late).unwrap();
+    assert_eq!(number, 8, "{name}");
+    drop(answer);
+    assert_eq!(
+        statuses(&mut vec![(9, call(Act::Answer))]),
+        [(9, 200)],
+        "{name}"
+    );
+}
+
+/// 429 or 503.
+const REFUSED: u16 = 0;
+
+type Calls = Vec<(usize, Waiting)>;
+
+/// Polls all; who is answered now, and how. Bodies are dropped.
+fn statuses(waiting: &mut Calls) -> Vec<(usize, u16)> {
+    let of = |status| if status < 400 { status } else { REFUSED };
+    let mut done = answered(waiting);
+    for (_, status) in &mut done {
+        *status = of(*status);
+    }
+    done
+}
+
+/// The first that is answered; those behind it are not asked.
+fn served(waiting: &mut Calls) -> Option<(usize, Answered)> {
+    for at in 0..waiting.len() {
+        if let Poll::Ready(answer) = poll(waiting[at].1.as_mut()) {
+            let answer = answer.unwrap();
+            assert_eq!(answer.status(), 200);
+            return Some((waiting.remove(at).0, answer));
+        }
+    }
+    None
+}
+
+#[test]
+fn what_is_at_work_is_waited_for() {
+    let second = Nanos::SECOND;
+    let one = || Concurrency::new(Permits::ONE, Nanos::from_secs(60)).unwrap();
+    let held = clock();
+    let layer = RateLimitLayer::in_flight_with_clock(Permits::ONE, Arc::clone(&held));
+    check_at_work("a count", &layer.queue(second).most_waiting(3), &held);
+
+    let bounds = Bounds {
+        least: 1,
+        most: 1,
+        initial: 1,
+    };
+    let settings = AdaptiveSettings {
+        bounds,
+        ..AdaptiveSettings::default()
+    };
+    let held = clock();
+    let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();
+    let layer = RateLimitLayer::adaptive_with_clock(limit, Arc::clone(&held));
+    check_at_work("adaptive", &layer.queue(second).most_waiting(3), &held);
+
+    let held = clock();
+    let limiter = Limiter::with_clock(one(), Arc::clone(&held)).with_most_waiting(3);
+    check_at_work(
+        "one limit",
+        &RateLimitLayer::new(limiter).queue(second),
+        &held,
+    );
+
+    let held = clock();
+    let any = AnyAlgorithm::from(one());
+    let limiter = Limiter::with_clock(any, Arc::clone(&held)).with_most_waiting(3);
+    check_at_work(
+        "configured",
+        &RateLimitLayer::new(limiter).queue(second),
+        &held,
+    );
+
+    let held = clock();
+    let keyed = KeyedLimiter::with_clock(one(), MemoryConfig::default(), Arc::clone(&held));
+    let keyed = keyed.with_most_waiting(MostWaiting {
+        of_one_key: 3,
+        ..MostWaiting::default()
+    });
+    let key = |_: &http::request::Parts| Some(*b"ann");
+    check_at_work(
+        "a key",
+        &RateLimitLayer::keyed(keyed, key).queue(second),
+        &held,
+    );
+}
+
+/// What comes back when a lease ends is for those who wait, too.
+#[test]
+fn a_lease_that_ends_serves_the_first_in_line() {
+    let clock = clock();
+    let lease = Concurrency::new(Permits::ONE, Nanos::from_millis(300)).unwrap();
+    let limiter = Limiter::with_clock(lease, Arc::clone(&clock));
+    assert!(limiter.check().verdict.allows());
+    let mut waiting = pin!(limiter.try_acquire(Permits::ONE, Nanos::SECOND));
+    assert!(poll(waiting.as_mut()).is_pending());
+    clock.advance(Nanos::from_millis(300));
+    let waited = Some(Nanos::from_millis(300));
+    assert_eq!(poll(waiting), Poll::Ready(Ok(waited)));
+    let mut next = pin!(limiter.try_acquire(Permits::ONE, Nanos::from_millis(299)));
+    assert!(poll(next.as_mut()).is_pending(), "it may come back sooner");
+    limiter.refund(Permits::ONE);
+    assert_eq!(poll(next), Poll::Ready(Ok(Some(Nanos::ZERO))));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! how, who waits, and what is given back.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod adaptive;
 mod holds;
 mod lines;
 mod policies;

@@ -27,12 +27,28 @@ impl<L: Deref<Target = AdaptiveConcurrency>> AdaptivePermit<L> {
 
     /// The work was done, whatever came of it, and took until `now`.
     pub fn success(self, now: Time) {
-        self.limit.report(self.began, now, End::Done);
+        self.end(End::Done, now);
     }
 
     /// The work was turned away for overload, or given up because it took too long.
     pub fn dropped(self, now: Time) {
-        self.limit.report(self.began, now, End::Dropped);
+        self.end(End::Dropped, now);
+    }
+
+    /// The work ended so at `now`.
+    ///
+    /// ```
+    /// # use ratekeeper_core::Time;
+    /// # use ratekeeper_resilience::*;
+    /// # let settings = AdaptiveSettings::default();
+    /// let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded()).unwrap();
+    /// let permit = limit.try_acquire(Time::ZERO).unwrap();
+    /// permit.end(End::of_http(503), Time::ZERO);
+    /// ```
+    pub fn end(self, end: End, now: Time) {
+        if end != End::Ignored {
+            self.limit.report(self.began, now, end);
+        }
     }
 
     /// The time that this took says nothing: a bad request, a cancelled one, one answered from

@@ -12,6 +12,11 @@ pub enum CallError<E> {
     Open(Refused),
     /// The throttle refused it; nothing was sent, or nothing more.
     Throttled,
+    /// As many calls are at work as the server can bear; nothing was sent, or nothing more.
+    AtWork {
+        /// How many those were at most, see [`AdaptiveConcurrency`](crate::AdaptiveConcurrency).
+        limit: u32,
+    },
     /// Its deadline passed, or would have before an answer.
     Deadline,
     /// The service inside failed, at the last attempt.
@@ -23,6 +28,7 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
         match self {
             Self::Open(refused) => refused.fmt(f),
             Self::Throttled => f.write_str("refused locally: the server refuses most requests"),
+            Self::AtWork { limit } => write!(f, "refused locally: {limit} calls are at work"),
             Self::Deadline => f.write_str("the deadline of the call passed"),
             Self::Inner(error) => error.fmt(f),
         }
@@ -33,7 +39,7 @@ impl<E: std::error::Error> std::error::Error for CallError<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Inner(error) => error.source(),
-            Self::Open(_) | Self::Throttled | Self::Deadline => None,
+            Self::Open(_) | Self::Throttled | Self::AtWork { .. } | Self::Deadline => None,
         }
     }
 }

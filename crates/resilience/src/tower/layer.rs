@@ -8,7 +8,7 @@ use tower_layer::Layer;
 
 use super::clock::Clock;
 use super::service::Resilient;
-use crate::{Backoff, Breaker, Budget, RetryAfter, Throttle, Typical};
+use crate::{AdaptiveConcurrency, Backoff, Breaker, Budget, RetryAfter, Throttle, Typical};
 
 /// What decides whether a call is worth trying.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,9 @@ pub enum Guard {
     Throttle(Arc<Throttle>),
     /// For servers that are up or down.
     Breaker(Arc<Breaker>),
+    /// For servers that say little: no more attempts at once than they can bear, by how long
+    /// they take to answer. An attempt is at work until the head of its answer is there.
+    Adaptive(Arc<AdaptiveConcurrency>),
 }
 
 /// How the server learns what time it has.

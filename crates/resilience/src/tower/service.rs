@@ -5,15 +5,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use ratekeeper_core::{Nanos, Time};
 use tower_service::Service;
 
 use super::error::CallError;
 use super::layer::{Guard, Propagate, Shared};
 use super::message::{Answered, Outgoing};
-use crate::breaker::Permit;
-use crate::{Attempts, Deadline, Effect, Failure, Hints, SplitMix, Told};
+use crate::{
+    AdaptiveConcurrency, AdaptivePermit, Attempts, Deadline, Effect, End, Failure, Hints, Permit,
+    SplitMix, Throttle, Told,
+};
 
 /// An extension of a request: how long its call may take, in place of the layer's setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,7 +154,7 @@ where
     if !deadline.allows(now, Nanos::ZERO, settings.typical) {
         return Err(CallError::Deadline);
     }
-    let permit = pass(&settings.guard, now, random)?;
+    let leave = pass(&settings.guard, now, random)?;
     propagate(
         &settings.propagate,
         request.headers_mut(),
@@ -168,42 +170,68 @@ where
         Ok(result) => result.map_err(CallError::Inner),
         Err(_) => Err(CallError::Deadline),
     };
-    report(&settings.guard, permit, clock.now(), &result);
+    report(leave, clock.now(), &result);
     result
 }
 
-/// Asks the guard; a permit if it is a breaker.
+/// Leave of the guard to make an attempt.
+enum Leave<'a> {
+    /// It asks for no word.
+    Given,
+    Breaker(Permit<'a>),
+    Adaptive(AdaptivePermit<&'a AdaptiveConcurrency>),
+    Throttle(&'a Throttle),
+}
+
+/// Asks the guard.
 fn pass<'a, E>(
     guard: &'a Guard,
     now: Time,
     random: &mut SplitMix,
-) -> Result<Option<Permit<'a>>, CallError<E>> {
+) -> Result<Leave<'a>, CallError<E>> {
     match guard {
-        Guard::Without => Ok(None),
-        Guard::Breaker(breaker) => breaker.try_pass(now).map(Some).map_err(CallError::Open),
-        Guard::Throttle(throttle) if throttle.try_send(now, random) => Ok(None),
+        Guard::Without => Ok(Leave::Given),
+        Guard::Breaker(breaker) => {
+            let permit = breaker.try_pass(now);
+            permit.map(Leave::Breaker).map_err(CallError::Open)
+        }
+        Guard::Adaptive(limit) => match limit.try_acquire(now) {
+            Some(permit) => Ok(Leave::Adaptive(permit)),
+            None => Err(CallError::AtWork {
+                limit: limit.limit(),
+            }),
+        },
+        Guard::Throttle(throttle) if throttle.try_send(now, random) => {
+            Ok(Leave::Throttle(throttle))
+        }
         Guard::Throttle(_) => Err(CallError::Throttled),
     }
 }
 
 /// Tells the guard how an attempt ended.
-fn report<R: Answered, E>(
-    guard: &Guard,
-    permit: Option<Permit<'_>>,
-    now: Time,
-    result: &Result<R, E>,
-) {
+fn report<R: Answered, E>(leave: Leave<'_>, now: Time, result: &Result<R, CallError<E>>) {
     let status = result.as_ref().ok().map(Answered::status);
     let works = status.is_some_and(|status| !status.is_server_error());
-    match (permit, guard) {
-        (Some(permit), _) if works => permit.success(now),
-        (Some(permit), _) => permit.failure(now),
-        (None, Guard::Throttle(throttle)) => {
-            if works && status != Some(http::StatusCode::TOO_MANY_REQUESTS) {
+    match leave {
+        Leave::Given => {}
+        Leave::Breaker(permit) if works => permit.success(now),
+        Leave::Breaker(permit) => permit.failure(now),
+        Leave::Adaptive(permit) => permit.end(end(status, result), now),
+        Leave::Throttle(throttle) => {
+            if works && status != Some(StatusCode::TOO_MANY_REQUESTS) {
                 throttle.accepted(now);
             }
         }
-        (None, _) => {}
+    }
+}
+
+/// What an attempt says about the limit: one that took until the deadline was too slow. A
+/// connection that failed says nothing of times.
+fn end<R, E>(status: Option<StatusCode>, result: &Result<R, CallError<E>>) -> End {
+    match (status, result) {
+        (Some(status), _) => End::of_http(status.as_u16()),
+        (None, Err(CallError::Deadline)) => End::Dropped,
+        (None, _) => End::Ignored,
     }
 }
 

@@ -1,0 +1,376 @@
+//! Adaptive: as many requests at once as the server bears, found from how long they take.
+//!
+//! ```text
+//!   arrives: less at work than the limit? --no--> in line, if told so --> 503, Retry-After
+//!               |                                                         gRPC: UNAVAILABLE
+//!               +--> service --> body --> end --> time, or dropped --> the limit moves
+//! ```
+//!
+//! * A permit is held until the body of the answer has ended, and its time is measured until
+//!   then. What takes as long as its client likes (downloads, streams, long polling) belongs
+//!   behind a limit of its own: its times say nothing about the server.
+//! * What waits in line is not measured: the line is before the limit.
+//! * The laws, and what they see in the times, are of the crate `ratekeeper-resilience`.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use ratekeeper_core::{AnyAlgorithm, Decision, Nanos, Permits, Time, Verdict};
+use ratekeeper_policy::{Body, HeaderStyle};
+use ratekeeper_resilience::{
+    AdaptiveConcurrency, AdaptivePermit, AdaptiveSettings, End, Error, SplitMix,
+};
+
+use super::described::Described;
+use super::gate::sealed::{Ask, Asked};
+use super::gate::{Boxed, Hold, Ruling};
+use super::in_flight::{MOST_WAITING, RETRY, decision, shown};
+use super::measured::{Course, Measured};
+use super::{RateLimitLayer, Settings};
+use crate::limiter::WaitError;
+use crate::limiter::desk::Desk;
+use crate::limiter::line::Line;
+use crate::limiter::turn::Until;
+use crate::limiter::wait::wait;
+use crate::{Clock, SystemClock, Timer};
+
+/// A client that goes away after so long has given up, unless told otherwise.
+const GIVEN_UP_AFTER: Nanos = Nanos::SECOND;
+
+type Permit = AdaptivePermit<Arc<AdaptiveConcurrency>>;
+type Judge = dyn Fn(StatusCode, &HeaderMap) -> End + Send + Sync;
+
+/// As many requests at once as the server bears; see
+/// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
+pub struct Adaptive<C = SystemClock> {
+    shared: Arc<Shared<C>>,
+    /// Shown, never run.
+    algorithm: AnyAlgorithm,
+    pub(super) described: Described,
+    patience: Nanos,
+    most_waiting: usize,
+}
+
+/// What its requests share. Clones are the same limit, with the same line.
+struct Shared<C> {
+    limit: Arc<AdaptiveConcurrency>,
+    line: Arc<Line>,
+    clock: Arc<C>,
+    judge: Arc<Judge>,
+    given_up_after: Nanos,
+}
+
+impl RateLimitLayer<Adaptive> {
+    /// As many requests at once as the server bears: the limit follows how long they take, and
+    /// how many are turned away, by a [`Law`](super::Law). Further ones are refused with 503
+    /// (of gRPC, UNAVAILABLE) and `Retry-After`, or [wait](Self::queue). Clients are not told
+    /// the limit, which is the server's own affair, unless
+    /// [`headers`](RateLimitLayer::headers) says so.
+    ///
+    /// Each request counts from its turn until the body of its answer has ended, and as long
+    /// is its time: downloads to slow clients, and answers that last, belong behind another
+    /// layer. Which requests cost nothing is up to [`cost`](RateLimitLayer::cost): what costs
+    /// no permits passes, and is neither counted nor measured (health checks); any other cost
+    /// is one request.
+    ///
+    /// ```
+    /// use ratekeeper::tower::{AdaptiveSettings, Bounds, RateLimitLayer};
+    ///
+    /// let bounds = Bounds { least: 4, most: 500, initial: 20 };
+    /// let settings = AdaptiveSettings { bounds, ..AdaptiveSettings::default() };
+    /// let layer = RateLimitLayer::adaptive(settings)?;
+    /// assert_eq!(layer.limit().limit(), 20, "to begin with");
+    /// # Ok::<(), ratekeeper::tower::AdaptiveError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`AdaptiveConcurrency::new`], for settings outside their bounds.
+    pub fn adaptive(settings: AdaptiveSettings) -> Result<Self, Error> {
+        let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded())?;
+        Ok(Self::adaptive_with_clock(limit, SystemClock::new()))
+    }
+}
+
+impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
+    /// As [`adaptive`](RateLimitLayer::adaptive), by a limit that is there already, whose times
+    /// are those of this clock. Who else takes permits of it does not wake those in line.
+    pub fn adaptive_with_clock(limit: impl Into<Arc<AdaptiveConcurrency>>, clock: C) -> Self {
+        let limit = limit.into();
+        let algorithm = shown();
+        let most = Permits::new(limit.limit());
+        let mut described = Described::with_quota("adaptive", algorithm.clone(), most);
+        described.set_refusal(503, Body::ProblemJson);
+        described.set_headers(HeaderStyle::Off);
+        let shared = Shared {
+            limit,
+            line: Arc::default(),
+            clock: Arc::new(clock),
+            judge: Arc::new(judge),
+            given_up_after: GIVEN_UP_AFTER,
+        };
+        let gate = Adaptive {
+            shared: Arc::new(shared),
+            algorithm,
+            described,
+            patience: Nanos::ZERO,
+            most_waiting: MOST_WAITING,
+        };
+        Self::made(gate, Settings::default())
+    }
+
+    /// Lets requests wait for at most `longest` where they would be refused, first come first
+    /// served; 1,000 of them, unless [told otherwise](Self::most_waiting). Nobody knows when a
+    /// turn comes: who waits in vain is refused when `longest` has passed. A client that goes
+    /// away leaves the line.
+    ///
+    /// Keep it short: it is to fill gaps, and what waits makes nothing faster.
+    #[must_use]
+    pub fn queue(mut self, longest: Nanos) -> Self {
+        self.gate.patience = longest;
+        self
+    }
+
+    /// How many may wait at once; who comes then is refused at once.
+    #[must_use]
+    pub fn most_waiting(mut self, most: usize) -> Self {
+        self.gate.most_waiting = most;
+        self
+    }
+
+    /// What an answer says about the limit, in place of [`End::of_http`] and
+    /// [`End::of_grpc`]: by its status and the fields of its head; asked again with the fields
+    /// of its trailers, if it has some, whose word then counts.
+    ///
+    /// ```
+    /// use ratekeeper::tower::{AdaptiveSettings, End, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::adaptive(AdaptiveSettings::default())?;
+    /// let layer = layer.judged_by(|status, fields| match status.as_u16() {
+    ///     500.. => End::Dropped,
+    ///     _ if fields.contains_key("x-cache") => End::Ignored,
+    ///     _ => End::Done,
+    /// });
+    /// # Ok::<(), ratekeeper::tower::AdaptiveError>(())
+    /// ```
+    #[must_use]
+    pub fn judged_by(
+        mut self,
+        judge: impl Fn(StatusCode, &HeaderMap) -> End + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(&mut self.gate.shared).judge = Arc::new(judge);
+        self
+    }
+
+    /// A client that goes away so long after its request began, and before the head of its
+    /// answer, has given up: the request counts as dropped. Who goes sooner is ignored. One
+    /// second unless told otherwise.
+    #[must_use]
+    pub fn given_up_after(mut self, span: Nanos) -> Self {
+        Arc::make_mut(&mut self.gate.shared).given_up_after = span;
+        self
+    }
+}
+
+impl<C> RateLimitLayer<Adaptive<C>> {
+    /// The limit: how high it is, how many are at work, and what is free.
+    pub fn limit(&self) -> &Arc<AdaptiveConcurrency> {
+        &self.gate.shared.limit
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.gate.shared.line.length()
+    }
+}
+
+/// By the status of gRPC, where there is one, else of HTTP.
+fn judge(status: StatusCode, fields: &HeaderMap) -> End {
+    match fields.get("grpc-status") {
+        None => End::of_http(status.as_u16()),
+        Some(code) => {
+            let code = code.to_str().ok().and_then(|code| code.parse().ok());
+            code.map_or(End::Ignored, End::of_grpc)
+        }
+    }
+}
+
+impl<C: Timer + 'static> Adaptive<C> {
+    fn try_acquire(&self) -> Option<Permit> {
+        let Shared { limit, clock, .. } = &*self.shared;
+        limit.try_acquire_owned(clock.now())
+    }
+
+    fn at_work(&self, permit: Permit) -> Hold {
+        let course = Arc::clone(&self.shared);
+        Hold::Measured(Measured::new(permit, course))
+    }
+
+    fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<Hold>) -> Ruling {
+        let limit = self.shared.limit.limit();
+        let left = limit.saturating_sub(self.shared.limit.in_flight());
+        let shown = (self.algorithm.clone(), Permits::new(limit));
+        let decision = decision(verdict, left);
+        let answer = self
+            .described
+            .answer_with(shown, decision, cost, Time::ZERO);
+        Ruling { answer, hold }
+    }
+
+    fn refused(&self, cost: Permits) -> Ruling {
+        let retry_after = RETRY;
+        self.ruling(Verdict::Deny { retry_after }, cost, None)
+    }
+
+    fn passes(&self, cost: Permits, permit: Option<Permit>) -> Ruling {
+        let hold = permit.map(|permit| self.at_work(permit));
+        self.ruling(Verdict::Allow, cost, hold)
+    }
+
+    async fn wait(self, cost: Permits) -> Ruling {
+        let turn = Turn {
+            gate: &self,
+            permit: Mutex::default(),
+        };
+        let until = Until::Span(self.patience);
+        let waited = wait(&turn, &*self.shared.clock, Permits::ONE, until).await;
+        match (waited, turn.permit.into_inner()) {
+            (Ok(Some(_)), permit @ Some(_)) => self.passes(cost, permit),
+            _ => self.refused(cost),
+        }
+    }
+}
+
+impl<C: Timer + 'static> Ask for Adaptive<C> {
+    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+        let cost = cost.unwrap_or(Permits::ONE);
+        if cost == Permits::ZERO {
+            return Asked::Now(parts, self.passes(cost, None));
+        }
+        if self.shared.line.length() == 0
+            && let permit @ Some(_) = self.try_acquire()
+        {
+            return Asked::Now(parts, self.passes(cost, permit));
+        }
+        if self.patience == Nanos::ZERO {
+            return Asked::Now(parts, self.refused(cost));
+        }
+        let waiting = self.clone().wait(cost);
+        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
+    }
+
+    /// Nobody is delayed by a count.
+    fn sleep(&self, _: Nanos) -> Boxed<()> {
+        Box::pin(ready(()))
+    }
+}
+
+impl<C: Clock> Course for Shared<C> {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn judge(&self, status: StatusCode, fields: &HeaderMap) -> End {
+        (self.judge)(status, fields)
+    }
+
+    fn given_up_after(&self) -> Nanos {
+        self.given_up_after
+    }
+
+    fn came_back(&self) {
+        // Takes the lock under which the first looks: it sees this, or is woken.
+        self.line.wake_first();
+    }
+}
+
+/// One request in line, and the permit that it was given.
+struct Turn<'a, C> {
+    gate: &'a Adaptive<C>,
+    permit: Mutex<Option<Permit>>,
+}
+
+impl<C: Timer + 'static> Desk for &Turn<'_, C> {
+    fn now(&self) -> Time {
+        self.gate.shared.clock.now()
+    }
+
+    fn line(&self) -> &Line {
+        &self.gate.shared.line
+    }
+
+    fn room(&self, waiting: usize) -> Result<(), WaitError> {
+        let most = self.gate.most_waiting;
+        if waiting < most {
+            return Ok(());
+        }
+        Err(WaitError::TooManyWaiting { most })
+    }
+
+    fn capacity(&self) -> Permits {
+        Permits::new(self.gate.shared.limit.limit())
+    }
+
+    fn look(&self, _: Time, _: Permits) -> Decision {
+        let limit = &self.gate.shared.limit;
+        decision(
+            Verdict::Allow,
+            limit.limit().saturating_sub(limit.in_flight()),
+        )
+    }
+
+    fn comes_back(&self) -> bool {
+        true
+    }
+
+    fn at_least(&self, _: Time, _: Permits) -> Nanos {
+        Nanos::ZERO
+    }
+
+    fn take(&self, _: Time, _: Permits, _: Time) -> Verdict {
+        match self.gate.try_acquire() {
+            permit @ Some(_) => {
+                *self.permit.lock() = permit;
+                Verdict::Allow
+            }
+            None => Verdict::Deny {
+                retry_after: Nanos::MAX,
+            },
+        }
+    }
+}
+
+impl<C> Clone for Adaptive<C> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            algorithm: self.algorithm.clone(),
+            described: self.described.clone(),
+            patience: self.patience,
+            most_waiting: self.most_waiting,
+        }
+    }
+}
+
+impl<C> Clone for Shared<C> {
+    fn clone(&self) -> Self {
+        Self {
+            limit: Arc::clone(&self.limit),
+            line: Arc::clone(&self.line),
+            clock: Arc::clone(&self.clock),
+            judge: Arc::clone(&self.judge),
+            given_up_after: self.given_up_after,
+        }
+    }
+}
+
+impl<C> fmt::Debug for Adaptive<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adaptive")
+            .field("limit", &self.shared.limit)
+            .finish_non_exhaustive()
+    }
+}

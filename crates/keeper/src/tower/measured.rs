@@ -1,0 +1,124 @@
+//! Measured: a request under an adaptive limit, from its permit to what its end says.
+//!
+//! ```text
+//!   permit --> head of the answer --> bytes --> trailers --> end      done: its time counts
+//!     |          |  503, 504, 429: dropped         |  UNAVAILABLE: dropped
+//!     |          '  other 4xx and 5xx: ignored     '
+//!     |-- the service fails: dropped
+//!     |-- panics: ignored
+//!     '-- the client goes away: after a second without a head, it gave up: dropped
+//!                               before that, or in the middle of the body: ignored
+//! ```
+//!
+//! The end of a body whose length was announced is its last byte: servers do not ask for more.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode, header};
+use ratekeeper_core::{Nanos, Time};
+use ratekeeper_resilience::{AdaptiveConcurrency, AdaptivePermit, End};
+
+/// What the requests of a layer share.
+pub(super) trait Course: Send + Sync {
+    fn now(&self) -> Time;
+    /// What an answer says, by its status, and the fields of its head or of its trailers.
+    fn judge(&self, status: StatusCode, fields: &HeaderMap) -> End;
+    /// After so long without a head, a client that goes away has given up.
+    fn given_up_after(&self) -> Nanos;
+    /// A permit came back.
+    fn came_back(&self);
+}
+
+/// A request at work.
+pub(super) struct Measured {
+    /// None when it was handed in.
+    permit: Option<AdaptivePermit<Arc<AdaptiveConcurrency>>>,
+    course: Arc<dyn Course>,
+    head: Head,
+    /// Nothing is left to be sent.
+    whole: bool,
+    /// Bytes of the body that are left, where their number was announced.
+    left: Option<u64>,
+}
+
+/// The head of the answer.
+enum Head {
+    Awaited,
+    Came {
+        status: StatusCode,
+        end: End,
+    },
+    /// There is none: the service failed.
+    Failed,
+}
+
+impl Measured {
+    pub(super) fn new(
+        permit: AdaptivePermit<Arc<AdaptiveConcurrency>>,
+        course: Arc<dyn Course>,
+    ) -> Self {
+        Self {
+            permit: Some(permit),
+            course,
+            head: Head::Awaited,
+            whole: false,
+            left: None,
+        }
+    }
+
+    /// The service has answered.
+    pub(super) fn answered(&mut self, status: StatusCode, fields: &HeaderMap) {
+        let end = self.course.judge(status, fields);
+        self.head = Head::Came { status, end };
+        let length = fields.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        self.left = length;
+    }
+
+    /// The service has failed.
+    pub(super) fn failed(&mut self) {
+        self.head = Head::Failed;
+    }
+
+    /// So many bytes were handed out.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(bytes as u64);
+            self.whole |= *left == 0;
+        }
+    }
+
+    pub(super) fn trailers(&mut self, fields: &HeaderMap) {
+        if let Head::Came { status, end } = &mut self.head {
+            *end = self.course.judge(*status, fields);
+        }
+    }
+
+    /// Nothing is left to be sent.
+    pub(super) fn whole(&mut self) {
+        self.whole = true;
+    }
+
+    /// What it says, if it ends now.
+    fn end(&self, took: Nanos) -> End {
+        match self.head {
+            Head::Awaited if std::thread::panicking() => End::Ignored,
+            Head::Awaited if took >= self.course.given_up_after() => End::Dropped,
+            Head::Failed => End::Dropped,
+            // Turned away is turned away, whoever reads of it.
+            Head::Came { end, .. } if self.whole || end == End::Dropped => end,
+            Head::Awaited | Head::Came { .. } => End::Ignored,
+        }
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            let now = self.course.now();
+            let end = self.end(now.since(permit.began()));
+            permit.end(end, now);
+            self.course.came_back();
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The layer on counters in a real Redis server: shared by servers, and gone.
+//!
+//! ```text
+//!   client --> axum 1 --.
+//!                        }--> redis-server, killed and started again
+//!   client --> axum 2 --'
+//! ```
+
+use std::env;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use ratekeeper::policy::config;
+use ratekeeper::store::{Fallback, MemoryConfig, MemoryStore, RedisConfig, RedisStore, Store};
+use ratekeeper::tower::{ByPolicy, RateLimitLayer};
+use ratekeeper::{Clock, Keeper, SystemClock};
+use tokio::time::{sleep, timeout};
+
+use crate::axum_server::serve;
+use crate::client::Client;
+use crate::slow::Slow;
+
+/// A server of the system (Debian), on a port of its own; stopped when dropped.
+struct Redis {
+    program: PathBuf,
+    port: u16,
+    child: Child,
+}
+
+impl Redis {
+    /// None if it is not installed.
+    ///
+    /// # Panics
+    /// If it is absent and `CI` is set.
+    #[expect(
+        clippy::print_stdout,
+        reason = "who reads the run is told what it left out"
+    )]
+    async fn start() -> Option<Self> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let mut programs = env::split_paths(&path).map(|at| at.join("redis-server"));
+        let Some(program) = programs.find(|program| program.is_file()) else {
+            assert!(env::var_os("CI").is_none(), "redis-server is not installed");
+            println!("skipped: redis-server is not installed");
+            return None;
+        };
+        // Another process may take a port that was free a moment ago: then try another.
+        for _ in 0..20 {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            if let Some(child) = Self::run(&program, port).await {
+                let program = program.clone();
+                return Some(Self {
+                    program,
+                    port,
+                    child,
+                });
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    /// Runs until it accepts connections, with nothing on disk.
+    async fn run(program: &PathBuf, port: u16) -> Option<Child> {
+        let mut command = Command::new(program);
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
+        command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp"]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        loop {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Some(child);
+            }
+            if child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    async fn start_again(&mut self) {
+        let child = Self::run(&self.program, self.port).await;
+        self.child = child.expect("the port is still free");
+    }
+
+    fn store(&self, clock: &SystemClock) -> RedisStore {
+        let config = RedisConfig {
+            origin: clock.origin(),
+            ..RedisConfig::new(format!("redis://127.0.0.1:{}", self.port))
+        };
+        RedisStore::new(config).unwrap()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A limit for each path.
+const POLICY: &str = r#"
+version = 1
+[[limit]]
+name = "rate"
+match = { path = "/rate" }
+key = ["all"]
+limit = "5/24h"
+algorithm = "gcra"
+on_store_error = "deny"
+[[limit]]
+name = "open"
+match = { path = "/open" }
+key = ["all"]
+limit = "5/24h"
+algorithm = "gcra"
+on_store_error = "allow"
+[[limit]]
+name = "local"
+match = { path = "/local" }
+key = ["all"]
+limit = "5/24h"
+algorithm = "gcra"
+on_store_error = "local"
+[[limit]]
+name = "busy"
+match = { path = "/busy" }
+key = ["all"]
+limit = "1000000/1s"
+algorithm = "gcra"
+on_store_error = "allow"
+[[limit]]
+name = "at-work"
+match = { path = "/at-work" }
+key = ["all"]
+concurrency = { max = 2, lease = "1h" }
+on_store_error = "deny"
+"#;
+
+fn layer<S: Store + 'static>(
+    store: S,
+    clock: &SystemClock,
+) -> RateLimitLayer<ByPolicy<S, SystemClock>> {
+    let origin = clock.origin();
+    let policy = match config::parse(POLICY, config::Context { origin }) {
+        Ok(loaded) => loaded.policy,
+        Err(findings) => panic!("{findings:#?}"),
+    };
+    RateLimitLayer::policy(Keeper::new(policy, store, clock.clone()))
+}
+
+fn pages() -> Router {
+    let router = ["/rate", "/open", "/local", "/busy"]
+        .iter()
+        .fold(Router::new(), |router, path| {
+            router.route(path, get(async || "hello"))
+        });
+    router.route("/at-work", get(async || Body::new(Slow::default())))
+}
+
+/// The statuses of so many requests, one after the other, at these servers in turn.
+async fn statuses(servers: &[SocketAddr], path: &str, count: usize) -> Vec<u16> {
+    let mut clients = Vec::new();
+    for &server in servers {
+        clients.push(Client::connect(server).await);
+    }
+    let mut statuses = Vec::new();
+    for number in 0..count {
+        let at = number % servers.len();
+        statuses.push(clients[at].get(path).await.status);
+    }
+    statuses
+}
+
+fn passed(statuses: &[u16]) -> usize {
+    let answers = |status: &u16| [200, 429].contains(status);
+    assert!(statuses.iter().all(answers), "{statuses:?}");
+    statuses.iter().filter(|status| **status == 200).count()
+}
+
+/// A request at work, if it is let in; it stays there as long as its client.
+async fn at_work(server: SocketAddr) -> Option<Client> {
+    let mut client = Client::connect(server).await;
+    client.send("/at-work", "").await;
+    let status = client.head().await.status;
+    assert!([200, 429].contains(&status), "{status}");
+    (status == 200).then_some(client)
+}
+
+/// The first that is let in.
+async fn let_in(server: SocketAddr) -> Client {
+    let asking = async {
+        loop {
+            if let Some(client) = at_work(server).await {
+                return client;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), asking)
+        .await
+        .expect("a permit comes back")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_share_what_redis_counts() {
+    let Some(redis) = Redis::start().await else {
+        return;
+    };
+    let clock = SystemClock::new();
+    let server = || pages().layer(layer(redis.store(&clock), &clock));
+    let servers = [serve(server()).await, serve(server()).await];
+    assert_eq!(passed(&statuses(&servers, "/rate", 20).await), 5);
+    assert_eq!(passed(&statuses(&servers, "/open", 20).await), 5);
+
+    let first = at_work(servers[0]).await.expect("one of two");
+    let second = at_work(servers[1]).await.expect("the other");
+    for server in servers {
+        assert!(at_work(server).await.is_none(), "two are at work");
+    }
+    first.close();
+    let third = let_in(servers[1]).await;
+    second.reset();
+    let _fourth = let_in(servers[0]).await;
+    assert!(at_work(servers[0]).await.is_none(), "again two");
+    drop(third);
+}
+
+/// While clients ask, the store is killed and started again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_say_what_passes_while_redis_is_away() {
+    let Some(mut redis) = Redis::start().await else {
+        return;
+    };
+    let clock = SystemClock::new();
+    let errors = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&errors);
+    let layer = layer(redis.store(&clock), &clock).on_store_error(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let server = serve(pages().layer(layer)).await;
+    let held = at_work(server).await.expect("one of two");
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let asking = [(); 4].map(|()| {
+        let stop = Arc::clone(&stop);
+        tokio::spawn(async move {
+            let mut all = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                all.extend(statuses(&[server], "/busy", 5).await);
+            }
+            all
+        })
+    });
+    sleep(Duration::from_millis(200)).await;
+    redis.kill();
+    for (path, expected) in [("/rate", 0), ("/open", 10), ("/local", 0)] {
+        let statuses = statuses(&[server], path, 10).await;
+        assert_eq!(passed(&statuses), expected, "{path}: {statuses:?}");
+    }
+    assert!(errors.load(Ordering::Relaxed) >= 30);
+    assert!(
+        at_work(server).await.is_none(),
+        "nobody can say that it may"
+    );
+    held.close(); // what it held cannot be told
+    redis.start_again().await;
+    stop.store(true, Ordering::Relaxed);
+    for asked in asking {
+        let statuses = asked.await.unwrap();
+        assert_eq!(passed(&statuses), statuses.len(), "all the time");
+    }
+    // It has lost everything, and counts anew.
+    let _held = [let_in(server).await, let_in(server).await];
+    assert!(at_work(server).await.is_none());
+    assert!(passed(&statuses(&[server], "/open", 20).await) <= 5);
+}
+
+/// Behind a `Fallback`, what says `local` is counted here meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fallback_counts_while_redis_is_away() {
+    let Some(mut redis) = Redis::start().await else {
+        return;
+    };
+    let clock = SystemClock::new();
+    let local = MemoryStore::new(MemoryConfig::default());
+    let store = Fallback::new(redis.store(&clock), local, NonZeroU32::MIN);
+    let layer = layer(store, &clock);
+    let keeper = Arc::clone(layer.keeper());
+    let tending = tokio::spawn(async move {
+        loop {
+            let _ = keeper.store().tend(keeper.clock().now()).await;
+            sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let server = serve(pages().layer(layer)).await;
+    assert_eq!(passed(&statuses(&[server], "/rate", 3).await), 3);
+    redis.kill();
+    for (path, expected) in [("/rate", 0), ("/open", 20), ("/local", 5)] {
+        let statuses = statuses(&[server], path, 20).await;
+        assert_eq!(passed(&statuses), expected, "{path}: {statuses:?}");
+    }
+    redis.start_again().await;
+    tending.abort();
+}

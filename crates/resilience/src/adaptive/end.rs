@@ -1,0 +1,58 @@
+//! End: what the end of a piece of work says about the limit.
+//!
+//! ```text
+//!             HTTP                        gRPC
+//!   done      below 400                   OK, and what a handler says of the request itself
+//!   dropped   429, 503, 504               DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE
+//!   ignored   other 4xx, other 5xx        INVALID_ARGUMENT, UNAUTHENTICATED, INTERNAL, ..
+//! ```
+//!
+//! A request that is wrong is answered before there was any work, and a server that is broken
+//! may fail at once: their times would make the server look faster than it is.
+
+/// How a piece of work ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum End {
+    /// It was done, whatever came of it: its time counts.
+    Done,
+    /// It was turned away for overload, or given up because it took too long: there is too
+    /// much at work.
+    Dropped,
+    /// It says nothing.
+    Ignored,
+}
+
+impl End {
+    /// By the status of an answer of HTTP.
+    ///
+    /// ```
+    /// use ratekeeper_resilience::End;
+    /// let ends = [200, 304, 404, 429, 500, 503].map(End::of_http);
+    /// use End::{Done, Dropped, Ignored};
+    /// assert_eq!(ends, [Done, Done, Ignored, Dropped, Ignored, Dropped]);
+    /// ```
+    pub const fn of_http(status: u16) -> Self {
+        match status {
+            0..400 => Self::Done,
+            429 | 503 | 504 => Self::Dropped,
+            _ => Self::Ignored,
+        }
+    }
+
+    /// By the code of an answer of gRPC, `grpc-status`; one that is unknown says nothing.
+    ///
+    /// ```
+    /// use ratekeeper_resilience::End;
+    /// let [ok, not_found, unavailable, internal] = [0, 5, 14, 13].map(End::of_grpc);
+    /// assert_eq!((ok, not_found), (End::Done, End::Done));
+    /// assert_eq!((unavailable, internal), (End::Dropped, End::Ignored));
+    /// ```
+    pub const fn of_grpc(code: u32) -> Self {
+        match code {
+            // NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE: found by work.
+            0 | 5 | 6 | 9 | 10 | 11 => Self::Done,
+            4 | 8 | 14 => Self::Dropped,
+            _ => Self::Ignored,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A server that finds out by itself how many requests it bears at once.
+//!
+//! `cargo run -p ratekeeper-examples --bin adaptive`: 40 clients ask for two seconds.
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use ratekeeper::tower::{AdaptiveSettings, Bounds, RateLimitLayer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let bounds = Bounds {
+        least: 1,
+        most: 500,
+        initial: 4,
+    };
+    let settings = AdaptiveSettings {
+        bounds,
+        ..AdaptiveSettings::default()
+    };
+    let layer = RateLimitLayer::adaptive(settings)?;
+
+    // What it bears: a pool of 4 connections to a database, each busy for 10 ms.
+    let pool = Arc::new(Semaphore::new(4));
+    let handler = async move || {
+        let _connection = pool.acquire().await;
+        sleep(Duration::from_millis(10)).await;
+    };
+    let app = Router::new().route("/", get(handler)).layer(layer.clone());
+
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let at = listener.local_addr()?;
+    tokio::spawn(axum::serve(listener, app).into_future());
+    for _ in 0..40 {
+        thread::spawn(move || ask(at));
+    }
+    sleep(Duration::from_secs(2)).await;
+
+    let (limit, counts) = (layer.limit().limit(), layer.counts());
+    println!("about as many as it bears: {}", (4..=20).contains(&limit));
+    println!("the others are told so: {}", counts.refused > 0);
+    Ok(())
+}
+
+/// Asks again and again; comes back later where it is refused.
+fn ask(at: SocketAddr) -> std::io::Result<()> {
+    loop {
+        let mut stream = TcpStream::connect(at)?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        if answer.starts_with("HTTP/1.1 503") {
+            thread::sleep(Duration::from_millis(50)); // of the second that it is told
+        }
+    }
+}
