@@ -129,9 +129,12 @@ fn metrics<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
     let lends = |limit: &&Limit| limit.algorithm.concurrency().is_some();
     let lenders = lenders.filter(|limit| any.shared().is_none() && lends(limit));
     let loans = lenders.map(|limit| (Arc::clone(&limit.name), store.loans(limit, now)));
+    let clock_offset_nanos = shared.metrics.clock_offset.load();
     let of_shared = any.shared().map(|shared| SharedStore {
         health: shared.health(),
         times: shared.main().call_times(),
+        servers: shared.main().server_health(),
+        clock_offset_nanos,
     });
     let usage = store.usage();
     let scraped = shared.metrics.scrape(usage, loans.collect(), of_shared);

@@ -66,6 +66,20 @@ pub enum Event {
         /// Permits admitted without it that it has been charged.
         debited: u64,
     },
+    /// A server of a cluster does not answer: limits do as their `on_store_error` says for the
+    /// keys that it holds, and those of others are decided by the store.
+    StoreServerDown {
+        /// Its address.
+        server: String,
+        /// What went wrong.
+        error: String,
+    },
+    /// The keys of a server that did not answer are decided by the store again: it is back, or
+    /// others hold them now.
+    StoreServerUp {
+        /// Its address.
+        server: String,
+    },
     /// No more connections are accepted; requests in flight are finished.
     Stopping,
     /// The service has ended.
@@ -130,6 +144,15 @@ impl fmt::Display for Event {
             Self::StoreUp { debited } => {
                 write!(f, "store back, and asked again: {debited} permits debited")
             }
+            Self::StoreServerDown { server, error } => write!(
+                f,
+                "store partly down, limits of the keys that {server} holds do as their \
+                 `on_store_error` says: {error}"
+            ),
+            Self::StoreServerUp { server } => write!(
+                f,
+                "the store decides the keys of {server} again: it is back, or others hold them"
+            ),
             Self::Stopping => f.write_str("stopping"),
             Self::Stopped => f.write_str("stopped"),
         }
@@ -177,6 +200,12 @@ impl Sink {
             }
             Event::StoreUp { debited } => {
                 tracing::warn!(event = "store.fallback", active = false, debited);
+            }
+            Event::StoreServerDown { server, error } => {
+                tracing::error!(event = "store.server", active = false, %server, "{error}");
+            }
+            Event::StoreServerUp { server } => {
+                tracing::warn!(event = "store.server", active = true, %server);
             }
             Event::Stopping => tracing::info!(event = "stopping"),
             Event::Stopped => tracing::info!(event = "stopped"),

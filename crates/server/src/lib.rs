@@ -64,6 +64,8 @@ mod service;
 mod shared;
 mod store;
 mod store_choice;
+mod store_servers;
+mod store_tls;
 mod watch;
 mod workers;
 

@@ -16,9 +16,11 @@
 mod offset;
 mod rules;
 mod scrape;
+mod shared_store;
 
 pub(crate) use offset::{Offset, ahead};
-pub(crate) use scrape::{CONTENT_TYPE, SharedStore};
+pub(crate) use scrape::CONTENT_TYPE;
+pub(crate) use shared_store::SharedStore;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

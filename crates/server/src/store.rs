@@ -23,6 +23,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::metrics::ahead;
 use crate::shared::Shared;
+use crate::store_servers::Told;
+use crate::store_tls::Certificates;
 use crate::{Event, StartError, StoreSettings};
 
 /// How often a shared store is looked after.
@@ -34,22 +36,25 @@ const MAX_SECRET_BYTES: u64 = 4 << 10;
 /// Bytes of a certificate or key file.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// The store that these settings ask for; secrets are looked up, nothing is asked yet.
+/// The store that these settings ask for, and the certificates that it is reached by; secrets
+/// are looked up, nothing is asked yet.
 pub(crate) fn open(
     shared: Option<&StoreSettings>,
     memory: MemoryConfig,
     origin: Origin,
-) -> Result<AnyStore, StartError> {
+) -> Result<(AnyStore, Option<Certificates>), StartError> {
     let memory = MemoryStore::new(memory);
     let Some(shared) = shared else {
-        return Ok(AnyStore::Memory(memory));
+        return Ok((AnyStore::Memory(memory), None));
     };
-    let store = RedisStore::new(redis_config(shared, origin)?).map_err(|error| match error {
+    let config = redis_config(shared, origin)?;
+    let certificates = Certificates::of(&shared.redis, &config.tls);
+    let store = RedisStore::new(config).map_err(|error| match error {
         StoreError::Misconfigured(why) => StartError::Store(why),
         other => StartError::Store(other.to_string()),
     })?;
     let fallback = Fallback::new(store, memory, shared.redis.nodes);
-    Ok(AnyStore::Redis(Box::new(fallback)))
+    Ok((AnyStore::Redis(Box::new(fallback)), certificates))
 }
 
 /// How the shared store of these settings is reached, for limits on a clock of that origin.
@@ -103,7 +108,7 @@ pub fn redis_config(shared: &StoreSettings, origin: Origin) -> Result<RedisConfi
 }
 
 /// What the files of `[store.redis.tls]` hold.
-fn tls_files(tls: &StoreTls) -> Result<RedisTls, StartError> {
+pub(crate) fn tls_files(tls: &StoreTls) -> Result<RedisTls, StartError> {
     let read = |name: &str, path: &Path| {
         let bytes = read(path, MAX_PEM_BYTES);
         bytes.map_err(|why| {
@@ -193,9 +198,17 @@ fn encode(text: &str) -> String {
 pub(crate) async fn tend<C: Clock>(shared: Arc<Shared<C>>) {
     let mut tick = interval(TEND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while shared.keeper.store().shared().is_some() {
+    let mut told = Told::default();
+    while let Some(store) = shared.keeper.store().shared() {
         tick.tick().await;
         tend_once(&shared).await;
+        let servers = store.main();
+        if servers.has_parts() {
+            let now = shared.keeper.clock().now();
+            for event in told.changes(&servers.server_health(), now) {
+                shared.sink.emit(&event);
+            }
+        }
     }
 }
 

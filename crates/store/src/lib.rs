@@ -25,6 +25,6 @@ pub use ratekeeper_resilience::BreakerState;
 #[cfg(all(feature = "redis", not(loom)))]
 pub use redis::{
     CallTime, CallTimes, ClusterNode, RedisClock, RedisConfig, RedisIdentity, RedisLogin,
-    RedisSentinels, RedisServer, RedisServers, RedisStore, RedisTls, ServerInfo,
+    RedisSentinels, RedisServer, RedisServers, RedisStore, RedisTls, ServerHealth, ServerInfo,
 };
 pub use store::{Decisions, Hold, Store, StoreError};

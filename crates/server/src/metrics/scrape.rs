@@ -9,19 +9,16 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use ratekeeper_policy::RuleMode;
-use ratekeeper_store::{
-    BreakerState, CallTime, CallTimes, FallbackCounts, Health, LimitUsage, Loans, Usage,
-};
+use ratekeeper_store::{CallTime, LimitUsage, Loans, Usage};
 
 use super::rules::KINDS;
+use super::shared_store::SharedStore;
 use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
 use std::sync::Arc;
 
 /// The content type of [`Metrics::scrape`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The label of what is said about the shared store.
-const STORE: (&str, &str) = ("store", "redis");
 const DID: [&str; 3] = ["allowed", "denied", "queued"];
 
 impl Metrics {
@@ -43,7 +40,6 @@ impl Metrics {
             usage,
             loans,
             shared,
-            clock_offset_nanos: self.clock_offset.load(),
         };
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(snapshot));
@@ -68,18 +64,10 @@ struct Snapshot {
     /// Of limits of concurrency, by name.
     loans: Vec<(Arc<str>, Loans)>,
     shared: Option<SharedStore>,
-    clock_offset_nanos: Option<i64>,
-}
-
-/// What is known of a shared store.
-#[derive(Debug)]
-pub(crate) struct SharedStore {
-    pub(crate) health: Health,
-    pub(crate) times: CallTimes,
 }
 
 #[derive(Debug)]
-struct DurationsSnapshot {
+pub(super) struct DurationsSnapshot {
     /// Upper bound in seconds, and how many fell into the bucket.
     buckets: Vec<(f64, u64)>,
     sum_seconds: f64,
@@ -91,14 +79,6 @@ struct DurationsSnapshot {
     reason = "metrics are doubles; 2^53 ns of decision time are 104 days"
 )]
 fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "metrics are doubles; 2^53 ns are 104 days"
-)]
-fn signed_seconds(nanos: i64) -> f64 {
     nanos as f64 / 1e9
 }
 
@@ -136,7 +116,9 @@ impl Collector for Snapshot {
         self.loans(encoder)?;
         self.rules(encoder)?;
         self.store(encoder)?;
-        self.shared_store(encoder)?;
+        if let Some(shared) = &self.shared {
+            shared.encode(encoder)?;
+        }
         self.config(encoder)
     }
 }
@@ -273,54 +255,6 @@ impl Snapshot {
         level(self.usage.budget_bytes as u64).encode(budget)
     }
 
-    fn shared_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(SharedStore { health, times }) = &self.shared else {
-            return Ok(());
-        };
-        self.store_times(times, encoder)?;
-        let mut family = counter(encoder, "store_requests", "Calls of the shared store")?;
-        for (result, count) in [("ok", health.answered), ("error", health.failed)] {
-            put(&mut family, &[STORE, ("result", result)], count)?;
-        }
-        let help = "Whether the shared store is asked: 0 it is, 1 probing, 2 it is not";
-        let mut family = gauge(encoder, "store_breaker_state", help)?;
-        let state = match health.state {
-            BreakerState::Closed => 0,
-            BreakerState::HalfOpen => 1,
-            BreakerState::Open { .. } => 2,
-        };
-        put_gauge(&mut family, &[STORE], state)?;
-        let help = "Whether limits do as their on_store_error says";
-        let mut family = gauge(encoder, "fallback_active", help)?;
-        put_gauge(&mut family, &[STORE], u64::from(state > 0))?;
-        let help = "Requests decided without the shared store, by the gravest choice of a limit";
-        let mut family = counter(encoder, "fallback_decisions", help)?;
-        let FallbackCounts { local, allow, deny } = health.fallback;
-        for (choice, count) in [("local", local), ("allow", allow), ("deny", deny)] {
-            put(&mut family, &[STORE, ("choice", choice)], count)?;
-        }
-        let help = "Units admitted without the shared store that it was charged afterwards";
-        let mut family = counter(encoder, "fallback_debited_units", help)?;
-        put(&mut family, &[STORE], health.debited)
-    }
-
-    fn store_times(&self, times: &CallTimes, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Time that calls of the shared store took";
-        let kind = MetricType::Histogram;
-        let mut family = encoder.encode_descriptor("store_duration_seconds", help, None, kind)?;
-        let CallTimes { ok, error, timeout } = times.clone();
-        for (outcome, time) in [("ok", ok), ("error", error), ("timeout", timeout)] {
-            put_durations(&mut family, &[STORE, ("outcome", outcome)], &time.into())?;
-        }
-        if let Some(nanos) = self.clock_offset_nanos {
-            let help = "Seconds that the shared store's clock is ahead of this process's";
-            let mut family = gauge(encoder, "store_clock_offset_seconds", help)?;
-            let offset = ConstGauge::new(signed_seconds(nanos));
-            offset.encode(family.encode_family(&[STORE])?)?;
-        }
-        Ok(())
-    }
-
     fn config(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         if let Some(config) = &self.config {
             let version = config.version.to_string();
@@ -350,7 +284,7 @@ fn mode_name(mode: RuleMode) -> &'static str {
     }
 }
 
-fn counter<'s>(
+pub(super) fn counter<'s>(
     encoder: &'s mut DescriptorEncoder<'_>,
     name: &'s str,
     help: &str,
@@ -358,7 +292,7 @@ fn counter<'s>(
     encoder.encode_descriptor(name, help, None, MetricType::Counter)
 }
 
-fn gauge<'s>(
+pub(super) fn gauge<'s>(
     encoder: &'s mut DescriptorEncoder<'_>,
     name: &'s str,
     help: &str,
@@ -366,15 +300,23 @@ fn gauge<'s>(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }
 
-fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> fmt::Result {
+pub(super) fn put(
+    family: &mut MetricEncoder<'_>,
+    labels: &[(&str, &str)],
+    count: u64,
+) -> fmt::Result {
     ConstCounter::new(count).encode(family.encode_family(&labels)?)
 }
 
-fn put_gauge(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], value: u64) -> fmt::Result {
+pub(super) fn put_gauge(
+    family: &mut MetricEncoder<'_>,
+    labels: &[(&str, &str)],
+    value: u64,
+) -> fmt::Result {
     level(value).encode(family.encode_family(&labels)?)
 }
 
-fn put_durations(
+pub(super) fn put_durations(
     family: &mut MetricEncoder<'_>,
     labels: &[(&str, &str)],
     durations: &DurationsSnapshot,

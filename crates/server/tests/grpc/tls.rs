@@ -1,6 +1,10 @@
 //! TLS: certificates are asked for, shown, and changed under way.
 
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use ratekeeper_server::{Config, Event, Service, StartError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -14,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, SHOULD_RATE_LIMIT};
 use super::rls::{POLICY, user};
-use super::{Fixture, run};
+use super::{Fixture, PATIENCE, run};
 
 /// Who signs.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -174,4 +178,95 @@ fn certificates_that_cannot_be_used_are_said_at_the_start() {
             .replace(&format!("{}/", directory.path().display()), "");
         assert_eq!(shown, format!("[envoy.tls]: {expected}"));
     }
+}
+
+/// A server of the store, which speaks TLS; stopped when dropped.
+struct Redis(Child);
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Redis {
+    /// With a certificate of this authority.
+    fn start(authority: &Authority, directory: &TempDir) -> std::io::Result<(Self, u16)> {
+        write(directory, &authority.sign());
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+        let port = port.unwrap().port();
+        let path = |name: &str| directory.path().join(name);
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", "0", "--bind", "127.0.0.1", "--save", ""])
+            .args(["--tls-port", &port.to_string(), "--tls-auth-clients", "no"])
+            .arg("--tls-cert-file")
+            .arg(path("server.pem"))
+            .arg("--tls-key-file")
+            .arg(path("server.key"))
+            .arg("--dir")
+            .arg(directory.path())
+            .stdout(Stdio::null());
+        let server = Self(command.spawn()?);
+        run(async {
+            while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        Ok((server, port))
+    }
+}
+
+/// The service trusts one authority, and the store's server is signed for by another, until the
+/// service's file is renewed.
+#[test]
+fn those_who_sign_for_the_store_are_renewed() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let of_server = tempfile::tempdir().unwrap();
+    let (_redis, port) = match Redis::start(&new, &of_server) {
+        Ok(started) => started,
+        Err(why) => {
+            assert!(std::env::var_os("CI").is_none(), "redis-server: {why}");
+            println!("skipped: redis-server: {why}");
+            return;
+        }
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("store-ca.pem");
+    std::fs::write(&ca, old.pem()).unwrap();
+    let policy = directory.path().join("ratekeeper.toml");
+    let store = format!(
+        "[store.redis]\nurl = \"rediss://localhost:{port}\"\ntls = {{ ca = \"store-ca.pem\" }}\n\
+         deadline = \"2s\"\n"
+    );
+    std::fs::write(&policy, format!("{POLICY}\n{store}")).unwrap();
+    let (sink, events) = channel();
+    let mut config = Config::new(policy);
+    config.watch = false;
+    let config = config.listen("http=127.0.0.1:0").unwrap();
+    let config = config.on_event(move |event| {
+        let _ = sink.send(event.clone()); // the test may be over
+    });
+    let _service = Service::start(&config).unwrap();
+    let await_event = |what: &str, wanted: &dyn Fn(&Event) -> bool| {
+        while !wanted(&events.recv_timeout(PATIENCE).expect(what)) {}
+    };
+    await_event(
+        "store down",
+        &|event| matches!(event, Event::StoreDown { error } if error.contains("invalid peer certificate")),
+    );
+    std::fs::write(&ca, "nonsense").unwrap();
+    await_event(
+        "bad certificates",
+        &|event| matches!(event, Event::Notice(text) if text.contains("the new ones are bad: `ca`")),
+    );
+    std::fs::write(&ca, new.pem()).unwrap();
+    await_event(
+        "new certificates",
+        &|event| matches!(event, Event::Notice(text) if text.contains("made by new certificates")),
+    );
+    await_event("store back", &|event| {
+        matches!(event, Event::StoreUp { .. })
+    });
 }

@@ -21,6 +21,7 @@ use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::config::RedisTls;
 use super::dial::{Address, Dial};
 use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
@@ -42,6 +43,7 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) struct Cluster {
     /// How nodes are reached: the address aside, as the first that was named.
     first: Dial,
+    tls: Tls,
     deadline: Duration,
     losses: Losses,
     map: Mutex<Map>,
@@ -55,6 +57,8 @@ pub(super) struct Cluster {
 #[derive(Debug)]
 struct Map {
     nodes: HashMap<Address, Arc<Node>>,
+    /// Those that hold slots, as was said last; those that were named, if nobody has said.
+    holders: Vec<Arc<Node>>,
     /// By slot.
     owners: Vec<Option<Arc<Node>>>,
     /// How often that was asked.
@@ -83,9 +87,11 @@ impl Cluster {
         }
         Ok(Self {
             first,
+            tls: tls.clone(),
             deadline,
             losses: losses.clone(),
             map: Mutex::new(Map {
+                holders: nodes.values().cloned().collect(),
                 nodes,
                 owners: vec![None; usize::from(SLOTS)],
                 looks: 0,
@@ -209,6 +215,18 @@ impl Cluster {
         all
     }
 
+    /// Those that hold slots, as far as known, by address.
+    pub(super) fn known(&self) -> Vec<Arc<Node>> {
+        let mut known = self.map.lock().holders.clone();
+        known.sort_by_cached_key(|node| node.address().to_string());
+        known
+    }
+
+    /// As [`Servers::renew_tls`](super::servers::Servers::renew_tls).
+    pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
+        self.tls.renew(tls)
+    }
+
     /// Whether some nodes decide, while others that were asked do not.
     pub(super) fn is_partly_there(&self) -> bool {
         let map = self.map.lock();
@@ -263,15 +281,21 @@ impl Cluster {
 
     /// Notes what a node says about slots; whether it says anything.
     fn note_all(&self, ranges: &[Value]) -> bool {
-        let mut any = false;
+        let mut holders: Vec<Arc<Node>> = Vec::new();
         for (first, last, address) in ranges.iter().filter_map(range) {
             if let Ok(owner) = self.node(&address) {
                 (first..=last).for_each(|slot| self.note(slot, &owner));
-                any = true;
+                if !holders.iter().any(|known| Arc::ptr_eq(known, &owner)) {
+                    holders.push(owner);
+                }
             }
         }
-        self.map.lock().looks += u64::from(any);
-        any
+        if holders.is_empty() {
+            return false;
+        }
+        let mut map = self.map.lock();
+        (map.holders, map.looks) = (holders, map.looks + 1);
+        true
     }
 }
 

@@ -25,7 +25,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::config::RedisLogin;
+use super::config::{RedisLogin, RedisTls};
 use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;
@@ -94,6 +94,15 @@ impl Dial {
 
     pub(super) const fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Connections are made by these certificates from now on, of all that were given the same
+    /// [`Tls`]; nothing changes where there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed.
+    pub(super) fn renew(&self, tls: &RedisTls) -> Result<(), StoreError> {
+        self.tls.as_ref().map_or(Ok(()), |known| known.renew(tls))
     }
 
     /// The same way to another address. A cluster that does not say a host means the one that

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::RedisStore;
 use super::batch::Found;
+use super::config::RedisTls;
 use super::node::{Call, Manner, Node};
 use super::script::Scripts;
 use super::servers::no_answer;
@@ -42,6 +43,45 @@ impl RedisStore {
             deadline: self.config.deadline,
         });
         Ok(servers.collect())
+    }
+
+    /// How each server is doing that calls go to, as far as known: without asking anybody.
+    pub fn server_health(&self) -> Vec<ServerHealth> {
+        let nodes = self.servers.known().into_iter();
+        let health =
+            nodes.map(|node| ServerHealth::new(node.address().to_string(), node.trouble()));
+        health.collect()
+    }
+
+    /// Whether the store is a cluster, whose servers each hold a part of the keys.
+    pub fn has_parts(&self) -> bool {
+        self.servers.has_slots()
+    }
+
+    /// Makes further connections by these certificates: what is trusted, or shown, has been
+    /// renewed. Open connections go on, and nothing is looked at if no server is reached by TLS.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed then.
+    pub fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
+        self.servers.renew_tls(tls)
+    }
+}
+
+/// How a server is doing, as calls have found it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ServerHealth {
+    /// `host:port`, or the path of a socket.
+    pub address: String,
+    /// Why it is left alone, if it is: what needs it is decided without it.
+    pub trouble: Option<String>,
+}
+
+impl ServerHealth {
+    /// A server at that address, and why it is left alone, if it is.
+    pub const fn new(address: String, trouble: Option<String>) -> Self {
+        Self { address, trouble }
     }
 }
 

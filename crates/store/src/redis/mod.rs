@@ -64,7 +64,7 @@ use crate::{Decisions, Hold, Store, StoreError};
 pub use config::{
     RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
 };
-pub use inspect::{ClusterNode, RedisServer, ServerInfo};
+pub use inspect::{ClusterNode, RedisServer, ServerHealth, ServerInfo};
 pub use timings::{CallTime, CallTimes};
 
 use batch::{Ask, Batch, Found};

@@ -9,7 +9,7 @@ use super::config::RedisTls;
 use crate::StoreError;
 
 /// How encrypted connections are made: not at all.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Tls {
     _none: (),
 }
@@ -19,6 +19,12 @@ impl Tls {
     pub(super) fn new(_config: &RedisTls) -> Result<Self, StoreError> {
         let why = "TLS to the store needs the feature `redis-tls`";
         Err(StoreError::Misconfigured(why.into()))
+    }
+
+    /// There is nothing to renew.
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with TLS")]
+    pub(super) const fn renew(&self, _config: &RedisTls) -> Result<(), StoreError> {
+        Ok(())
     }
 
     #[expect(clippy::unused_self, reason = "as with TLS")]

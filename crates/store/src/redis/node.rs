@@ -147,6 +147,7 @@ impl Node {
             _ => {
                 let mut health = self.health.lock();
                 (health.failures, health.decides) = (0, true);
+                health.rests_until = None;
             }
         }
         answer
@@ -242,6 +243,17 @@ impl Node {
 
     pub(super) const fn address(&self) -> &Address {
         self.dial.address()
+    }
+
+    /// How it is reached.
+    pub(super) const fn dial(&self) -> &Dial {
+        &self.dial
+    }
+
+    /// Why it is left alone, if it is.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let health = self.health.lock();
+        health.rests_until.map(|_| health.why.clone())
     }
 
     /// The next call makes a new connection.

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::config::RedisSentinels;
+use super::config::{RedisSentinels, RedisTls};
 use super::dial::{Address, Dial};
 use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
@@ -151,6 +151,17 @@ impl Sentinels {
             self.look(LOOK_AGAIN);
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// As [`Servers::renew_tls`](super::servers::Servers::renew_tls).
+    pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
+        self.shared.maker.like.renew(tls)
+    }
+
+    /// The primary, if anybody has named one yet.
+    pub(super) fn known(&self) -> Option<Arc<Node>> {
+        let known = self.shared.known.borrow();
+        known.as_ref().map(|primary| Arc::clone(&primary.node))
     }
 
     /// The primary, if anybody names one within `deadline`.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::cluster::Cluster;
-use super::config::{RedisConfig, RedisServers};
+use super::config::{RedisConfig, RedisServers, RedisTls};
 use super::dial::Dial;
 use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
@@ -68,6 +68,19 @@ impl Servers {
         matches!(self, Self::Cluster(cluster, _) if cluster.is_partly_there())
     }
 
+    /// The next connections are made by these certificates; nothing is looked at where there
+    /// is no TLS.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed.
+    pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
+        match self {
+            Self::One(node, _) => node.dial().renew(tls),
+            Self::Cluster(cluster, _) => cluster.renew_tls(tls),
+            Self::Sentinel(sentinels, _) => sentinels.renew_tls(tls),
+        }
+    }
+
     /// The servers that calls go to, as far as known.
     pub(super) async fn nodes(&self) -> Result<Vec<Arc<Node>>, Trouble> {
         match self {
@@ -77,6 +90,15 @@ impl Servers {
                 let node = sentinels.named(*deadline).await?;
                 Ok(vec![node])
             }
+        }
+    }
+
+    /// The same, without asking anybody.
+    pub(super) fn known(&self) -> Vec<Arc<Node>> {
+        match self {
+            Self::One(node, _) => vec![Arc::clone(node)],
+            Self::Cluster(cluster, _) => cluster.known(),
+            Self::Sentinel(sentinels, _) => sentinels.known().into_iter().collect(),
         }
     }
 

@@ -3,14 +3,18 @@
 //! ```text
 //!   TCP --> handshake: their certificate, by `ca` and `server_name`; ours, if they ask
 //!       --> PING: with TLS 1.3 they say only now whether ours will do
+//!
+//!   renewed: the next handshake is by what is new; open connections go on
 //! ```
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -22,20 +26,77 @@ use crate::StoreError;
 /// Bytes of the longest answer to PING that is read: an error is a line.
 const MOST_PONG: usize = 1 << 10;
 
-/// How encrypted connections are made.
+/// How encrypted connections are made; clones are renewed together.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
     /// None if nothing is reached by TLS.
-    client: Option<TlsConnector>,
+    terms: Option<Arc<RwLock<Terms>>>,
+}
+
+/// Keys are nobody's business.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls(..)")
+    }
+}
+
+/// Whom we trust, by which name, and who we are.
+#[derive(Clone)]
+struct Terms {
+    client: TlsConnector,
     name: Option<ServerName<'static>>,
 }
 
 impl Tls {
-    /// As configured; without asking the system if no URL needs it.
+    /// As configured.
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] that says which certificate or key is none.
     pub(super) fn new(config: &RedisTls) -> Result<Self, StoreError> {
+        let terms = RwLock::new(Terms::new(config)?);
+        Ok(Self {
+            terms: Some(Arc::new(terms)),
+        })
+    }
+
+    /// From now on as configured here; nothing is looked at if nothing is reached by TLS.
+    ///
+    /// # Errors
+    /// As [`Tls::new`]; then all stays as it is.
+    pub(super) fn renew(&self, config: &RedisTls) -> Result<(), StoreError> {
+        let Some(terms) = &self.terms else {
+            return Ok(());
+        };
+        let new = Terms::new(config)?;
+        *terms.write() = new;
+        Ok(())
+    }
+
+    /// Encrypts a connection to `host`, and sees whether we are let in.
+    pub(super) async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let Some(terms) = &self.terms else {
+            return Err(io::Error::other("TLS is not set up"));
+        };
+        let Terms { client, name } = terms.read().clone();
+        let name = match name {
+            Some(name) => name,
+            None => ServerName::try_from(host.to_owned()).map_err(io::Error::other)?,
+        };
+        let handshake = client.connect(name, stream).await;
+        let mut stream = handshake.map_err(|why| named("TLS handshake", &why))?;
+        greet(&mut stream)
+            .await
+            .map_err(|why| named("TLS refused by the server", &why))?;
+        Ok(stream)
+    }
+}
+
+impl Terms {
+    fn new(config: &RedisTls) -> Result<Self, StoreError> {
         let misconfigured = |why: String| StoreError::Misconfigured(why);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
@@ -59,30 +120,9 @@ impl Tls {
             parsed.map_err(|_| misconfigured(format!("`server_name` `{name}` is no name")))
         });
         Ok(Self {
-            client: Some(TlsConnector::from(Arc::new(client))),
+            client: TlsConnector::from(Arc::new(client)),
             name: name.transpose()?,
         })
-    }
-
-    /// Encrypts a connection to `host`, and sees whether we are let in.
-    pub(super) async fn shake_hands(
-        &self,
-        stream: TcpStream,
-        host: &str,
-    ) -> io::Result<TlsStream<TcpStream>> {
-        let Some(client) = &self.client else {
-            return Err(io::Error::other("TLS is not set up"));
-        };
-        let name = match &self.name {
-            Some(name) => name.clone(),
-            None => ServerName::try_from(host.to_owned()).map_err(io::Error::other)?,
-        };
-        let handshake = client.connect(name, stream).await;
-        let mut stream = handshake.map_err(|why| named("TLS handshake", &why))?;
-        greet(&mut stream)
-            .await
-            .map_err(|why| named("TLS refused by the server", &why))?;
-        Ok(stream)
     }
 }
 

@@ -61,13 +61,21 @@ fn ask(port: u16, tls: RedisTls) -> Result<bool, String> {
 }
 
 fn ask_of(servers: RedisServers, tls: RedisTls) -> Result<bool, String> {
-    let config = RedisConfig {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = store_of(servers, tls).map_err(|error| error.to_string())?;
+    decide(&runtime, &store)
+}
+
+fn store_of(servers: RedisServers, tls: RedisTls) -> Result<RedisStore, StoreError> {
+    RedisStore::new(RedisConfig {
         servers,
         tls,
         deadline: std::time::Duration::from_secs(2),
         ..RedisConfig::new("")
-    };
-    let store = RedisStore::new(config).map_err(|error| error.to_string())?;
+    })
+}
+
+fn decide(runtime: &tokio::runtime::Runtime, store: &RedisStore) -> Result<bool, String> {
     let limit = Limit {
         name: "daily".into(),
         id: LimitId::new(0),
@@ -83,7 +91,6 @@ fn ask_of(servers: RedisServers, tls: RedisTls) -> Result<bool, String> {
         cost: Permits::ONE,
         mode: Mode::Enforce,
     };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
     let decided = runtime.block_on(store.decide(&[charge], Time::ZERO));
     decided
         .map(|decided| decided.admitted)
@@ -162,6 +169,83 @@ fn servers_are_trusted_by_ca_and_name_and_ask_for_ours() {
             );
         }
     }
+}
+
+/// A server's certificate is renewed by another authority, and so are those who may sign for it
+/// and our own: no restart is needed, and what is bad is not taken.
+#[test]
+fn certificates_are_renewed_while_the_store_is_in_use() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let directory = tempfile::tempdir().unwrap();
+    let files = |name: &str, authority: &Authority| {
+        let server = authority.sign("redis.internal");
+        [
+            ("tls-ca-cert-file", "ca.pem", authority.pem()),
+            ("tls-cert-file", "server.pem", server.certificate),
+            ("tls-key-file", "server.key", server.key),
+        ]
+        .map(|(option, file, bytes)| (option, write(&directory, &format!("{name}-{file}"), &bytes)))
+    };
+    let tls = |authority: &Authority| RedisTls {
+        ca: Some(authority.pem()),
+        server_name: Some("redis.internal".into()),
+        identity: Some(authority.sign("ratekeeper")),
+    };
+    for program in with_tls() {
+        let port = free_port().to_string();
+        let mut options = vec!["--tls-port".to_owned(), port.clone()];
+        for (option, path) in &files("old", &old) {
+            options.extend([format!("--{option}"), text(path).to_owned()]);
+        }
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        let server = Server::start(&program, &options);
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let servers = RedisServers::One(format!("rediss://127.0.0.1:{port}"));
+        let store = store_of(servers, tls(&old)).unwrap();
+        let decide = || decide(&runtime, &store);
+        assert_eq!(decide(), Ok(true));
+
+        let mut renew = redis::cmd("CONFIG");
+        renew.arg("SET");
+        for (option, path) in &files("new", &new) {
+            renew.arg(*option).arg(text(path));
+        }
+        renew.exec(&mut server.connect()).unwrap();
+        assert_eq!(decide(), Ok(true), "open connections go on");
+        let cut = || {
+            let mut kill = redis::cmd("CLIENT");
+            kill.arg("KILL").arg("TYPE").arg("normal");
+            kill.exec(&mut server.connect()).unwrap();
+        };
+        cut();
+        until_fails(&decide, "TLS handshake: invalid peer certificate");
+
+        let bad = RedisTls {
+            ca: Some(b"x".to_vec()),
+            ..tls(&new)
+        };
+        let refused = store.renew_tls(&bad).unwrap_err().to_string();
+        assert!(refused.contains("`ca`: no certificate in PEM"), "{refused}");
+        until_fails(&decide, "TLS handshake: invalid peer certificate");
+
+        store.renew_tls(&tls(&new)).unwrap();
+        assert!(until_ok(decide), "found by the next connection");
+        store.renew_tls(&tls(&old)).unwrap();
+        assert_eq!(decide(), Ok(true), "open connections go on");
+        cut();
+        until_fails(&decide, "TLS handshake: invalid peer certificate");
+    }
+}
+
+/// Until that is why.
+fn until_fails(ask: &impl Fn() -> Result<bool, String>, says: &str) {
+    for _ in 0..50 {
+        if ask().is_err_and(|why| why.contains(says)) {
+            return;
+        }
+        wait_a_little();
+    }
+    panic!("{says}: {:?}", ask());
 }
 
 /// A server that is a cluster of its own, and one that a sentinel names.

@@ -1,0 +1,157 @@
+//! Store servers: which servers of a cluster are in trouble, told once when that changes.
+//!
+//! ```text
+//!   found    up   up   down down down up   down up   down down      ten times a second
+//!   told                down           up                  down     a change at most each PAUSE
+//!                       |<-- PAUSE -->||<---- PAUSE ---->|          of one server
+//! ```
+//!
+//! A cluster that has lost one server goes on: limits decide by it, but for the keys of that
+//! server. That is no reason for the whole store to be down, and none to stay silent either.
+
+use std::collections::HashMap;
+
+use ratekeeper_core::{Nanos, Time};
+use ratekeeper_store::ServerHealth;
+
+use crate::Event;
+
+/// From one line about a server to the next.
+const PAUSE: Nanos = Nanos::from_secs(10);
+
+/// What has been told of the servers of a cluster: nothing is kept of those that are well and
+/// of those that have gone, once a change of them may be told at once.
+#[derive(Debug, Default)]
+pub(crate) struct Told(HashMap<String, Line>);
+
+/// The last line about a server.
+#[derive(Debug)]
+struct Line {
+    said: Said,
+    at: Time,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Up,
+    Down,
+}
+
+impl Told {
+    /// What is to be told now. A server that is not among `found` holds no keys any more:
+    /// others do, and that is as good as if it were back.
+    pub(crate) fn changes(&mut self, found: &[ServerHealth], now: Time) -> Vec<Event> {
+        let troubles = found.iter().filter_map(|server| {
+            let error = server.trouble.as_ref()?;
+            Some((&server.address, error))
+        });
+        let troubles: HashMap<_, _> = troubles.collect();
+        let mut events = Vec::new();
+        self.0.retain(|server, line| {
+            let may = now.since(line.at) >= PAUSE;
+            if may && line.said == Said::Down && !troubles.contains_key(server) {
+                (line.said, line.at) = (Said::Up, now);
+                let server = server.clone();
+                events.push(Event::StoreServerUp { server });
+                return true;
+            }
+            !may || line.said == Said::Down
+        });
+        for (server, error) in troubles {
+            // What is still there of those that are up is too fresh.
+            if self.0.contains_key(server) {
+                continue;
+            }
+            let line = Line {
+                said: Said::Down,
+                at: now,
+            };
+            self.0.insert(server.clone(), line);
+            events.push(Event::StoreServerDown {
+                server: server.clone(),
+                error: error.clone(),
+            });
+        }
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told of servers `a` and `b` that are found like this, second by second: well,
+    /// in trouble (`x`), or gone (`-`).
+    fn check(found: &[(u64, &str)], expected: &[&str]) {
+        let mut told = Told::default();
+        let mut lines = Vec::new();
+        let mut found = found.iter().peekable();
+        while let Some((from, states)) = found.next() {
+            let until = found.peek().map_or(*from, |(next, _)| next - 1);
+            for second in *from..=until {
+                let servers = ["a", "b"].into_iter().zip(states.chars());
+                let servers = servers.filter(|(_, state)| *state != '-');
+                let servers: Vec<_> = servers
+                    .map(|(name, state)| {
+                        let trouble = (state == 'x').then(|| "no answer".to_owned());
+                        ServerHealth::new(name.into(), trouble)
+                    })
+                    .collect();
+                for event in told.changes(&servers, Time::from_nanos(second * 1_000_000_000)) {
+                    lines.push(match event {
+                        Event::StoreServerDown { server, error } => {
+                            format!("{second} {server}: {error}")
+                        }
+                        Event::StoreServerUp { server } => format!("{second} {server}: back"),
+                        other => panic!("{other}"),
+                    });
+                }
+            }
+        }
+        assert_eq!(lines, expected);
+        assert!(told.0.len() <= 2, "{told:?}");
+    }
+
+    #[test]
+    fn a_change_is_told_once() {
+        check(&[(1, ".."), (100, "..")], &[]);
+        check(&[(1, ".x"), (100, ".x")], &["1 b: no answer"]);
+        check(
+            &[(1, "x."), (50, ".x"), (90, "..")],
+            &[
+                "1 a: no answer",
+                "50 a: back",
+                "50 b: no answer",
+                "90 b: back",
+            ],
+        );
+    }
+
+    #[test]
+    fn others_that_take_over_are_as_good() {
+        check(&[(1, "x."), (20, "-.")], &["1 a: no answer", "20 a: back"]);
+    }
+
+    #[test]
+    fn a_server_that_comes_and_goes_is_told_of_now_and_then() {
+        let flaps: Vec<(u64, &str)> = (1..40)
+            .map(|second| (second, if second % 2 == 1 { "x." } else { ".." }))
+            .collect();
+        let expected = [
+            "1 a: no answer",
+            "12 a: back",
+            "23 a: no answer",
+            "34 a: back",
+        ];
+        check(&flaps, &expected);
+        // What was not told in time is told as it stands.
+        check(
+            &[(1, "x."), (2, ".."), (30, "..")],
+            &["1 a: no answer", "11 a: back"],
+        );
+        check(
+            &[(1, "x."), (2, ".."), (5, "x."), (30, "x.")],
+            &["1 a: no answer"],
+        );
+    }
+}
