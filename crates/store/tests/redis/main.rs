@@ -15,6 +15,7 @@ mod expiry;
 mod faults;
 mod hints;
 mod load;
+mod punctual;
 mod sentinel;
 mod server;
 mod tls;
