@@ -203,3 +203,128 @@ fn gcra(item: &Item) -> Option<&Gcra> {
 fn gcra_state(gcra: &Gcra, bytes: &[u8], now: UnixMicros) -> Option<Paid> {
     gcra.paid(&gcra.read(bytes, now)?, now)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use ratekeeper_core::{Limit, LimitId, Mode, Origin, Outage, Permits};
+    use smallvec::smallvec;
+
+    use super::super::batch::Ask;
+    use super::super::limits::Limits;
+    use super::super::settle::Act;
+    use super::*;
+
+    /// When all debts are heard of.
+    const NOW: u64 = 1_000_000;
+
+    struct Bench {
+        hints: Hints,
+        limit: Arc<super::super::limits::Prepared>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let limit = Limit {
+                name: "daily".into(),
+                id: LimitId::new(0),
+                version: 1,
+                outage: Outage::Local,
+                algorithm: Gcra::token_bucket("1000/1d".parse().unwrap())
+                    .unwrap()
+                    .into(),
+            };
+            Self {
+                hints: Hints::new(Losses::default()),
+                limit: Limits::new(Origin::UNIX).prepare(&limit),
+            }
+        }
+
+        fn item(&self, name: &str) -> Item {
+            Item {
+                limit: Arc::clone(&self.limit),
+                name: name.as_bytes().into(),
+                cost: Permits::ONE,
+                mode: Mode::Enforce,
+                lease: None,
+            }
+        }
+
+        /// An answer at that moment: a key, of which nothing was known, owes until then.
+        fn hears(&self, name: &str, at: u64, owed: u64) {
+            let seen = Seen {
+                at: UnixMicros::new(at),
+                losses: self.hints.losses(),
+                before: None,
+                after: Some(paid(owed)),
+                lowered: false,
+            };
+            let lost = self.hints.note_one(&self.item(name), &seen);
+            assert!(!lost, "{name} was new");
+        }
+
+        /// What the store would be told of a key after a loss.
+        fn tells(&self, name: &str) -> Option<Paid> {
+            let ask = Ask {
+                act: Act::Look,
+                items: smallvec![self.item(name)],
+            };
+            self.hints.of(&Batch::of([&ask]))?[0]
+        }
+
+        /// Which place a key has, as a number.
+        fn place(&self, name: &str) -> usize {
+            let (_, place) = self.hints.place(name.as_bytes());
+            std::ptr::from_ref(place).addr()
+        }
+    }
+
+    fn paid(micros: u64) -> Paid {
+        Paid::at(UnixMicros::new(micros))
+    }
+
+    #[test]
+    fn a_full_table_keeps_of_each_place_the_longest_debt() {
+        let bench = Bench::new();
+        // Three keys for each place; no two debts are of one length, and none in order.
+        let count = 3 * u64::try_from(PLACES).unwrap();
+        let debt = |number: u64| NOW + 1 + number.wrapping_mul(0x9e37_79b1) % (1 << 40);
+        let keys: Vec<_> = (0..count)
+            .map(|number| (format!("key-{number}"), debt(number)))
+            .collect();
+        let mut longest = HashMap::new();
+        for (name, owed) in &keys {
+            bench.hears(name, NOW, *owed);
+            let place = longest.entry(bench.place(name)).or_insert(0);
+            *place = (*owed).max(*place);
+        }
+        assert!(longest.len() <= PLACES && longest.len() > PLACES / 2);
+        bench.hints.losses.count();
+        let mut told = 0;
+        for (name, owed) in &keys {
+            let kept = longest[&bench.place(name)] == *owed;
+            assert_eq!(bench.tells(name), kept.then(|| paid(*owed)), "{name}");
+            told += usize::from(kept);
+        }
+        assert_eq!(told, longest.len(), "one for each place, and no more");
+    }
+
+    #[test]
+    fn a_debt_that_is_paid_gives_up_its_place() {
+        let bench = Bench::new();
+        let others = (0..).map(|number| format!("other-{number}"));
+        let mut others = others.filter(|name| bench.place(name) == bench.place("ada"));
+        let bob = others.next().unwrap();
+        bench.hears("ada", NOW, NOW + 50);
+        bench.hears(&bob, NOW + 10, NOW + 40);
+        bench.hints.losses.count();
+        assert_eq!(bench.tells("ada"), Some(paid(NOW + 50)));
+        assert_eq!(bench.tells(&bob), None, "ada owes longer");
+
+        bench.hears(&bob, NOW + 50, NOW + 60);
+        bench.hints.losses.count();
+        assert_eq!(bench.tells("ada"), None);
+        assert_eq!(bench.tells(&bob), Some(paid(NOW + 60)));
+    }
+}
