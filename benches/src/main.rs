@@ -10,9 +10,9 @@
 //! `cargo run --release -p ratekeeper-benches [-- --quick]`; with `-- cores [--quick]`, only
 //! the pure functions: see [`cores`]; with `-- http [--quick]`, the service over real
 //! connections instead: see [`http`]; with `-- grpc [--quick]`, as Envoy asks it: see [`grpc`];
-//! with `-- redis [--quick]`, what shared limits cost a Redis server: see [`redis`]; with
-//! `-- library [--quick]`, the library's calls beside those of its peers, and with `-- tower
-//! [--quick]` only the layer for services: see [`library`].
+//! with `-- redis [--quick] [--server PATH]`, what shared limits cost a Redis server, or a
+//! Valkey: see [`redis`]; with `-- library [--quick]`, the library's calls beside those of its
+//! peers, and with `-- tower [--quick]` only the layer for services: see [`library`].
 //!
 //! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
 //! caller, so governor is given a clock that costs one load), and each with the clock it
@@ -105,7 +105,9 @@ fn main() {
         return;
     }
     if args.iter().any(|arg| arg == "redis") {
-        redis::run(effort);
+        let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);
+        let server = after.next().map_or("redis-server", String::as_str);
+        redis::run(effort, server);
         return;
     }
     cores::run(effort);

@@ -13,7 +13,8 @@
 //! least counts. Cores without a twin take two calls that depend on each other, so the store
 //! itself makes them: one caller at a time in the first column, 16 in the second.
 //!
-//! `cargo run --release -p ratekeeper-benches -- redis [--quick]`; needs `redis-server`.
+//! `cargo run --release -p ratekeeper-benches -- redis [--quick] [--server PATH]`; needs
+//! `redis-server`, or the program that the path names: a Valkey, say.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -41,13 +42,16 @@ const GATHERED: f64 = 3.0;
 /// Requests that are gathered into a call.
 pub(crate) const TOGETHER: usize = 16;
 
-/// Measures everything and prints it.
-pub(crate) fn run(effort: Effort) {
-    let Some(server) = Server::start() else {
-        report::line("redis: `redis-server` is not installed (Debian: redis-server): not measured");
+/// Measures everything with this program and prints it.
+pub(crate) fn run(effort: Effort, program: &str) {
+    let Some(server) = Server::start(program) else {
+        let hint = "Debian: redis-server; or --server PATH";
+        report::line(&format!(
+            "redis: `{program}` is not installed ({hint}): not measured"
+        ));
         return;
     };
-    report::line(&format!("server: redis {}", server.version()));
+    report::line(&format!("server: {}", server.version()));
     let mut rows = rows(&server);
     for _ in 0..effort.redis_rounds {
         for row in &mut rows {
@@ -56,7 +60,7 @@ pub(crate) fn run(effort: Effort) {
     }
     table(&rows);
     drop(rows);
-    footprint::run(effort);
+    footprint::run(effort, program);
     hot::run(&server);
 }
 

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 125;
 
 /// Prints what the memory of a server grows by that holds nothing else, and what it says of a
 /// key.
-pub(super) fn run(effort: Effort) {
+pub(super) fn run(effort: Effort, program: &str) {
     let count = if effort.redis_rounds > 4 { KEYS } else { FEW };
     report::line(&format!(
         "\nredis: bytes of a key, {count} keys of 8 letters under a limit of 8   (grown: \
@@ -27,7 +27,7 @@ pub(super) fn run(effort: Effort) {
     ));
     report::line(&format!("{:<42} {:>8} {:>8}  goal", "", "grown", "said"));
     for (name, algorithm, cost) in remembered() {
-        let Some(server) = Server::start() else {
+        let Some(server) = Server::start(program) else {
             return;
         };
         let (grown, said) = measure(&server, algorithm, cost, count);

@@ -24,13 +24,13 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// None if it is not installed.
-    pub(super) fn start() -> Option<Self> {
+    /// None if this program is not installed.
+    pub(super) fn start(program: &str) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory for the server");
         let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = free.local_addr().expect("it is bound").port();
         drop(free);
-        let child = Command::new("redis-server")
+        let child = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--dir"])
             .arg(directory.path())
@@ -70,8 +70,14 @@ impl Server {
         value.map(|value| value.trim().to_owned())
     }
 
+    /// `redis 7.0.15`; a Valkey says a version of Redis too.
     pub(super) fn version(&self) -> String {
-        self.info("server", "redis_version").unwrap_or_default()
+        let products = [("valkey", "valkey_version"), ("redis", "redis_version")];
+        let version = products.iter().find_map(|(product, field)| {
+            let version = self.info("server", field)?;
+            Some(format!("{product} {version}"))
+        });
+        version.unwrap_or_default()
     }
 
     /// Microseconds of processor time that it has taken so far.
