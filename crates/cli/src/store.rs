@@ -9,7 +9,8 @@ use crate::Failure;
 #[derive(Args)]
 pub(crate) struct StoreArgs {
     /// Where the counters are, instead of where the policy says: `memory://`,
-    /// `redis://HOST:PORT`, several HOST:PORT with commas for a cluster, or `unix:///PATH`
+    /// `redis://HOST:PORT`, several HOST:PORT with commas for a cluster,
+    /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`, or `unix:///PATH`
     #[arg(
         long,
         value_name = "URL",

@@ -3,33 +3,36 @@
 //! ```text
 //!   memory://
 //!   redis://[USER:PASSWORD@]HOST:PORT[,HOST:PORT..][/DATABASE][?cluster]   rediss:// by TLS
+//!   redis+sentinel://[USER:PASSWORD@]HOST:PORT[,HOST:PORT..]/MASTER[/DATABASE]
 //!   unix:///PATH
 //! ```
 //!
-//! What the policy says beside the address (prefix, deadline, login, nodes) still holds. The
-//! address is judged by the policy language itself, so that both take the same.
+//! What the policy says beside the address (prefix, deadline, login, nodes) still holds; who
+//! logs in at sentinels stands there alone. The address is judged by the policy language
+//! itself, so that both take the same.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 
 use ratekeeper_core::Origin;
-use ratekeeper_policy::RedisSettings;
 use ratekeeper_policy::config::{self, Context};
+use ratekeeper_policy::{RedisSettings, SentinelSettings};
 
 use crate::StartError;
 
 /// The schemes that stores have; which of them are built, the policy language says.
-const SCHEMES: [&str; 8] = [
+const SCHEMES: [&str; 7] = [
     "redis",
     "rediss",
     "unix",
     "valkey",
     "valkeys",
-    "sentinel",
     "redis+sentinel",
     "rediss+sentinel",
 ];
+/// Ends a scheme whose addresses are those of sentinels.
+const OF_SENTINELS: &str = "+sentinel";
 /// Longest text that is taken.
 const MAX_BYTES: usize = 4 << 10;
 
@@ -116,7 +119,15 @@ impl StoreSettings {
                 let mut redis = policy.unwrap_or(own).clone();
                 redis.urls.clone_from(&own.urls);
                 redis.cluster = own.cluster;
-                redis.sentinel.clone_from(&own.sentinel); // none: sentinels stand in a policy
+                let in_policy = redis.sentinel.take();
+                redis.sentinel = own.sentinel.clone().map(|own| match in_policy {
+                    // Who logs in to sentinels, a policy alone says.
+                    Some(known) => SentinelSettings {
+                        master: own.master,
+                        ..known
+                    },
+                    None => own,
+                });
                 redis.database = match address.database {
                     Some(database) => database,
                     None if own.cluster => 0,
@@ -145,7 +156,8 @@ impl FromStr for StoreChoice {
         };
         if !SCHEMES.contains(&scheme) {
             let scheme: String = scheme.chars().take(20).collect();
-            return Err(refused(&format!("unknown scheme `{scheme}`"), FORMS));
+            let what = format!("unknown scheme `{scheme}`");
+            return Err(refused(&what, FORMS));
         }
         let (rest, cluster) = match rest.split_once('?') {
             None => (rest, false),
@@ -157,21 +169,15 @@ impl FromStr for StoreChoice {
             Some((login, rest)) => (Some(read_login(login)?), rest),
             None => (None, rest),
         };
-        let (addresses, database) = match rest.split_once('/') {
-            Some((addresses, "")) if scheme != "unix" => (addresses, None),
-            Some((addresses, number)) if scheme != "unix" => {
-                let database = number.parse().map_err(|_| {
-                    refused("what follows the address is no number of a database", FORMS)
-                })?;
-                (addresses, Some(database))
-            }
-            _ => (rest, None),
+        let (scheme, place) = match scheme.strip_suffix(OF_SENTINELS) {
+            Some(scheme) => (scheme, Place::watched(rest)?),
+            None if scheme == "unix" => (scheme, Place::at(rest)),
+            None => (scheme, Place::of_servers(rest)?),
         };
-        let urls: Vec<String> = addresses
-            .split(',')
-            .map(|address| format!("{scheme}://{address}"))
-            .collect();
-        let settings = judge(&urls, cluster, database)?;
+        let urls = place.addresses.split(',');
+        let urls: Vec<String> = urls.map(|at| format!("{scheme}://{at}")).collect();
+        let settings = judge(&urls, cluster, &place)?;
+        let database = place.database;
         Ok(Self::Redis(Box::new(StoreAddress {
             settings,
             database,
@@ -182,7 +188,59 @@ impl FromStr for StoreChoice {
 
 /// What is shown to who wrote something else.
 const FORMS: &str = "memory://, redis://HOST:PORT (rediss:// by TLS), redis://HOST:PORT,HOST:PORT (a cluster), \
-     or unix:///PATH";
+     redis+sentinel://HOST:PORT,HOST:PORT/MASTER, or unix:///PATH";
+
+/// What stands between the login and the `?`.
+struct Place<'a> {
+    addresses: &'a str,
+    /// What sentinels call the primary.
+    master: Option<&'a str>,
+    database: Option<u16>,
+}
+
+impl<'a> Place<'a> {
+    fn at(addresses: &'a str) -> Self {
+        Self {
+            addresses,
+            master: None,
+            database: None,
+        }
+    }
+
+    /// `HOST:PORT,HOST:PORT/DATABASE`
+    fn of_servers(text: &'a str) -> Result<Self, StartError> {
+        let (addresses, number) = text.split_once('/').unwrap_or((text, ""));
+        Ok(Self {
+            database: read_database(number)?,
+            ..Self::at(addresses)
+        })
+    }
+
+    /// `HOST:PORT,HOST:PORT/MASTER/DATABASE`
+    fn watched(text: &'a str) -> Result<Self, StartError> {
+        let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
+        let (master, number) = path.split_once('/').unwrap_or((path, ""));
+        if master.is_empty() {
+            let what = "it does not say what the sentinels call the primary";
+            let hint = "redis+sentinel://HOST:PORT,HOST:PORT/MASTER, as in \
+                 redis+sentinel://10.0.0.1:26379/mymaster";
+            return Err(refused(what, hint));
+        }
+        Ok(Self {
+            master: Some(master),
+            database: read_database(number)?,
+            ..Self::at(addresses)
+        })
+    }
+}
+
+/// None if nothing is said.
+fn read_database(number: &str) -> Result<Option<u16>, StartError> {
+    let wrong = || refused("what follows the address is no number of a database", FORMS);
+    let number = Some(number).filter(|number| !number.is_empty());
+    let read = |number: &str| number.parse().map_err(|_| wrong());
+    number.map(read).transpose()
+}
 
 /// The text itself may hold a password, so it is not shown.
 fn refused(what: &str, hint: &str) -> StartError {
@@ -223,21 +281,20 @@ fn decode(text: &str) -> Option<String> {
 }
 
 /// What the policy language says to such addresses.
-fn judge(
-    urls: &[String],
-    cluster: bool,
-    database: Option<u16>,
-) -> Result<RedisSettings, StartError> {
+fn judge(urls: &[String], cluster: bool, place: &Place<'_>) -> Result<RedisSettings, StartError> {
     let urls: Vec<String> = urls.iter().map(|url| format!("\"{url}\"")).collect();
     let url = match urls.as_slice() {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     };
     let mut policy = format!("version = 1\n[store.redis]\nurl = {url}\n");
-    if cluster && urls.len() == 1 {
+    if cluster && (urls.len() == 1 || place.master.is_some()) {
         policy.push_str("cluster = true\n");
     }
-    if let Some(database) = database {
+    if let Some(master) = place.master {
+        let _ = writeln!(policy, "sentinel = {{ master = \"{master}\" }}"); // as below
+    }
+    if let Some(database) = place.database {
         let _ = writeln!(policy, "database = {database}"); // a string takes everything
     }
     policy.push_str("[[limit]]\nname = \"any\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n");
@@ -262,6 +319,8 @@ fn judge(
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_policy::Secret;
+
     use super::*;
 
     fn settings(text: &str) -> (RedisSettings, Option<Login>) {
@@ -340,6 +399,60 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_are_read() {
+        let tls = "rediss+sentinel://a:1,[::1]/edge.main/3";
+        for (text, urls, master, database) in [
+            (
+                "redis+sentinel://a,b:2/mymaster",
+                vec!["redis://a:26379", "redis://b:2"],
+                "mymaster",
+                0,
+            ),
+            (
+                tls,
+                vec!["rediss://a:1", "rediss://[::1]:26379"],
+                "edge.main",
+                3,
+            ),
+            ("redis+sentinel://:pass@a:1/m/", vec!["redis://a:1"], "m", 0),
+        ] {
+            let (redis, login) = settings(text);
+            assert_eq!((redis.urls, redis.database), (own(&urls), database));
+            assert!(!redis.cluster);
+            assert_eq!(redis.sentinel.unwrap().master, master, "{text}");
+            // The login is that of the servers.
+            assert_eq!(login.is_some(), text.contains("pass"), "{text}");
+        }
+    }
+
+    fn own(urls: &[&str]) -> Vec<String> {
+        urls.iter().map(|&url| url.into()).collect()
+    }
+
+    #[test]
+    fn sentinels_are_logged_in_to_as_the_policy_says() {
+        let password = Some(Secret::Env("SENTINEL_PASSWORD".into()));
+        let mut policy = settings("redis+sentinel://a:1/main").0;
+        policy
+            .sentinel
+            .as_mut()
+            .unwrap()
+            .password
+            .clone_from(&password);
+        let over = |text: &str| {
+            let chosen = text.parse().unwrap();
+            StoreSettings::of(Some(&policy), Some(&chosen))
+                .unwrap()
+                .redis
+        };
+        let other = over("redis+sentinel://b:2/other");
+        assert_eq!(other.urls, ["redis://b:2"]);
+        let sentinel = other.sentinel.unwrap();
+        assert_eq!((&*sentinel.master, sentinel.password), ("other", password));
+        assert_eq!(over("redis://h:1").sentinel, None, "one server");
+    }
+
+    #[test]
     fn what_is_none_is_refused_without_its_secret() {
         for (text, words) in [
             ("", "no URL"),
@@ -351,6 +464,13 @@ mod tests {
             ("redis://h:1?tls", "after the `?`"),
             ("redis://a:1,b:2/3", "database"),
             ("redis://secret@h:1", "no password"),
+            ("sentinel://h:1/m", "redis+sentinel://"),
+            ("redis+sentinel://h:1", "call the primary"),
+            ("redis+sentinel://h:1/", "call the primary"),
+            ("redis+sentinel://h:1/m/x", "no number of a database"),
+            ("redis+sentinel://h:1/m?cluster", "no cluster"),
+            ("redis+sentinel://h:x/m", "not HOST:PORT"),
+            ("redis+sentinel://:secret@/m", "not HOST:PORT"),
             ("redis://:secret%4@h:1", "`%`"),
             ("redis://:secret\"@h:1", "no URL"),
             ("valkey://:secret@h:1", "redis://"),

@@ -11,8 +11,10 @@ pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<Node>) {
         Ok(servers) => servers,
         Err(error) => {
             let why = why(error);
-            let judged =
-                Judged::failure(format!("no primary is named: {why}"), advice(&why, false));
+            let judged = Judged::failure(
+                format!("no primary is named: {why}"),
+                advice_of_sentinels(&why),
+            );
             return (Finding::new("reachable", judged), Vec::new());
         }
     };
@@ -82,7 +84,9 @@ pub(super) fn why(error: StoreError) -> String {
 pub(super) fn advice(why: &str, several: bool) -> String {
     let why = why.to_ascii_lowercase();
     let says = |words: &str| why.contains(words);
-    if says("noauth") || says("authentication required") {
+    if let Some(advice) = advice_of_tls(&why) {
+        advice.into()
+    } else if says("noauth") || says("authentication required") {
         "the server wants a password: password = \"env:NAME\" in [store.redis], or \
          RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT"
             .into()
@@ -101,7 +105,7 @@ pub(super) fn advice(why: &str, several: bool) -> String {
             .into()
     } else if says("lookup") || says("not known") || says("resolve") {
         "the name is not known here: is it spelled right?".into()
-    } else if says("no answer") || says("timed out") {
+    } else if says("no answer") || says("timed out") || says("no connection") {
         format!(
             "a firewall that drops what comes, or a server that is stopped or overloaded: it was \
              waited for {} s",
@@ -118,6 +122,41 @@ pub(super) fn advice(why: &str, several: bool) -> String {
          nodes another"
             .into()
     } else {
-        "is it Redis or Valkey that listens there?".into()
+        "is it Redis or Valkey that listens there? One that speaks TLS is reached by rediss://"
+            .into()
+    }
+}
+
+/// What to do where TLS is why, in small letters.
+fn advice_of_tls(why: &str) -> Option<&'static str> {
+    let says = |words: &str| why.contains(words);
+    Some(if says("tls refused") {
+        "the server asks who we are: client_certificate and client_key in tls of [store.redis]"
+    } else if says("not valid for name") {
+        "the certificate is for another name than that of the URL: server_name in tls of \
+         [store.redis] says which"
+    } else if says("unknownissuer") || says("badsignature") {
+        "name the file of those who sign for the servers: tls = { ca = \"ca.pem\" } in [store.redis]"
+    } else if says("corrupt message") || says("no tls connection") {
+        "does what listens there speak TLS? If not, write redis://, or the server's tls-port; if \
+         so, it is stopped or overloaded, or a firewall drops what comes"
+    } else if says("certificate") {
+        "is the certificate of the server the right one, and does it hold today?"
+    } else {
+        return None;
+    })
+}
+
+/// What to do about sentinels that name nobody.
+fn advice_of_sentinels(why: &str) -> String {
+    let small = why.to_ascii_lowercase();
+    if small.contains("no such master") || small.contains("names no primary") {
+        "SENTINEL MASTERS, asked of a sentinel, lists the names that it knows".into()
+    } else if small.contains("noauth") {
+        "the sentinels want a password: sentinel = { master = \"NAME\", password = \"env:NAME\" } in \
+         [store.redis]"
+            .into()
+    } else {
+        advice(why, false)
     }
 }

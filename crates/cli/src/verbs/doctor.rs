@@ -45,6 +45,7 @@ Examples:
   ratekeeper doctor edge.toml --deny-warnings
   ratekeeper doctor --store redis://127.0.0.1:6379
   ratekeeper doctor --store redis://10.0.0.1:6379,10.0.0.2:6379 --json
+  ratekeeper doctor --store redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster
   ratekeeper doctor --conformance redis://127.0.0.1:6379
 
 A password stands in [store.redis], or in RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT: what is

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::clock;
-use crate::harness::redis::{Redis, cluster, free_port};
+use crate::harness::redis::{Make, Redis, cluster, cluster_of, free_port};
 use crate::harness::service::Service;
 use crate::harness::visitor::Visitor;
 
@@ -360,6 +360,46 @@ fn a_server_passes_the_table_of_stories() {
     );
     for node in &nodes {
         assert_eq!(node.say(&["dbsize"]), "0");
+    }
+}
+
+/// Valkey says a version of Redis too, for those who ask for that.
+#[test]
+fn valkey_goes_by_its_own_name_and_passes_the_table() {
+    for (make, product) in [
+        (Make::Valkey91, "valkey 9.1.2"),
+        (Make::Valkey81, "valkey 8.1.8"),
+    ] {
+        let dir = desk();
+        let Some(valkey) = Redis::start_make(make, dir.path(), free_port(), &[]) else {
+            continue;
+        };
+        let (text, code) = run(dir.path(), &["--store", &valkey.url()]);
+        assert_eq!(code, Some(0), "{text}");
+        let line = format!("\nok       version      {product}\n");
+        assert!(text.contains(&line), "{text}");
+        let (text, code) = run(dir.path(), &["--conformance", &valkey.url()]);
+        assert_eq!(code, Some(0), "{text}");
+        let head = format!(", {product}, keys under ratekeeper-doctor-");
+        assert!(text.contains(&head), "{text}");
+        assert!(
+            text.contains(" calls compared, all as they must be\n"),
+            "{text}"
+        );
+        assert_eq!(valkey.say(&["dbsize"]), "0");
+    }
+    let dir = desk();
+    let Some(nodes) = cluster_of(Make::Valkey91, dir.path()) else {
+        return;
+    };
+    let store = format!("{}?cluster", nodes[0].url());
+    let (text, code) = run(dir.path(), &["--store", &store]);
+    assert_eq!(code, Some(0), "{text}");
+    for words in [
+        "version      valkey 9.1.2, on each of 3 servers",
+        "cluster      3 primaries and 0 replicas serve all 16,384 slots",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
     }
 }
 

@@ -14,5 +14,7 @@ mod outage;
 mod permits;
 mod readme;
 mod reload;
+mod sentinel;
 mod store;
 mod store_faults;
+mod tls;

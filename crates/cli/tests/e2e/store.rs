@@ -207,7 +207,7 @@ pub(crate) fn until(service: &Service, active: bool) {
 }
 
 /// Waits until the log says so.
-fn says(service: &Service, text: &str) {
+pub(crate) fn says(service: &Service, text: &str) {
     let said = clock::poll(text, SHOWN_WITHIN, || {
         service.process.log().contains(text).then_some(())
     });

@@ -12,6 +12,7 @@ pub(crate) mod envoy;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;
+pub(crate) mod sentinel;
 pub(crate) mod service;
 pub(crate) mod upstream;
 pub(crate) mod visitor;

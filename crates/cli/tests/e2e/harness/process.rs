@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +23,18 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()]) // where Debian puts daemons
         .map(|dir| dir.join(name))
         .find(|program| program.is_file());
+    or_skip(name, found)
+}
+
+/// A program that `cargo xtask test` has put at this place of the repository, or nothing and
+/// one line that says so. In CI it has to be there.
+pub(crate) fn carried(place: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = Some(root.join(place)).filter(|program| program.is_file());
+    or_skip(&format!("{place} (of `cargo xtask test`)"), program)
+}
+
+fn or_skip(name: &str, found: Option<PathBuf>) -> Option<PathBuf> {
     if found.is_none() {
         assert!(
             env::var_os("CI").is_none_or(|ci| ci != "true"),

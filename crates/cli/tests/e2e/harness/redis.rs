@@ -1,4 +1,4 @@
-//! Redis servers of a test's own, on free loopback ports; ended by their pid.
+//! Redis and Valkey servers of a test's own, on free loopback ports; ended by their pid.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -6,16 +6,38 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::clock;
-use super::process::{Process, find};
+use super::process::{Process, carried, find};
 
 const START_WITHIN: Duration = Duration::from_secs(20);
+
+/// Which server it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Make {
+    /// Of the system (Debian).
+    Redis,
+    /// Where `cargo xtask test` puts them.
+    Valkey91,
+    Valkey81,
+}
+
+impl Make {
+    /// The program; nothing and one line that says so if it is absent.
+    pub(super) fn program(self) -> Option<PathBuf> {
+        let directory = match self {
+            Self::Redis => return find("redis-server"),
+            Self::Valkey91 => "valkey-9.1",
+            Self::Valkey81 => "valkey-8.1",
+        };
+        carried(&format!("target/{directory}/valkey-server"))
+    }
+}
 
 pub(crate) struct Redis {
     process: Process,
     program: PathBuf,
     dir: PathBuf,
     port: u16,
-    options: &'static [&'static str],
+    options: Vec<String>,
 }
 
 impl Redis {
@@ -30,15 +52,17 @@ impl Redis {
     }
 
     /// With further options.
-    pub(crate) fn start_with(
-        dir: &Path,
-        port: u16,
-        options: &'static [&'static str],
-    ) -> Option<Self> {
-        let program = find("redis-server")?;
+    pub(crate) fn start_with(dir: &Path, port: u16, options: &[&str]) -> Option<Self> {
+        Self::start_make(Make::Redis, dir, port, options)
+    }
+
+    /// One of a make, with further options.
+    pub(crate) fn start_make(make: Make, dir: &Path, port: u16, options: &[&str]) -> Option<Self> {
+        let program = make.program()?;
         let dir = dir.join(format!("redis-{port}"));
         std::fs::create_dir_all(&dir).expect("the test's directory is writable");
-        let process = spawn(&program, &dir, port, options);
+        let options: Vec<String> = options.iter().map(|&option| option.into()).collect();
+        let process = spawn(&program, &dir, port, &options);
         let server = Self {
             process,
             program,
@@ -69,15 +93,7 @@ impl Redis {
 
     /// What `redis-cli` prints for a command.
     pub(crate) fn say(&self, words: &[&str]) -> String {
-        let client = find("redis-cli").expect("it comes with the server");
-        let output = Command::new(client)
-            .args(["-p", &self.port.to_string()])
-            .args(words)
-            .output()
-            .expect("redis-cli runs");
-        String::from_utf8_lossy(&output.stdout)
-            .trim_end()
-            .to_owned()
+        say(self.port, words)
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -90,7 +106,7 @@ impl Redis {
 
     /// Starts it again at the same port, empty.
     pub(crate) fn restart(&mut self) {
-        self.process = spawn(&self.program, &self.dir, self.port, self.options);
+        self.process = spawn(&self.program, &self.dir, self.port, &self.options);
         self.is_up();
     }
 
@@ -103,7 +119,20 @@ impl Redis {
     }
 }
 
-fn spawn(program: &Path, dir: &Path, port: u16, options: &[&str]) -> Process {
+/// What `redis-cli` prints for a command to the server at that port.
+pub(super) fn say(port: u16, words: &[&str]) -> String {
+    let client = find("redis-cli").expect("it comes with the server");
+    let output = Command::new(client)
+        .args(["-p", &port.to_string()])
+        .args(words)
+        .output()
+        .expect("redis-cli runs");
+    String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned()
+}
+
+fn spawn(program: &Path, dir: &Path, port: u16, options: &[String]) -> Process {
     Process::start(
         "redis-server",
         Command::new(program)
@@ -129,9 +158,14 @@ pub(crate) fn free_port() -> u16 {
 
 /// Three primaries; none if Redis is not installed.
 pub(crate) fn cluster(dir: &Path) -> Option<Vec<Redis>> {
+    cluster_of(Make::Redis, dir)
+}
+
+/// Three primaries of a make.
+pub(crate) fn cluster_of(make: Make, dir: &Path) -> Option<Vec<Redis>> {
     let client = find("redis-cli")?;
     let options = &["--cluster-enabled", "yes"];
-    let node = |_| Redis::start_with(dir, free_port(), options);
+    let node = |_| Redis::start_make(make, dir, free_port(), options);
     let nodes: Vec<Redis> = (0..3).map(node).collect::<Option<_>>()?;
     let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
     let created = Command::new(&client)

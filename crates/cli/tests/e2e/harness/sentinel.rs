@@ -1,0 +1,83 @@
+//! A primary, its replica, and three sentinels that watch them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::clock;
+use super::process::Process;
+use super::redis::{Make, Redis, free_port, say};
+
+/// What sentinels call the primary.
+pub(crate) const MASTER: &str = "mymaster";
+
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Stopped when dropped.
+pub(crate) struct Watched {
+    /// The first is the primary at the start.
+    pub(crate) servers: [Redis; 2],
+    sentinels: Vec<(Process, u16)>,
+}
+
+impl Watched {
+    /// Half a second of silence makes sentinels agree on another primary; none if the servers
+    /// are not installed.
+    pub(crate) fn start(make: Make, dir: &Path) -> Option<Self> {
+        let at_once = ["--repl-diskless-sync-delay", "0"];
+        let primary = Redis::start_make(make, dir, free_port(), &at_once)?;
+        let port = primary.port().to_string();
+        let replica = ["--replicaof", "127.0.0.1", &port];
+        let replica = Redis::start_make(make, dir, free_port(), &replica)?;
+        let sentinels = (0..3).map(|_| sentinel(make, dir, &port));
+        let watched = Self {
+            servers: [primary, replica],
+            sentinels: sentinels.collect::<Option<_>>()?,
+        };
+        watched.wait("sentinels and a replica", "num-other-sentinels", "2");
+        watched.wait("a replica", "num-slaves", "1");
+        Some(watched)
+    }
+
+    /// `127.0.0.1:26379,127.0.0.1:26380`
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let ports = self.sentinels.iter().map(|(_, port)| port);
+        ports.map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// Waits until every sentinel says so of the primary.
+    fn wait(&self, what: &str, name: &str, value: &str) {
+        for (_, port) in &self.sentinels {
+            let says = clock::poll(what, READY_WITHIN, || {
+                let facts = say(*port, &["sentinel", "master", MASTER]);
+                let mut lines = facts.lines().skip_while(|line| *line != name);
+                (lines.nth(1) == Some(value)).then_some(())
+            });
+            says.unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
+fn sentinel(make: Make, dir: &Path, primary: &str) -> Option<(Process, u16)> {
+    let program = make.program()?;
+    let port = free_port();
+    let dir = dir.join(format!("sentinel-{port}"));
+    fs::create_dir_all(&dir).expect("the test's directory is writable");
+    let file = dir.join("sentinel.conf");
+    let lines = format!(
+        "port {port}\nbind 127.0.0.1\ndir {}\n\
+         sentinel monitor {MASTER} 127.0.0.1 {primary} 2\n\
+         sentinel down-after-milliseconds {MASTER} 500\n\
+         sentinel failover-timeout {MASTER} 3000\n",
+        dir.display()
+    );
+    fs::write(&file, lines).expect("the test's directory is writable");
+    let process = Process::start(
+        "a sentinel",
+        Command::new(program).arg(&file).arg("--sentinel"),
+        dir.join("sentinel.out"),
+        dir.join("sentinel.log"),
+    );
+    Some((process, port))
+}

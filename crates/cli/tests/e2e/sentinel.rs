@@ -1,0 +1,240 @@
+//! Sentinels: services that follow a primary to its replica, and a doctor who asks whom the
+//! sentinels name. Real servers, the real binary.
+//!
+//! Bounds, for a key of a limit of L that two services share, when its primary is killed:
+//!
+//! * `deny`: L, and what was under way; what the replica had not heard of is taught
+//! * `local`: L more at most, by the shares of both while there is no primary
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::redis::Make;
+use crate::harness::sentinel::{MASTER, Watched};
+use crate::harness::service::Service;
+use crate::harness::visitor::Caller;
+use crate::harness::{clock, say};
+use crate::store::{admitted, is_active, says, start};
+
+/// L.
+const WHOLE: usize = 1_000;
+/// To each service.
+const CALLERS: usize = 4;
+/// A decision waits for a deadline of 0.3 s, and for its turn on a machine with other work.
+const LONGEST: Duration = Duration::from_secs(2);
+const SPENT_WITHIN: Duration = Duration::from_mins(1);
+
+const LIMITS: &str = r#"
+[[limit]]
+name = "deny"
+key = ["attr:run"]
+match = { path = "/deny" }
+bucket = { size = 1000, refill = "1/1h" }
+on_store_error = "deny"
+missing_key = "skip"
+
+[[limit]]
+name = "local"
+key = ["attr:run"]
+match = { path = "/local" }
+bucket = { size = 1000, refill = "1/1h" }
+on_store_error = "local"
+missing_key = "skip"
+
+[[limit]]
+name = "five"
+key = ["attr:run"]
+match = { path = "/five" }
+bucket = { size = 5, refill = "1/1h" }
+on_store_error = "deny"
+missing_key = "skip"
+"#;
+
+/// Callers who ask all through a test, and what they were told.
+#[derive(Default)]
+struct Load {
+    stop: AtomicBool,
+    deny: AtomicUsize,
+    local: AtomicUsize,
+    answers: AtomicUsize,
+    longest_micros: AtomicUsize,
+}
+
+impl Load {
+    /// Asks for both limits in turn.
+    fn call(&self, to: SocketAddr) {
+        let mut caller = Caller::connect(to);
+        let body = |path| json!({ "request": { "path": path }, "attributes": { "run": "a" } });
+        let bodies = ["/deny", "/local"].map(|path| body(path).to_string());
+        while !self.stop.load(Ordering::Relaxed) {
+            for (body, admitted) in bodies.iter().zip([&self.deny, &self.local]) {
+                let begun = clock::now();
+                let status = caller.post_json("/v1/check", body);
+                let micros = usize::try_from(begun.elapsed().as_micros()).unwrap_or(usize::MAX);
+                assert!([200, 429].contains(&status), "{status}");
+                admitted.fetch_add(usize::from(status == 200), Ordering::Relaxed);
+                self.longest_micros.fetch_max(micros, Ordering::Relaxed);
+                self.answers.fetch_add(1, Ordering::Relaxed);
+            }
+            clock::wait(Duration::from_millis(2));
+        }
+    }
+
+    fn admitted(&self) -> [usize; 2] {
+        [&self.deny, &self.local].map(|admitted| admitted.load(Ordering::Relaxed))
+    }
+}
+
+/// The exit code of `ratekeeper doctor`, and what it printed.
+fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    command.arg("doctor").args(arguments).env_clear();
+    let output = command.output().expect("the command starts");
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+/// One is told of the sentinels by its policy, the other on its command line.
+fn services(dir: &Path, sentinels: &[String]) -> [Service; 2] {
+    let urls: Vec<String> = sentinels
+        .iter()
+        .map(|at| format!("\"redis://{at}\""))
+        .collect();
+    let shared = "deadline = \"300ms\"\nnodes = 2\n";
+    let store = format!(
+        "url = [{}]\nsentinel = {{ master = \"{MASTER}\" }}\n{shared}",
+        urls.join(", ")
+    );
+    let by_policy = start(dir, "policy", &store, LIMITS);
+    let home = dir.join("option");
+    std::fs::create_dir_all(&home).expect("the test's directory is writable");
+    let policy = home.join("policy.toml");
+    let elsewhere = "url = \"redis://127.0.0.1:1\"";
+    let text = format!("version = 1\n[store.redis]\n{elsewhere}\n{shared}{LIMITS}");
+    std::fs::write(&policy, text).expect("the test's directory is writable");
+    let url = format!("redis+sentinel://{}/{MASTER}", sentinels.join(","));
+    let by_option = Service::start_with(&home, &policy, &["--store", &url]);
+    [by_policy, by_option]
+}
+
+fn follows(make: Make) {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(mut watched) = Watched::start(make, dir.path()) else {
+        return;
+    };
+    let sentinels = watched.addresses();
+    let mut services = services(dir.path(), &sentinels);
+    let load = Arc::new(Load::default());
+    let call = |to: SocketAddr| {
+        let load = Arc::clone(&load);
+        thread::spawn(move || load.call(to))
+    };
+    let doors = services.iter().map(Service::http).cycle();
+    let callers: Vec<_> = doors.take(2 * CALLERS).map(call).collect();
+    let reaches = |what: &str, count| {
+        let reached = clock::poll(what, SPENT_WITHIN, || {
+            (load.admitted()[0] >= count).then_some(())
+        });
+        reached.unwrap_or_else(|error| panic!("{error}: {:?}", load.admitted()));
+    };
+    reaches("a third of the limit", WHOLE / 3);
+    let before = load.admitted();
+    watched.servers[0].crash();
+    let killed = clock::now();
+    for service in &services {
+        says(service, "store down");
+        says(service, "store back");
+    }
+    let away = killed.elapsed();
+    // A call that was under way may have been charged, and told to nobody.
+    reaches("the whole limit", WHOLE - 2 * CALLERS);
+    clock::wait(Duration::from_millis(500));
+    load.stop.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.join().expect("no caller is told anything else");
+    }
+    let [deny, local] = load.admitted();
+    let longest = load.longest_micros.load(Ordering::Relaxed);
+    say(&format!(
+        "sentinels, {make:?}: primary killed at {before:?} of {WHOLE}, replica in use after \
+         {away:?}; admitted {deny} (deny) and {local} (local) in {} answers, the longest {} ms",
+        load.answers.load(Ordering::Relaxed),
+        longest / 1_000
+    ));
+    assert!(deny <= WHOLE + 2 * CALLERS, "{deny}");
+    assert!(local <= 2 * WHOLE + 2 * CALLERS, "{local}");
+    let longest = Duration::from_micros(u64::try_from(longest).expect("small"));
+    assert!(longest < LONGEST, "{longest:?}");
+    // One limit again, of services that ran all the time.
+    let [first, second] = [0, 1].map(|index| services[index].http());
+    assert_eq!(admitted(first, "/five", "b", 3), 3);
+    assert_eq!(admitted(second, "/five", "b", 5), 2);
+    for service in &mut services {
+        assert!(service.process.ended().is_none());
+        assert!(!is_active(service));
+    }
+}
+
+#[test]
+fn services_follow_a_primary_of_redis_to_its_replica() {
+    follows(Make::Redis);
+}
+
+#[test]
+fn services_follow_a_primary_of_valkey_to_its_replica() {
+    follows(Make::Valkey91);
+}
+
+#[test]
+fn doctor_asks_whom_the_sentinels_name() {
+    for make in [Make::Redis, Make::Valkey91] {
+        let dir = tempfile::tempdir().expect("a directory of its own");
+        let Some(mut watched) = Watched::start(make, dir.path()) else {
+            continue;
+        };
+        let sentinels = watched.addresses().join(",");
+        let url = format!("redis+sentinel://{sentinels}/{MASTER}");
+        let [primary, replica] = [0, 1].map(|index| watched.servers[index].port());
+        let (code, text) = doctor(&["--store", &url]);
+        assert_eq!(code, Some(0), "{text}");
+        for words in [
+            &*format!("ok       reachable    127.0.0.1:{primary} answers"),
+            "ok       replicas     1, at most ",
+            "ok       scripts      loaded, run, and decided as they must",
+            &format!("{MASTER} of sentinels redis://127.0.0.1:"),
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let (code, text) = doctor(&["--conformance", &url]);
+        assert_eq!(code, Some(0), "{text}");
+
+        watched.servers[0].crash();
+        let found = clock::poll("replica that is named", SPENT_WITHIN, || {
+            let (_, text) = doctor(&["--store", &url]);
+            let words = format!("ok       reachable    127.0.0.1:{replica} answers");
+            text.contains(&words).then_some(())
+        });
+        found.unwrap_or_else(|error| panic!("{error}"));
+
+        let other = format!("redis+sentinel://{sentinels}/other");
+        let (code, text) = doctor(&["--store", &other]);
+        assert_eq!(code, Some(1), "{text}");
+        for words in [
+            "failure  reachable    no primary is named: ",
+            "`other`",
+            "hint: SENTINEL MASTERS, asked of a sentinel, lists the names that it knows",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}
