@@ -29,7 +29,7 @@ const PARAMETERS_MAX: usize = 16;
 pub struct RateLimit {
     /// The name of the limit.
     pub name: String,
-    /// `r`: how much is left.
+    /// `r`: how much is left, in the unit that the server counts in: requests as a rule.
     pub remaining: u64,
     /// `t`: no more than `remaining` is to be used within so long.
     pub within: Option<Nanos>,
@@ -40,7 +40,7 @@ pub struct RateLimit {
 pub struct RateLimitPolicy {
     /// The name of the limit.
     pub name: String,
-    /// `q`: how much is allowed.
+    /// `q`: how much is allowed, in the same unit.
     pub quota: u64,
     /// `w`: in so long.
     pub window: Option<Nanos>,

@@ -19,7 +19,7 @@ pub struct Health {
     pub last_error: String,
 }
 
-/// Requests decided without the store.
+/// Requests decided without the store: how many, since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FallbackCounts {
     /// By shares alone.

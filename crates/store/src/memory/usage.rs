@@ -7,7 +7,7 @@ use ratekeeper_core::LimitId;
 pub struct Usage {
     /// Bytes in use, all told.
     pub bytes: usize,
-    /// The bound.
+    /// The bound on them.
     pub budget_bytes: usize,
     /// By limit.
     pub limits: Vec<LimitUsage>,
@@ -36,7 +36,7 @@ pub struct Loans {
     pub lapsed: u64,
 }
 
-/// Why keys left.
+/// Why keys left: how many, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionCounts {
     /// Their state carried no information any more.
