@@ -44,7 +44,7 @@
 //! # Pauses
 //!
 //! Nothing stops the world. The longest pause is one pass over one table of one shard, front
-//! to back: when it grows by a quarter, gives up a third, or is converted to another algorithm.
+//! to back: when it grows by a quarter, shrinks, gives up a third, or changes its algorithm.
 
 mod any_table;
 mod budget;

@@ -377,6 +377,30 @@ fn inserts_forget_what_has_expired() {
     assert!(store.usage().limits[0].keys < 5_000, "{:?}", store.usage());
 }
 
+/// So they do after a crowd has gone.
+#[test]
+fn inserts_give_back_the_room_of_those_who_left() {
+    for key_bytes in [8, 24] {
+        let (store, limit) = (store(64 << 20), limit(0, bucket("1/1s")));
+        let ask = |number: u64, now| {
+            let mut key = [0; 24];
+            key[..8].copy_from_slice(&number.to_le_bytes());
+            assert!(admits(&store, &limit, &key[..key_bytes], now));
+        };
+        let empty = store.usage().bytes;
+        for number in 0..100_000 {
+            ask(number, Time::ZERO);
+        }
+        let crowd = store.usage().bytes - empty;
+        for number in 100_000..160_000 {
+            ask(number, Time::from_nanos(number * 1_000_000)); // a thousand keys a second
+        }
+        let after = store.usage().bytes - empty;
+        assert!(after < crowd / 8, "{after} bytes of {crowd}");
+        within_budget(&store.usage());
+    }
+}
+
 /// What was forgotten as expired stays so when the clock steps back: no second burst.
 #[test]
 fn a_clock_set_back_brings_no_second_burst() {

@@ -9,8 +9,9 @@
 //! Both leave a bit pattern for "no entry", so an empty slot costs nothing beside the slot.
 //!
 //! A request's key is read once, into a *probe* that is hashed and compared in registers.
-//! Reads are cut so that they do not span what was written piece by piece just before: such
-//! a read waits until those writes have left the processor, and with them all that the
+//! Reads are cut as the writes just before most likely were: a number whole, other keys by
+//! their first byte, the length of a first part, and the rest. A read that does not lie within
+//! one write waits until the writes have left the processor, and with them all that the
 //! processor did before, the last decision too.
 
 use std::hash::{BuildHasher, Hasher};
@@ -81,6 +82,11 @@ impl StoredKey for ShortKey {
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
         debug_assert!(is_short(key));
+        if let Ok(number) = <[u8; 8]>::try_from(key) {
+            return Self::of_number(u64::from_le_bytes(number), 8);
+        } else if let Ok(number) = <[u8; 4]>::try_from(key) {
+            return Self::of_number(u32::from_le_bytes(number).into(), 4);
+        }
         let Some((&first, rest)) = key.split_first() else {
             let (low, high) = (NonZeroU64::MIN, 0);
             return Self { low, high };
@@ -119,6 +125,18 @@ impl StoredKey for ShortKey {
 
     fn heap_bytes(_length: usize) -> usize {
         0
+    }
+}
+
+impl ShortKey {
+    /// A key of 4 or 8 bytes.
+    #[expect(clippy::inline_always, reason = "made in registers")]
+    #[inline(always)]
+    fn of_number(number: u64, bytes: u64) -> Self {
+        Self {
+            low: NonZeroU64::new(number << 8 | (bytes + 1)).unwrap_or(NonZeroU64::MIN),
+            high: number >> 56,
+        }
     }
 }
 

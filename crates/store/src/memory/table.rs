@@ -150,7 +150,12 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
             return None;
         }
         self.insert(K::new(ask.key), ask.hash, start.state);
+        let hand = self.hand;
         self.sweep(ask.now, SWEPT_PER_INSERT, budget);
+        let round_ended = self.hand > hand;
+        if round_ended {
+            self.shrink(budget); // what is small stays in the cache
+        }
         Some(decision)
     }
 

@@ -5,7 +5,8 @@
 //!   sweep            forget what has expired, a few slots at a time, downwards
 //!   evict            one key to the floor, the least in debt of a sample
 //!   squeeze          a third of the array given up, the least in debt to the floor
-//!   shrink           when a quarter of the room is used at most
+//!   shrink           when a quarter of the room is used at most, at the end of a round of
+//!                    sweeping by inserts, or by `MemoryStore::sweep`
 //! ```
 
 use ratekeeper_core::{Algorithm, Time};
