@@ -280,7 +280,7 @@ impl RedisStore {
         let _turns = self.turns.take(&names).await;
         let remembers = told.is_none();
         let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
-        for _ in 0..TRIES {
+        for lost in 1..=TRIES {
             let load = Call {
                 script: &self.scripts.load,
                 keys: &names,
@@ -309,6 +309,7 @@ impl RedisStore {
                 note();
                 return Ok(exchanged.outcome);
             }
+            turns::pause(lost).await;
         }
         let why = format!("changed by others {TRIES} times in a row");
         Err(Trouble::Later(why))

@@ -5,10 +5,14 @@
 //!   another              x --load- - -swap fails, again-->     they race with one another's
 //! ```
 //!
+//! Two processes that race at one pace may go on as they began: one swaps, the other has just
+//! loaded. So who has lost a few times in a row waits for a moment that nobody foresees.
+//!
 //! Without turns, of n callers at a time one gets through, and the others try again: n rounds
 //! for the last. With them an exchange races with other processes only.
 
 use std::hash::BuildHasher;
+use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use smallvec::SmallVec;
@@ -16,6 +20,20 @@ use tokio::sync::{Mutex, MutexGuard};
 
 /// Keys that share a turn wait for each other in vain; many turns make that rare.
 const TURNS: usize = 256;
+
+/// Races lost in a row after which the next is put off.
+const UNLUCKY: u32 = 8;
+/// How long at most: several races take as long.
+const MOST_PAUSE: Duration = Duration::from_millis(4);
+
+/// Puts off the next race of somebody who has lost so many in a row.
+pub(super) async fn pause(lost: u32) {
+    if lost >= UNLUCKY {
+        let random = RandomState::default().hash_one(lost);
+        let share = f64::from(u16::try_from(random >> 48).unwrap_or(0)) / f64::from(u16::MAX);
+        tokio::time::sleep(MOST_PAUSE.mul_f64(share)).await;
+    }
+}
 
 /// Whose turn it is.
 #[derive(Debug)]
