@@ -46,6 +46,15 @@ fn charge<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
     }
 }
 
+/// Nothing here is about time, and this machine may be busy.
+fn store_of(server: &Server) -> RedisStore {
+    let config = RedisConfig {
+        deadline: std::time::Duration::from_secs(30),
+        ..RedisConfig::new(server.url())
+    };
+    RedisStore::new(config).unwrap()
+}
+
 /// Calls of each command since the last reset, those of scripts included.
 fn calls(connection: &mut Connection) -> HashMap<String, u64> {
     let stats: String = redis::cmd("INFO")
@@ -68,7 +77,7 @@ fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
-        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let store = store_of(&server);
         let decide = |charges: &[Charge<'_>]| {
             let decided = runtime.block_on(store.decide(charges, Time::ZERO));
             decided.unwrap().admitted
@@ -125,7 +134,7 @@ fn a_gcra_key_takes_few_bytes() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
-        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let store = store_of(&server);
         let mut connection = server.connect();
         let limit = Limit {
             name: "per-user".into(),
@@ -169,7 +178,7 @@ fn denials_are_remembered_for_a_moment() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
-        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let store = store_of(&server);
         let mut connection = server.connect();
         let limits = limits();
         let charge = charge(&limits[0], b"\x01k");
@@ -210,11 +219,7 @@ fn callers_of_one_key_share_calls() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
-        let config = RedisConfig {
-            deadline: std::time::Duration::from_secs(30),
-            ..RedisConfig::new(server.url())
-        };
-        let store = std::sync::Arc::new(RedisStore::new(config).unwrap());
+        let store = std::sync::Arc::new(store_of(&server));
         let mut connection = server.connect();
         let limit = std::sync::Arc::new(Limit {
             name: "hot".into(),
@@ -256,7 +261,7 @@ fn a_debit_asks_the_server_whatever_was_refused_a_moment_ago() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
-        let store = RedisStore::new(RedisConfig::new(server.url())).unwrap();
+        let store = store_of(&server);
         let limit = &limits()[0];
         let charges = [charge(limit, b"\x01k")];
         for admitted in [true, true, true, false] {
