@@ -25,7 +25,7 @@ const REPETITIONS: usize = 20;
 /// For a machine that is busy with other things: here a missed deadline would be no fault.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How long a change may take to show: the longest pause of the breaker, and some.
-const SHOWN_WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const SHOWN_WITHIN: Duration = Duration::from_secs(20);
 
 /// The four kinds of limit, each of 1,000, that let nothing more pass for an hour.
 const LIMITS: &str = r#"

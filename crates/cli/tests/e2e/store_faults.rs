@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use crate::harness::clock;
-use crate::harness::redis::Redis;
+use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
-use crate::store::{CHOICES, Load, admitted, is_active, ready, start, until, with_choices};
+use crate::store::{
+    CHOICES, Load, SHOWN_WITHIN, admitted, is_active, ready, says, start, until, with_choices,
+};
 
 fn store_calls(service: &Service, result: &str) -> f64 {
     service.metric(&format!(
@@ -87,4 +89,66 @@ fn a_value_that_is_not_ours_concerns_its_key_only() {
     });
     paid.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(admitted(http, "/local", "eve", 50), 20, "the rest");
+}
+
+/// One primary of three is gone, and nobody takes over: its keys are decided without it, and
+/// the log and the metrics say which server it is.
+#[test]
+fn a_cluster_that_has_lost_a_server_says_which() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(mut nodes) = cluster(dir.path()) else {
+        return;
+    };
+    for node in &nodes {
+        node.run(&["config", "set", "cluster-require-full-coverage", "no"]);
+    }
+    let urls = nodes.iter().map(|node| format!("\"{}\"", node.url()));
+    let urls: Vec<_> = urls.collect();
+    // Nobody waits for a server that is gone: only a busy machine needs so long.
+    let store = format!("url = [{}]\ndeadline = \"5s\"", urls.join(", "));
+    let service = start(dir.path(), "node", &store, CHOICES);
+    let http = service.http();
+    let up = |node: &Redis| {
+        let port = node.port();
+        service.metric(&format!(
+            r#"ratekeeper_store_server_up{{store="redis",server="127.0.0.1:{port}"}}"#
+        )) > 0.0
+    };
+    let ask_all = || {
+        let asked = (0..30).map(|who| admitted(http, "/deny", &format!("who-{who}"), 1));
+        asked.sum::<usize>()
+    };
+    let passes = clock::poll("answer of the whole store", SHOWN_WITHIN, || {
+        (ask_all() == 30).then_some(())
+    });
+    passes.unwrap_or_else(|error| panic!("{error}"));
+    assert!(nodes.iter().all(up));
+
+    nodes[1].crash();
+    let found = clock::poll("word of the server", SHOWN_WITHIN, || {
+        ask_all();
+        (!up(&nodes[1])).then_some(())
+    });
+    found.unwrap_or_else(|error| panic!("{error}"));
+    says(&service, "store partly down");
+    let line = format!(
+        "limits of the keys that 127.0.0.1:{} holds do",
+        nodes[1].port()
+    );
+    assert_eq!(service.process.log().matches(&line).count(), 1, "said once");
+    assert!(up(&nodes[0]) && up(&nodes[2]));
+    let decided = ask_all();
+    assert!((1..30).contains(&decided), "a part of the keys: {decided}");
+    assert!(!is_active(&service), "others are decided by the store");
+    assert_eq!(ready(&service), 200);
+    assert!(!service.process.log().contains("store down"));
+
+    nodes[1].restart();
+    let line = format!("decides the keys of 127.0.0.1:{} again", nodes[1].port());
+    says(&service, &line);
+    let whole = clock::poll("the whole store", SHOWN_WITHIN, || {
+        (ask_all() == 30).then_some(())
+    });
+    whole.unwrap_or_else(|error| panic!("{error}"));
+    assert!(nodes.iter().all(up));
 }
