@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use ratekeeper_core::{AnyAlgorithm, Decision, Limit, LimitId, Outage, Permits, Quota, Time};
+use ratekeeper_core::{
+    AnyAlgorithm, Decision, Limit, LimitId, Outage, Permits, Quota, Time, Verdict,
+};
 use ratekeeper_policy::{
     Body, Charges, Cost, Entry, HeaderStyle, Matcher, MissingKey, Policy, Refusal, Rule, RuleMode,
     Rules,
@@ -76,14 +78,14 @@ impl Described {
         self.show_again();
     }
 
-    /// The answer that this decision is.
+    /// The answer that this decision is; none if nobody is told anything.
     pub(super) fn answer(
         &self,
         algorithm: AnyAlgorithm,
         decision: Decision,
         cost: Permits,
         now: Time,
-    ) -> Answer {
+    ) -> Option<Answer> {
         let quota = algorithm.capacity();
         self.answer_with((algorithm, quota), decision, cost, now)
     }
@@ -95,7 +97,10 @@ impl Described {
         decision: Decision,
         cost: Permits,
         now: Time,
-    ) -> Answer {
+    ) -> Option<Answer> {
+        if self.headers == HeaderStyle::Off && decision.verdict == Verdict::Allow {
+            return None;
+        }
         let mut policy = self.shown.load_full();
         let shows = |rule: &Rule| rule.quota == quota && rule.limit.algorithm == algorithm;
         if !policy.rules.first().is_some_and(shows) {
@@ -114,7 +119,7 @@ impl Described {
             admitted: decision.verdict.allows(),
             each: smallvec![decision],
         };
-        Answer::new(policy, charges, decisions, now)
+        Some(Answer::new(policy, charges, decisions, now))
     }
 
     /// What has changed is shown by this one and its clones to come, not by those before it.

@@ -53,13 +53,14 @@ impl fmt::Debug for Hold {
 /// What a gate says.
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Ruling {
-    pub(super) answer: Answer,
+    /// None of a request that passes, and nobody is told anything.
+    pub(super) answer: Option<Answer>,
     /// Of requests that pass.
     pub(super) hold: Option<Hold>,
 }
 
 impl Ruling {
-    pub(super) fn of(answer: Answer) -> Self {
+    pub(super) fn of(answer: Option<Answer>) -> Self {
         let hold = None;
         Self { answer, hold }
     }

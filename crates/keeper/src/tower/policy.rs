@@ -84,6 +84,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             tell(&error);
         }
         let hold = self.ledger.hold(answer.permits());
+        let answer = Some(answer);
         Ruling { answer, hold }
     }
 

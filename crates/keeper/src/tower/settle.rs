@@ -83,6 +83,14 @@ impl Default for Settings {
 impl Settings {
     pub(super) fn settle(&self, parts: &Parts, ruling: Ruling) -> Settled {
         let Ruling { answer, hold } = ruling;
+        let Some(answer) = answer else {
+            add(&self.tally.passed);
+            return Settled::Pass(Pass {
+                fields: SmallVec::new(),
+                delay: Nanos::ZERO,
+                hold,
+            });
+        };
         if !answer.allowed() && self.mode == Mode::Enforce {
             add(&self.tally.refused);
             tell(self.on_refused.as_deref(), &answer);

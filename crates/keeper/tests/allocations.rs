@@ -1,0 +1,95 @@
+//! What a request through the layer asks of the allocator, beside its service: exact counts,
+//! so that one more is noticed.
+//!
+//! ```text
+//!   a field of the answer    its value, and the map of fields when it is the first
+//!   a refusal                fields, sentence, document, body
+//! ```
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::Empty;
+use ratekeeper::core::{Concurrency, Nanos, Permits};
+use ratekeeper::policy::HeaderStyle;
+use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer};
+use ratekeeper::{KeyedLimiter, Limiter};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Answers at once, and allocates nothing.
+#[derive(Clone)]
+struct Page;
+
+impl Service<Request<()>> for Page {
+    type Response = Response<Empty<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(Empty::new())))
+    }
+}
+
+fn ask<S, B>(service: &mut S) -> u16
+where
+    S: Service<Request<()>, Response = Response<B>>,
+{
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(service.call(Request::new(()))).poll(&mut context) {
+        Poll::Ready(Ok(answer)) => answer.status().as_u16(),
+        _ => 0,
+    }
+}
+
+/// The allocations of the hundredth request, which is answered so.
+fn check<G: Gate>(name: &str, layer: &RateLimitLayer<G>, status: u16, expected: u64) {
+    let mut service = layer.layer(Page);
+    for _ in 0..99 {
+        ask(&mut service);
+    }
+    let mut found = 0;
+    let counted = allocation_counter::measure(|| found = ask(&mut service));
+    assert_eq!((found, counted.count_total), (status, expected), "{name}");
+    assert_eq!(counted.count_current, 0, "{name}: and all were given back");
+}
+
+#[test]
+fn allocations_of_a_request() {
+    assert_eq!(
+        allocation_counter::measure(|| assert_eq!(ask(&mut Page), 200)).count_total,
+        0
+    );
+    let user = |_: &Parts| Some(b"user-12345678");
+    let one = |quota| RateLimitLayer::new(Limiter::per(quota).unwrap());
+    let keyed = |quota| RateLimitLayer::keyed(KeyedLimiter::per(quota).unwrap(), user);
+    let in_flight = |most| RateLimitLayer::in_flight(Permits::new(most));
+    let adaptive = RateLimitLayer::adaptive(AdaptiveSettings::default()).unwrap();
+    let lent = Concurrency::new(Permits::new(9), Nanos::SECOND).unwrap();
+    let lent = || RateLimitLayer::keyed(KeyedLimiter::new(lent), user);
+    let text = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"9000/1h\"\n";
+    let policy = RateLimitLayer::policy_text(text).unwrap();
+    let off = HeaderStyle::Off;
+
+    check("one limit, no fields", &one("9000/1h").headers(off), 200, 0);
+    check("a key, no fields", &keyed("9000/1h").headers(off), 200, 0);
+    check("in flight, no fields", &in_flight(9).headers(off), 200, 0);
+    check("adaptive", &adaptive, 200, 0);
+    check("one limit", &one("9000/1h"), 200, 5);
+    check("a key", &keyed("9000/1h"), 200, 5);
+    check("in flight", &in_flight(9), 200, 5);
+    check("a policy", &policy, 200, 6);
+    check("lent to a key, no fields", &lent().headers(off), 200, 4);
+    check("one limit, denied", &one("1/1h"), 429, 13);
+    check("a key, denied", &keyed("1/1h"), 429, 13);
+    check("in flight, denied", &in_flight(0), 429, 10);
+}
