@@ -62,10 +62,11 @@ where
 }
 
 /// A layer of ours; what it says was made sure of.
-fn ours<'a, G: Gate>(name: &'static str, layer: &RateLimitLayer<G>, status: u16) -> Contender<'a>
-where
-    G: 'a,
-{
+fn ours<'a, G: Gate + 'a>(
+    name: &'static str,
+    layer: &RateLimitLayer<G>,
+    status: u16,
+) -> Contender<'a> {
     let mut service = layer.layer(Page);
     let mut last = 0;
     for _ in 0..10 {

@@ -53,6 +53,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Asks again and again; comes back later where it is refused.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a client waits as it was told to"
+)]
 fn ask(at: SocketAddr) -> std::io::Result<()> {
     loop {
         let mut stream = TcpStream::connect(at)?;
