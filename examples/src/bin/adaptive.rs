@@ -12,22 +12,15 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use ratekeeper::tower::{AdaptiveSettings, Bounds, RateLimitLayer};
+use ratekeeper::tower::{AdaptiveSettings, RateLimitLayer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let bounds = Bounds {
-        least: 1,
-        most: 500,
-        initial: 4,
-    };
-    let settings = AdaptiveSettings {
-        bounds,
-        ..AdaptiveSettings::default()
-    };
+    let mut settings = AdaptiveSettings::default(); // 20 to 200 at once, from 20
+    (settings.bounds.least, settings.bounds.initial) = (1, 4);
     let layer = RateLimitLayer::adaptive(settings)?;
 
     // What it bears: a pool of 4 connections to a database, each busy for 10 ms.
