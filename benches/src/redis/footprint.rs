@@ -42,8 +42,10 @@ pub(super) fn run(effort: Effort, program: &str) {
 
 fn measure(server: &Server, algorithm: AnyAlgorithm, cost: Permits, count: u64) -> (f64, i64) {
     let teller = Teller::new(server.port, "rk", algorithm);
-    // Connects, and teaches the script.
-    teller.each(count..count + 1, cost, |admitted| assert!(admitted));
+    // Connects, teaches the script, and lets buffers grow to their size.
+    teller.each(count..count + AT_ONCE as u64, cost, |admitted| {
+        assert!(admitted);
+    });
     let before = server.used_memory();
     for first in (0..count).step_by(AT_ONCE) {
         teller.each(first..first + AT_ONCE as u64, cost, |admitted| {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::clock;
-use crate::harness::redis::{Make, Redis, cluster, cluster_of, free_port};
+use crate::harness::ports::free_port;
+use crate::harness::redis::{Make, Redis, cluster, cluster_of};
 use crate::harness::service::Service;
 use crate::harness::visitor::Visitor;
 

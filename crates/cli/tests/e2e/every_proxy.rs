@@ -251,8 +251,13 @@ fn parallel_requests_admit_exactly_the_limit(kind: Kind) {
     });
     let passed = statuses.iter().filter(|status| **status == 200).count();
     let denied = statuses.iter().filter(|status| **status == 429).count();
-    assert_eq!((passed, denied), (10, 30), "{statuses:?}");
+    let metrics = Visitor::at(1).get(stage.service.admin(), "/metrics").body;
+    let decided = metrics.lines().filter(|line| line.contains("\"ten\""));
+    let decided: Vec<_> = decided.collect();
+    assert_eq!((passed, denied), (10, 30), "{statuses:?} {decided:#?}");
     assert_eq!(stage.upstream.total(), 10);
+    let asked = stage.upstream.count("GET /v1/auth");
+    assert_eq!(asked, 0, "questions that the application was asked");
 }
 
 fn method_and_path_are_the_original_ones(kind: Kind) {

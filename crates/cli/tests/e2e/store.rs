@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::redis::{Redis, cluster, free_port};
+use crate::harness::ports::free_port;
+use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
 use crate::harness::visitor::{Caller, Visitor};
 use crate::harness::{clock, say};

@@ -8,7 +8,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
 };
 
-use crate::harness::redis::{Redis, free_port};
+use crate::harness::ports::free_port;
+use crate::harness::redis::Redis;
 use crate::harness::service::Service;
 use crate::store::admitted;
 

@@ -17,6 +17,7 @@ use std::env;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -270,9 +271,20 @@ fn spawn(
     None
 }
 
+/// A port that nobody listens on, nor 10,000 above it, where the bus of a cluster's node is;
+/// handed out once in this process. None that the kernel gives to whoever asks for any port, or
+/// connects: such a one may be another's before the server has it.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(337); // processes begin far from each other
+    loop {
+        let next = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        let port = 10_000 + u16::try_from(next).unwrap();
+        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if is_free(port) && is_free(port + 10_000) {
+            return port;
+        }
+    }
 }
 
 fn is_up(child: &mut Child, port: u16) -> bool {

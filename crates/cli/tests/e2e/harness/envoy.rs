@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::ports::free_address;
 use super::process::Process;
-use super::proxy::free_address;
 use super::service::{Service, write_policy};
 use super::upstream::Upstream;
 use super::{clock, say};

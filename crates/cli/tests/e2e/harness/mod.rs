@@ -9,6 +9,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod envoy;
+pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;

@@ -2,15 +2,14 @@
 //! addresses replaced, around it only what keeps the program in the foreground, in the
 //! test's directory and off the privileged ports.
 
-use std::collections::HashSet;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::clock;
+use super::ports::free_address;
 use super::process::{self, Process};
 
 pub(crate) const NGINX: &str = include_str!("../../../src/snippets/nginx.conf");
@@ -112,21 +111,6 @@ impl Proxy {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-/// A loopback address nobody listens on, handed out once in this process.
-pub(crate) fn free_address() -> SocketAddr {
-    static GIVEN: Mutex<Option<HashSet<SocketAddr>>> = Mutex::new(None);
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let given = given.get_or_insert_default();
-    loop {
-        let address = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("loopback has a free port");
-        if given.insert(address) {
-            return address;
-        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Redis and Valkey servers of a test's own, on free loopback ports; ended by their pid.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::clock;
+use super::ports::free_port;
 use super::process::{Process, carried, find};
 
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -143,17 +144,6 @@ fn spawn(program: &Path, dir: &Path, port: u16, options: &[String]) -> Process {
         dir.join("redis.out"),
         dir.join("redis.log"),
     )
-}
-
-/// One whose cluster bus, 10,000 above, is a port too.
-pub(crate) fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it is bound").port();
-        if port < 55_000 {
-            return port;
-        }
-    }
 }
 
 /// Three primaries; none if Redis is not installed.

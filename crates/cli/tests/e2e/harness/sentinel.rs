@@ -6,8 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::clock;
+use super::ports::free_port;
 use super::process::Process;
-use super::redis::{Make, Redis, free_port, say};
+use super::redis::{Make, Redis, say};
 
 /// What sentinels call the primary.
 pub(crate) const MASTER: &str = "mymaster";
