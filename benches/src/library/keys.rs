@@ -26,6 +26,9 @@ const PER_MINUTE: u32 = 60_000_000;
 /// What that is: half a minute's worth.
 const CHARGED: Permits = Permits::new(PER_MINUTE / 2);
 
+/// Governor's limits of numbers.
+type Numbers = DefaultKeyedRateLimiter<u64>;
+
 fn limiter(quota: &str) -> KeyedLimiter {
     let quota: Quota = quota.parse().expect("a quota");
     let gcra = Gcra::token_bucket(quota).expect("within bounds");
@@ -56,46 +59,33 @@ fn words(effort: Effort) -> Vec<AtomicU64> {
 }
 
 pub(super) fn numbers(effort: Effort) {
-    let (count, sequence, words) = (effort.keys, uniform(effort.keys), words(effort));
-    let key = |n| number(pick(&sequence, n));
     let ours = in_debt();
-    let theirs: DefaultKeyedRateLimiter<u64> = RateLimiter::keyed(governor_in_debt());
-    for index in 0..count as usize {
-        let _ = ours.check_n(number(index).to_le_bytes(), CHARGED);
-        let _ = theirs.check_key(&number(index));
-    }
-    let counter = quanta::Clock::new();
-    let floor = |n| (counter.raw(), load_and_cas(&words[pick(&sequence, n)]));
-    let mine = |n| ours.check(key(n).to_le_bytes()).verdict.allows();
-    let other = |n| theirs.check_key(&key(n)).is_ok();
-    let mut contenders = [
-        Contender::new("floor: counter + one of so many words", floor),
-        Contender::new("ratekeeper KeyedLimiter::check", mine),
-        Contender::new("governor check_key", other),
-    ];
-    let rows = measure(effort.rounds, &mut contenders);
-    report::beside(&format!("{count} numbers, in debt"), (FLOOR, OURS), &rows);
-    let mut contenders = [
-        Contender::pair("floor: counter + one of so many words", floor),
-        Contender::pair("ratekeeper KeyedLimiter::check", mine),
-        Contender::pair("governor check_key", other),
-    ];
-    let rows = measure(effort.rounds, &mut contenders);
-    let title = format!("{count} numbers, in debt, 2 threads");
-    report::beside(&title, (FLOOR, OURS), &rows);
+    let theirs = RateLimiter::keyed(governor_in_debt());
+    fill(&ours, CHARGED, &theirs, effort);
+    side_by_side("in debt", &ours, &theirs, effort);
     assert_all_here(&ours, effort);
 }
 
 /// As [`numbers`], where no key owes anything when it comes back.
 pub(super) fn numbers_done_with(effort: Effort) {
-    let (count, sequence, words) = (effort.keys, uniform(effort.keys), words(effort));
-    let key = |n| number(pick(&sequence, n));
     let ours = limiter(ALLOWS);
-    let theirs: DefaultKeyedRateLimiter<u64> = RateLimiter::keyed(governor_allows());
-    for index in 0..count as usize {
-        let _ = ours.check(number(index).to_le_bytes());
+    let theirs = RateLimiter::keyed(governor_allows());
+    fill(&ours, Permits::ONE, &theirs, effort);
+    side_by_side("done with", &ours, &theirs, effort);
+}
+
+/// Each number once.
+fn fill(ours: &KeyedLimiter, cost: Permits, theirs: &Numbers, effort: Effort) {
+    for index in 0..effort.keys as usize {
+        let _ = ours.check_n(number(index).to_le_bytes(), cost);
         let _ = theirs.check_key(&number(index));
     }
+}
+
+/// By one thread, then by two.
+fn side_by_side(what: &str, ours: &KeyedLimiter, theirs: &Numbers, effort: Effort) {
+    let (count, sequence, words) = (effort.keys, uniform(effort.keys), words(effort));
+    let key = |n| number(pick(&sequence, n));
     let counter = quanta::Clock::new();
     let floor = |n| (counter.raw(), load_and_cas(&words[pick(&sequence, n)]));
     let mine = |n| ours.check(key(n).to_le_bytes()).verdict.allows();
@@ -106,15 +96,15 @@ pub(super) fn numbers_done_with(effort: Effort) {
         Contender::new("governor check_key", other),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside(&format!("{count} numbers, done with"), (FLOOR, OURS), &rows);
+    let title = format!("{count} numbers, {what}");
+    report::beside(&title, (FLOOR, OURS), &rows);
     let mut contenders = [
         Contender::pair("floor: counter + one of so many words", floor),
         Contender::pair("ratekeeper KeyedLimiter::check", mine),
         Contender::pair("governor check_key", other),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    let title = format!("{count} numbers, done with, 2 threads");
-    report::beside(&title, (FLOOR, OURS), &rows);
+    report::beside(&format!("{title}, 2 threads"), (FLOOR, OURS), &rows);
 }
 
 pub(super) fn strings(effort: Effort) {

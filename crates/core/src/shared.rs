@@ -44,7 +44,7 @@ impl UnixMicros {
 /// first after it says nothing any more.
 ///
 /// So a charge that does not carry it past the next step leaves the expiry as it is, which saves
-/// the store a third of the write; and a value stays four seconds longer than it must, at most.
+/// the store a part of the write; and a value stays four seconds longer than it must, at most.
 /// Whoever writes a value keeps to the step, or a charge that trusts it would be forgotten early.
 pub const EXPIRY_STEP_MICROS: u64 = 4_000_000;
 
