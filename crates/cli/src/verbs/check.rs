@@ -128,6 +128,9 @@ fn line(limit: &Value) -> String {
     let then = match text("verdict").as_str() {
         "deny" => format!("try again in {}", span("retry_after_ms")),
         "deny_forever" => "never: it costs more than the limit can hold".into(),
+        "allow_after" if text("mode") == "shadow" => {
+            format!("would be held back for {}", span("delay_ms"))
+        }
         "allow_after" => format!("hold it back for {}", span("delay_ms")),
         _ => format!("fresh again in {}", span("reset_after_ms")),
     };
@@ -145,4 +148,24 @@ fn line(limit: &Value) -> String {
         "  {}  {left}, {then}{mode}{key}",
         paint(NAME, &text("name"))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_limit_in_shadow_mode_holds_nothing_back() {
+        for (mode, expected) in [
+            ("enforce", "hold it back for 1 s"),
+            ("shadow", "would be held back for 1 s"),
+        ] {
+            let limit = json!({"name": "paced", "mode": mode, "verdict": "allow_after",
+                "quota": 1, "remaining": 0, "delay_ms": 1_000});
+            let line = line(&limit);
+            assert!(line.contains(expected), "{line}");
+        }
+    }
 }

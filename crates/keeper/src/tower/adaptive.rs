@@ -262,6 +262,10 @@ impl<C: Timer + 'static> Ask for Adaptive<C> {
         Asked::Later(Box::pin(async move { (parts, waiting.await) }))
     }
 
+    fn forbid_waiting(&mut self) {
+        self.patience = Nanos::ZERO;
+    }
+
     /// Nobody is delayed by a count.
     fn sleep(&self, _: Nanos) -> Boxed<()> {
         Box::pin(ready(()))

@@ -75,6 +75,9 @@ pub(super) mod sealed {
         /// Decides about the request with these parts.
         fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked;
 
+        /// From now on nobody waits for a turn: who would is refused.
+        fn forbid_waiting(&mut self);
+
         /// Is ready when `span` has passed.
         fn sleep(&self, span: Nanos) -> Boxed<()>;
     }

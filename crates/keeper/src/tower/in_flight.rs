@@ -228,6 +228,10 @@ impl<C: Timer + 'static> Ask for InFlight<C> {
         Asked::Later(Box::pin(async move { (parts, waiting.await) }))
     }
 
+    fn forbid_waiting(&mut self) {
+        self.patience = Nanos::ZERO;
+    }
+
     /// Nobody is delayed by a count.
     fn sleep(&self, _: Nanos) -> Boxed<()> {
         Box::pin(ready(()))

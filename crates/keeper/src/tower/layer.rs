@@ -12,6 +12,7 @@ use tower_layer::Layer;
 
 use super::adaptive::Adaptive;
 use super::described::Described;
+use super::gate::Gate;
 use super::in_flight::InFlight;
 use super::keyed::Keyed;
 use super::ledger::Ledger;
@@ -188,8 +189,10 @@ impl<G> RateLimitLayer<G> {
         Self { gate, settings }
     }
 
-    /// Refuses nobody: what would have been refused passes, with `x-ratekeeper-shadow` in its
-    /// answer, and is counted. To try single limits of a policy, write `mode = "shadow"` there.
+    /// Refuses nobody and lets nobody wait: what would have been refused passes, with
+    /// `x-ratekeeper-shadow` in its answer, and is counted. A line (`queue` of a layer) counts
+    /// who would have waited as refused; the `queue` of a policy's limit has room for them as
+    /// ever. To try single limits of a policy, write `mode = "shadow"` there.
     #[must_use]
     pub fn shadow(mut self) -> Self {
         self.settings.mode = Mode::Shadow;
@@ -252,12 +255,16 @@ impl<G: OneLimit> RateLimitLayer<G> {
     }
 }
 
-impl<S, G: Clone> Layer<S> for RateLimitLayer<G> {
+impl<S, G: Gate> Layer<S> for RateLimitLayer<G> {
     type Service = RateLimited<S, G>;
 
     fn layer(&self, inner: S) -> RateLimited<S, G> {
+        let mut gate = self.gate.clone();
+        if self.settings.mode == Mode::Shadow {
+            gate.forbid_waiting();
+        }
         let shared = Shared {
-            gate: self.gate.clone(),
+            gate,
             settings: self.settings.clone(),
         };
         RateLimited::new(inner, shared)

@@ -123,6 +123,9 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
         }
     }
 
+    /// There is no line: how long a request is held back stands in the answer.
+    fn forbid_waiting(&mut self) {}
+
     fn sleep(&self, span: Nanos) -> Boxed<()> {
         let keeper = Arc::clone(&self.keeper);
         Box::pin(async move { keeper.clock().sleep_async(span).await })

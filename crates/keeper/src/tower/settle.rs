@@ -113,7 +113,10 @@ impl Settings {
         }
         Settled::Pass(Pass {
             fields,
-            delay: answer.delay(),
+            delay: match self.mode {
+                Mode::Enforce => answer.delay(),
+                Mode::Shadow => Nanos::ZERO,
+            },
             hold,
         })
     }

@@ -99,6 +99,10 @@ where
         Asked::Later(Box::pin(async move { (parts, waiting.await) }))
     }
 
+    fn forbid_waiting(&mut self) {
+        self.patience = Nanos::ZERO;
+    }
+
     fn sleep(&self, span: Nanos) -> Boxed<()> {
         let limiter = Arc::clone(&self.limiter);
         Box::pin(async move { limiter.clock().sleep_async(span).await })

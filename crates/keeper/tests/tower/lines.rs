@@ -14,7 +14,7 @@ use ratekeeper_resilience::SplitMix;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::stage::{Act, Answered, Clocked, Stage, clock, get, header, limiter, poll};
+use crate::stage::{Act, Answered, Clocked, Stage, clock, get, header, limiter, policy, poll};
 
 type Waiting = Pin<Box<ResponseFuture<Stage, ()>>>;
 type Lines = RateLimitLayer<Single<ratekeeper::core::Gcra, Clocked>>;
@@ -168,6 +168,18 @@ fn served(waiting: &mut Calls) -> Option<(usize, Answered)> {
     None
 }
 
+fn one_at_once() -> AdaptiveSettings {
+    let bounds = Bounds {
+        least: 1,
+        most: 1,
+        initial: 1,
+    };
+    AdaptiveSettings {
+        bounds,
+        ..AdaptiveSettings::default()
+    }
+}
+
 #[test]
 fn what_is_at_work_is_waited_for() {
     let second = Nanos::SECOND;
@@ -176,17 +188,8 @@ fn what_is_at_work_is_waited_for() {
     let layer = RateLimitLayer::in_flight_with_clock(Permits::ONE, Arc::clone(&held));
     check_at_work("a count", &layer.queue(second).most_waiting(3), &held);
 
-    let bounds = Bounds {
-        least: 1,
-        most: 1,
-        initial: 1,
-    };
-    let settings = AdaptiveSettings {
-        bounds,
-        ..AdaptiveSettings::default()
-    };
     let held = clock();
-    let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();
+    let limit = AdaptiveConcurrency::new(one_at_once(), SplitMix::new(1)).unwrap();
     let layer = RateLimitLayer::adaptive_with_clock(limit, Arc::clone(&held));
     check_at_work("adaptive", &layer.queue(second).most_waiting(3), &held);
 
@@ -295,4 +298,60 @@ fn each_key_has_its_own_line() {
     assert_eq!(answered(), [(2, 200), (5, 200)]);
     clock.advance(Nanos::from_millis(100));
     assert_eq!(answered(), [(3, 200)]);
+}
+
+/// Who would wait passes at once under a layer in shadow mode, in whatever order it was told.
+fn check_shadow<G: Gate>(name: &str, layer: RateLimitLayer<G>) {
+    let layer = layer.shadow();
+    let mut calls: Vec<_> = (0..3)
+        .map(|_| Box::pin(layer.layer(Stage::new(Act::Endless)).call(get("/", &[]))))
+        .collect();
+    let told: Vec<_> = calls
+        .iter_mut()
+        .map(|call| match poll(call.as_mut()) {
+            Poll::Ready(answer) => Some(answer.unwrap().status().as_u16()),
+            Poll::Pending => None,
+        })
+        .collect();
+    assert_eq!(told, [Some(200); 3], "{name}");
+    let counts = layer.counts();
+    assert_eq!((counts.passed, counts.refused), (3, 0), "{name}");
+}
+
+#[test]
+fn a_layer_in_shadow_mode_lets_nobody_wait() {
+    let (clock, second) = (clock(), Nanos::SECOND);
+    let key = |_: &http::request::Parts| Some(*b"ann");
+    check_shadow("one limit", line(3, &clock));
+    for (name, algorithm) in [
+        (
+            "a key",
+            AnyAlgorithm::from(Gcra::spacing(Nanos::from_millis(100)).unwrap()),
+        ),
+        (
+            "loans of a key",
+            Concurrency::new(Permits::ONE, Nanos::from_secs(60))
+                .unwrap()
+                .into(),
+        ),
+    ] {
+        let memory = MemoryConfig::default();
+        let keyed = KeyedLimiter::with_clock(algorithm, memory, Arc::clone(&clock));
+        check_shadow(name, RateLimitLayer::keyed(keyed, key).queue(second));
+    }
+    let counted = RateLimitLayer::in_flight_with_clock(Permits::ONE, Arc::clone(&clock));
+    check_shadow("a count", counted.queue(second));
+    let limit = AdaptiveConcurrency::new(one_at_once(), SplitMix::new(1)).unwrap();
+    let adaptive = RateLimitLayer::adaptive_with_clock(limit, Arc::clone(&clock));
+    check_shadow("adaptive", adaptive.queue(second));
+    let paced = r#"
+[[limit]]
+name = "paced"
+key = ["all"]
+bucket = { size = 1, refill = "1/1s" }
+queue = { max = 5 }
+"#;
+    check_shadow("a policy", policy(paced, &clock));
+    let tried = policy(&format!("{paced}mode = \"shadow\"\n"), &clock);
+    check_shadow("a limit in shadow mode", tried);
 }

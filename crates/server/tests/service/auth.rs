@@ -231,7 +231,7 @@ fn an_untrusted_peer_speaks_for_itself() {
 
 #[test]
 fn shaping_tells_the_delay() {
-    let policy = r#"
+    let paced = r#"
         version = 1
         [[limit]]
         name   = "paced"
@@ -239,19 +239,24 @@ fn shaping_tells_the_delay() {
         bucket = { size = 1, refill = "1/1s" }
         queue  = { max = 2, max_wait = "2s", order = "fifo" }
     "#;
-    let fixture = Fixture::new(policy);
-    let mut http = fixture.http();
-    let delays = [(); 4].map(|()| {
-        let answer = http.get("/v1/auth");
-        let delay = answer.header("x-ratekeeper-delay-ms").map(str::to_owned);
-        (answer.status, delay)
-    });
-    let held = |delay: &str| Some(delay.to_owned());
-    let expected = [
-        (200, None),
-        (200, held("1000")),
-        (200, held("2000")),
-        (429, None),
-    ];
-    assert_eq!(delays, expected);
+    for (mode, expected) in [
+        (
+            "enforce",
+            [
+                (200, None),
+                (200, Some("1000")),
+                (200, Some("2000")),
+                (429, None),
+            ],
+        ),
+        ("shadow", [(200, None); 4]),
+    ] {
+        let fixture = Fixture::new(&format!("{paced}mode = \"{mode}\"\n"));
+        let mut http = fixture.http();
+        for expected in expected {
+            let answer = http.get("/v1/auth");
+            let delay = answer.header("x-ratekeeper-delay-ms");
+            assert_eq!((answer.status, delay), expected, "{mode}");
+        }
+    }
 }
