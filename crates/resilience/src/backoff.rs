@@ -16,7 +16,9 @@
 //!   backoff: the server knows better, and the next guess need not be longer for it.
 //! * Trade-off: full jitter does the least work and waits the least; decorrelated jitter
 //!   never returns at once (`base` is its floor).
-//! * Bound: no wait exceeds `cap`, and no call is made more than `attempts` times.
+//! * Bound: no wait of its own exceeds `cap`, and no call is made more than `attempts_max`
+//!   times. What a server tells is bounded by
+//!   [`RetryAfter::longest`](crate::RetryAfter::longest).
 //! * Source: M. Brooker, "Exponential backoff and jitter" (2015); Google, "Site Reliability
 //!   Engineering" (2016), chapter 22, for three attempts.
 
@@ -54,9 +56,10 @@ pub enum Jitter {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backoff {
-    /// The longest wait before the first retry. Default 100 ms.
+    /// The longest wait before the first retry; zero never waits with full jitter or without.
+    /// Default 100 ms.
     pub base: Nanos,
-    /// The longest wait ever. Default 20 s.
+    /// The longest wait ever, below `base` too. Default 20 s.
     pub cap: Nanos,
     /// How often a call is made in all, the first time included; 0 counts as 1. Default 3.
     pub attempts_max: u32,

@@ -27,6 +27,7 @@
 //! * The breaker opens when a failure is reported, never by a success. A report of a call
 //!   that began before the last change is ignored; one that races with the change itself
 //!   may be counted in the new window.
+//! * A clock that is set back ends the time open at once, instead of prolonging it.
 //! * Trade-off: all or nothing, and blind to calls that are merely slow until their caller
 //!   reports a time-out.
 //! * Source: M. Nygard, "Release It!" (2007), stability patterns; M. Brooker, "Exponential
@@ -34,6 +35,7 @@
 
 mod gate;
 mod permit;
+mod probes;
 mod settings;
 
 use std::fmt;
@@ -43,6 +45,7 @@ use ratekeeper_core::{Nanos, Time};
 use self::gate::{Gate, Phase};
 use self::permit::End;
 pub use self::permit::Permit;
+use self::probes::Probes;
 pub use self::settings::BreakerSettings;
 use crate::Error;
 use crate::random::{Random, SplitMix};
@@ -120,16 +123,6 @@ struct Course {
     random: SplitMix,
 }
 
-/// The present round of probes.
-#[derive(Default)]
-struct Probes {
-    /// From 0; it has `2^round` probes.
-    round: u32,
-    in_flight: u32,
-    succeeded: u32,
-    last_began: Time,
-}
-
 impl Breaker {
     /// A closed breaker that has seen nothing. Give each its own random numbers: they are
     /// what keeps breakers of one fleet apart.
@@ -163,7 +156,7 @@ impl Breaker {
         let gate = self.gate();
         match gate.phase() {
             Phase::Closed => Ok(Permit::new(self, gate)),
-            Phase::Open if now < self.open_until() => Err(Refused {
+            Phase::Open if !self.has_waited(now) => Err(Refused {
                 until: self.open_until(),
             }),
             Phase::Open | Phase::HalfOpen => self.probe(now),
@@ -195,6 +188,11 @@ impl Breaker {
         Time::from_nanos(self.open_until.load(Ordering::Relaxed))
     }
 
+    /// While open: whether a probe may pass.
+    fn has_waited(&self, now: Time) -> bool {
+        is_over(self.open_until(), self.settings.open_cap, now)
+    }
+
     /// Not closed, or not long ago: looks again under the lock.
     #[cold]
     fn probe(&self, now: Time) -> Result<Permit<'_>, Refused> {
@@ -203,26 +201,27 @@ impl Breaker {
         match gate.phase() {
             Phase::Closed => return Ok(Permit::new(self, gate)),
             Phase::Open => {
-                let until = self.open_until();
-                if now < until {
-                    return Err(Refused { until });
+                if !self.has_waited(now) {
+                    return Err(Refused {
+                        until: self.open_until(),
+                    });
                 }
                 course.probes = Probes::default();
                 self.turn(gate, Phase::HalfOpen);
             }
             Phase::HalfOpen => {}
         }
-        let given_up = course.probes.last_began + self.settings.probe_patience;
-        if course.probes.in_flight > 0 && now >= given_up {
+        let patience = self.settings.probe_patience;
+        if course.probes.is_lost(now, patience) {
             let until = self.open(&mut course, now);
             return Err(Refused { until });
         }
-        if course.probes.is_full() {
-            return Err(Refused { until: given_up });
+        if course.probes.begin(now) {
+            return Ok(Permit::new(self, self.gate()));
         }
-        course.probes.in_flight += 1;
-        course.probes.last_began = now;
-        Ok(Permit::new(self, self.gate()))
+        Err(Refused {
+            until: course.probes.given_up(patience),
+        })
     }
 
     /// A call of the closed breaker ended.
@@ -258,22 +257,14 @@ impl Breaker {
         if self.gate() != gate {
             return; // given up, or another one failed
         }
-        course.probes.in_flight -= 1;
+        course.probes.end();
         match end {
             End::Cancelled => {}
             End::Failure => {
                 self.open(&mut course, now);
             }
             End::Success => {
-                course.probes.succeeded += 1;
-                if course.probes.succeeded < course.probes.size() {
-                    return;
-                }
-                course.probes = Probes {
-                    round: course.probes.round + 1,
-                    ..Probes::default()
-                };
-                if course.probes.round == self.settings.probe_rounds {
+                if course.probes.succeed() == self.settings.probe_rounds {
                     course.closed_at = Some(now);
                     self.calls.clear();
                     self.turn(gate, Phase::Closed);
@@ -310,6 +301,12 @@ impl Breaker {
     }
 }
 
+/// Whether a wait until then, which lasts `longest` at most, is over. It is too if more is left
+/// than it lasts: the clock was set back, and nobody knows how long it has been.
+fn is_over(until: Time, longest: Nanos, now: Time) -> bool {
+    now >= until || until.since(now) > longest
+}
+
 impl fmt::Debug for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Breaker")
@@ -319,344 +316,9 @@ impl fmt::Debug for Breaker {
     }
 }
 
-impl Probes {
-    fn size(&self) -> u32 {
-        1 << self.round
-    }
-
-    fn is_full(&self) -> bool {
-        self.in_flight + self.succeeded >= self.size()
-    }
-}
-
-#[cfg(not(loom))]
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn secs(secs: u64) -> Time {
-        Time::ZERO + Nanos::from_secs(secs)
-    }
-
-    fn breaker() -> Breaker {
-        Breaker::new(BreakerSettings::default(), SplitMix::new(1)).unwrap()
-    }
-
-    fn report(breaker: &Breaker, now: Time, successes: u32, failures: u32) {
-        for _ in 0..successes {
-            breaker.try_pass(now).unwrap().success(now);
-        }
-        for _ in 0..failures {
-            match breaker.try_pass(now) {
-                Ok(permit) => permit.failure(now),
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Opens a breaker at `now`, says until when.
-    fn open(breaker: &Breaker, now: Time) -> Time {
-        report(breaker, now, 0, 20);
-        breaker.try_pass(now).unwrap_err().until
-    }
-
-    /// Lets a whole recovery succeed at `now`.
-    fn recover(breaker: &Breaker, now: Time) {
-        for _ in 0..1 + 2 + 4 {
-            breaker.try_pass(now).unwrap().success(now);
-        }
-        assert_eq!(breaker.state(), BreakerState::Closed);
-    }
-
-    #[test]
-    fn half_of_twenty_opens() {
-        for (successes, failures, opens) in [
-            (0, 19, false),
-            (0, 20, true),
-            (10, 9, false),
-            (10, 10, true),
-            (11, 10, false),
-            (1_000, 999, false),
-            (1_000, 1_000, true),
-        ] {
-            let breaker = breaker();
-            report(&breaker, secs(1), successes, failures);
-            let opened = breaker.state() != BreakerState::Closed;
-            assert_eq!(opened, opens, "{successes} and {failures}");
-            assert_eq!(breaker.opened_total(), u64::from(opens));
-        }
-    }
-
-    #[test]
-    fn failures_are_forgotten_after_the_window() {
-        let breaker = breaker();
-        report(&breaker, secs(0), 0, 19);
-        report(&breaker, secs(10), 0, 1);
-        assert_eq!(breaker.state(), BreakerState::Closed);
-    }
-
-    #[test]
-    fn probes_come_one_then_two_then_four() {
-        let breaker = breaker();
-        let now = open(&breaker, secs(1));
-        assert!(breaker.try_pass(now - Nanos::from_nanos(1)).is_err());
-        for round in [1, 2, 4] {
-            let probes: Vec<_> = (0..round).map(|_| breaker.try_pass(now).unwrap()).collect();
-            let refused = breaker.try_pass(now).unwrap_err();
-            assert_eq!(refused.until, now + Nanos::from_secs(10));
-            assert_eq!(breaker.state(), BreakerState::HalfOpen);
-            for probe in probes {
-                probe.success(now);
-            }
-        }
-        assert_eq!(breaker.state(), BreakerState::Closed);
-        report(&breaker, now, 0, 19);
-        assert_eq!(
-            breaker.state(),
-            BreakerState::Closed,
-            "the count begins anew"
-        );
-    }
-
-    #[test]
-    fn a_failed_probe_opens_for_longer() {
-        let breaker = breaker();
-        let mut now = secs(0);
-        open(&breaker, now);
-        for longest in [5, 10, 20, 40, 60, 60, 60] {
-            let BreakerState::Open { until } = breaker.state() else {
-                panic!("not open");
-            };
-            let open_for = until.since(now);
-            let longest = Nanos::from_secs(longest);
-            let shortest = Nanos::from_nanos(longest.as_nanos() / 5 * 4);
-            assert!((shortest..=longest).contains(&open_for), "{open_for:?}");
-            now = until;
-            breaker.try_pass(now).unwrap().failure(now);
-        }
-    }
-
-    #[test]
-    fn a_relapse_goes_on_where_it_was_and_health_is_rewarded() {
-        for (healthy_secs, longest_secs) in [(0, 10), (9, 10), (10, 5), (100, 5)] {
-            let breaker = breaker();
-            let closed_at = open(&breaker, secs(0));
-            recover(&breaker, closed_at);
-            let now = closed_at + Nanos::from_secs(healthy_secs);
-            let open_for = open(&breaker, now).since(now);
-            let longest = Nanos::from_secs(longest_secs);
-            assert!(open_for <= longest, "{healthy_secs}: {open_for:?}");
-            let shortest = Nanos::from_nanos(longest.as_nanos() / 5 * 4);
-            assert!(open_for >= shortest, "{healthy_secs}: {open_for:?}");
-        }
-    }
-
-    #[test]
-    fn a_dropped_probe_makes_room_and_a_lost_one_is_given_up() {
-        let breaker = breaker();
-        let now = open(&breaker, secs(0));
-        drop(breaker.try_pass(now).unwrap());
-        let lost = breaker.try_pass(now).unwrap();
-        let given_up = breaker.try_pass(now).unwrap_err().until;
-        let until = breaker.try_pass(given_up).unwrap_err().until;
-        assert_eq!(breaker.state(), BreakerState::Open { until });
-        lost.success(given_up); // too late
-        assert_eq!(breaker.state(), BreakerState::Open { until });
-    }
-
-    #[test]
-    fn late_reports_are_ignored() {
-        let breaker = breaker();
-        let slow: Vec<_> = (0..100)
-            .map(|_| breaker.try_pass(secs(0)).unwrap())
-            .collect();
-        let now = open(&breaker, secs(0));
-        recover(&breaker, now);
-        for permit in slow {
-            permit.failure(now);
-        }
-        assert_eq!(breaker.state(), BreakerState::Closed);
-    }
-
-    #[test]
-    fn settings_out_of_bounds_are_refused() {
-        let good = BreakerSettings::default();
-        for (settings, error) in [
-            (
-                BreakerSettings {
-                    window: Nanos::from_nanos(9),
-                    ..good
-                },
-                Error::Window,
-            ),
-            (
-                BreakerSettings {
-                    failure_percent: 0,
-                    ..good
-                },
-                Error::Percent,
-            ),
-            (
-                BreakerSettings {
-                    failure_percent: 101,
-                    ..good
-                },
-                Error::Percent,
-            ),
-            (
-                BreakerSettings {
-                    probe_rounds: 0,
-                    ..good
-                },
-                Error::ProbeRounds,
-            ),
-            (
-                BreakerSettings {
-                    probe_rounds: 17,
-                    ..good
-                },
-                Error::ProbeRounds,
-            ),
-            (
-                BreakerSettings {
-                    open_base: Nanos::ZERO,
-                    ..good
-                },
-                Error::OpenFor,
-            ),
-            (
-                BreakerSettings {
-                    open_base: Nanos::from_secs(61),
-                    ..good
-                },
-                Error::OpenFor,
-            ),
-        ] {
-            assert_eq!(Breaker::new(settings, SplitMix::new(1)).unwrap_err(), error);
-        }
-    }
-
-    proptest! {
-        /// While a breaker is not closed, probes in flight never pass the size of the last
-        /// round, and it is never open for longer than its cap.
-        #[test]
-        fn probes_and_times_stay_in_bounds(
-            steps in prop::collection::vec((0_u8..5, 0_u64..8_000), 0..300),
-            seed: u64,
-        ) {
-            let settings = BreakerSettings { calls_min: 2, ..BreakerSettings::default() };
-            let breaker = Breaker::new(settings, SplitMix::new(seed)).unwrap();
-            let (mut now, mut held) = (Time::ZERO, Vec::new());
-            for (step, millis) in steps {
-                now = now + Nanos::from_millis(millis);
-                match (step, held.pop()) {
-                    (0, Some(permit)) => Permit::success(permit, now),
-                    (1, Some(permit)) => Permit::failure(permit, now),
-                    (2, permit) => drop(permit),
-                    (_, permit) => {
-                        held.extend(permit);
-                        held.extend(breaker.try_pass(now));
-                    }
-                }
-                let gate = breaker.gate();
-                let probes = held.iter().filter(|permit| permit.gate == gate).count();
-                match breaker.state() {
-                    BreakerState::Closed => {}
-                    BreakerState::HalfOpen => prop_assert!(probes <= 4),
-                    BreakerState::Open { until } => {
-                        prop_assert_eq!(probes, 0);
-                        prop_assert!(until.since(now) <= settings.open_cap);
-                    }
-                }
-            }
-            // It never locks itself in: with time and success it closes.
-            held.clear();
-            for _ in 0..20 {
-                now = now + settings.open_cap;
-                if let Ok(permit) = breaker.try_pass(now) {
-                    permit.success(now);
-                }
-            }
-            prop_assert_eq!(breaker.state(), BreakerState::Closed);
-        }
-    }
-}
-
-/// Every schedule of two threads; `RUSTFLAGS="--cfg loom" cargo test -p
-/// ratekeeper-resilience --lib schedules`.
 #[cfg(loom)]
 #[cfg(test)]
-mod schedules {
-    use super::*;
-    use loom::sync::Arc;
-    use loom::thread;
-
-    fn breaker(calls_min: u32) -> Arc<Breaker> {
-        let settings = BreakerSettings {
-            calls_min,
-            probe_rounds: 1,
-            ..BreakerSettings::default()
-        };
-        Arc::new(Breaker::new(settings, SplitMix::new(1)).unwrap())
-    }
-
-    fn both(breaker: &Arc<Breaker>, act: impl Fn(&Breaker) -> bool + Copy + Send + 'static) -> u32 {
-        let other = {
-            let breaker = Arc::clone(breaker);
-            thread::spawn(move || act(&breaker))
-        };
-        u32::from(act(breaker)) + u32::from(other.join().unwrap())
-    }
-
-    #[test]
-    fn two_failures_are_both_counted_and_open_once() {
-        loom::model(|| {
-            let breaker = breaker(2);
-            both(&breaker, |breaker| {
-                let permit = breaker.try_pass(Time::ZERO);
-                permit.map(|permit| permit.failure(Time::ZERO)).is_ok()
-            });
-            assert!(matches!(breaker.state(), BreakerState::Open { .. }));
-            assert_eq!(breaker.opened_total(), 1);
-        });
-    }
-
-    #[test]
-    fn one_of_two_threads_gets_the_probe() {
-        loom::model(|| {
-            let breaker = breaker(1);
-            breaker.try_pass(Time::ZERO).unwrap().failure(Time::ZERO);
-            let passed = both(&breaker, |breaker| {
-                let permit = breaker.try_pass(Time::ZERO + Nanos::from_secs(60));
-                permit.map(std::mem::forget).is_ok()
-            });
-            assert_eq!(passed, 1);
-        });
-    }
-
-    #[test]
-    fn who_sees_it_closed_again_finds_an_empty_window() {
-        loom::model(|| {
-            let breaker = breaker(2);
-            for _ in 0..2 {
-                breaker.try_pass(Time::ZERO).unwrap().failure(Time::ZERO);
-            }
-            let BreakerState::Open { until } = breaker.state() else {
-                panic!("open");
-            };
-            let probe = breaker.try_pass(until).unwrap();
-            let other = {
-                let breaker = Arc::clone(&breaker);
-                thread::spawn(move || {
-                    if let Ok(permit) = breaker.try_pass(until) {
-                        permit.failure(until);
-                    }
-                })
-            };
-            probe.success(until);
-            other.join().unwrap();
-            assert_eq!(breaker.state(), BreakerState::Closed);
-        });
-    }
-}
+mod schedules;
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests;

@@ -14,11 +14,15 @@
 //! those of the last 9 to 10 s, and retries those of the last 10 to 11 s: rounding allows
 //! less, never more.
 //!
-//! * Bound: in *any* span of 10 s, at most `ratio x requests + reserve` retries, requests
-//!   being those of the same span. In a longer one the reserve counts for each 10 s begun.
+//! * Bound: in *any* span of 10 s, at most `ratio x requests + reserve` retries are granted,
+//!   requests being those of the same span. In a longer one the reserve counts for each 10 s
+//!   begun. A retry is granted before its wait: those that wait for one moment come at that
+//!   moment, as many as were granted while they waited.
 //! * Defaults: 10 % (the load of a bad day stays near that of a good one), 10 s (what was
 //!   saved in the morning does not pay for a storm at noon), and a reserve of 10, one a
 //!   second, because a client with few calls saves too little to retry any.
+//! * Threads may read clocks that differ by up to a window. If they differ by more, or the
+//!   clock is set back, it begins anew, with its reserve.
 //! * After idling the next call costs what any call costs: slots are recognised as stale,
 //!   not walked through.
 //! * Above a million requests a second (2^20 a slot) the budget is up to half smaller.
@@ -239,6 +243,32 @@ mod tests {
         assert_eq!(total, 110);
     }
 
+    /// A server that is down for six hours, a hundred calls a second.
+    #[test]
+    fn hours_do_not_wear_it_out() {
+        let budget = budget(10, 10);
+        let (mut calls, mut retries) = (0_u64, 0_u64);
+        for tick in 0..6 * 3_600 * 100 {
+            let now = Time::ZERO + Nanos::from_millis(tick * 10);
+            budget.deposit(now);
+            calls += 1;
+            retries += (0..2).filter(|_| budget.withdraw(now)).count() as u64;
+            if tick % 100_000 == 0 {
+                assert!(
+                    retries <= calls / 10 + 10 * (1 + tick / 1_000),
+                    "at {now:?}"
+                );
+            }
+        }
+        // Of 110 in 10 s those that rounding by a slot leaves: 9 to 10 s paid in, 10 to 11 s
+        // taken out.
+        let allowed = calls / 10 + 6 * 3_600;
+        assert!(
+            retries <= allowed && retries >= allowed * 9 / 11,
+            "{retries} of {allowed}"
+        );
+    }
+
     proptest! {
         /// In any span of a window ending at a retry: retries <= ratio x requests + reserve.
         #[test]
@@ -268,5 +298,39 @@ mod tests {
                 prop_assert!(within(&retries, end) <= bound);
             }
         }
+    }
+}
+
+/// Every schedule of two threads; `RUSTFLAGS="--cfg loom" cargo test -p ratekeeper-resilience
+/// --lib schedules`.
+#[cfg(loom)]
+#[cfg(test)]
+mod schedules {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn one_of_two_threads_gets_the_only_retry() {
+        loom::model(|| {
+            let settings = BudgetSettings {
+                ratio_percent: 50,
+                reserve: 0,
+                ..BudgetSettings::default()
+            };
+            let budget = Arc::new(Budget::new(settings).unwrap());
+            budget.deposit(Time::ZERO);
+            let call = |budget: &Budget| {
+                budget.deposit(Time::ZERO);
+                u64::from(budget.withdraw(Time::ZERO))
+            };
+            let other = {
+                let budget = Arc::clone(&budget);
+                thread::spawn(move || call(&budget))
+            };
+            let granted = call(&budget) + other.join().unwrap();
+            // A half of three: the one who comes second finds two requests at least.
+            assert_eq!(granted, 1);
+        });
     }
 }

@@ -79,10 +79,11 @@ impl Deadline {
         self.0.since(now).saturating_sub(typical.round_trip)
     }
 
-    /// Whether a call that is sent after `wait` can end in time.
+    /// Whether a call that is sent after `wait` can end in time. With nothing left for the
+    /// server it cannot, even if what the service takes is not known.
     pub fn allows(self, now: Time, wait: Nanos, typical: Typical) -> bool {
-        let sent = now + wait;
-        sent < self.0 && self.remaining(sent, typical) >= typical.service
+        let remaining = self.remaining(now + wait, typical);
+        remaining > Nanos::ZERO && remaining >= typical.service
     }
 
     /// What is left for the server, as the value of `grpc-timeout`.
@@ -207,6 +208,9 @@ mod tests {
             (200, 800, 0, true),
             (200, 801, 0, false),
             (201, 800, 0, false),
+            (200, 0, 799, true),
+            (200, 0, 800, false),
+            (200, 0, 900, false),
             (200, 500, 300, true),
             (200, 500, 301, false),
         ] {

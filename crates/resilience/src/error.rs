@@ -15,6 +15,8 @@ pub enum Error {
     ProbeRounds,
     /// The shortest time open is zero or above the longest.
     OpenFor,
+    /// No time for a probe to end.
+    ProbePatience,
     /// A retry budget of more than 1,000 percent.
     Ratio,
     /// A multiplier of less than 100 percent.
@@ -36,6 +38,7 @@ impl fmt::Display for Error {
             Self::Percent => "a share must be 1 to 100 percent",
             Self::ProbeRounds => "rounds of probes must number 1 to 16",
             Self::OpenFor => "the shortest time open must be above zero and at most the longest",
+            Self::ProbePatience => "the patience with a probe must be above zero",
             Self::Ratio => "retries must be at most 1,000 percent of requests",
             Self::Multiplier => {
                 "a multiplier must be at least 100 percent: less would refuse what is accepted"

@@ -9,12 +9,23 @@
 //! Names of days are read, not believed: what counts is the date. A year of two digits is
 //! the one nearest to today that lies at most 50 years ahead.
 //!
+//! Own code, since the crates that read these dates refuse leap seconds and take two digits
+//! for 1970 to 2069, whatever the year is.
+//!
 //! Source: RFC 9110 (2022), section 5.6.7; H. Hinnant, "chrono-compatible low-level date
 //! algorithms" (2013), for days since 1970.
 
-/// Seconds since 1970 of the date in `text`; none if it is no HTTP date, or before 1970.
-/// `now_secs` (since 1970) decides on centuries only.
-pub(crate) fn parse(text: &str, now_secs: u64) -> Option<u64> {
+use ratekeeper_core::Nanos;
+
+/// Nanoseconds since 1970 of the date in `text`, at most `u64::MAX` (2554); none if it is no
+/// HTTP date, or before 1970. `now` (since 1970 too) decides on centuries only.
+pub(crate) fn parse(text: &str, now: u64) -> Option<u64> {
+    parse_secs(text, now / SECOND).map(|secs| secs.saturating_mul(SECOND))
+}
+
+const SECOND: u64 = Nanos::SECOND.as_nanos();
+
+fn parse_secs(text: &str, now_secs: u64) -> Option<u64> {
     if !text.is_ascii() {
         return None;
     }
@@ -143,7 +154,7 @@ mod tests {
             ("Tue Nov 21 00:00:00 2034", 2_047_680_000),
             ("Fri, 31 Dec 9999 23:59:59 GMT", 253_402_300_799),
         ] {
-            assert_eq!(parse(text, NOW), Some(secs), "{text}");
+            assert_eq!(parse_secs(text, NOW), Some(secs), "{text}");
         }
     }
 
@@ -152,7 +163,7 @@ mod tests {
         for (year, then) in [("76", 2_076), ("77", 1_977), ("26", 2_026), ("00", 2_000)] {
             let text = format!("Monday, 01-Jan-{year} 00:00:00 GMT");
             let expected = days_since_1970(then, 1, 1) * 86_400;
-            assert_eq!(parse(&text, NOW), Some(expected), "{text}");
+            assert_eq!(parse_secs(&text, NOW), Some(expected), "{text}");
         }
     }
 
@@ -181,7 +192,7 @@ mod tests {
             "Sun Nov  6 08:49:37 94",
             "S\u{fc}n, 06 Nov 1994 08:49:37 GMT",
         ] {
-            assert_eq!(parse(text, NOW), None, "{text:?}");
+            assert_eq!(parse_secs(text, NOW), None, "{text:?}");
         }
     }
 
@@ -195,7 +206,7 @@ mod tests {
         fn anything_near_a_date_may_be_sent(
             text in "(Sun|Sunday|Mon),? [0-9 -]{1,3}(Nov|Feb)?[ -][0-9: ]{1,14}( GMT)?", now: u64,
         ) {
-            let _ = parse(&text, now);
+            let _ = parse_secs(&text, now);
         }
     }
 }

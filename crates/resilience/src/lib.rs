@@ -20,6 +20,12 @@
 //!
 //! The pieces are independent: take one, or all of them in this order.
 //!
+//! What other crates do well is theirs: the layer is made of the traits of `tower`, speaks the
+//! types of `http`, sleeps in `tokio` and goes around `hyper-util` or `reqwest`. The pieces are
+//! our own, since each has to run in time that a test holds: `backon` and `reqwest-middleware`
+//! sleep by themselves, `reqwest-retry` passes over `Retry-After`, tower's budget walks through
+//! the time that it idled, and `failsafe` is not kept any more.
+//!
 //! ```
 //! use ratekeeper_core::{Nanos, Origin, Time};
 //! use ratekeeper_resilience::*;
@@ -32,11 +38,12 @@
 //! let mut attempts = Backoff::default().attempts();
 //! budget.deposit(now);
 //! // The first attempt is answered with 429 and this:
-//! let hints = Hints { retry_after: Some("2"), rate_limit: None };
+//! let hints = Hints { retry_after: Some("2"), ..Hints::default() };
 //! let rules = RetryAfter::default();
 //! let wait = match rules.told(hints, now, Origin::UNIX) {
 //!     Told::Wait(told) => attempts.next_told(rules.spread(told, &mut random)),
-//!     Told::Beyond(_) | Told::Nothing => attempts.next_wait(&mut random),
+//!     Told::Beyond(_) => None, // it does not want to be asked again soon
+//!     Told::Nothing => attempts.next_wait(&mut random),
 //! };
 //! let wait = wait.filter(|&wait| deadline.allows(now, wait, Typical::default()));
 //! if let Some(wait) = wait && budget.withdraw(now) {

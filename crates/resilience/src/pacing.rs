@@ -95,7 +95,9 @@ impl Pacing {
 
     /// How long the next request is to wait; it takes its place by asking.
     pub fn next_wait(&mut self, now: Time) -> Nanos {
-        if now >= self.gap_until || self.gap == Nanos::ZERO {
+        // More left than was ever told: the clock was set back.
+        let is_over = now >= self.gap_until || self.gap_until.since(now) > WITHIN_MAX;
+        if is_over || self.gap == Nanos::ZERO {
             return Nanos::ZERO;
         }
         // Beyond the span nothing is known: there requests leave at its end.
@@ -161,6 +163,15 @@ mod tests {
         assert_eq!(pacing.next_wait(at(11_000)), Nanos::from_secs(10));
         pacing.learn(at(12_000), r#""a";r=90;t=10"#, r#""a";q=100"#);
         assert_eq!(pacing.next_wait(at(12_000)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_clock_set_back_holds_nobody() {
+        let mut pacing = Pacing::default();
+        pacing.learn(at(3_600_000), r#""a";r=0;t=600"#, r#""a";q=100"#);
+        assert_eq!(pacing.next_wait(at(3_600_000)), Nanos::from_secs(600));
+        assert_eq!(pacing.next_wait(at(2_999_999)), Nanos::ZERO);
+        assert_eq!(pacing.next_wait(at(0)), Nanos::ZERO);
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //!
 //! * `d = 1 s` at first, then `min(30 s, 1.5 x d) x U(0.8, 1.2)`: what was started together
 //!   drifts apart. Never longer than 36 s.
-//! * A wait that the server told replaces the next one and leaves `d` as it was.
+//! * A wait that the server told replaces the next one and leaves `d` as it was. Zero is no
+//!   wait: nobody is asked without a pause.
 //! * Nobody asks after the deadline: a wait that would pass it is none.
 //! * Many operations of one host share a [`PollPace`]: one question a second, whatever their
 //!   number, each in its place.
@@ -55,7 +56,8 @@ impl Polling {
     }
 
     /// It is not done yet: the wait before the next question, or the one that the server
-    /// `told`; none if that would be after the deadline.
+    /// `told`, as [`RetryAfter::told`](crate::RetryAfter::told) understands it; none if that
+    /// would be after the deadline.
     #[must_use = "wait for so long, or stop"]
     pub fn next_wait(
         &mut self,
@@ -63,6 +65,7 @@ impl Polling {
         told: Option<Nanos>,
         random: &mut impl Random,
     ) -> Option<Nanos> {
+        let told = told.filter(|&wait| wait > Nanos::ZERO);
         let wait = told.unwrap_or_else(|| {
             let longer = (self.wait.as_nanos() / 2 * 3).min(LONGEST.as_nanos());
             let range = Nanos::from_nanos(longer / 5 * 4)..=Nanos::from_nanos(longer / 5 * 6);
@@ -145,8 +148,10 @@ mod tests {
         let (mut polling, mut random) = (Polling::new(NEVER), SplitMix::new(1));
         let told = Some(Nanos::from_secs(7));
         assert_eq!(polling.next_wait(Time::ZERO, told, &mut random), told);
+        let now = polling.next_wait(Time::ZERO, Some(Nanos::ZERO), &mut random);
+        assert_eq!(now, Some(Nanos::from_secs(1)), "never without a pause");
         let own = polling.next_wait(Time::ZERO, None, &mut random);
-        assert_eq!(own, Some(Nanos::from_secs(1)));
+        assert!(own >= Some(Nanos::from_millis(1_200)), "{own:?}");
     }
 
     #[test]

@@ -232,7 +232,9 @@ impl<'a> Cursor<'a> {
             }
             '%' => {
                 self.next();
-                self.string().map(|_| Value::Other)
+                self.take('"')?;
+                self.while_(|c| matches!(c, ' '..='~') && c != '"'); // a backslash is one
+                self.take('"').map(|()| Value::Other)
             }
             c if c.is_ascii_alphabetic() || c == '*' => {
                 let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~:/".contains(c);
@@ -295,6 +297,7 @@ mod tests {
                 r#""a";r=1;pk=:c2RmakxKVU9VSA==:;x;y="s\"";z=tok/en;u=?1;d=@12;f=1.5;q=%"%c3""#,
                 vec![("a", 1, None)],
             ),
+            (r#""a";r=1;x=%"\d""#, vec![("a", 1, None)]),
             (r#""a";r=1;r=2"#, vec![("a", 2, None)]),
             (r#""a\"\\";r=0"#, vec![("a\"\\", 0, None)]),
             (

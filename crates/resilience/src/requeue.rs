@@ -13,19 +13,26 @@
 //! * Order is kept: first in, first out; a refused item goes before those that never left.
 //! * After a refusal one item leaves as a probe; the others follow when it is through.
 //!   Otherwise every wait would end in as many refusals as there are senders.
-//! * An item has a deadline; past it, it is handed out as expired, never sent.
-//! * Bounds: `capacity` items that wait or are under way; what is over is given back.
+//! * An item has a deadline; past it, it is handed out as expired when it reaches the head,
+//!   and never sent.
+//! * A ticket that is dropped without a report (its sender panicked, or was cancelled) takes
+//!   its item with it, and makes room. If it was the probe, the next one is.
+//! * Bounds: `capacity` items that wait or are under way; what is over is given back. How
+//!   long the line waits is bounded by whoever says so:
+//!   [`RetryAfter::longest`](crate::RetryAfter::longest), or a backoff's cap.
+//! * Shutdown: take until nothing is due, or drop the line with what waits in it.
 //! * Trade-off: one line for one limit. Services with limits of several keys need a line for
 //!   each, or the slowest key holds up all.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
 use ratekeeper_core::{Nanos, Time};
 
 use crate::deadline::Deadline;
 
 /// What [`Requeue::take`] found.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub enum Next<T> {
     /// Send it, and report by [`Requeue::done`] or [`Requeue::refused`].
     Send(Ticket<T>),
@@ -33,20 +40,34 @@ pub enum Next<T> {
     Expired(T),
     /// Nobody may leave before then.
     Wait(Time),
-    /// A probe is under way: ask again when it has been reported.
+    /// A probe is under way: ask again when it has been reported, or dropped.
     Probing,
     /// Nobody waits.
     Empty,
 }
 
-/// An item under way.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// An item under way, to be reported to the line that it came from.
+#[derive(Debug)]
 #[must_use = "report how it ended"]
 pub struct Ticket<T> {
     /// What to send.
     pub item: T,
-    deadline: Deadline,
+    place: Place,
+    leave: Arc<Leave>,
+}
+
+/// Lives as long as a ticket does.
+#[derive(Debug)]
+struct Leave {
+    /// Counts the tickets that are out.
+    _out: Arc<()>,
+}
+
+/// Where an item stands, and until when it is worth sending.
+#[derive(Clone, Copy, Debug)]
+struct Place {
     sequence: u64,
+    deadline: Deadline,
 }
 
 /// A bounded line of what waits to be sent to one limited service.
@@ -61,30 +82,31 @@ pub struct Ticket<T> {
 /// // The server answered 429, Retry-After: 2.
 /// line.refused(ticket, now, Nanos::from_secs(2));
 /// let again = now + Nanos::from_secs(2);
-/// assert_eq!(line.take(now), Next::Wait(again));
+/// assert!(matches!(line.take(now), Next::Wait(until) if until == again));
 /// let Next::Send(ticket) = line.take(again) else { panic!("the wait is over") };
 /// assert_eq!(line.done(ticket), "a");
 /// ```
 #[derive(Debug)]
 pub struct Requeue<T> {
     /// By their sequence, oldest first.
-    waiting: VecDeque<Ticket<T>>,
+    waiting: VecDeque<(Place, T)>,
     capacity: usize,
-    under_way: usize,
+    /// Of each ticket that is out, and this one.
+    out: Arc<()>,
     sequence: u64,
     not_before: Time,
     flow: Flow,
 }
 
 /// Who may leave the line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum Flow {
     /// Everybody.
     Free,
     /// One, once the wait is over.
     Probe,
-    /// Nobody until the item of this sequence is reported.
-    Probing(u64),
+    /// Nobody until this one is reported, or lost.
+    Probing(Weak<Leave>),
 }
 
 impl<T> Requeue<T> {
@@ -93,7 +115,7 @@ impl<T> Requeue<T> {
         Self {
             waiting: VecDeque::new(),
             capacity,
-            under_way: 0,
+            out: Arc::default(),
             sequence: 0,
             not_before: Time::ZERO,
             flow: Flow::Free,
@@ -102,7 +124,7 @@ impl<T> Requeue<T> {
 
     /// Items that wait or are under way.
     pub fn len(&self) -> usize {
-        self.waiting.len() + self.under_way
+        self.waiting.len() + Arc::strong_count(&self.out) - 1 // its own
     }
 
     /// Whether nothing waits or is under way.
@@ -118,67 +140,73 @@ impl<T> Requeue<T> {
         if self.len() >= self.capacity {
             return Err(item);
         }
-        let ticket = Ticket {
-            item,
-            deadline,
+        let place = Place {
             sequence: self.sequence,
+            deadline,
         };
         self.sequence += 1;
-        self.waiting.push_back(ticket);
+        self.waiting.push_back((place, item));
         Ok(())
     }
 
     /// Takes the item at the head, if it may leave.
     pub fn take(&mut self, now: Time) -> Next<T> {
-        let Some(head) = self.waiting.front() else {
+        if matches!(&self.flow, Flow::Probing(probe) if probe.strong_count() == 0) {
+            self.flow = Flow::Probe; // it was lost
+        }
+        let Some((place, item)) = self.waiting.pop_front() else {
             return Next::Empty;
         };
-        if head.deadline.time() > now {
-            if let Flow::Probing(_) = self.flow {
-                return Next::Probing;
+        let stays = if place.deadline.time() <= now {
+            return Next::Expired(item);
+        } else if let Flow::Probing(_) = self.flow {
+            Next::Probing
+        } else if now < self.not_before {
+            // It is found when it expires, not later.
+            Next::Wait(self.not_before.min(place.deadline.time()))
+        } else {
+            let leave = Arc::new(Leave {
+                _out: Arc::clone(&self.out),
+            });
+            if let Flow::Probe = self.flow {
+                self.flow = Flow::Probing(Arc::downgrade(&leave));
             }
-            if now < self.not_before {
-                // Expired items are found when their time comes, not later.
-                return Next::Wait(self.not_before.min(head.deadline.time()));
-            }
-        }
-        match self.waiting.pop_front() {
-            None => Next::Empty,
-            Some(head) if head.deadline.time() <= now => Next::Expired(head.item),
-            Some(head) => {
-                if self.flow == Flow::Probe {
-                    self.flow = Flow::Probing(head.sequence);
-                }
-                self.under_way += 1;
-                Next::Send(head)
-            }
-        }
+            return Next::Send(Ticket { item, place, leave });
+        };
+        self.waiting.push_front((place, item));
+        stays
     }
 
     /// The item was accepted, or given up: it leaves for good. If it was the probe, the line
     /// moves again.
     pub fn done(&mut self, ticket: Ticket<T>) -> T {
-        self.under_way = self.under_way.saturating_sub(1);
-        if self.flow == Flow::Probing(ticket.sequence) {
+        if self.is_probe(&ticket) {
             self.flow = Flow::Free;
         }
         ticket.item
     }
 
     /// The item was refused: it returns to its place, and nobody leaves for `wait`, which is
-    /// what the server told and some jitter, or a backoff.
+    /// what the server told and some jitter, or a backoff. A wait of zero is none: the line
+    /// then asks as fast as the server refuses.
     pub fn refused(&mut self, ticket: Ticket<T>, now: Time, wait: Nanos) {
-        self.under_way = self.under_way.saturating_sub(1);
         self.not_before = self.not_before.max(now + wait);
-        match self.flow {
-            // One of many that left before: the probe that is under way knows better.
-            Flow::Probing(probe) if probe != ticket.sequence => {}
-            _ => self.flow = Flow::Probe,
+        // One of many that left before says nothing: the probe that is under way knows better.
+        if self.is_probe(&ticket) || !matches!(self.flow, Flow::Probing(_)) {
+            self.flow = Flow::Probe;
         }
-        let place = self
+        let Ticket { item, place, .. } = ticket;
+        let index = self
             .waiting
-            .partition_point(|waiting| waiting.sequence < ticket.sequence);
-        self.waiting.insert(place, ticket);
+            .partition_point(|(waiting, _)| waiting.sequence < place.sequence);
+        self.waiting.insert(index, (place, item));
+    }
+
+    fn is_probe(&self, ticket: &Ticket<T>) -> bool {
+        match &self.flow {
+            Flow::Probing(probe) => std::ptr::eq(probe.as_ptr(), Arc::as_ptr(&ticket.leave)),
+            Flow::Free | Flow::Probe => false,
+        }
     }
 }
 
@@ -221,10 +249,10 @@ mod tests {
         line.refused(b, now, Nanos::from_secs(2));
         line.refused(a, now, Nanos::from_secs(1));
         assert_eq!(line.done(c), 'c');
-        assert_eq!(line.take(secs(1)), Next::Wait(secs(2)));
+        assert!(matches!(line.take(secs(1)), Next::Wait(until) if until == secs(2)));
         let probe = sent(&mut line, secs(2));
         assert_eq!(probe.item, 'a');
-        assert_eq!(line.take(secs(2)), Next::Probing);
+        assert!(matches!(line.take(secs(2)), Next::Probing));
         line.refused(probe, secs(2), Nanos::from_secs(3));
         let probe = sent(&mut line, secs(5));
         assert_eq!(line.done(probe), 'a');
@@ -232,7 +260,7 @@ mod tests {
             let ticket = sent(&mut line, secs(5));
             assert_eq!(line.done(ticket), expected);
         }
-        assert_eq!(line.take(secs(5)), Next::Empty);
+        assert!(matches!(line.take(secs(5)), Next::Empty));
         assert!(line.is_empty());
     }
 
@@ -260,10 +288,41 @@ mod tests {
         line.offer('c', NEVER).unwrap();
         line.refused(a, secs(0), Nanos::from_secs(3));
         let probe = sent(&mut line, secs(3));
-        assert_eq!(line.take(secs(3)), Next::Probing);
-        assert_eq!(line.take(secs(4)), Next::Expired('b'));
+        assert!(matches!(line.take(secs(3)), Next::Probing));
+        assert!(matches!(line.take(secs(4)), Next::Expired('b')));
         line.done(probe);
         assert_eq!(sent(&mut line, secs(4)).item, 'c');
+    }
+
+    #[test]
+    fn a_ticket_that_is_lost_makes_room_and_the_line_moves_on() {
+        let mut line = line(&['a', 'b', 'c', 'd']);
+        let (a, b) = (sent(&mut line, secs(0)), sent(&mut line, secs(0)));
+        drop(b); // its sender panicked
+        assert_eq!(line.len(), 3);
+        line.refused(a, secs(0), Nanos::from_secs(1));
+        let probe = sent(&mut line, secs(1));
+        assert!(matches!(line.take(secs(1)), Next::Probing));
+        drop(probe);
+        let probe = sent(&mut line, secs(1));
+        assert_eq!(probe.item, 'c', "the next one probes");
+        assert!(matches!(line.take(secs(1)), Next::Probing));
+        assert_eq!(line.done(probe), 'c');
+        drop(sent(&mut line, secs(1)));
+        assert!(line.is_empty());
+    }
+
+    #[test]
+    fn a_late_refusal_leaves_the_probe_alone() {
+        let mut line = line(&['a', 'b', 'c']);
+        let (a, b) = (sent(&mut line, secs(0)), sent(&mut line, secs(0)));
+        line.refused(a, secs(0), Nanos::from_secs(1));
+        let probe = sent(&mut line, secs(1));
+        line.refused(b, secs(1), Nanos::from_secs(5));
+        assert!(matches!(line.take(secs(9)), Next::Probing));
+        assert_eq!(line.done(probe), 'a');
+        assert!(matches!(line.take(secs(5)), Next::Wait(until) if until == secs(6)));
+        assert_eq!(sent(&mut line, secs(6)).item, 'b');
     }
 
     proptest! {

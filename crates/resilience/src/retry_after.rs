@@ -12,12 +12,18 @@
 //! * `wait = told + U(0, min(10 % of told, 5 s))`. The part that is added grows with the
 //!   wait: a herd told to wait a minute needs more room than one told to wait a second.
 //! * `Retry-After` (seconds or a date) wins over `RateLimit`; of that, the longest `t` among
-//!   limits with nothing left counts.
-//! * More than 10 minutes is not believed by default: no call lasts so long, and a server
-//!   with a wrong clock must not silence its clients. [`Told::Beyond`] says how long it was,
-//!   so that a batch job can decide otherwise.
+//!   limits with nothing left counts. Then `RateLimit-Reset` of older drafts and its elder
+//!   `X-RateLimit-Reset`, if nothing is left: below 10^9 a span in seconds, from there on
+//!   seconds since 1970, as servers send both.
+//! * A date is compared with the `Date` of the same answer if there is one: only one clock
+//!   is asked then, and it need not be right.
+//! * No time at all (zero, a date that has passed) is nothing told: a herd that is told "now"
+//!   would return as one, so backoff decides.
+//! * More than 10 minutes is not waited for by default: no call lasts so long, and a server
+//!   with a wrong clock must not hold its clients for ever. [`Told::Beyond`] says how long it
+//!   was: let the call fail, or wait if it is a batch job.
 //! * Source: RFC 9110 (2022), section 10.2.3; draft-ietf-httpapi-ratelimit-headers-11
-//!   (2026), section 6.
+//!   (2026), section 6, and -03 (2020) for the fields that it replaced.
 
 use ratekeeper_core::{Nanos, Origin, Time};
 
@@ -25,24 +31,35 @@ use crate::http_date;
 use crate::random::Random;
 use crate::rate_limit::RateLimit;
 
+/// Numbers of `X-RateLimit-Reset` from here on are seconds since 1970 (2001 and later); below
+/// they are a span, of up to 31 years.
+const DATES_FROM: u64 = 1_000_000_000;
+
 /// What a refusal said about waiting, as header fields. Of a field that comes more than once
-/// give the last `Retry-After`, and `RateLimit` joined with commas.
+/// give the last, and `RateLimit` joined with commas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hints<'a> {
     /// `Retry-After`.
     pub retry_after: Option<&'a str>,
     /// `RateLimit`.
     pub rate_limit: Option<&'a str>,
+    /// `RateLimit-Remaining` or `X-RateLimit-Remaining`. Unless it is zero or not there,
+    /// `reset` says nothing.
+    pub remaining: Option<&'a str>,
+    /// `RateLimit-Reset` or `X-RateLimit-Reset`.
+    pub reset: Option<&'a str>,
+    /// `Date`: when the server answered, by its own clock.
+    pub date: Option<&'a str>,
 }
 
 /// How long the server wants to be left alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
-    /// For so long; see [`RetryAfter::spread`].
+    /// For so long, above zero; see [`RetryAfter::spread`].
     Wait(Nanos),
-    /// For longer than is believed.
+    /// For longer than [`RetryAfter::longest`]: coming back sooner is of no use.
     Beyond(Nanos),
-    /// It did not say.
+    /// It did not say, or nothing that can be read, or that there is no need to wait.
     Nothing,
 }
 
@@ -63,9 +80,9 @@ pub enum Told {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryAfter {
-    /// The longest wait that is believed. Default 10 minutes.
+    /// The longest wait that is obeyed, whatever a server sends. Default 10 minutes.
     pub longest: Nanos,
-    /// The most that is added to spread clients. Default 5 s.
+    /// The most that is added to spread clients; zero adds nothing. Default 5 s.
     pub spread_max: Nanos,
 }
 
@@ -80,12 +97,18 @@ impl Default for RetryAfter {
 
 impl RetryAfter {
     /// What the fields of a refusal say at `now`, on a clock that counts from `origin`: a
-    /// date needs to know what day it is.
+    /// date without a `Date` beside it needs to know what day it is.
     pub fn told(&self, hints: Hints<'_>, now: Time, origin: Origin) -> Told {
-        let retry_after = hints.retry_after.and_then(|text| parse(text, now, origin));
-        let wait = retry_after.or_else(|| hints.rate_limit.and_then(exhausted_for));
+        let ours = origin.unix_nanos(now);
+        let date = hints.date.and_then(|text| http_date::parse(text, ours));
+        let today = date.unwrap_or(ours);
+        let exhausted = hints.remaining.is_none_or(|text| number(text) == Some(0));
+        let wait = (hints.retry_after)
+            .and_then(|text| number(text).map(Nanos::from_secs).or(until(text, today)))
+            .or_else(|| hints.rate_limit.and_then(exhausted_for))
+            .or_else(|| (hints.reset.filter(|_| exhausted)).and_then(|text| reset(text, today)));
         match wait {
-            None => Told::Nothing,
+            None | Some(Nanos::ZERO) => Told::Nothing,
             Some(wait) if wait > self.longest => Told::Beyond(wait),
             Some(wait) => Told::Wait(wait),
         }
@@ -98,16 +121,30 @@ impl RetryAfter {
     }
 }
 
-/// The wait that a `Retry-After` asks for; zero for a date in the past.
-fn parse(text: &str, now: Time, origin: Origin) -> Option<Nanos> {
-    let text = text.trim_matches([' ', '\t']);
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit are still a long time.
-        return Some(Nanos::from_secs(text.parse().unwrap_or(u64::MAX)));
-    }
-    let now_nanos = origin.unix_nanos(now);
-    let date = http_date::parse(text, now_nanos / 1_000_000_000)?;
-    Some(Nanos::from_secs(date).saturating_sub(Nanos::from_nanos(now_nanos)))
+/// A number without a sign; more digits than fit are still much.
+fn number(text: &str) -> Option<u64> {
+    let text = blanks_off(text);
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// From `today`, in nanoseconds since 1970, until the date; zero if it has passed.
+fn until(text: &str, today: u64) -> Option<Nanos> {
+    let date = http_date::parse(blanks_off(text), today)?;
+    Some(Nanos::from_nanos(date.saturating_sub(today)))
+}
+
+/// As servers write when a limit is whole again: a span, or a moment.
+fn reset(text: &str, today: u64) -> Option<Nanos> {
+    let span = number(text).map(|secs| match secs {
+        ..DATES_FROM => Nanos::from_secs(secs),
+        _ => Nanos::from_secs(secs).saturating_sub(Nanos::from_nanos(today)),
+    });
+    span.or(until(text, today))
+}
+
+fn blanks_off(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
 }
 
 /// The longest span among limits that have nothing left.
@@ -133,6 +170,7 @@ mod tests {
         let hints = Hints {
             retry_after: (!retry_after.is_empty()).then_some(retry_after),
             rate_limit: (!rate_limit.is_empty()).then_some(rate_limit),
+            ..Hints::default()
         };
         let now = Time::ZERO + Nanos::from_millis(500);
         RetryAfter::default().told(hints, now, ORIGIN)
@@ -142,13 +180,26 @@ mod tests {
     fn retry_after_wins_over_rate_limit() {
         let millis = |millis| Told::Wait(Nanos::from_millis(millis));
         for (retry_after, rate_limit, expected) in [
-            ("0", "", millis(0)),
+            ("0", "", Told::Nothing),
             ("7", "", millis(7_000)),
             (" 7\t", "", millis(7_000)),
             ("Sun, 06 Nov 1994 08:49:40 GMT", "", millis(2_500)),
             ("Sunday, 06-Nov-94 08:49:40 GMT", "", millis(2_500)),
             ("Sun Nov  6 08:49:40 1994", "", millis(2_500)),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", "", millis(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "", Told::Nothing),
+            ("Sun, 06 Nov 1904 08:49:37 GMT", "", Told::Nothing),
+            ("Sun, 06 Nov 1994 08:49:60 GMT", "", millis(22_500)),
+            (
+                "Sun, 06 Nov 1994 09:00:00 GMT",
+                "",
+                Told::Beyond(Nanos::from_millis(622_500)),
+            ),
+            (
+                "Fri, 31 Dec 9999 23:59:59 GMT",
+                "",
+                Told::Beyond(Nanos::from_nanos(u64::MAX - 784_111_777_500_000_000)),
+            ),
+            ("0", r#""a";r=0;t=9"#, Told::Nothing),
             ("7", r#""a";r=0;t=9"#, millis(7_000)),
             ("soon", r#""a";r=0;t=9"#, millis(9_000)),
             (
@@ -173,6 +224,66 @@ mod tests {
         }
     }
 
+    #[test]
+    fn older_fields_say_a_span_or_a_moment() {
+        let secs = |secs| Told::Wait(Nanos::from_secs(secs));
+        let now = 1_795_219_200; // 2026-11-21
+        let origin = Origin::from_unix_nanos(now * 1_000_000_000);
+        for (remaining, reset, expected) in [
+            ("0", "7", secs(7)),
+            ("", "7", secs(7)),
+            ("0", "1795219207", secs(7)),
+            ("0", "Sat, 21 Nov 2026 00:00:07 GMT", secs(7)),
+            ("0", "1795219200", Told::Nothing),
+            ("0", "1000000000", Told::Nothing),
+            ("0", "0", Told::Nothing),
+            (
+                "0",
+                "999999999",
+                Told::Beyond(Nanos::from_secs(999_999_999)),
+            ),
+            ("1", "7", Told::Nothing),
+            ("-1", "7", Told::Nothing),
+            ("0", "7.5", Told::Nothing),
+            ("0", "6m0s", Told::Nothing),
+            ("0", "", Told::Nothing),
+        ] {
+            let mut hints = Hints {
+                remaining: (!remaining.is_empty()).then_some(remaining),
+                reset: Some(reset),
+                ..Hints::default()
+            };
+            let told = |hints| RetryAfter::default().told(hints, Time::ZERO, origin);
+            assert_eq!(told(hints), expected, "{remaining:?} {reset:?}");
+            hints.rate_limit = Some(r#""a";r=0;t=8"#);
+            assert_eq!(told(hints), secs(8), "the newer field wins");
+            hints.retry_after = Some("9");
+            assert_eq!(told(hints), secs(9), "and this over both");
+        }
+    }
+
+    /// Clocks of client and server differ by years: only the server's is asked.
+    #[test]
+    fn a_clock_that_is_wrong_does_no_harm() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        for (date, retry_after, expected) in [
+            (date, "Sun, 06 Nov 1994 08:49:40 GMT", Some(3)),
+            (date, "Sun, 06 Nov 1994 08:49:30 GMT", None),
+            (date, "7", Some(7)),
+            ("yesterday", "Sun, 06 Nov 1994 08:49:40 GMT", None),
+        ] {
+            let hints = Hints {
+                retry_after: Some(retry_after),
+                date: Some(date),
+                ..Hints::default()
+            };
+            let now = Time::ZERO + Nanos::from_secs(32 * 365 * 86_400);
+            let told = RetryAfter::default().told(hints, now, ORIGIN);
+            let expected = expected.map_or(Told::Nothing, |s| Told::Wait(Nanos::from_secs(s)));
+            assert_eq!(told, expected, "{retry_after}");
+        }
+    }
+
     proptest! {
         #[test]
         fn never_earlier_and_at_most_a_tenth_later(
@@ -187,9 +298,20 @@ mod tests {
         }
 
         #[test]
-        fn anything_may_be_sent(retry_after: String, rate_limit: String, now: u64) {
-            let hints = Hints { retry_after: Some(&retry_after), rate_limit: Some(&rate_limit) };
-            let _ = RetryAfter::default().told(hints, Time::from_nanos(now), ORIGIN);
+        fn anything_may_be_sent(
+            retry_after in "[0-9]{0,12}|\\PC*", rate_limit: String, now: u64,
+        ) {
+            let hints = Hints {
+                retry_after: Some(&retry_after),
+                rate_limit: Some(&rate_limit),
+                remaining: None,
+                reset: Some(&retry_after),
+                date: Some(&rate_limit),
+            };
+            let rules = RetryAfter::default();
+            if let Told::Wait(wait) = rules.told(hints, Time::from_nanos(now), ORIGIN) {
+                prop_assert!(wait > Nanos::ZERO && wait <= rules.longest);
+            }
         }
     }
 }

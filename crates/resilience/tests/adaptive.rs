@@ -300,6 +300,80 @@ fn aimd_is_a_saw_below_what_the_server_takes() {
 }
 
 #[test]
+fn it_comes_back_after_an_outage() {
+    for law in [gradient(), vegas(), aimd()] {
+        let mut play = Play::new(law, 50);
+        play.server.queue = 30;
+        play.until(secs(30), Demand::Endless);
+        // For a minute all is refused.
+        (play.server.workers, play.server.queue) = (0, 0);
+        let seen = play.until(secs(90), Demand::Endless);
+        assert!(seen.done == 0 && seen.dropped > 10_000, "{law:?}: {seen:?}");
+        assert!(play.limit.limit() < 10, "{law:?}: {}", play.limit.limit());
+        (play.server.workers, play.server.queue) = (50, 30);
+        play.until(play.now + Nanos::from_secs(15), Demand::Endless);
+        let from = play.now;
+        let seen = play.until(from + Nanos::from_secs(10), Demand::Endless);
+        let share = seen.done * 100 / can_do(50, 10);
+        assert!(share >= 95, "{law:?}: {share} %, {seen:?}");
+    }
+}
+
+/// Two clients of one server that takes a hundred at once: who has more gives more away.
+#[test]
+fn aimd_shares_fairly() {
+    let bounds = Bounds {
+        least: 1,
+        most: 1_000,
+        initial: 90,
+    };
+    let mut levels = [90, 10].map(|initial| aimd().start(Bounds { initial, ..bounds }, 0));
+    for _ in 0..1_000 {
+        let limits = levels.map(|level| level.limit());
+        let dropped = u32::from(limits[0] + limits[1] > 100);
+        levels = levels.map(|level| {
+            let took = Nanos::from_millis(10);
+            let sample = Sample {
+                mean: took,
+                p90: took,
+                slowest: took,
+                in_flight: level.limit(),
+                dropped,
+            };
+            aimd().next(bounds, level, &sample)
+        });
+    }
+    let [more, less] = levels.map(|level| level.limit());
+    assert!(
+        more.abs_diff(less) <= 1 && more + less > 80,
+        "{more} and {less}"
+    );
+}
+
+#[test]
+fn a_clock_set_back_does_not_hold_the_limit() {
+    let settings = AdaptiveSettings {
+        law: aimd(),
+        ..AdaptiveSettings::default()
+    };
+    let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();
+    let windows = |from: Time, count: u64| {
+        for number in 0..count {
+            let began = from + Nanos::from_millis(100 * number);
+            let permits: Vec<_> = (0..15).map(|_| limit.try_acquire(began).unwrap()).collect();
+            for permit in permits {
+                permit.success(began + Nanos::from_millis(99));
+            }
+        }
+    };
+    windows(secs(3_600), 4);
+    let before = limit.limit();
+    windows(secs(0), 7);
+    let after = limit.limit();
+    assert!(before > 20 && after >= before + 4, "{before}, then {after}");
+}
+
+#[test]
 fn work_that_began_under_an_older_limit_moves_it_once() {
     let bounds = Bounds {
         least: 1,

@@ -6,7 +6,6 @@
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -318,53 +317,6 @@ async fn answers_move_the_limit_of_calls() {
         });
         let _ = status(&mut client, request("POST", &address)).await;
         assert_eq!(limit.limit(), expected, "{act:?}");
-    }
-}
-
-/// A service without a network, in paused time: waits are as they are told.
-#[tokio::test(start_paused = true)]
-async fn waits_are_exact_in_held_time() {
-    let settings = CallSettings {
-        within: Nanos::from_secs(100),
-        ..CallSettings::default()
-    };
-    let budget = Arc::new(Budget::new(BudgetSettings::default()).unwrap());
-    let mut answers = vec![200, 503, 429];
-    let answers = Arc::new(Mutex::new(std::mem::take(&mut answers)));
-    let mut client = ResilienceLayer::new(settings, budget).layer(Script(answers));
-    let began = Instant::now();
-    let answer = client
-        .call(request("GET", "http://localhost/"))
-        .await
-        .unwrap();
-    assert_eq!(answer.status(), 200);
-    // Twice 20 s, and up to a tenth of it more each.
-    let waited = began.elapsed().as_millis();
-    assert!((40_000..=44_002).contains(&waited), "{waited}");
-}
-
-/// Answers what it is given, last first; refusals with `Retry-After: 20`.
-#[derive(Clone)]
-struct Script(Arc<Mutex<Vec<u16>>>);
-
-impl Service<Request<Full<Bytes>>> for Script {
-    type Response = Response<()>;
-    type Error = Infallible;
-    type Future = std::future::Ready<Result<Response<()>, Infallible>>;
-
-    fn poll_ready(
-        &mut self,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Infallible>> {
-        std::task::Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
-        let status = self.0.lock().unwrap().pop().unwrap();
-        let answer = Response::builder()
-            .status(status)
-            .header("retry-after", "20");
-        std::future::ready(Ok(answer.body(()).unwrap()))
     }
 }
 

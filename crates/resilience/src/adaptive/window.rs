@@ -16,6 +16,9 @@ use super::{AdaptiveSettings, End, Sample};
 /// Times kept of one window.
 pub(super) const MOST_KEPT: u32 = 512;
 
+/// Threads that race read clocks that differ by less.
+const SET_BACK: Nanos = Nanos::SECOND;
+
 /// Work that has ended since the window began.
 #[derive(Debug, Default)]
 pub(super) struct Window {
@@ -33,7 +36,10 @@ pub(super) struct Window {
 impl Window {
     pub(super) fn add(&mut self, began: Time, now: Time, end: End) {
         let start = *self.began.get_or_insert(began);
-        if began < start {
+        if start.since(now) > SET_BACK {
+            // The clock was set back: the window begins anew, with this.
+            self.began = Some(now);
+        } else if began < start {
             return; // under the limit before this one
         }
         let nanos = now.since(began).as_nanos();

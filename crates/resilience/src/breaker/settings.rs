@@ -7,8 +7,8 @@ use crate::Error;
 /// Rounds of probes there may be: the last has 2^15 probes.
 const PROBE_ROUNDS_MAX: u32 = 16;
 
-/// When a [`Breaker`](super::Breaker) opens and how it comes back; see the [module](super) for the reasons of
-/// the defaults.
+/// When a [`Breaker`](super::Breaker) opens and how it comes back; see the [module](super) for
+/// the reasons of the defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BreakerSettings {
     /// How long the end of a call is remembered; at least 10 ns. Default 10 s.
@@ -24,7 +24,7 @@ pub struct BreakerSettings {
     /// Rounds of probes, 1 to 16: the first has one, each further one twice as many.
     /// Default 3.
     pub probe_rounds: u32,
-    /// A probe that has not ended for so long is taken for failed. Default 10 s.
+    /// A probe that has not ended for so long is taken for failed; above zero. Default 10 s.
     pub probe_patience: Nanos,
 }
 
@@ -53,6 +53,81 @@ impl BreakerSettings {
         if self.open_base == Nanos::ZERO || self.open_base > self.open_cap {
             return Err(Error::OpenFor);
         }
+        if self.probe_patience == Nanos::ZERO {
+            return Err(Error::ProbePatience);
+        }
         Ok(())
+    }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Breaker, SplitMix};
+
+    #[test]
+    fn settings_out_of_bounds_are_refused() {
+        let good = BreakerSettings::default();
+        for (settings, error) in [
+            (
+                BreakerSettings {
+                    window: Nanos::from_nanos(9),
+                    ..good
+                },
+                Error::Window,
+            ),
+            (
+                BreakerSettings {
+                    failure_percent: 0,
+                    ..good
+                },
+                Error::Percent,
+            ),
+            (
+                BreakerSettings {
+                    failure_percent: 101,
+                    ..good
+                },
+                Error::Percent,
+            ),
+            (
+                BreakerSettings {
+                    probe_rounds: 0,
+                    ..good
+                },
+                Error::ProbeRounds,
+            ),
+            (
+                BreakerSettings {
+                    probe_rounds: 17,
+                    ..good
+                },
+                Error::ProbeRounds,
+            ),
+            (
+                BreakerSettings {
+                    open_base: Nanos::ZERO,
+                    ..good
+                },
+                Error::OpenFor,
+            ),
+            (
+                BreakerSettings {
+                    open_base: Nanos::from_secs(61),
+                    ..good
+                },
+                Error::OpenFor,
+            ),
+            (
+                BreakerSettings {
+                    probe_patience: Nanos::ZERO,
+                    ..good
+                },
+                Error::ProbePatience,
+            ),
+        ] {
+            assert_eq!(Breaker::new(settings, SplitMix::new(1)).unwrap_err(), error);
+        }
     }
 }

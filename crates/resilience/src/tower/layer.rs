@@ -6,7 +6,6 @@ use http::HeaderName;
 use ratekeeper_core::Nanos;
 use tower_layer::Layer;
 
-use super::clock::Clock;
 use super::service::Resilient;
 use crate::{AdaptiveConcurrency, Backoff, Breaker, Budget, RetryAfter, Throttle, Typical};
 
@@ -40,8 +39,8 @@ pub enum Propagate {
 /// How calls are made.
 #[derive(Clone, Debug)]
 pub struct CallSettings {
-    /// How long a call may take with all its attempts, unless
-    /// [`CallWithin`](super::CallWithin) says otherwise. Default 10 s.
+    /// How long a call may take with all its attempts, until the head of its answer is there,
+    /// unless [`CallWithin`](super::CallWithin) says otherwise. Default 10 s.
     pub within: Nanos,
     /// What one attempt takes as a rule. Default not known.
     pub typical: Typical,
@@ -51,7 +50,8 @@ pub struct CallSettings {
     pub guard: Guard,
     /// Waits and attempts.
     pub backoff: Backoff,
-    /// How far Retry-After is believed.
+    /// How far `Retry-After` and its kin are obeyed; a call that is told to wait for longer
+    /// ends with the refusal.
     pub retry_after: RetryAfter,
 }
 
@@ -80,22 +80,16 @@ pub struct ResilienceLayer {
 pub(super) struct Shared {
     pub(super) settings: CallSettings,
     pub(super) budget: Arc<Budget>,
-    pub(super) clock: Clock,
 }
 
 impl ResilienceLayer {
-    /// A layer whose calls share `budget`; other layers may share it too.
+    /// A layer whose calls share `budget`; other layers may share it, and the guard, too.
     ///
-    /// Time is that of the tokio runtime, counted from here: let a breaker or budget be
-    /// shared only among layers that are made together.
+    /// Time is that of the tokio runtime, counted from a zero that all layers of the process
+    /// have in common: do not tell a shared budget or guard another.
     pub fn new(settings: CallSettings, budget: Arc<Budget>) -> Self {
-        let shared = Shared {
-            settings,
-            budget,
-            clock: Clock::new(),
-        };
         Self {
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared { settings, budget }),
         }
     }
 }

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use ratekeeper_core::{Nanos, Time};
 use tower_service::Service;
 
+use super::clock;
 use super::error::CallError;
 use super::layer::{Guard, Propagate, Shared};
 use super::message::{Answered, Outgoing};
@@ -68,20 +69,30 @@ where
     S::Response: Answered,
     Q: Outgoing,
 {
-    let (settings, clock) = (&shared.settings, &shared.clock);
+    let settings = &shared.settings;
     let mut random = SplitMix::seeded();
-    let within = request.within();
-    let deadline = Deadline::within(clock.now(), within.map_or(settings.within, |span| span.0));
+    let began = clock::now();
+    let within = request.within().map_or(settings.within, |span| span.0);
+    let deadline = Deadline::within(began, within);
+    let borne = borne(&settings.propagate, request.headers(), began);
+    let deadline = borne.map_or(deadline, |borne| deadline.cut(borne));
     let key = request.headers().get("idempotency-key");
     let effect = Effect::of_http(
         request.method().as_str(),
         key.and_then(|key| key.to_str().ok()),
     );
     let mut attempts = settings.backoff.attempts();
-    shared.budget.deposit(clock.now());
     loop {
         let again = request.again();
-        let result = attempt(shared, &mut inner, request, deadline, &mut random).await;
+        let result = attempt(
+            shared,
+            &mut inner,
+            request,
+            deadline,
+            &attempts,
+            &mut random,
+        )
+        .await;
         let failure = match &result {
             Ok(answer)
                 if !answer.status().is_client_error() && !answer.status().is_server_error() =>
@@ -95,7 +106,7 @@ where
         if !failure.permits(effect) {
             return result;
         }
-        let now = clock.now();
+        let now = clock::now();
         let headers = result.as_ref().ok().map(Answered::headers);
         let wait = next_wait(shared, headers, now, &mut attempts, &mut random)
             .filter(|&wait| deadline.allows(now, wait, settings.typical));
@@ -119,20 +130,23 @@ fn next_wait(
     random: &mut SplitMix,
 ) -> Option<Nanos> {
     let rules = &shared.settings.retry_after;
-    let field = |name: &str| {
-        let values = headers?.get_all(name).iter();
-        let texts: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
-        (!texts.is_empty()).then_some(texts)
-    };
-    let retry_after = field("retry-after");
-    let rate_limit = field("ratelimit").map(|texts| texts.join(","));
+    let last = |name: &str| headers?.get_all(name).iter().next_back()?.to_str().ok();
+    let rate_limit = headers.and_then(|headers| {
+        let lines = headers.get_all("ratelimit").iter().map(HeaderValue::to_str);
+        let lines: Result<Vec<_>, _> = lines.collect();
+        Some(lines.ok()?.join(","))
+    });
     let hints = Hints {
-        retry_after: retry_after.as_ref().and_then(|texts| texts.last().copied()),
+        retry_after: last("retry-after"),
         rate_limit: rate_limit.as_deref(),
+        remaining: last("ratelimit-remaining").or_else(|| last("x-ratelimit-remaining")),
+        reset: last("ratelimit-reset").or_else(|| last("x-ratelimit-reset")),
+        date: last("date"),
     };
-    match rules.told(hints, now, shared.clock.origin()) {
+    match rules.told(hints, now, clock::origin()) {
         Told::Wait(told) => attempts.next_told(rules.spread(told, random)),
-        Told::Beyond(_) | Told::Nothing => attempts.next_wait(random),
+        Told::Beyond(_) => None,
+        Told::Nothing => attempts.next_wait(random),
     }
 }
 
@@ -142,6 +156,7 @@ async fn attempt<S, Q>(
     inner: &mut S,
     mut request: Q,
     deadline: Deadline,
+    attempts: &Attempts,
     random: &mut SplitMix,
 ) -> Result<S::Response, CallError<S::Error>>
 where
@@ -149,29 +164,50 @@ where
     S::Response: Answered,
     Q: Outgoing,
 {
-    let (settings, clock) = (&shared.settings, &shared.clock);
-    let now = clock.now();
-    if !deadline.allows(now, Nanos::ZERO, settings.typical) {
+    let settings = &shared.settings;
+    let in_time = |now| deadline.allows(now, Nanos::ZERO, settings.typical);
+    let now = clock::now();
+    if !in_time(now) {
         return Err(CallError::Deadline);
     }
     let leave = pass(&settings.guard, now, random)?;
-    propagate(
-        &settings.propagate,
-        request.headers_mut(),
-        now,
-        deadline,
-        settings.typical,
-    );
-    let answer = async {
-        poll_fn(|context| inner.poll_ready(context)).await?;
-        inner.call(request).await
+    let result = match before(deadline, poll_fn(|context| inner.poll_ready(context))).await {
+        Ok(()) => {
+            let now = clock::now();
+            if !in_time(now) {
+                return Err(CallError::Deadline);
+            }
+            if attempts.made() == 1 {
+                shared.budget.deposit(now); // and not sooner: what is not sent pays nothing
+            }
+            let headers = request.headers_mut();
+            propagate(
+                &settings.propagate,
+                headers,
+                now,
+                deadline,
+                settings.typical,
+            );
+            before(deadline, inner.call(request)).await
+        }
+        // Nothing was sent: the guard hears nothing.
+        Err(CallError::Deadline) => return Err(CallError::Deadline),
+        Err(error) => Err(error),
     };
-    let result = match tokio::time::timeout(deadline.time().since(now).into(), answer).await {
+    report(leave, clock::now(), &result);
+    result
+}
+
+/// What comes of it by the deadline.
+async fn before<T, E>(
+    deadline: Deadline,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, CallError<E>> {
+    let left = deadline.time().since(clock::now());
+    match tokio::time::timeout(left.into(), work).await {
         Ok(result) => result.map_err(CallError::Inner),
         Err(_) => Err(CallError::Deadline),
-    };
-    report(leave, clock.now(), &result);
-    result
+    }
 }
 
 /// Leave of the guard to make an attempt.
@@ -232,6 +268,16 @@ fn end<R, E>(status: Option<StatusCode>, result: &Result<R, CallError<E>>) -> En
         (Some(status), _) => End::of_http(status.as_u16()),
         (None, Err(CallError::Deadline)) => End::Dropped,
         (None, _) => End::Ignored,
+    }
+}
+
+/// The deadline that the request bears already, in the field that says it.
+fn borne(manner: &Propagate, headers: &HeaderMap, now: Time) -> Option<Deadline> {
+    let value = |name: &str| headers.get(name)?.to_str().ok();
+    match manner {
+        Propagate::Nothing => None,
+        Propagate::GrpcTimeout => Deadline::from_grpc_timeout(now, value("grpc-timeout")?),
+        Propagate::Millis(name) => Deadline::from_header_ms(now, value(name.as_str())?),
     }
 }
 
