@@ -207,6 +207,41 @@ mod tests {
         assert!((49_000_000..51_000_000).contains(&(total / 10_000)));
     }
 
+    #[test]
+    fn decorrelated_jitter_reaches_from_the_base_to_three_times_the_last() {
+        let backoff = Backoff {
+            jitter: Jitter::Decorrelated,
+            ..Backoff::default()
+        };
+        let mut random = SplitMix::new(3);
+        let firsts: Vec<_> = (0..10_000)
+            .filter_map(|_| backoff.attempts().next_wait(&mut random))
+            .collect();
+        assert!(firsts.iter().min() < Some(&millis(101)), "from the base");
+        assert!(
+            firsts.iter().max() > Some(&millis(299)),
+            "to three times it"
+        );
+    }
+
+    #[test]
+    fn any_number_of_attempts_may_be_asked_for() {
+        for jitter in [Jitter::Full, Jitter::Decorrelated, Jitter::Without] {
+            for base in [Nanos::ZERO, millis(100), Nanos::MAX] {
+                let backoff = Backoff {
+                    base,
+                    cap: Nanos::MAX,
+                    attempts_max: u32::MAX,
+                    jitter,
+                };
+                let (mut attempts, mut random) = (backoff.attempts(), SplitMix::new(1));
+                for _ in 0..1_000 {
+                    assert!(attempts.next_wait(&mut random).is_some());
+                }
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn no_wait_exceeds_its_bounds(

@@ -27,12 +27,11 @@
 //! the time that it idled, and `failsafe` is not kept any more.
 //!
 //! ```
-//! use ratekeeper_core::{Nanos, Origin, Time};
 //! use ratekeeper_resilience::*;
 //!
 //! let budget = Budget::new(BudgetSettings::default()).unwrap(); // one for all calls
 //! let mut random = SplitMix::seeded();
-//! let mut now = Time::ZERO; // your clock
+//! let mut now = Time::ZERO; // your clock: Time::ZERO + started.elapsed().into()
 //!
 //! let deadline = Deadline::within(now, Nanos::from_secs(30));
 //! let mut attempts = Backoff::default().attempts();
@@ -87,6 +86,7 @@ pub use pacing::Pacing;
 pub use polling::{PollPace, Polling};
 pub use random::{Random, SplitMix};
 pub use rate_limit::{RateLimit, RateLimitPolicy};
+pub use ratekeeper_core::{Nanos, Origin, Time};
 pub use requeue::{Next, Requeue, Ticket};
 pub use retry_after::{Hints, RetryAfter, Told};
 pub use throttle::{Throttle, ThrottleSettings};

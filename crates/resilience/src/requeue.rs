@@ -326,6 +326,59 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever senders do with their tickets: the line is bounded, each item ends once,
+        /// and who asks on gets all.
+        #[test]
+        fn nothing_is_lost_or_held_for_ever(
+            steps in prop::collection::vec((0_u8..5, 0_u64..3_000, 0_u64..5_000), 1..200),
+            capacity in 1_usize..20,
+        ) {
+            let mut line = Requeue::new(capacity);
+            let (mut now, mut held, mut offered, mut ended) = (Time::ZERO, Vec::new(), 0, 0);
+            for (step, millis, more) in steps {
+                let (span, more) = (Nanos::from_millis(millis), Nanos::from_millis(more));
+                match (step, held.pop()) {
+                    (0, ticket) => {
+                        held.extend(ticket);
+                        offered += usize::from(line.offer(offered, Deadline::within(now, more)).is_ok());
+                    }
+                    (1, Some(ticket)) => line.refused(ticket, now, span),
+                    (2, Some(ticket)) => {
+                        line.done(ticket);
+                        ended += 1;
+                    }
+                    (3, Some(ticket)) => {
+                        drop::<Ticket<_>>(ticket);
+                        ended += 1;
+                    }
+                    (_, ticket) => {
+                        held.extend(ticket);
+                        match line.take(now) {
+                            Next::Send(ticket) => {
+                                prop_assert!(ticket.place.deadline.time() > now);
+                                held.push(ticket);
+                            }
+                            Next::Expired(_) => ended += 1,
+                            Next::Wait(until) => prop_assert!(until > now),
+                            Next::Probing => prop_assert!(!held.is_empty()),
+                            Next::Empty => prop_assert_eq!(line.len(), held.len()),
+                        }
+                        now = now + span;
+                    }
+                }
+                prop_assert!(line.len() <= capacity);
+                prop_assert_eq!(line.len(), offered - ended);
+            }
+            held.clear();
+            while !line.is_empty() {
+                match line.take(now) {
+                    Next::Wait(until) => now = until,
+                    Next::Probing | Next::Empty => prop_assert!(false, "it stands still"),
+                    Next::Send(_) | Next::Expired(_) => {}
+                }
+            }
+        }
+
         /// A server of one permit a second, several senders: nothing is lost or sent twice,
         /// order is kept, and refusals stay few.
         #[test]

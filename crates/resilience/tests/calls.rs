@@ -366,6 +366,45 @@ fn retries(play: &Play) -> usize {
     gaps.iter().filter(|gap| (100..=202).contains(*gap)).count()
 }
 
+/// A thousand calls at once to a server that is down: when they come again, by milliseconds.
+async fn herd(jitter: Jitter) -> Vec<u128> {
+    let play = Play::new(503, &[]);
+    let backoff = Backoff {
+        jitter,
+        attempts_max: 2,
+        ..Backoff::default()
+    };
+    let client = play.client(CallSettings { backoff, ..plain() });
+    let began = Instant::now();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(client.clone().call(request("GET")));
+    }
+    while let Some(answer) = calls.join_next().await {
+        assert_eq!(answer.unwrap().unwrap().status(), 503);
+    }
+    let seen = play.seen.lock().unwrap();
+    let again = seen[1_000..].iter();
+    again.map(|(at, _)| (*at - began).as_millis()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_herd_of_calls_is_bounded_by_the_budget_and_spread_by_jitter() {
+    for (jitter, spread) in [(Jitter::Full, true), (Jitter::Without, false)] {
+        let again = herd(jitter).await;
+        // A tenth and the reserve; calls that fail before all have begun find less.
+        assert!((10..=110).contains(&again.len()), "{} retries", again.len());
+        let most = (0..=10).map(|tenth| again.iter().filter(|&&at| at / 10 == tenth).count());
+        let most = most.max().unwrap();
+        assert_eq!(
+            most * 3 < again.len(),
+            spread,
+            "{most} of {} in 10 ms",
+            again.len()
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_while_it_waits_leaves_nothing_behind() {
     let limit = AdaptiveConcurrency::new(AdaptiveSettings::default(), SplitMix::new(1)).unwrap();

@@ -106,6 +106,24 @@ fn a_failed_probe_opens_for_longer() {
 }
 
 #[test]
+fn a_fleet_that_was_cut_off_together_returns_over_a_second() {
+    let spans: Vec<_> = (0..1_000)
+        .map(|seed| {
+            let breaker = Breaker::new(BreakerSettings::default(), SplitMix::new(seed)).unwrap();
+            open(&breaker, secs(0)).since(Time::ZERO).as_millis_ceil()
+        })
+        .collect();
+    for tenth in 0..10 {
+        let from = 4_000 + 100 * tenth;
+        let within = spans
+            .iter()
+            .filter(|&&span| span > from && span <= from + 100);
+        // 100, with a standard deviation of 9.5.
+        assert!((60..140).contains(&within.count()), "{from} ms");
+    }
+}
+
+#[test]
 fn a_relapse_goes_on_where_it_was_and_health_is_rewarded() {
     for (healthy_secs, longest_secs) in [(0, 10), (9, 10), (10, 5), (100, 5)] {
         let breaker = breaker();
