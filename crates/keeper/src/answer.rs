@@ -107,6 +107,7 @@ impl Outcome<'_> {
 }
 
 impl Answer {
+    #[inline]
     pub(crate) fn new(
         policy: Arc<Policy>,
         charges: Charges,

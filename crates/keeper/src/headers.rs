@@ -59,35 +59,66 @@ impl Answer {
     /// Hands name and value of each of the [`header_fields`](Self::header_fields) to `put`;
     /// the values are written one after the other into the same buffer.
     pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
-        self.put_limit_fields(self.policy().headers, &mut put);
+        let mut value = Value::new();
+        self.put_fields(self.policy().headers, &mut value, &mut put);
         if let Some(wait) = self.retry_after() {
-            let mut value = Value(String::new());
             put(names::RETRY_AFTER, value.number(retry_after_secs(wait)));
         }
     }
 
     /// Hands the fields of one style to `put`, whatever the policy says; no `Retry-After`.
     pub fn put_limit_fields(&self, style: HeaderStyle, mut put: impl FnMut(&'static str, &str)) {
+        self.put_fields(style, &mut Value::new(), &mut put);
+    }
+
+    fn put_fields(
+        &self,
+        style: HeaderStyle,
+        value: &mut Value,
+        put: &mut impl FnMut(&'static str, &str),
+    ) {
         if style == HeaderStyle::Off {
             return;
         }
-        let mut value = Value(String::with_capacity(USUAL_BYTES));
-        let mut shown: SmallVec<[Outcome<'_>; 4]> = self
-            .outcomes()
-            .filter(|outcome| outcome.mode() == Some(Mode::Enforce))
-            .collect();
-        shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
-        let Some(tightest) = shown.first() else {
-            return;
-        };
-        if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) {
-            put(names::RATELIMIT_POLICY, value.list(&shown, policy_item));
-            put(names::RATELIMIT, value.list(&shown, limit_item));
+        let mut shown: SmallVec<[Outcome<'_>; 4]> = SmallVec::new();
+        let enforced = |outcome: &Outcome<'_>| outcome.mode() == Some(Mode::Enforce);
+        shown.extend(self.outcomes().filter(enforced));
+        if shown.len() > 1 {
+            shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
         }
-        if matches!(style, HeaderStyle::Legacy | HeaderStyle::Both) {
-            for (name, number) in legacy(tightest) {
-                put(name, value.number(number));
-            }
+        put_promise(&shown, style, value, put);
+        put_balance(&shown, style, value, put);
+    }
+}
+
+/// Hands to `put` what is the same in every answer of these limits, the tightest first.
+pub(crate) fn put_promise(
+    shown: &[Outcome<'_>],
+    style: HeaderStyle,
+    value: &mut Value,
+    put: &mut impl FnMut(&'static str, &str),
+) {
+    if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) && !shown.is_empty() {
+        put(names::RATELIMIT_POLICY, value.list(shown, policy_item));
+    }
+}
+
+/// Hands to `put` how these limits stand, the tightest first.
+pub(crate) fn put_balance(
+    shown: &[Outcome<'_>],
+    style: HeaderStyle,
+    value: &mut Value,
+    put: &mut impl FnMut(&'static str, &str),
+) {
+    let Some(tightest) = shown.first() else {
+        return;
+    };
+    if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) {
+        put(names::RATELIMIT, value.list(shown, limit_item));
+    }
+    if matches!(style, HeaderStyle::Legacy | HeaderStyle::Both) {
+        for (name, number) in legacy(tightest) {
+            put(name, value.number(number));
         }
     }
 }
@@ -120,19 +151,19 @@ impl Outcome<'_> {
 }
 
 /// The value of one field at a time.
-struct Value(String);
+pub(crate) struct Value(String);
 
 impl Value {
+    pub(crate) fn new() -> Self {
+        Self(String::with_capacity(USUAL_BYTES))
+    }
+
     fn list(&mut self, outcomes: &[Outcome<'_>], item: fn(&Outcome<'_>, &mut Self)) -> &str {
         self.0.clear();
         for (index, outcome) in outcomes.iter().enumerate() {
-            if index > 0 {
-                self.0.push_str(", ");
-            }
             // Names are `[a-z0-9-]`: nothing in them needs escaping.
-            self.0.push('"');
+            self.0.push_str(if index > 0 { ", \"" } else { "\"" });
             self.0.push_str(&outcome.rule.limit.name);
-            self.0.push('"');
             item(outcome, self);
         }
         &self.0
@@ -167,7 +198,7 @@ fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
 /// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` where a level is limited and no rate.
 fn policy_item(outcome: &Outcome<'_>, list: &mut Value) {
     let (quota, window) = outcome.quota_per_window();
-    list.push(";q=", quota);
+    list.push("\";q=", quota);
     if is_level(outcome) {
         list.0.push_str(";qu=\"concurrent-requests\"");
     }
@@ -184,7 +215,7 @@ fn is_level(outcome: &Outcome<'_>) -> bool {
 /// `;r=0;t=37`: within `t` seconds the client may use no more than `r`. Of a level there is
 /// no `t`.
 fn limit_item(outcome: &Outcome<'_>, list: &mut Value) {
-    list.push(";r=", outcome.decision.remaining.get().into());
+    list.push("\";r=", outcome.decision.remaining.get().into());
     if is_level(outcome) {
         return;
     }

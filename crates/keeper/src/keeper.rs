@@ -198,6 +198,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         &self.clock
     }
 
+    #[inline]
     pub(crate) fn charges(&self, facts: &Facts<'_>, scope: Scope<'_>) -> (Arc<Policy>, Charges) {
         let policy = self.policy.load_full();
         let mut charges = Charges::default();

@@ -3,9 +3,8 @@
 //! * Source: RFC 9457, "Problem Details for HTTP APIs" (2023); the type is registered by
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026).
 
-use ratekeeper_core::{Nanos, Verdict};
+use ratekeeper_core::Verdict;
 use ratekeeper_policy::Body;
-use serde::Serialize;
 
 use crate::headers::retry_after_secs;
 use crate::{Answer, Outcome};
@@ -18,23 +17,14 @@ pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-type
 const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
-#[derive(Serialize)]
-struct Problem<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: String,
-    #[serde(rename = "violated-policies")]
-    violated_policies: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<u64>,
-}
+/// Room for a problem document.
+const USUAL_BYTES: usize = 384;
 
 /// Content type and content of a refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RefusalBody {
+pub struct RefusalBody<'a> {
     /// Value of the `Content-Type` header.
-    pub content_type: String,
+    pub content_type: &'a str,
     /// The bytes, as text.
     pub content: String,
 }
@@ -42,14 +32,14 @@ pub struct RefusalBody {
 impl Answer {
     /// The body of the refusal, as the policy wants it; none if the request is allowed or
     /// the policy wants none.
-    pub fn body(&self) -> Option<RefusalBody> {
+    pub fn body(&self) -> Option<RefusalBody<'_>> {
         self.body_sent_with(self.status())
     }
 
     /// The [`body`](Self::body) of a refusal that is sent with another status than the
     /// limit's own: a problem document names the status it comes with (RFC 9457, section
     /// 3.1.2).
-    pub fn body_sent_with(&self, status: u16) -> Option<RefusalBody> {
+    pub fn body_sent_with(&self, status: u16) -> Option<RefusalBody<'_>> {
         let refused_by = self.refused_by()?;
         match &refused_by.rule.refusal.body {
             Body::Empty => None,
@@ -57,11 +47,11 @@ impl Answer {
                 content,
                 content_type,
             } => Some(RefusalBody {
-                content_type: content_type.clone(),
+                content_type,
                 content: fill(content, &refused_by),
             }),
             Body::ProblemJson => Some(RefusalBody {
-                content_type: PROBLEM_JSON.to_owned(),
+                content_type: PROBLEM_JSON,
                 content: self.problem(&refused_by, status),
             }),
         }
@@ -72,65 +62,112 @@ impl Answer {
             503 => (REDUCED_CAPACITY, "Temporarily reduced capacity"),
             _ => (QUOTA_EXCEEDED, "Too many requests"),
         };
-        let problem = Problem {
-            r#type,
-            title,
-            status,
-            detail: detail(refused_by),
-            violated_policies: self
-                .outcomes()
-                .filter(Outcome::refuses)
-                .map(|outcome| &*outcome.rule.limit.name)
-                .collect(),
-            retry_after: self.retry_after().map(retry_after_secs),
-        };
-        serde_json::to_string(&problem).unwrap_or_default() // strings and numbers only: cannot fail
+        let mut number = itoa::Buffer::new();
+        let mut document = String::with_capacity(USUAL_BYTES);
+        document.extend(["{\"type\":\"", r#type, "\",\"title\":\"", title]);
+        document.extend(["\",\"status\":", number.format(status), ",\"detail\":\""]);
+        let start = document.len();
+        push_detail(&mut document, refused_by);
+        escape_from(start, &mut document);
+        document.push_str("\",\"violated-policies\":[");
+        for (index, outcome) in self.outcomes().filter(Outcome::refuses).enumerate() {
+            // Names are `[a-z0-9-]`: nothing in them needs escaping.
+            let before = if index > 0 { ",\"" } else { "\"" };
+            document.extend([before, &*outcome.rule.limit.name, "\""]);
+        }
+        document.push(']');
+        if let Some(wait) = refused_by.decision.verdict.retry_after() {
+            let seconds = number.format(retry_after_secs(wait));
+            document.extend([",\"retry_after\":", seconds]);
+        }
+        document.push('}');
+        document
+    }
+}
+
+/// Writes what begins at `start` as it stands within a string of JSON; most texts stay.
+fn escape_from(start: usize, document: &mut String) {
+    let escaped = |byte: &&u8| **byte < b' ' || matches!(**byte, b'"' | b'\\');
+    let text = document.as_bytes().iter().skip(start);
+    // All are counted, which is faster than to look for the first.
+    if text.filter(escaped).count() > 0 {
+        let text = document.split_off(start);
+        let quoted = serde_json::to_string(&text).unwrap_or_default(); // a string: cannot fail
+        let text = quoted
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        document.push_str(text.unwrap_or_default());
     }
 }
 
 /// What the policy says, or else the standard sentence.
+#[cfg(feature = "tower")]
 pub(crate) fn detail(refused_by: &Outcome<'_>) -> String {
-    match &refused_by.rule.refusal.detail {
-        Some(detail) => fill(detail, refused_by),
-        None => standard_detail(refused_by),
-    }
+    let mut text = String::new();
+    push_detail(&mut text, refused_by);
+    text
 }
 
-/// One or two sentences for the person who reads the response.
-fn standard_detail(outcome: &Outcome<'_>) -> String {
+/// Adds what the policy says, or else one or two sentences for the person who reads the
+/// response.
+fn push_detail(text: &mut String, outcome: &Outcome<'_>) {
     let rule = outcome.rule;
-    let name = &rule.limit.name;
+    let name = &*rule.limit.name;
+    let mut number = itoa::Buffer::new();
+    if let Some(detail) = &rule.refusal.detail {
+        text.push_str(&fill(detail, outcome));
+        return;
+    }
     match outcome.decision.verdict {
-        Verdict::DenyForever if outcome.key_missing => {
-            format!("Limit {name} needs a value for its key, and the request has none.")
+        Verdict::DenyForever if outcome.key_missing => text.extend([
+            "Limit ",
+            name,
+            " needs a value for its key, and the request has none.",
+        ]),
+        Verdict::DenyForever => {
+            text.extend(["The request costs ", number.format(outcome.cost.get())]);
+            text.extend([", more than limit ", name, " can ever allow ("]);
+            text.extend([number.format(rule.quota.get()), ")."]);
         }
-        Verdict::DenyForever => format!(
-            "The request costs {}, more than limit {name} can ever allow ({}).",
-            outcome.cost, rule.quota
-        ),
         Verdict::Deny { retry_after } => {
-            format!(
-                "Limit {name} allows {}. Try again in {}.",
-                rule.text,
-                seconds(retry_after)
-            )
+            let seconds = number.format(retry_after_secs(retry_after));
+            text.extend(["Limit ", name, " allows ", &rule.text]);
+            text.extend([". Try again in ", seconds, " s."]);
         }
-        Verdict::Allow | Verdict::AllowAfter(_) => String::new(),
+        Verdict::Allow | Verdict::AllowAfter(_) => {}
     }
 }
 
 /// Fills `{retry_after}` and `{limit}` into a text of the policy.
 fn fill(template: &str, outcome: &Outcome<'_>) -> String {
-    let wait = outcome
-        .decision
-        .verdict
-        .retry_after()
-        .map_or_else(|| "no time".into(), seconds);
+    let wait = outcome.decision.verdict.retry_after().map_or_else(
+        || "no time".into(),
+        |wait| format!("{} s", retry_after_secs(wait)),
+    );
     template
         .replace("{retry_after}", &wait)
         .replace("{limit}", &outcome.rule.limit.name)
 }
 
-fn seconds(wait: Nanos) -> String {
-    format!("{} s", retry_after_secs(wait))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_the_policy_are_escaped() {
+        for text in [
+            "",
+            "Come back in 60 s.",
+            "say \"when\"",
+            "\"",
+            "a\\b",
+            "two\nlines\u{1}",
+            "\u{e9}\u{2028}",
+        ] {
+            let mut document = format!("\"{text}");
+            escape_from(1, &mut document);
+            document.push('"');
+            assert_eq!(document, serde_json::to_string(text).unwrap());
+        }
+    }
 }

@@ -95,7 +95,8 @@ fn the_body_names_the_limit_and_the_wait() {
     for _ in 0..10 {
         assert!(check(&keeper, &user("ann")).allowed());
     }
-    let body = check(&keeper, &user("ann")).body().unwrap();
+    let refused = check(&keeper, &user("ann"));
+    let body = refused.body().unwrap();
     assert_eq!(body.content_type, "application/problem+json");
     let json: serde_json::Value = serde_json::from_str(&body.content).unwrap();
     assert_eq!(json["status"], 429);

@@ -1,7 +1,7 @@
 //! Lent: what the layer for services asks of a keyed limiter beside deciding.
 
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict,
+    AnyAlgorithm, Concurrency, Decision, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict,
 };
 use ratekeeper_store::Hold;
 
@@ -18,6 +18,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// The algorithm as it stands.
     pub(crate) fn algorithm(&self) -> AnyAlgorithm {
         self.limit.with(|limit| limit.algorithm.clone())
+    }
+
+    /// How long what is lent lasts, under a limit of concurrency.
+    pub(crate) fn lease(&self) -> Option<Nanos> {
+        self.limit
+            .with(|limit| limit.algorithm.concurrency().map(Concurrency::lease))
     }
 
     /// What a request is told that waited in vain; nothing is charged.

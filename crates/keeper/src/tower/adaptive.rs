@@ -102,7 +102,7 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
         let limit = limit.into();
         let algorithm = shown();
         let most = Permits::new(limit.limit());
-        let mut described = Described::with_quota("adaptive", algorithm.clone(), most);
+        let mut described = Described::new("adaptive", (algorithm.clone(), most));
         described.set_refusal(503, Body::ProblemJson);
         described.set_headers(HeaderStyle::Off);
         let shared = Shared {
@@ -212,12 +212,14 @@ impl<C: Timer + 'static> Adaptive<C> {
     fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<Hold>) -> Ruling {
         let limit = self.shared.limit.limit();
         let left = limit.saturating_sub(self.shared.limit.in_flight());
-        let shown = (self.algorithm.clone(), Permits::new(limit));
         let decision = decision(verdict, left);
-        let answer = self
-            .described
-            .answer_with(shown, decision, cost, Time::ZERO);
-        Ruling { answer, hold }
+        let limited = || (self.algorithm.clone(), Permits::new(limit));
+        if verdict.allows() {
+            self.described.passes(limited, decision, hold)
+        } else {
+            self.described
+                .denied(&limited(), decision, cost, Time::ZERO)
+        }
     }
 
     fn refused(&self, cost: Permits) -> Ruling {
@@ -245,21 +247,20 @@ impl<C: Timer + 'static> Adaptive<C> {
 }
 
 impl<C: Timer + 'static> Ask for Adaptive<C> {
-    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+    fn ask(&self, _: &Parts, cost: Option<Permits>) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
         if cost == Permits::ZERO {
-            return Asked::Now(parts, self.passes(cost, None));
+            return Asked::Now(self.passes(cost, None));
         }
         if self.shared.line.length() == 0
             && let permit @ Some(_) = self.try_acquire()
         {
-            return Asked::Now(parts, self.passes(cost, permit));
+            return Asked::Now(self.passes(cost, permit));
         }
         if self.patience == Nanos::ZERO {
-            return Asked::Now(parts, self.refused(cost));
+            return Asked::Now(self.refused(cost));
         }
-        let waiting = self.clone().wait(cost);
-        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
+        Asked::Later(Box::pin(self.clone().wait(cost)))
     }
 
     fn forbid_waiting(&mut self) {

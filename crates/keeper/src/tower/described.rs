@@ -1,13 +1,18 @@
 //! Described: a limit of the program, shown to clients as a policy of one rule would be.
 //!
+//! ```text
+//!   allowed --> fields: what is promised, made once; how it stands, made for this request
+//!   denied  --> an answer by a policy of one rule
+//! ```
+//!
 //! Headers, body and status of a refusal have one definition, that of policies; so a limiter
 //! without a policy answers by one of its own, made anew when its limit is changed.
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderValue};
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, Limit, LimitId, Outage, Permits, Quota, Time, Verdict,
+    AnyAlgorithm, Decision, Key, Limit, LimitId, Nanos, Outage, Permits, Quota, Time, Verdict,
 };
 use ratekeeper_policy::{
     Body, Charges, Cost, Entry, HeaderStyle, Matcher, MissingKey, Policy, Refusal, Rule, RuleMode,
@@ -16,7 +21,11 @@ use ratekeeper_policy::{
 use ratekeeper_store::Decisions;
 use smallvec::smallvec;
 
-use crate::Answer;
+use super::gate::{Denied, Hold, Ruling};
+use super::pass::{Pass, Told, put, put_text};
+use crate::headers::{Value, names, put_balance, put_promise};
+use crate::latest::Latest;
+use crate::{Answer, Outcome};
 
 /// The longest name of a limit, as in policies.
 const MAX_NAME: usize = 40;
@@ -25,28 +34,45 @@ const MAX_NAME: usize = 40;
 #[derive(Clone, Debug)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Described {
+    look: Look,
+    shown: Arc<Latest<Arc<Shown>>>,
+}
+
+/// What the program says of it.
+#[derive(Clone, Debug)]
+struct Look {
     name: Arc<str>,
     refusal: Arc<Refusal>,
     headers: HeaderStyle,
-    shown: Arc<ArcSwap<Policy>>,
+}
+
+/// The limit as it is now.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// Of one rule.
+    policy: Arc<Policy>,
+    /// The value of `RateLimit-Policy`, where that is sent.
+    promise: Option<HeaderValue>,
+}
+
+/// What a limit allows: by which algorithm, and the quota that it is said to have.
+pub(super) type Limited = (AnyAlgorithm, Permits);
+
+/// With the quota that it has.
+pub(super) fn limited(algorithm: AnyAlgorithm) -> Limited {
+    let quota = algorithm.capacity();
+    (algorithm, quota)
 }
 
 impl Described {
-    pub(super) fn new(name: &str, algorithm: AnyAlgorithm) -> Self {
-        let quota = algorithm.capacity();
-        Self::with_quota(name, algorithm, quota)
-    }
-
-    /// Says another quota than the algorithm does.
-    pub(super) fn with_quota(name: &str, algorithm: AnyAlgorithm, quota: Permits) -> Self {
-        let mut described = Self {
+    pub(super) fn new(name: &str, limited: Limited) -> Self {
+        let look = Look {
             name: name.into(),
             refusal: Arc::default(),
             headers: HeaderStyle::default(),
-            shown: Arc::default(),
         };
-        described.show(algorithm, quota);
-        described
+        let shown = Arc::new(Latest::new(Arc::new(look.at(limited))));
+        Self { look, shown }
     }
 
     /// Letters, digits and `-`, 40 at most: what can be sent as it is.
@@ -56,12 +82,12 @@ impl Described {
             _ => '-',
         };
         let name: String = name.chars().take(MAX_NAME).map(plain).collect();
-        self.name = name.into();
+        self.look.name = name.into();
         self.show_again();
     }
 
     pub(super) fn set_refusal(&mut self, status: u16, body: Body) {
-        self.refusal = Arc::new(Refusal {
+        self.look.refusal = Arc::new(Refusal {
             status: if (400..600).contains(&status) {
                 status
             } else {
@@ -74,39 +100,53 @@ impl Described {
     }
 
     pub(super) fn set_headers(&mut self, headers: HeaderStyle) {
-        self.headers = headers;
+        self.look.headers = headers;
         self.show_again();
     }
 
-    /// The answer that this decision is; none if nobody is told anything.
-    pub(super) fn answer(
-        &self,
-        algorithm: AnyAlgorithm,
-        decision: Decision,
-        cost: Permits,
-        now: Time,
-    ) -> Option<Answer> {
-        let quota = algorithm.capacity();
-        self.answer_with((algorithm, quota), decision, cost, now)
+    /// What has changed is shown by this one and its clones to come, not by those before it.
+    fn show_again(&mut self) {
+        let limited = self.shown.with(|shown| {
+            let mut rules = shown.policy.rules.iter();
+            rules
+                .next()
+                .map(|rule| (rule.limit.algorithm.clone(), rule.quota))
+        });
+        if let Some(limited) = limited {
+            self.shown = Arc::new(Latest::new(Arc::new(self.look.at(limited))));
+        }
     }
 
-    /// As [`answer`](Self::answer), of a limit that says another quota than its algorithm.
-    pub(super) fn answer_with(
+    /// What a request is told that passes.
+    #[inline]
+    pub(super) fn passes(
         &self,
-        (algorithm, quota): (AnyAlgorithm, Permits),
+        limited: impl FnOnce() -> Limited,
+        decision: Decision,
+        hold: Option<Hold>,
+    ) -> Ruling {
+        let told = if self.look.headers == HeaderStyle::Off {
+            Told::Nothing
+        } else {
+            Told::Limit(self.shown(&limited()), decision)
+        };
+        let delay = match decision.verdict {
+            Verdict::AllowAfter(wait) => wait,
+            _ => Nanos::ZERO,
+        };
+        Ruling::Pass(Pass { told, delay, hold })
+    }
+
+    /// What a request is told that is denied.
+    #[cold]
+    pub(super) fn denied(
+        &self,
+        limited: &Limited,
         decision: Decision,
         cost: Permits,
         now: Time,
-    ) -> Option<Answer> {
-        if self.headers == HeaderStyle::Off && decision.verdict == Verdict::Allow {
-            return None;
-        }
-        let mut policy = self.shown.load_full();
-        let shows = |rule: &Rule| rule.quota == quota && rule.limit.algorithm == algorithm;
-        if !policy.rules.first().is_some_and(shows) {
-            policy = Arc::new(self.policy(algorithm, quota));
-            self.shown.store(Arc::clone(&policy));
-        }
+    ) -> Ruling {
+        let policy = Arc::clone(&self.shown(limited).policy);
         let mut charges = Charges::default();
         charges.entries.push(Entry {
             rule: 0,
@@ -116,25 +156,86 @@ impl Described {
             replaced: None,
         });
         let decisions = Decisions {
-            admitted: decision.verdict.allows(),
+            admitted: false,
             each: smallvec![decision],
         };
-        Some(Answer::new(policy, charges, decisions, now))
+        Ruling::Denied(Denied {
+            answer: Box::new(Answer::new(policy, charges, decisions, now)),
+            hold: None,
+        })
     }
 
-    /// What has changed is shown by this one and its clones to come, not by those before it.
-    fn show_again(&mut self) {
-        let shown = self.shown.load_full();
-        if let Some(rule) = shown.rules.first() {
-            self.show(rule.limit.algorithm.clone(), rule.quota);
+    /// The limit as it is, made anew if it was changed.
+    fn shown(&self, limited: &Limited) -> Arc<Shown> {
+        let shown = self.shown.with(Arc::clone);
+        if shown.is(limited) {
+            return shown;
+        }
+        let shown = Arc::new(self.look.at(limited.clone()));
+        self.shown.store(Arc::new(Arc::clone(&shown))); // of two at once one is kept: either is right
+        shown
+    }
+}
+
+impl Shown {
+    fn is(&self, (algorithm, quota): &Limited) -> bool {
+        let rule = self.policy.rules.first();
+        rule.is_some_and(|rule| rule.quota == *quota && rule.limit.algorithm == *algorithm)
+    }
+
+    /// Adds what is said of a decision to the fields of an answer.
+    pub(super) fn tell(&self, decision: Decision, headers: &mut HeaderMap) {
+        if let Some(promise) = &self.promise {
+            put(headers, names::RATELIMIT_POLICY, promise.clone());
+        }
+        if let Some(rule) = self.policy.rules.first() {
+            let (shown, style) = ([outcome(rule, decision)], self.policy.headers);
+            put_balance(&shown, style, &mut Value::new(), &mut |name, value| {
+                put_text(headers, name, value);
+            });
+        }
+    }
+}
+
+/// What is shown of a decision; fields say neither key nor cost.
+fn outcome(rule: &Rule, decision: Decision) -> Outcome<'_> {
+    Outcome {
+        rule,
+        limit: &rule.limit,
+        decision,
+        key: Key::ALL,
+        cost: Permits::ZERO,
+        numbers: None,
+        key_missing: false,
+    }
+}
+
+impl Look {
+    /// This look of a limit.
+    fn at(&self, limited: Limited) -> Shown {
+        let rule = self.rule(limited);
+        let fresh = Decision {
+            verdict: Verdict::Allow,
+            remaining: rule.quota,
+            reset_after: Nanos::ZERO,
+        };
+        let mut promise = None;
+        let shown = [outcome(&rule, fresh)];
+        put_promise(&shown, self.headers, &mut Value::new(), &mut |_, value| {
+            promise = HeaderValue::from_str(value).ok();
+        });
+        let policy = Policy {
+            rules: Rules::new(vec![rule]),
+            headers: self.headers,
+            ..Policy::default()
+        };
+        Shown {
+            policy: Arc::new(policy),
+            promise,
         }
     }
 
-    fn show(&mut self, algorithm: AnyAlgorithm, quota: Permits) {
-        self.shown = Arc::new(ArcSwap::from_pointee(self.policy(algorithm, quota)));
-    }
-
-    fn policy(&self, algorithm: AnyAlgorithm, quota: Permits) -> Policy {
+    fn rule(&self, (algorithm, quota): Limited) -> Rule {
         let window = algorithm.window();
         let text = match (window, algorithm.concurrency()) {
             (_, Some(_)) => format!("{quota} at once"),
@@ -142,7 +243,7 @@ impl Described {
                 .map_or_else(|_| quota.to_string(), |quota| quota.to_string()),
             (None, None) => format!("{quota} at once, and more with time"),
         };
-        let rule = Rule {
+        Rule {
             limit: Limit {
                 name: Arc::clone(&self.name),
                 id: LimitId::default(),
@@ -161,11 +262,6 @@ impl Described {
             window,
             text,
             line: 0,
-        };
-        Policy {
-            rules: Rules::new(vec![rule]),
-            headers: self.headers,
-            ..Policy::default()
         }
     }
 }

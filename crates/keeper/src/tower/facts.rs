@@ -20,6 +20,7 @@ pub(super) type Fields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
 /// What the application says about a request.
 pub(super) type Attributes = Vec<(&'static str, String)>;
 
+#[inline]
 pub(super) fn fields(parts: &Parts) -> Fields<'_> {
     let fields = parts.headers.iter();
     let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));

@@ -10,15 +10,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::LimitedBody;
-use super::gate::Boxed;
-use super::settle::{Pass, Settled};
+use super::gate::{Boxed, Hold};
+use super::pass::Pass;
+use super::settle::Settled;
 
 pin_project! {
     /// The answer to one request. Dropped, it leaves the line it waits in, and gives back
@@ -38,8 +38,8 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Waiting { settled: Boxed<(Parts, Settled)>, service: S, body: Option<B> },
-        Serving { #[pin] future: S::Future, pass: Option<Pass> },
+        Waiting { settled: Boxed<Settled>, service: S, request: Option<Request<B>> },
+        Serving { #[pin] future: S::Future, pass: Pass },
         Refused { response: Option<Response<Vec<u8>>> },
     }
 }
@@ -48,18 +48,17 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) fn waiting(settled: Boxed<(Parts, Settled)>, service: S, body: B) -> Self {
-        let body = Some(body);
+    pub(super) fn waiting(settled: Boxed<Settled>, service: S, request: Request<B>) -> Self {
+        let request = Some(request);
         let state = State::Waiting {
             settled,
             service,
-            body,
+            request,
         };
         Self { state }
     }
 
     pub(super) fn serving(future: S::Future, pass: Pass) -> Self {
-        let pass = Some(pass);
         let state = State::Serving { future, pass };
         Self { state }
     }
@@ -85,24 +84,21 @@ where
                 Projected::Waiting {
                     settled,
                     service,
-                    body,
-                } => {
-                    let (parts, settled) = ready!(settled.as_mut().poll(context));
-                    match (settled, body.take()) {
-                        (Settled::Pass(pass), Some(body)) => State::Serving {
-                            future: service.call(Request::from_parts(parts, body)),
-                            pass: Some(pass),
-                        },
-                        (Settled::Refuse(response), _) => State::Refused {
-                            response: Some(response),
-                        },
-                        (Settled::Pass(_), None) => unreachable!("a body is taken once"),
-                    }
-                }
+                    request,
+                } => match (ready!(settled.as_mut().poll(context)), request.take()) {
+                    (Settled::Pass(pass), Some(request)) => State::Serving {
+                        future: service.call(request),
+                        pass,
+                    },
+                    (Settled::Refuse(response), _) => State::Refused {
+                        response: Some(response),
+                    },
+                    (Settled::Pass(_), None) => unreachable!("a request is taken once"),
+                },
                 Projected::Serving { future, pass } => {
                     let result = ready!(future.poll(context));
-                    let mut pass = pass.take(); // an error gives back what it holds
-                    if let Some(measured) = pass.as_mut().and_then(Pass::measured) {
+                    let mut hold = pass.hold.take(); // an error gives back what it holds
+                    if let Some(measured) = hold.as_mut().and_then(Hold::measured) {
                         match &result {
                             Ok(response) => {
                                 measured.answered(response.status(), response.headers());
@@ -110,7 +106,10 @@ where
                             Err(_) => measured.failed(),
                         }
                     }
-                    return Poll::Ready(result.map(|response| served(response, pass)));
+                    return Poll::Ready(result.map(|mut response| {
+                        pass.told.put_into(response.headers_mut());
+                        response.map(|body| LimitedBody::served(body, hold))
+                    }));
                 }
                 Projected::Refused { response } => {
                     let response = response.take().unwrap_or_default(); // polled again: nothing
@@ -120,14 +119,6 @@ where
             state.set(next);
         }
     }
-}
-
-fn served<R: Body>(mut response: Response<R>, pass: Option<Pass>) -> Response<LimitedBody<R>> {
-    let hold = pass.and_then(|mut pass| {
-        pass.put_fields(response.headers_mut());
-        pass.hold
-    });
-    response.map(|body| LimitedBody::served(body, hold))
 }
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>

@@ -1,7 +1,7 @@
 //! Gate: what decides about a request before the service sees it.
 //!
 //! ```text
-//!   ask --> now:   a ruling; nothing was allocated, nobody waits
+//!   ask --> now:   a ruling, and nobody waits
 //!       \-> later: a future that waits for a store, or in line
 //! ```
 
@@ -15,6 +15,7 @@ use ratekeeper_core::{Nanos, Permits};
 
 use super::in_flight::Counted;
 use super::measured::Measured;
+use super::pass::Pass;
 use crate::Answer;
 
 /// What decides about requests: made by the constructors of
@@ -52,18 +53,20 @@ impl fmt::Debug for Hold {
 
 /// What a gate says.
 #[expect(unnameable_types, reason = "gates are made in this module only")]
-pub struct Ruling {
-    /// None of a request that passes, and nobody is told anything.
-    pub(super) answer: Option<Answer>,
-    /// Of requests that pass.
-    pub(super) hold: Option<Hold>,
+pub enum Ruling {
+    /// It passes.
+    Pass(Pass),
+    /// A limit refuses it, or would if it were enforced.
+    Denied(Denied),
 }
 
-impl Ruling {
-    pub(super) fn of(answer: Option<Answer>) -> Self {
-        let hold = None;
-        Self { answer, hold }
-    }
+/// What a limit refuses, or would if it were enforced.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub struct Denied {
+    pub(super) answer: Box<Answer>,
+    /// If it passes all the same, since no limit that is enforced refuses it.
+    pub(super) hold: Option<Hold>,
 }
 
 pub(super) mod sealed {
@@ -73,7 +76,7 @@ pub(super) mod sealed {
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub trait Ask: Clone + Send + Sync + 'static {
         /// Decides about the request with these parts.
-        fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked;
+        fn ask(&self, parts: &Parts, cost: Option<Permits>) -> Asked;
 
         /// From now on nobody waits for a turn: who would is refused.
         fn forbid_waiting(&mut self);
@@ -82,16 +85,12 @@ pub(super) mod sealed {
         fn sleep(&self, span: Nanos) -> Boxed<()>;
     }
 
+    /// When the ruling is known.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
-    /// The parts of the request, and the ruling about it.
-    #[expect(
-        clippy::large_enum_variant,
-        reason = "what is known at once needs no allocation, and is taken apart at once"
-    )]
     pub enum Asked {
-        /// Known at once.
-        Now(Parts, Ruling),
-        /// Known when the future is ready; dropped before, nothing was taken.
-        Later(Boxed<(Parts, Ruling)>),
+        /// At once.
+        Now(Ruling),
+        /// When the future is ready; dropped before, nothing was taken.
+        Later(Boxed<Ruling>),
     }
 }

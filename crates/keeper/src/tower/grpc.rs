@@ -25,15 +25,18 @@ const UNAVAILABLE: u8 = 14;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const GRPC: &[u8] = b"application/grpc";
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The content type of the answer, if this is a request of gRPC or gRPC-Web.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let asked = parts.headers.get(header::CONTENT_TYPE)?.as_bytes();
-    let asked = asked.get(..)?.to_ascii_lowercase();
-    let rest = asked.strip_prefix(b"application/grpc")?;
-    let content_type = match rest {
+    let (start, rest) = asked.split_at_checked(GRPC.len())?;
+    if !start.eq_ignore_ascii_case(GRPC) {
+        return None;
+    }
+    let content_type = match &rest.to_ascii_lowercase()[..] {
         [b'-', b'w', b'e', b'b', b'-', b't', b'e', b'x', b't', ..] => {
             "application/grpc-web-text+proto"
         }

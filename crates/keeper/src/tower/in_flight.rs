@@ -110,7 +110,7 @@ impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
         let algorithm = shown();
         let gate = InFlight {
             most,
-            described: Described::with_quota("in-flight", algorithm.clone(), most),
+            described: Described::new("in-flight", (algorithm.clone(), most)),
             algorithm,
             count: Arc::default(),
             patience: Nanos::ZERO,
@@ -196,12 +196,14 @@ impl<C> InFlight<C> {
     fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<Hold>) -> Ruling {
         let at_work = self.count.at_work.load(Ordering::Relaxed);
         let left = self.most.get().saturating_sub(at_work);
-        let shown = (self.algorithm.clone(), self.most);
         let decision = decision(verdict, left);
-        let answer = self
-            .described
-            .answer_with(shown, decision, cost, Time::ZERO);
-        Ruling { answer, hold }
+        let limited = || (self.algorithm.clone(), self.most);
+        if verdict.allows() {
+            self.described.passes(limited, decision, hold)
+        } else {
+            self.described
+                .denied(&limited(), decision, cost, Time::ZERO)
+        }
     }
 }
 
@@ -216,16 +218,15 @@ impl<C: Timer> InFlight<C> {
 }
 
 impl<C: Timer + 'static> Ask for InFlight<C> {
-    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+    fn ask(&self, _: &Parts, cost: Option<Permits>) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
         if self.count.line.length() == 0 && self.count.add(cost, self.most).is_ok() {
-            return Asked::Now(parts, self.counted(cost));
+            return Asked::Now(self.counted(cost));
         }
         if self.patience == Nanos::ZERO || cost > self.most {
-            return Asked::Now(parts, self.refused(cost));
+            return Asked::Now(self.refused(cost));
         }
-        let waiting = self.clone().wait(cost);
-        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
+        Asked::Later(Box::pin(self.clone().wait(cost)))
     }
 
     fn forbid_waiting(&mut self) {

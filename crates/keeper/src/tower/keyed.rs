@@ -14,15 +14,13 @@ use std::sync::Arc;
 
 use http::Extensions;
 use http::request::Parts;
-use ratekeeper_core::{
-    AnyAlgorithm, Concurrency, Decision, Key, LeaseId, Nanos, Permits, Time, Verdict,
-};
+use ratekeeper_core::{AnyAlgorithm, Decision, Key, LeaseId, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::ClientIp;
 
-use super::described::Described;
+use super::described::{Described, limited};
 use super::facts::client_address;
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Ruling};
+use super::gate::{Boxed, Hold, Ruling};
 use super::ledger::{Ledger, Lender, new_lease};
 use crate::{KeyedLimiter, Permit, Timer};
 
@@ -126,9 +124,21 @@ where
         let lent = decision.verdict.allows() && cost > Permits::ZERO;
         let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
         let hold = self.ledger.hold(lent.then(permit).into_iter());
-        let algorithm = self.limiter.algorithm();
-        let answer = self.described.answer(algorithm, decision, cost, now);
-        Ruling { answer, hold }
+        self.ruling((decision, now), cost, hold)
+    }
+
+    fn ruling(
+        &self,
+        (decision, now): (Decision, Time),
+        cost: Permits,
+        hold: Option<Hold>,
+    ) -> Ruling {
+        let limited = || limited(self.limiter.algorithm());
+        if decision.verdict.allows() {
+            self.described.passes(limited, decision, hold)
+        } else {
+            self.described.denied(&limited(), decision, cost, now)
+        }
     }
 
     /// In line for what others of the key have at work.
@@ -149,7 +159,7 @@ where
 
     async fn wait(self, key: Box<[u8]>, cost: Permits) -> Ruling {
         let granted = self.limiter.try_acquire(&key, cost, self.patience).await;
-        let (decision, now) = match granted {
+        let decided = match granted {
             Ok(Some(_waited)) => {
                 let allowed = Decision {
                     verdict: Verdict::Allow,
@@ -159,8 +169,7 @@ where
             }
             Ok(None) | Err(_) => self.limiter.refusal(&key, cost),
         };
-        let algorithm = self.limiter.algorithm();
-        Ruling::of(self.described.answer(algorithm, decision, cost, now))
+        self.ruling(decided, cost, None)
     }
 }
 
@@ -171,26 +180,26 @@ where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+    fn ask(&self, parts: &Parts, cost: Option<Permits>) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
-        let found = (self.key)(&parts);
+        let found = (self.key)(parts);
         let key = found.as_ref().map_or(&[][..], AsRef::as_ref);
-        let algorithm = self.limiter.algorithm();
-        if let Some(length) = algorithm.concurrency().map(Concurrency::lease) {
+        if let Some(length) = self.limiter.lease() {
             if let Some(ruling) = self.lend(key, cost, length) {
-                return Asked::Now(parts, ruling);
+                return Asked::Now(ruling);
             }
-            let waiting = self.clone().wait_for_a_loan(key.into(), cost, length);
-            return Asked::Later(Box::pin(async move { (parts, waiting.await) }));
+            return Asked::Later(Box::pin(self.clone().wait_for_a_loan(
+                key.into(),
+                cost,
+                length,
+            )));
         }
         let (decision, now) = self.limiter.check_at(key, cost);
         let waits = matches!(decision.verdict, Verdict::Deny { .. }) && self.patience > Nanos::ZERO;
         if !waits {
-            let answer = self.described.answer(algorithm, decision, cost, now);
-            return Asked::Now(parts, Ruling::of(answer));
+            return Asked::Now(self.ruling((decision, now), cost, None));
         }
-        let waiting = self.clone().wait(key.into(), cost);
-        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
+        Asked::Later(Box::pin(self.clone().wait(key.into(), cost)))
     }
 
     fn forbid_waiting(&mut self) {

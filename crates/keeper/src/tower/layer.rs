@@ -11,7 +11,7 @@ use ratekeeper_store::{Store, StoreError};
 use tower_layer::Layer;
 
 use super::adaptive::Adaptive;
-use super::described::Described;
+use super::described::{Described, limited};
 use super::gate::Gate;
 use super::in_flight::InFlight;
 use super::keyed::Keyed;
@@ -55,7 +55,7 @@ where
         let limiter = limiter.into();
         let algorithm = limiter.show(|algorithm| algorithm.clone().into());
         let gate = Single {
-            described: Described::new("default", algorithm),
+            described: Described::new("default", limited(algorithm)),
             limiter,
             patience: Nanos::ZERO,
         };
@@ -113,7 +113,7 @@ where
     pub fn keyed(limiter: impl Into<Arc<KeyedLimiter<A, C>>>, key: F) -> Self {
         let limiter = limiter.into();
         let gate = Keyed {
-            described: Described::new("default", limiter.algorithm()),
+            described: Described::new("default", limited(limiter.algorithm())),
             ledger: Ledger::new(Arc::clone(&limiter)),
             limiter,
             key,

@@ -90,15 +90,14 @@ impl<L: Lender> Ledger<L> {
     /// none. Without a runtime they last one lease.
     pub(super) fn hold(&self, lent: impl Iterator<Item = (Permit, Nanos)>) -> Option<Hold> {
         let mut lease = Nanos::MAX;
+        let mut lent = lent.peekable();
+        lent.peek()?;
         let permits: Arc<[Permit]> = lent
             .map(|(permit, length)| {
                 lease = lease.min(length);
                 permit
             })
             .collect();
-        if permits.is_empty() {
-            return None;
-        }
         let shared = Arc::clone(&self.shared);
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
         let runtime = Handle::try_current().ok();

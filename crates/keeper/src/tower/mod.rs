@@ -51,6 +51,7 @@ mod keyed;
 mod layer;
 mod ledger;
 mod measured;
+mod pass;
 mod policy;
 mod service;
 mod settle;

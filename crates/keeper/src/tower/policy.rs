@@ -25,16 +25,19 @@ use std::sync::Arc;
 
 use http::Extensions;
 use http::request::Parts;
-use ratekeeper_core::{Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Verdict};
-use ratekeeper_policy::Facts;
+use ratekeeper_core::{
+    Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
+};
+use ratekeeper_policy::{Charges, Policy};
 use ratekeeper_store::{Decisions, Store, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::facts::{Attributes, client_address, facts, fields, own_peer};
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Ruling};
+use super::gate::{Boxed, Denied, Ruling};
 use super::ledger::{Ledger, Lender, new_lease};
+use super::pass::{Pass, Told, fields as told};
 use crate::keeper::{lends, list, poll_once, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope, Timer};
 
@@ -65,7 +68,10 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
     }
 
-    async fn ruling(&self, parts: &Parts, cost: Option<Permits>) -> Ruling {
+    /// Which limits are for the request, whose keys it has, and what it costs.
+    #[inline]
+    fn charges(&self, parts: &Parts, cost: Option<Permits>) -> Question {
+        let now = self.keeper.clock().now();
         let headers = fields(parts);
         let said = self.attributes.as_ref().map(|said| said(parts));
         let said = said.unwrap_or_default();
@@ -79,37 +85,55 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             client_address(parts, peer, &policy.client_ip)
         });
         let facts = facts(parts, ip, &headers, &attributes, cost);
-        let (answer, error) = self.keeper.admit(&facts).await;
+        let (policy, charges) = self.keeper.charges(&facts, Scope::All);
+        Question {
+            policy,
+            charges,
+            now,
+        }
+    }
+
+    #[inline]
+    fn ruling(&self, asked: Question, admitted: Admitted) -> Ruling {
+        let Admitted {
+            decisions,
+            lease,
+            error,
+        } = admitted;
         if let (Some(error), Some(tell)) = (error, &self.on_store_error) {
             tell(&error);
         }
+        let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
+        answer.lease = lease;
         let hold = self.ledger.hold(answer.permits());
-        let answer = Some(answer);
-        Ruling { answer, hold }
-    }
-
-    /// Whether any limit lends permits.
-    fn lends(&self) -> bool {
-        let policy = self.keeper.look_at_policy();
-        let mut rules = policy.rules.iter();
-        rules.any(|rule| rule.limit.algorithm.concurrency().is_some())
+        if !answer.allowed() || answer.shadow_denials().next().is_some() {
+            let answer = Box::new(answer);
+            return Ruling::Denied(Denied { answer, hold });
+        }
+        Ruling::Pass(Pass {
+            told: Told::Fields(told(&answer)),
+            delay: answer.delay(),
+            hold,
+        })
     }
 }
 
 impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
-    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+    fn ask(&self, parts: &Parts, cost: Option<Permits>) -> Asked {
+        let asked = self.charges(parts, cost);
         if self.keeper.store().answers_at_once()
-            && let Some(ruling) = poll_once(self.ruling(&parts, cost))
+            && let Some(admitted) = poll_once(self.keeper.admit(&asked))
         {
-            return Asked::Now(parts, ruling);
+            return Asked::Now(self.ruling(asked, admitted));
         }
+        let lends = list(&asked.charges, &asked.policy).iter().any(lends);
         let gate = self.clone();
         let asking = async move {
-            let ruling = gate.ruling(&parts, cost).await;
-            (parts, ruling)
+            let admitted = gate.keeper.admit(&asked).await;
+            gate.ruling(asked, admitted)
         };
         match Handle::try_current() {
-            Ok(runtime) if self.lends() => {
+            Ok(runtime) if lends => {
                 let task = runtime.spawn(asking);
                 Asked::Later(Box::pin(async move {
                     match task.await {
@@ -132,39 +156,55 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
     }
 }
 
+/// What a store is asked about a request.
+struct Question {
+    policy: Arc<Policy>,
+    charges: Charges,
+    now: Time,
+}
+
+/// What comes of it.
+struct Admitted {
+    decisions: Decisions,
+    lease: Option<LeaseId>,
+    /// The store could not answer.
+    error: Option<StoreError>,
+}
+
 impl<S: Store, C: Clock> Keeper<S, C> {
     /// Charges the rates that match and takes permits, all or none; where the store cannot
     /// answer, as its limits say for that case.
-    async fn admit(&self, facts: &Facts<'_>) -> (Answer, Option<StoreError>) {
-        let now = self.clock().now();
-        let (policy, charges) = self.charges(facts, Scope::All);
-        let (result, lease) = {
-            let list = list(&charges, &policy);
-            let lease = list.iter().any(lends).then(new_lease);
-            let refused = refused_at_once(&charges, &policy);
-            let lend = lease.map_or(Lend::Nothing, Lend::To);
-            let result = match lease {
-                _ if refused => self.refused_unasked(&list, lend, now).await,
-                Some(_) => self.store().acquire(&list, lend, now).await,
-                None => self.store().decide(&list, now).await,
-            };
-            let result = result.map_err(|error| {
+    async fn admit(&self, asked: &Question) -> Admitted {
+        let Question {
+            policy,
+            charges,
+            now,
+        } = asked;
+        let list = list(charges, policy);
+        let lease = list.iter().any(lends).then(new_lease);
+        let refused = refused_at_once(charges, policy);
+        let lend = lease.map_or(Lend::Nothing, Lend::To);
+        let result = match lease {
+            _ if refused => self.refused_unasked(&list, lend, *now).await,
+            Some(_) => self.store().acquire(&list, lend, *now).await,
+            None => self.store().decide(&list, *now).await,
+        };
+        match result {
+            Ok(decisions) => Admitted {
+                decisions,
+                lease,
+                error: None,
+            },
+            Err(error) => {
                 let mut decisions = without_store(&list);
                 decisions.admitted &= !refused;
-                (decisions, error)
-            });
-            (result, lease)
-        };
-        let (decisions, lease, error) = match result {
-            Ok(decisions) => (decisions, lease, None),
-            Err((decisions, error)) => (decisions, None, Some(error)),
-        };
-        let answer = Answer::new(policy, charges, decisions, now);
-        let answer = match lease {
-            Some(lease) => answer.lent_to(lease),
-            None => answer,
-        };
-        (answer, error)
+                Admitted {
+                    decisions,
+                    lease: None,
+                    error: Some(error),
+                }
+            }
+        }
     }
 }
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use ratekeeper_core::Nanos;
 use tower_service::Service;
@@ -13,6 +12,7 @@ use super::body::LimitedBody;
 use super::future::ResponseFuture;
 use super::gate::sealed::Asked;
 use super::gate::{Boxed, Gate, Ruling};
+use super::grpc;
 use super::settle::{Settings, Settled};
 
 /// A service behind limits; see the [module](crate::tower). All clones share them.
@@ -63,8 +63,8 @@ where
         let (parts, body) = request.into_parts();
         let Shared { gate, settings } = &*self.shared;
         let cost = settings.cost.as_ref().map(|cost| cost(&parts));
-        let settled = match gate.ask(parts, cost) {
-            Asked::Now(parts, ruling) => match settings.settle(&parts, ruling) {
+        let settled = match gate.ask(&parts, cost) {
+            Asked::Now(ruling) => match settings.settle(ruling, || grpc::content_type(&parts)) {
                 Settled::Pass(pass) if pass.delay == Nanos::ZERO => {
                     let future = self.inner.call(Request::from_parts(parts, body));
                     return ResponseFuture::serving(future, pass);
@@ -74,34 +74,34 @@ where
                     let delay = gate.sleep(pass.delay);
                     Box::pin(async move {
                         delay.await;
-                        (parts, Settled::Pass(pass))
+                        Settled::Pass(pass)
                     })
                 }
             },
-            Asked::Later(asking) => later(Arc::clone(&self.shared), asking),
+            Asked::Later(asking) => {
+                later(Arc::clone(&self.shared), asking, grpc::content_type(&parts))
+            }
         };
         // What was ready waits; the clone takes its place.
         let waits = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, waits);
-        ResponseFuture::waiting(settled, ready, body)
+        ResponseFuture::waiting(settled, ready, Request::from_parts(parts, body))
     }
 }
 
 /// Settles what is not known at once.
 fn later<G: Gate>(
     shared: Arc<Shared<G>>,
-    asking: Boxed<(Parts, Ruling)>,
-) -> Boxed<(Parts, Settled)> {
+    asking: Boxed<Ruling>,
+    grpc: Option<HeaderValue>,
+) -> Boxed<Settled> {
     Box::pin(async move {
-        let (parts, ruling) = asking.await;
-        let settled = shared.settings.settle(&parts, ruling);
-        let delay = match &settled {
-            Settled::Pass(pass) => pass.delay,
-            Settled::Refuse(_) => Nanos::ZERO,
-        };
-        if delay > Nanos::ZERO {
-            shared.gate.sleep(delay).await;
+        let settled = shared.settings.settle(asking.await, || grpc);
+        if let Settled::Pass(pass) = &settled
+            && pass.delay > Nanos::ZERO
+        {
+            shared.gate.sleep(pass.delay).await;
         }
-        (parts, settled)
+        settled
     })
 }

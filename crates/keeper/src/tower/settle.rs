@@ -11,17 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use ratekeeper_core::{Mode, Nanos, Permits};
-use smallvec::SmallVec;
 
-use super::gate::{Hold, Ruling};
+use super::gate::{Denied, Ruling};
 use super::grpc;
-use super::measured::Measured;
-use crate::headers::names;
+use super::pass::{Pass, SHADOW, Told, fields, put_text};
+use crate::problem::PROBLEM_JSON;
 use crate::{Answer, Outcome};
-
-const SHADOW: HeaderName = HeaderName::from_static("x-ratekeeper-shadow");
 
 /// What holds for every gate.
 #[derive(Clone)]
@@ -60,14 +57,6 @@ pub(super) enum Settled {
     Refuse(Response<Vec<u8>>),
 }
 
-/// A request that may pass.
-pub(super) struct Pass {
-    /// For the headers of the answer.
-    fields: SmallVec<[(HeaderName, HeaderValue); 2]>,
-    pub(super) delay: Nanos,
-    pub(super) hold: Option<Hold>,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -81,44 +70,50 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(super) fn settle(&self, parts: &Parts, ruling: Ruling) -> Settled {
-        let Ruling { answer, hold } = ruling;
-        let Some(answer) = answer else {
-            add(&self.tally.passed);
-            return Settled::Pass(Pass {
-                fields: SmallVec::new(),
-                delay: Nanos::ZERO,
-                hold,
-            });
-        };
-        if !answer.allowed() && self.mode == Mode::Enforce {
-            add(&self.tally.refused);
-            tell(self.on_refused.as_deref(), &answer);
-            return Settled::Refuse(refusal(parts, &answer));
-        }
-        add(&self.tally.passed);
-        let mut fields = SmallVec::new();
-        if self.mode == Mode::Enforce {
-            put_fields(&answer, |name, value| fields.push((name, value)));
-        }
-        let ruled_out = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
-        if answer.outcomes().any(|outcome| ruled_out(&outcome)) {
-            add(&self.tally.shadowed);
-            tell(self.on_shadow.as_deref(), &answer);
-            let denials = answer.outcomes().filter(ruled_out);
-            let denials: Vec<_> = denials.map(|outcome| &*outcome.rule.limit.name).collect();
-            if let Ok(value) = HeaderValue::try_from(denials.join(", ")) {
-                fields.push((SHADOW, value));
+    /// `grpc` is asked for the content type of a refusal, if the request is one of gRPC.
+    pub(super) fn settle(
+        &self,
+        ruling: Ruling,
+        grpc: impl FnOnce() -> Option<HeaderValue>,
+    ) -> Settled {
+        let shows = self.mode == Mode::Enforce;
+        match ruling {
+            Ruling::Denied(Denied { answer, .. }) if shows && !answer.allowed() => {
+                add(&self.tally.refused);
+                tell(self.on_refused.as_deref(), &answer);
+                Settled::Refuse(refusal(&answer, grpc()))
+            }
+            Ruling::Denied(denied) => Settled::Pass(self.shadowed(denied)),
+            Ruling::Pass(mut pass) => {
+                add(&self.tally.passed);
+                if !shows {
+                    pass.told = Told::Nothing;
+                    pass.delay = Nanos::ZERO;
+                }
+                Settled::Pass(pass)
             }
         }
-        Settled::Pass(Pass {
-            fields,
-            delay: match self.mode {
-                Mode::Enforce => answer.delay(),
-                Mode::Shadow => Nanos::ZERO,
-            },
+    }
+
+    /// Passes what a limit in shadow mode refuses, or any limit of a layer in shadow mode.
+    fn shadowed(&self, Denied { answer, hold }: Denied) -> Pass {
+        add(&self.tally.passed);
+        add(&self.tally.shadowed);
+        tell(self.on_shadow.as_deref(), &answer);
+        let (mut fields, delay) = match self.mode {
+            Mode::Enforce => (fields(&answer), answer.delay()),
+            Mode::Shadow => (Vec::new(), Nanos::ZERO),
+        };
+        let ruled_out = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
+        let denials = answer.outcomes().filter(ruled_out);
+        let denials: Vec<_> = denials.map(|outcome| &*outcome.rule.limit.name).collect();
+        let denials = HeaderValue::try_from(denials.join(", "));
+        fields.extend(denials.map(|denials| (SHADOW, denials)));
+        Pass {
+            told: Told::Fields(fields),
+            delay,
             hold,
-        })
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -131,57 +126,31 @@ impl Settings {
     }
 }
 
-impl Pass {
-    /// What wants to be told how the request goes.
-    pub(super) fn measured(&mut self) -> Option<&mut Measured> {
-        self.hold.as_mut()?.measured()
-    }
-
-    /// Adds the fields to those of the answer. Lists grow, so that layers upon each other
-    /// are all shown; of the others the service's own, or the inner layer's, stay.
-    pub(super) fn put_fields(&mut self, headers: &mut HeaderMap) {
-        for (name, value) in self.fields.drain(..) {
-            let is_list = [names::RATELIMIT_POLICY, names::RATELIMIT].contains(&name.as_str());
-            if is_list || name == SHADOW {
-                headers.append(name, value);
-            } else {
-                headers.entry(name).or_insert(value);
-            }
-        }
-    }
-}
-
-fn refusal(parts: &Parts, answer: &Answer) -> Response<Vec<u8>> {
+fn refusal(answer: &Answer, grpc: Option<HeaderValue>) -> Response<Vec<u8>> {
     let mut response = Response::new(Vec::new());
-    if let Some(content_type) = grpc::content_type(parts) {
+    if let Some(content_type) = grpc {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
         grpc::put_status(headers, answer);
     } else {
-        let status = StatusCode::from_u16(answer.status());
-        *response.status_mut() = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-        if let Some(body) = answer.body() {
-            if let Ok(content_type) = HeaderValue::try_from(body.content_type) {
+        let status = answer.status();
+        if let Some(body) = answer.body_sent_with(status) {
+            let content_type = match body.content_type {
+                PROBLEM_JSON => Ok(HeaderValue::from_static(PROBLEM_JSON)),
+                other => HeaderValue::from_str(other),
+            };
+            if let Ok(content_type) = content_type {
                 let headers = response.headers_mut();
                 headers.insert(header::CONTENT_TYPE, content_type);
             }
             *response.body_mut() = body.content.into_bytes();
         }
+        let status = StatusCode::from_u16(status);
+        *response.status_mut() = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     }
     let headers = response.headers_mut();
-    put_fields(answer, |name, value| {
-        headers.append(name, value);
-    });
+    answer.put_header_fields(|name, value| put_text(headers, name, value));
     response
-}
-
-fn put_fields(answer: &Answer, mut put: impl FnMut(HeaderName, HeaderValue)) {
-    answer.put_header_fields(|name, value| {
-        // Values are made of names and numbers; one that could not be sent is left out.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            put(HeaderName::from_static(name), value);
-        }
-    });
 }
 
 fn add(counter: &AtomicU64) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time, Verdict};
 
-use super::described::Described;
+use super::described::{Described, limited};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Hold, Ruling};
 use crate::limiter::Held;
@@ -49,22 +49,27 @@ where
     A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
+    #[inline]
     fn ruling(&self, decision: Decision, cost: Permits) -> Ruling {
-        let algorithm = self.limiter.show(|algorithm| algorithm.clone().into());
-        let now = self.limiter.clock().now();
-        let lease = algorithm.concurrency().map(Concurrency::lease);
-        let lease = lease.filter(|_| decision.verdict.allows());
-        let hold = lease.map(|lease| {
-            let limiter = Arc::clone(&self.limiter);
-            let ends = now + lease;
-            Hold::Other(Box::new(AtWork {
-                limiter,
-                cost,
-                ends,
-            }))
-        });
-        let answer = self.described.answer(algorithm, decision, cost, now);
-        Ruling { answer, hold }
+        let limiter = &self.limiter;
+        let shown = || limited(limiter.show(|algorithm| algorithm.clone().into()));
+        if !decision.verdict.allows() {
+            let now = limiter.clock().now();
+            return self.described.denied(&shown(), decision, cost, now);
+        }
+        let hold = limiter.show(Held::comes_back).then(|| self.lent(cost));
+        self.described.passes(shown, decision, hold.flatten())
+    }
+
+    /// What a limit of concurrency has lent.
+    fn lent(&self, cost: Permits) -> Option<Hold> {
+        let algorithm: AnyAlgorithm = self.limiter.show(|algorithm| algorithm.clone().into());
+        let lease = algorithm.concurrency().map(Concurrency::lease)?;
+        Some(Hold::Other(Box::new(AtWork {
+            limiter: Arc::clone(&self.limiter),
+            cost,
+            ends: self.limiter.clock().now() + lease,
+        })))
     }
 
     async fn wait(self, cost: Permits) -> Ruling {
@@ -85,18 +90,17 @@ where
     A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    fn ask(&self, parts: Parts, cost: Option<Permits>) -> Asked {
+    fn ask(&self, _: &Parts, cost: Option<Permits>) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
         let waits = self.patience > Nanos::ZERO;
         if !waits || self.limiter.waiting() == 0 {
             let decision = self.limiter.check_n(cost);
             let hopeless = decision.verdict == Verdict::DenyForever;
             if !waits || hopeless || decision.verdict.allows() {
-                return Asked::Now(parts, self.ruling(decision, cost));
+                return Asked::Now(self.ruling(decision, cost));
             }
         }
-        let waiting = self.clone().wait(cost);
-        Asked::Later(Box::pin(async move { (parts, waiting.await) }))
+        Asked::Later(Box::pin(self.clone().wait(cost)))
     }
 
     fn forbid_waiting(&mut self) {

@@ -51,7 +51,7 @@ pub(super) fn response(answers: &Answers) -> RateLimitResponse {
     if settings.body == EnvoyBody::Limit
         && let Some(body) = whole.body()
     {
-        let content_type = header("content-type", body.content_type);
+        let content_type = header("content-type", body.content_type.to_owned());
         response.response_headers_to_add.push(content_type);
         response.raw_body = body.content.into_bytes();
     }

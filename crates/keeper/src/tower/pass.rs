@@ -1,0 +1,101 @@
+//! Pass: a request that may pass, and what its client is told in the fields of the answer.
+//!
+//! ```text
+//!   Pass --> delay: held back so long
+//!        |-> hold:  to the end of the answer's body
+//!        '-> told:  what was decided, written when the answer is there: until then the
+//!                   request carries a few words, and nothing at all if nobody is told
+//! ```
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use ratekeeper_core::{Decision, Nanos};
+
+use super::described::Shown;
+use super::gate::Hold;
+use crate::Answer;
+use crate::headers::names;
+
+/// The limits in shadow mode that would have refused.
+pub(super) const SHADOW: &str = "x-ratekeeper-shadow";
+
+/// Those of the usual style, and one of limits in shadow mode.
+const USUAL_FIELDS: usize = 3;
+
+/// A request that may pass.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub struct Pass {
+    pub(super) told: Told,
+    pub(super) delay: Nanos,
+    pub(super) hold: Option<Hold>,
+}
+
+/// What the client of a request that passes is told.
+#[derive(Debug)]
+pub(super) enum Told {
+    Nothing,
+    /// How one limit stands.
+    Limit(Arc<Shown>, Decision),
+    /// Anything else, by name.
+    Fields(Fields),
+}
+
+/// Names and values.
+pub(super) type Fields = Vec<(&'static str, HeaderValue)>;
+
+impl Told {
+    /// Adds it to the fields of the answer.
+    pub(super) fn put_into(&mut self, headers: &mut HeaderMap) {
+        match self {
+            Self::Nothing => {}
+            Self::Limit(shown, decision) => shown.tell(*decision, headers),
+            Self::Fields(fields) => {
+                for (name, value) in fields.drain(..) {
+                    put(headers, name, value);
+                }
+            }
+        }
+    }
+}
+
+/// What an answer says.
+pub(super) fn fields(answer: &Answer) -> Fields {
+    let mut fields = Vec::with_capacity(USUAL_FIELDS);
+    answer.put_header_fields(|name, value| {
+        // Names and numbers, which can be sent; another would be left out.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            fields.push((name, value));
+        }
+    });
+    fields
+}
+
+/// Adds a field. Lists grow, so that layers upon each other are all shown; of the others the
+/// service's own, or the inner layer's, stay.
+pub(super) fn put(headers: &mut HeaderMap, name: &'static str, value: HeaderValue) {
+    const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(names::RATELIMIT_POLICY);
+    const RATELIMIT: HeaderName = HeaderName::from_static(names::RATELIMIT);
+    let list = match name {
+        names::RATELIMIT_POLICY => RATELIMIT_POLICY,
+        names::RATELIMIT => RATELIMIT,
+        SHADOW => HeaderName::from_static(SHADOW),
+        names::RETRY_AFTER => {
+            headers.entry(header::RETRY_AFTER).or_insert(value);
+            return;
+        }
+        other => {
+            headers.entry(other).or_insert(value);
+            return;
+        }
+    };
+    headers.append(list, value);
+}
+
+/// As [`put`], of a text: names and numbers, which can be sent; another is left out.
+pub(super) fn put_text(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        put(headers, name, value);
+    }
+}
