@@ -69,7 +69,11 @@ where
                     let future = self.inner.call(Request::from_parts(parts, body));
                     return ResponseFuture::serving(future, pass);
                 }
-                Settled::Refuse(response) => return ResponseFuture::refused(response),
+                Settled::Refuse(response) => {
+                    // What was ready may hold a place that another waits for.
+                    self.inner = self.inner.clone();
+                    return ResponseFuture::refused(response);
+                }
                 Settled::Pass(pass) => {
                     let delay = gate.sleep(pass.delay);
                     Box::pin(async move {

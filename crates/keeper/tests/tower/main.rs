@@ -6,6 +6,7 @@ mod adaptive;
 mod holds;
 mod lines;
 mod policies;
+mod readiness;
 mod refusals;
 mod stage;
 mod stores;
