@@ -207,17 +207,24 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     #[inline(always)]
     pub fn check_n(&self, cost: Permits) -> Decision {
         let now = self.clock.now();
+        if self.line.length() == 0
+            && let Some(decision) = self.place.decide(|| self.limit.unchanged(), now, cost)
+        {
+            return decision;
+        }
+        self.check_slowly(now, cost)
+    }
+
+    /// As [`check_n`](Self::check_n), where somebody waits, the limit was changed, or a race
+    /// was lost.
+    #[cold]
+    #[inline(never)]
+    fn check_slowly(&self, now: Time, cost: Permits) -> Decision {
         if self.line.length() > 0 {
             return behind_the_line(&self, now, cost);
         }
-        let decide = |state: &mut A::State| {
-            let first = self.limit.unchanged()?;
-            Some(first.decide(state, now, cost))
-        };
-        match self.place.update(decide) {
-            Some(decision) => decision,
-            None => self.check_changed(now, cost),
-        }
+        self.place
+            .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
     }
 
     /// Takes `cost` at once, if it is there and nobody waits.
@@ -225,18 +232,19 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     #[inline(always)]
     fn take_at_once(&self, cost: Permits) -> bool {
         let now = self.clock.now();
-        let take = |state: &mut A::State| {
-            let first = self.limit.unchanged();
-            first.is_some_and(|first| first.take(state, now, cost))
-        };
-        self.line.length() == 0 && self.place.update(take)
+        if self.line.length() > 0 {
+            return false;
+        }
+        let taken = self.place.take(|| self.limit.unchanged(), now, cost);
+        taken.unwrap_or_else(|| self.take_slowly(now, cost))
     }
 
-    /// As [`check_n`](Self::check_n), under a limit that was changed.
+    /// As [`take_at_once`](Self::take_at_once), where the limit was changed, or a race was lost.
+    #[cold]
     #[inline(never)]
-    fn check_changed(&self, now: Time, cost: Permits) -> Decision {
+    fn take_slowly(&self, now: Time, cost: Permits) -> bool {
         self.place
-            .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
+            .update(|state| self.with(|algorithm| algorithm.take(state, now, cost)))
     }
 
     /// How the limit stands; nothing is charged.

@@ -87,6 +87,17 @@ impl<A: Algorithm<State: Word>> Cell<A> {
         A::State::from_word(self.word.load(Ordering::Relaxed))
     }
 
+    /// Puts `new` in the place of `old`; no, if that is not the state any more.
+    #[inline]
+    pub fn replace(&self, old: &A::State, new: &A::State) -> bool {
+        let (old, new) = (old.to_word(), new.to_word());
+        old == new
+            || self
+                .word
+                .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// Applies `transition` to the state as nobody else has changed it meanwhile: it runs
     /// once more for each race that it loses.
     #[expect(

@@ -41,6 +41,7 @@
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 
+mod denial;
 mod promise;
 mod shared;
 
@@ -236,68 +237,43 @@ impl Gcra {
     #[inline(always)]
     fn charge(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
         let now = ticks(now);
-        let mut debt = tat.0.saturating_sub(now);
-        if debt > self.deepest {
-            debt = self.cut(tat, now);
+        let mut from = tat.0.max(now);
+        if from - now > self.deepest {
+            from = self.believed(now);
+            *tat = Tat(from);
         }
         let price = self.interval.get().saturating_mul(u64::from(cost.get()));
-        let charged = debt.saturating_add(price);
+        let limit = self.burst + queue;
         // Time ends at 2^64 ticks: no debt reaches beyond it.
-        let limit = (self.burst + queue).min(u64::MAX - now);
-        if charged > limit {
-            return self.deny(tat, now, debt, price, queue);
-        }
+        let to = match from.checked_add(price) {
+            Some(to) if to - now <= limit => to,
+            _ => return self.deny(tat, now, from, price, limit),
+        };
         if price > 0 {
-            *tat = Tat(now + charged);
+            *tat = Tat(to);
         }
-        let verdict = match charged.saturating_sub(self.burst) {
+        let verdict = match (to - now).saturating_sub(self.burst) {
             0 => Verdict::Allow,
             wait => Verdict::AllowAfter(nanos_ceil(wait)),
         };
         Decision {
             verdict,
-            remaining: self.permits_in(limit - charged),
-            reset_after: nanos_ceil(charged),
+            remaining: self.left(now, to, limit),
+            reset_after: nanos_ceil(to - now),
         }
+    }
+
+    /// What is left of the limit when the debt reaches `to`.
+    #[inline]
+    fn left(&self, now: u64, to: u64, limit: u64) -> Permits {
+        let limit = limit.min(u64::MAX - now);
+        self.permits_in(limit.saturating_sub(to - now))
     }
 
     /// The clock was set back, or the limit shrank: the deepest debt there can be is owed.
     #[cold]
-    fn cut(&self, tat: &mut Tat, now: u64) -> u64 {
-        let debt = (self.deepest - CLOCK_SLACK_TICKS).min(u64::MAX - now);
-        *tat = Tat(now + debt);
-        debt
-    }
-
-    fn deny(&self, tat: &mut Tat, now: u64, debt: u64, price: u64, queue: u64) -> Decision {
-        let limit = self.burst + queue;
-        let mut debt = debt;
-        // Waiting helps if the price fits the limit, and is paid before time ends.
-        let capable = price <= limit;
-        let in_time = |debt: u64| (now + debt).checked_add(price).is_some();
-        if self.denials == Denials::Counted {
-            // Up to one further limit; not where that would make the wait reach past the end
-            // of time.
-            let counted = debt
-                .saturating_add(price)
-                .min(2 * limit)
-                .min(u64::MAX - now);
-            if counted > debt && (!capable || in_time(counted)) {
-                debt = counted;
-                *tat = Tat(now + debt);
-            }
-        }
-        let verdict = if capable && in_time(debt) {
-            let retry_after = nanos_ceil(debt + price - limit);
-            Verdict::Deny { retry_after }
-        } else {
-            Verdict::DenyForever
-        };
-        Decision {
-            verdict,
-            remaining: self.permits_in(limit.min(u64::MAX - now).saturating_sub(debt)),
-            reset_after: nanos_ceil(debt),
-        }
+    fn believed(&self, now: u64) -> u64 {
+        now.saturating_add(self.deepest - CLOCK_SLACK_TICKS)
     }
 
     /// Down: what is left is whole permits only.

@@ -4,16 +4,21 @@
 //!   state of one word (GCRA)     Cell     compare-exchange, no lock
 //!   any larger state             Locked   a small lock
 //! ```
+//!
+//! A caller of `check` has one attempt inlined: the clock, the decision, the exchange, in
+//! registers. All else is one call, `check_slowly`, and so on no path that is measured in
+//! nanoseconds: a line, a changed limit, a lost race. What is inlined is no closure, which
+//! compilers leave out of line where many call it.
 
 use parking_lot::Mutex;
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Concurrency, Counters, Exponential, Gcra, Hybrid, Interval, Log,
-    Permits, Refund, Time, WarmUp, Window, Word,
+    Algorithm, AnyAlgorithm, Concurrency, Counters, Decision, Exponential, Gcra, Hybrid, Interval,
+    Log, Permits, Refund, Time, WarmUp, Window, Word,
 };
 use ratekeeper_store::Cell;
 
 /// An algorithm that a [`Limiter`](super::Limiter) can run.
-pub trait Held: Algorithm + Send + Sync {
+pub trait Held: Algorithm + Send + Sync + 'static {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: Place<Self>;
 
@@ -27,20 +32,65 @@ pub trait Held: Algorithm + Send + Sync {
 }
 
 /// A state shared by threads.
-pub trait Place<A: Algorithm + ?Sized>: Default + Send + Sync {
+pub trait Place<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
     /// Applies `transition` to the state, as nobody else has changed it meanwhile; it may run
     /// more than once.
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T;
+
+    /// [`Algorithm::decide`], by what `limit` shows once the state is held; `None` if that is
+    /// nothing, or if somebody else has changed the state meanwhile.
+    fn decide<'a>(
+        &self,
+        limit: impl FnOnce() -> Option<&'a A>,
+        now: Time,
+        cost: Permits,
+    ) -> Option<Decision>;
+
+    /// As [`decide`](Self::decide), by [`Algorithm::take`].
+    fn take<'a>(
+        &self,
+        limit: impl FnOnce() -> Option<&'a A>,
+        now: Time,
+        cost: Permits,
+    ) -> Option<bool>;
 
     /// Shows the state as it stands.
     fn read<T>(&self, view: impl Fn(&A::State) -> T) -> T;
 }
 
-impl<A: Algorithm<State: Word>> Place<A> for Cell<A> {
+impl<A: Algorithm<State: Word> + 'static> Place<A> for Cell<A> {
     #[expect(clippy::inline_always, reason = "as `Cell::update`")]
     #[inline(always)]
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
         Self::update(self, transition)
+    }
+
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
+    fn decide<'a>(
+        &self,
+        limit: impl FnOnce() -> Option<&'a A>,
+        now: Time,
+        cost: Permits,
+    ) -> Option<Decision> {
+        let old = self.state();
+        let mut new = old;
+        let decision = limit()?.decide(&mut new, now, cost);
+        self.replace(&old, &new).then_some(decision)
+    }
+
+    #[expect(clippy::inline_always, reason = "as `decide`")]
+    #[inline(always)]
+    fn take<'a>(
+        &self,
+        limit: impl FnOnce() -> Option<&'a A>,
+        now: Time,
+        cost: Permits,
+    ) -> Option<bool> {
+        let old = self.state();
+        let mut new = old;
+        let taken = limit()?.take(&mut new, now, cost);
+        self.replace(&old, &new).then_some(taken)
     }
 
     #[inline]
@@ -53,9 +103,29 @@ impl<A: Algorithm<State: Word>> Place<A> for Cell<A> {
 #[derive(Debug, Default)]
 pub struct Locked<S>(Mutex<S>);
 
-impl<A: Algorithm<State: Send>> Place<A> for Locked<A::State> {
+impl<A: Algorithm<State: Send> + 'static> Place<A> for Locked<A::State> {
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
         transition(&mut self.0.lock())
+    }
+
+    fn decide<'a>(
+        &self,
+        limit: impl FnOnce() -> Option<&'a A>,
+        now: Time,
+        cost: Permits,
+    ) -> Option<Decision> {
+        let mut state = self.0.lock();
+        Some(limit()?.decide(&mut state, now, cost))
+    }
+
+    fn take<'a>(
+        &self,
+        limit: impl FnOnce() -> Option<&'a A>,
+        now: Time,
+        cost: Permits,
+    ) -> Option<bool> {
+        let mut state = self.0.lock();
+        Some(limit()?.take(&mut state, now, cost))
     }
 
     fn read<T>(&self, view: impl Fn(&A::State) -> T) -> T {
@@ -67,7 +137,7 @@ impl Held for Gcra {
     type Place = Cell<Self>;
 }
 
-impl<C: Counters> Held for Window<C>
+impl<C: Counters + 'static> Held for Window<C>
 where
     Self: Algorithm<State: Send> + Send + Sync,
 {

@@ -189,7 +189,11 @@ impl<A: Held, C: Timer> Limiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub async fn acquire(&self) -> Result<Nanos, WaitError> {
-        self.acquire_n(Permits::ONE).await
+        // Not by `acquire_n`: a future within a future has two states to keep.
+        if self.take_at_once(Permits::ONE) {
+            return Ok(Nanos::ZERO);
+        }
+        self.wait_until_served(Permits::ONE).await
     }
 
     /// As [`acquire`](Self::acquire), for `cost` permits at once.
@@ -212,6 +216,10 @@ impl<A: Held, C: Timer> Limiter<A, C> {
         if self.take_at_once(cost) {
             return Ok(Nanos::ZERO);
         }
+        self.wait_until_served(cost).await
+    }
+
+    async fn wait_until_served(&self, cost: Permits) -> Result<Nanos, WaitError> {
         let waited = wait(self, &self.clock, cost, Until::Served).await?;
         Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
     }
