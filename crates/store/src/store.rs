@@ -123,8 +123,8 @@ pub trait Store: Send + Sync {
 pub enum StoreError {
     /// Cannot be reached, or did not answer in time; trying later may help.
     Unavailable(String),
-    /// The part of it that holds these keys cannot be reached, or did not answer in time; others
-    /// answer. Trying later may help.
+    /// The part of it that holds these keys cannot be reached, did not answer in time, or does
+    /// not decide (it is out of memory); others do. Trying later may help.
     Partly(String),
     /// Cannot be used as it was told; trying later does not help.
     Misconfigured(String),

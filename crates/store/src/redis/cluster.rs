@@ -9,7 +9,7 @@
 //!                                  --> resting it fails at once; we look around meanwhile
 //! ```
 //!
-//! A node that is not there concerns the keys of its slots, and no others.
+//! A node that is not there, or does not decide, concerns the keys of its slots, and no others.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -230,8 +230,11 @@ impl Cluster {
     /// Whether some nodes decide, while others that were asked do not.
     pub(super) fn is_partly_there(&self) -> bool {
         let map = self.map.lock();
-        let mut nodes = map.nodes.values();
-        nodes.clone().any(|node| node.failures() > 0) && nodes.any(|node| node.decides())
+        let any = |decides| {
+            let mut nodes = map.nodes.values();
+            nodes.any(|node| node.decides() == Some(decides))
+        };
+        any(false) && any(true)
     }
 
     /// Looks around without anybody waiting for it.

@@ -189,11 +189,8 @@ impl RedisStore {
     /// What callers are told, and whom it concerns.
     fn error(&self, trouble: Trouble) -> StoreError {
         match trouble {
-            Trouble::Absent(why) | Trouble::Lost(why) | Trouble::Resting(why)
-                if self.servers.are_partly_there() =>
-            {
-                StoreError::Partly(why)
-            }
+            foreign @ Trouble::Foreign(_) => foreign.into(),
+            other if self.servers.are_partly_there() => StoreError::Partly(other.to_string()),
             other => other.into(),
         }
     }

@@ -11,10 +11,13 @@
 //! decision that ran twice would charge twice.
 //!
 //! A server that has failed [`FAILURES`] times in a row is left alone: calls fail at once, and
-//! a task of ours asks it whether it is back.
+//! a task of ours asks it whether it is back. To be out of memory, or not to let us in, is to
+//! fail, and so is not to be ready for as long as calls wait; so it is asked to write.
+
+mod probe;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, RedisError, Value};
@@ -25,6 +28,7 @@ use super::dial::{Address, Dial, Line};
 use super::hints::Losses;
 use super::script::Script;
 use super::trouble::{Trouble, code};
+use probe::Probed;
 
 /// How a call is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,8 +70,6 @@ impl Call<'_> {
 
 /// Failures in a row after which a server is left alone.
 const FAILURES: u32 = 3;
-/// How often a server that is left alone is asked whether it is back.
-const PROBE: Duration = Duration::from_millis(100);
 /// How long a server is left alone without being asked: if nobody runs our task, a call finds
 /// out.
 const REST: Duration = Duration::from_secs(2);
@@ -97,13 +99,23 @@ pub(super) struct Node {
 struct Health {
     /// Failures in a row.
     failures: u32,
-    /// Whether the last call was answered.
-    decides: bool,
+    /// Whether the last call was decided; none if it was another's to decide.
+    decides: Option<bool>,
+    /// When not to be ready was last counted as a failure.
+    unready: Option<Instant>,
     /// While it is left alone.
     rests_until: Option<Instant>,
     why: String,
     /// Whether a task asks whether it is back.
     is_probed: bool,
+}
+
+impl Health {
+    fn is_well(&mut self) {
+        self.failures = 0;
+        self.unready = None;
+        self.rests_until = None;
+    }
 }
 
 impl fmt::Debug for Node {
@@ -135,19 +147,24 @@ impl Node {
     ) -> Result<Value, Trouble> {
         let started = Instant::now();
         self.is_asked(started)?;
+        let key = call.keys.first().copied();
         let attempt = Attempt {
             node: self,
+            key,
             started,
         };
         let answer = self.send_to(call, manner).await;
-        let answered = !matches!(answer, Err(Trouble::Absent(_) | Trouble::Lost(_)));
         std::mem::forget(attempt);
         match &answer {
-            Err(trouble) if !answered => self.failed(&trouble.to_string()),
-            _ => {
+            Err(trouble @ (Trouble::Absent(_) | Trouble::Lost(_) | Trouble::Refused(_))) => {
+                self.failed(&trouble.to_string(), key);
+            }
+            Err(Trouble::Later(why)) => self.is_not_ready(why, key),
+            answer => {
+                let elsewhere = matches!(answer, Err(Trouble::Moved { .. } | Trouble::Ask { .. }));
                 let mut health = self.health.lock();
-                (health.failures, health.decides) = (0, true);
-                health.rests_until = None;
+                health.is_well();
+                health.decides = (!elsewhere).then_some(true);
             }
         }
         answer
@@ -167,17 +184,33 @@ impl Node {
         self.health.lock().failures
     }
 
-    /// Whether it answered the last call.
-    pub(super) fn decides(&self) -> bool {
+    /// Whether the last call was decided; none if there was none, or it was another's.
+    pub(super) fn decides(&self) -> Option<bool> {
         self.health.lock().decides
     }
 
-    /// It has failed once more.
-    fn failed(self: &Arc<Self>, why: &str) {
+    /// It says that it is not ready: a failure, but one only in the time that a call may take.
+    /// What is over soon is waited out.
+    fn is_not_ready(self: &Arc<Self>, why: &str, key: Option<&[u8]>) {
+        let now = Instant::now();
+        {
+            let mut health = self.health.lock();
+            health.decides = Some(false);
+            let recent = |last: Instant| now.duration_since(last) < self.patience;
+            if health.unready.is_some_and(recent) {
+                return;
+            }
+            health.unready = Some(now);
+        }
+        self.failed(why, key);
+    }
+
+    /// It has failed once more, over this key.
+    fn failed(self: &Arc<Self>, why: &str, key: Option<&[u8]>) {
         let was_probed = {
             let mut health = self.health.lock();
             health.failures = health.failures.saturating_add(1);
-            health.decides = false;
+            health.decides = Some(false);
             if health.failures < FAILURES {
                 return;
             }
@@ -187,7 +220,7 @@ impl Node {
         };
         // A runtime that ends drops the task at once, and that wants the lock.
         if !was_probed {
-            let probed = Probed(Arc::downgrade(self));
+            let probed = Probed::new(self, key);
             tokio::spawn(async move { probed.until_back().await });
         }
     }
@@ -310,45 +343,15 @@ impl Node {
 /// time; the others say themselves how they end.
 struct Attempt<'a> {
     node: &'a Arc<Node>,
+    key: Option<&'a [u8]>,
     started: Instant,
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.started.elapsed() >= self.node.patience {
-            self.node
-                .failed(&format!("{}: no answer", self.node.address()));
-        }
-    }
-}
-
-/// A server that is left alone.
-struct Probed(Weak<Node>);
-
-impl Probed {
-    /// Asks until it is back, or nobody needs it.
-    async fn until_back(self) {
-        loop {
-            tokio::time::sleep(PROBE).await;
-            let Some(node) = self.0.upgrade() else {
-                return;
-            };
-            let answer = node.query(&redis::cmd("PING")).await;
-            let mut health = node.health.lock();
-            if answer.is_ok() {
-                health.failures = 0;
-                health.rests_until = None;
-                return;
-            }
-            health.rests_until = Some(Instant::now() + REST);
-        }
-    }
-}
-
-impl Drop for Probed {
-    fn drop(&mut self) {
-        if let Some(node) = self.0.upgrade() {
-            node.health.lock().is_probed = false;
+            let why = format!("{}: no answer", self.node.address());
+            self.node.failed(&why, self.key);
         }
     }
 }

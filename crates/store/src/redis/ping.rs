@@ -7,7 +7,6 @@ use ratekeeper_core::{Charge, Time, UnixMicros};
 use super::node::Call;
 use super::servers::no_answer;
 use super::slot::{SLOTS, slot_of};
-use super::trouble::Trouble;
 use super::{RedisStore, StoreError};
 use crate::fallback::Remote;
 use crate::{Decisions, Store};
@@ -51,11 +50,11 @@ impl RedisStore {
 
 impl Remote for RedisStore {
     /// Whether states can be read and written: a server that is full, or may not write, answers
-    /// but does not decide. Of a cluster, one in each third of the slots: that some are not
-    /// there concerns their keys only.
+    /// but does not decide. Of a cluster, one in each third of the slots: that some do not
+    /// decide concerns their keys only.
     async fn ping(&self) -> Result<(), StoreError> {
         let thirds = if self.servers.has_slots() { 3 } else { 1 };
-        let (mut answered, mut absent) = (false, None);
+        let (mut answered, mut trouble) = (false, None);
         for third in 0..thirds {
             let name = probe_name(&self.config.prefix, third);
             let call = Call {
@@ -67,13 +66,10 @@ impl Remote for RedisStore {
             let found = tokio::time::timeout(deadline, self.find(slot_of(&name), call)).await;
             match found.unwrap_or_else(|_| Err(no_answer(deadline))) {
                 Ok(_) => answered = true,
-                Err(trouble @ (Trouble::Absent(_) | Trouble::Lost(_) | Trouble::Resting(_))) => {
-                    absent = Some(trouble);
-                }
-                Err(trouble) => return Err(trouble.into()),
+                Err(why) => trouble = Some(why),
             }
         }
-        match absent {
+        match trouble {
             Some(trouble) if !answered => Err(trouble.into()),
             _ => Ok(()),
         }

@@ -32,6 +32,12 @@ impl Script {
             hash: redis::Script::new(text).get_hash().into(),
         }
     }
+
+    /// Whether states can be written: a server that is full, or may not write, answers but does
+    /// not decide.
+    pub(super) fn ping() -> Self {
+        Self::new(include_str!("ping.lua"))
+    }
 }
 
 /// The scripts in use: one for each set of cores that have met in a call.
@@ -53,7 +59,7 @@ impl Scripts {
             short: RwLock::default(),
             load: Arc::new(Script::new(include_str!("load.lua"))),
             swap: Arc::new(Script::new(include_str!("swap.lua"))),
-            ping: Arc::new(Script::new(include_str!("ping.lua"))),
+            ping: Arc::new(Script::ping()),
         }
     }
 

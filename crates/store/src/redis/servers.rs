@@ -63,7 +63,7 @@ impl Servers {
         matches!(self, Self::Cluster(..))
     }
 
-    /// Whether some servers of a cluster answer, while others do not.
+    /// Whether some servers of a cluster decide, while others that were asked do not.
     pub(super) fn are_partly_there(&self) -> bool {
         matches!(self, Self::Cluster(cluster, _) if cluster.is_partly_there())
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time};
-use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store, StoreError};
+use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Remote, Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
@@ -115,10 +115,36 @@ impl Bench {
         panic!("the store does not come back");
     }
 
+    /// Whether the store answers, as its fallback asks.
+    fn ping(&self) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.ping())
+    }
+
+    /// The addresses of those of three servers that are left alone.
+    fn troubled(&self) -> Vec<String> {
+        let health = self.store.server_health();
+        assert_eq!(health.len(), 3, "{health:?}");
+        let troubled = health.into_iter().filter(|server| server.trouble.is_some());
+        troubled.map(|server| server.address).collect()
+    }
+
     /// Calls that were given up at the deadline.
     fn given_up(&self) -> u64 {
         self.store.call_times().timeout.buckets.iter().sum()
     }
+}
+
+/// The primary that counts for `who`.
+fn home(cluster: &Cluster, who: &str) -> usize {
+    cluster.home(&format!("rk:{{{who}}}:daily"))
+}
+
+/// Somebody whom another primary counts.
+fn elsewhere(cluster: &Cluster, who: &str) -> String {
+    let home_of = |who: &str| home(cluster, who);
+    let mut others = (0..).map(|number| format!("other-{number}"));
+    let other = others.find(|other| home_of(other) != home_of(who));
+    other.expect("a primary holds a third of all names")
 }
 
 /// One of these calls or several were charged, or none.
@@ -373,10 +399,7 @@ fn a_failover_is_waited_out_or_an_error() {
     for program in programs() {
         let mut cluster = Cluster::start(&program);
         let bench = Bench::patient(RedisServers::Cluster(cluster.urls()));
-        let mut command = redis::cmd("CLUSTER");
-        command.arg("KEYSLOT").arg("rk:{ada}:daily");
-        let slot: u16 = command.query(&mut cluster.nodes[0].connect()).unwrap();
-        let home = usize::from(slot / 5461).min(2);
+        let home = cluster.home("rk:{ada}:daily");
         assert_eq!(bench.ask("ada", 900), Ok(true));
         // A server waits only for those who have written something themselves.
         let mut connection = cluster.nodes[home].connect();
@@ -412,17 +435,7 @@ fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
             serve.exec(&mut node.connect()).unwrap();
         }
         let bench = Bench::patient(RedisServers::Cluster(cluster.urls()));
-        let home = |who: &str| {
-            let mut command = redis::cmd("CLUSTER");
-            command.arg("KEYSLOT").arg(format!("rk:{{{who}}}:daily"));
-            let slot: u16 = command.query(&mut cluster.nodes[0].connect()).unwrap();
-            usize::from(slot / 5461).min(2)
-        };
-        let dead = home("ada");
-        let others = (0..).map(|number| format!("other-{number}"));
-        let mut others = others.filter(|who| home(who) != dead);
-        let other = others.next().unwrap();
-        drop(others);
+        let (dead, other) = (home(&cluster, "ada"), elsewhere(&cluster, "ada"));
         assert_eq!(bench.ask("ada", 1), Ok(true));
         assert_eq!(bench.ask(&other, 1), Ok(true));
         cluster.nodes[dead + 3].kill();
@@ -440,18 +453,123 @@ fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
         assert_eq!(bench.given_up(), given_up, "nobody waited");
 
         // Who looks after the store sees which server it is, and that it has come back.
-        let troubled = || {
-            let health = bench.store.server_health();
-            assert_eq!(health.len(), 3, "{health:?}");
-            let troubled = health.into_iter().filter(|server| server.trouble.is_some());
-            troubled.map(|server| server.address).collect::<Vec<_>>()
-        };
         let address = format!("127.0.0.1:{}", cluster.nodes[dead].port);
-        assert_eq!(troubled(), [address]);
+        assert_eq!(bench.troubled(), [address]);
         let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
         cluster.nodes[dead].restart(&program, &options);
         bench.until_passed("ada");
-        assert_eq!(troubled(), [""; 0]);
+        assert_eq!(bench.troubled(), [""; 0]);
+    }
+}
+
+/// How a primary comes to refuse what it is asked, and how that ends.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    /// No charge can be written: OOM.
+    Full,
+    /// No replica has what is written: NOREPLICAS.
+    Alone,
+    /// Whoever comes must log in: NOAUTH.
+    Locked,
+    /// A script of somebody else does not end: BUSY, which a server that loads is like.
+    Busy,
+}
+
+impl Refusal {
+    fn begins(self, server: &Server, connection: &mut redis::Connection) {
+        match self {
+            Self::Full => set(connection, "maxmemory", "1"),
+            Self::Alone => set(connection, "min-replicas-to-write", "9"),
+            Self::Locked => {
+                set(connection, "requirepass", "secret");
+                let mut kill = redis::cmd("CLIENT");
+                kill.arg("KILL").arg("TYPE").arg("normal");
+                kill.exec(connection).unwrap();
+            }
+            Self::Busy => {
+                set(connection, "lua-time-limit", "1");
+                let mut endless = server.connect();
+                std::thread::spawn(move || {
+                    let mut script = redis::cmd("EVAL");
+                    let _ = script.arg("while true do end").arg(0).exec(&mut endless);
+                });
+            }
+        }
+    }
+
+    fn ends(self, connection: &mut redis::Connection) {
+        match self {
+            Self::Full => set(connection, "maxmemory", "0"),
+            Self::Alone => set(connection, "min-replicas-to-write", "0"),
+            Self::Locked => set(connection, "requirepass", ""),
+            Self::Busy => redis::cmd("SCRIPT").arg("KILL").exec(connection).unwrap(),
+        }
+    }
+}
+
+fn set(connection: &mut redis::Connection, name: &str, value: &str) {
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET").arg(name).arg(value);
+    set.exec(connection).unwrap();
+}
+
+/// One primary of three is there, and refuses: that concerns its keys, as if it were gone.
+#[test]
+fn a_primary_that_refuses_concerns_its_keys_and_nobody_waits_for_it() {
+    for program in programs() {
+        let cluster = Cluster::start(&program);
+        let servers = RedisServers::Cluster(cluster.urls());
+        let bench = Bench::new(servers, Duration::from_secs(2));
+        let (bad, other) = (home(&cluster, "ada"), elsewhere(&cluster, "ada"));
+        let server = &cluster.nodes[bad];
+        let address = format!("127.0.0.1:{}", server.port);
+        let mut connection = server.connect();
+        bench.until_passed(&other);
+        for refusal in [
+            Refusal::Full,
+            Refusal::Alone,
+            Refusal::Locked,
+            Refusal::Busy,
+        ] {
+            let told = format!("{} {refusal:?}", program.name);
+            bench.until_passed("ada");
+            assert_eq!(bench.troubled(), [""; 0], "{told}");
+            refusal.begins(server, &mut connection);
+            let found = (0..1_000).find(|_| {
+                let refused = bench.ask("ada", 1);
+                let partly = matches!(refused, Err(StoreError::Partly(_)));
+                assert!(partly || refused == Ok(true), "{told}: {refused:?}");
+                !bench.troubled().is_empty()
+            });
+            assert!(found.is_some_and(|asked| asked < 20), "{told}: {found:?}");
+            let given_up = bench.given_up();
+            for _ in 0..50 {
+                let refused = bench.ask("ada", 1).unwrap_err();
+                assert!(
+                    matches!(refused, StoreError::Partly(_)),
+                    "{told}: {refused}"
+                );
+                assert_eq!(bench.ask(&other, 1), Ok(true), "{told}");
+            }
+            assert_eq!(bench.given_up(), given_up, "{told}: nobody waited");
+            assert_eq!(bench.troubled(), [&*address], "{told}");
+            assert_eq!(
+                bench.ping(),
+                Ok(()),
+                "{told}: the rest of the store is there"
+            );
+            refusal.ends(&mut connection);
+        }
+        bench.until_passed("ada");
+
+        // All of them refuse: that is no part any more.
+        for node in &cluster.nodes[..3] {
+            set(&mut node.connect(), "maxmemory", "1");
+        }
+        let refused = bench.ping().unwrap_err();
+        assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+        let refused = bench.ask("ada", 1).unwrap_err();
+        assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
     }
 }
 

@@ -388,6 +388,14 @@ impl Cluster {
             .unwrap()
     }
 
+    /// The primary whose slots hold a key.
+    pub(crate) fn home(&self, key: &str) -> usize {
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("KEYSLOT").arg(key);
+        let slot: u16 = command.query(&mut self.nodes[0].connect()).unwrap();
+        usize::from(slot / 5461).min(2)
+    }
+
     /// Waits until every node's `CLUSTER INFO` holds a line.
     fn wait(&self, line: &str) {
         for node in &self.nodes {
