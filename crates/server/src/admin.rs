@@ -22,8 +22,8 @@ use crate::doors::problem::{
     NO_SUCH_KEY, NO_SUCH_LIMIT, NO_TOKEN, NOT_LISTED, Problem, RELOAD_REFUSED, UNKNOWN_PATH,
     WRONG_QUERY, near_spelling, shown,
 };
-use crate::doors::{self, Reply, bearer_ok};
-use crate::listener::Handle;
+use crate::doors::{self, bearer_ok};
+use crate::listener::{Handle, Reply};
 use crate::metrics::{CONTENT_TYPE, SharedStore};
 use crate::reload::Reloaded;
 use crate::shared::Shared;

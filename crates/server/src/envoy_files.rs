@@ -12,16 +12,14 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ratekeeper::Clock;
 use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{Colour, Diagnostic, render};
 use ratekeeper_policy::envoy::{self, File};
 use ratekeeper_policy::{EnvoyFiles, Settings};
 
-use crate::shared::Shared;
-use crate::{Event, StartError, Trigger};
+use crate::StartError;
 
 /// Files of one directory.
 const MAX_FILES: usize = 1_000;
@@ -155,12 +153,12 @@ pub(crate) struct Source {
 
 /// What was read last, good or bad.
 #[derive(Debug, Default)]
-struct Seen {
-    last: Option<Asked>,
+pub(crate) struct Seen {
+    pub(crate) last: Option<Asked>,
     /// It is in force.
-    applied: bool,
+    pub(crate) applied: bool,
     /// An error of reading that has been told.
-    told: Option<String>,
+    pub(crate) told: Option<String>,
 }
 
 /// What makes a configuration.
@@ -184,6 +182,11 @@ impl Source {
             .or_else(|| Some(self.beside.join(named()?)))
     }
 
+    /// Nobody else reads meanwhile.
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The configuration of a service that starts, with warnings, rendered.
     ///
     /// # Errors
@@ -199,73 +202,10 @@ impl Source {
         let files = read_envoy_files(&path).map_err(StartError::EnvoyUnreadable)?;
         let EnvoyFiles { settings, .. } = settings.envoy_files;
         let compiled = compile(&files, settings, origin).map_err(StartError::EnvoyFiles)?;
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen();
         seen.last = Some((files, settings));
         seen.applied = true;
         Ok(Some(compiled))
-    }
-}
-
-impl<C: Clock> Shared<C> {
-    /// Reads the configuration of the rate limit service again, and puts it in force if it
-    /// is new and good.
-    ///
-    /// # Errors
-    /// What is wrong with it; the old one stays in force.
-    pub(crate) fn reload_envoy(&self, trigger: Trigger) -> Result<(), String> {
-        let policy = self.keeper.policy();
-        let Some(path) = self.envoy_files.path(&policy.settings) else {
-            return Ok(());
-        };
-        // Held to the end: two reloads never overtake each other.
-        let seen = &self.envoy_files.seen;
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = match read_envoy_files(&path) {
-            Ok(files) => files,
-            Err(reason) => {
-                let again = seen.told.replace(reason.clone()) == Some(reason.clone());
-                if again && trigger == Trigger::File {
-                    return Ok(());
-                }
-                return Err(self.reject_envoy(trigger, reason));
-            }
-        };
-        seen.told = None;
-        let asked = (files, policy.settings.envoy_files.settings);
-        let again = seen.last.as_ref() == Some(&asked);
-        if again && (seen.applied || trigger == Trigger::File) {
-            return Ok(());
-        }
-        let compiled = compile(&asked.0, asked.1, self.keeper.clock().origin());
-        seen.last = Some(asked);
-        seen.applied = compiled.is_ok();
-        match compiled {
-            Ok((config, notices)) => {
-                let domains = config.domain_count();
-                let rules = config.rule_count();
-                self.keeper.install_envoy(config);
-                self.metrics.reload_applied();
-                self.sink.emit(&Event::EnvoyReloaded {
-                    trigger,
-                    domains,
-                    rules,
-                });
-                for notice in notices {
-                    self.sink.emit(&Event::Notice(notice));
-                }
-                Ok(())
-            }
-            Err(report) => Err(self.reject_envoy(trigger, report)),
-        }
-    }
-
-    fn reject_envoy(&self, trigger: Trigger, report: String) -> String {
-        self.metrics.reload_rejected();
-        self.sink.emit(&Event::EnvoyRejected {
-            trigger,
-            report: report.clone(),
-        });
-        report
     }
 }
 

@@ -56,6 +56,7 @@ mod envoy_files;
 mod event;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod last_seen;
 mod listener;
 mod metrics;
 mod pulse;

@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Version, header};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -33,7 +35,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::doors::Reply;
 use crate::pulse::{Pulse, TICK, Ticks, Watched};
 use crate::{Door, StartError};
 
@@ -73,6 +74,9 @@ impl<H: Handle> Serve for Http<H> {
         serve(stream, peer, self, stop).await;
     }
 }
+
+/// The body of every answer: all there at once.
+pub(crate) type Reply = Full<Bytes>;
 
 /// What a door does with a request.
 pub(crate) trait Handle: Send + Sync + 'static {

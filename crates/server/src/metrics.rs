@@ -13,6 +13,7 @@
 //! What is counted, where one limit of several refuses: the one that refused, as `denied`.
 //! The others would have allowed, but nothing was charged, so they count nothing.
 
+mod family;
 mod offset;
 mod rules;
 mod scrape;

@@ -7,31 +7,19 @@
 //! ```
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ratekeeper::Clock;
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
+use crate::envoy_files::{compile, read_envoy_files};
+use crate::last_seen::{LastSeen, Seen};
 use crate::shared::{Shared, unix_seconds};
 use crate::{Config, Event, StartError, Trigger};
 
 /// Longest policy file read: 4 MiB.
 const MAX_POLICY_BYTES: u64 = 4 << 20;
-
-/// The text that was read last, good or bad, and the settings of the process.
-#[derive(Debug)]
-pub(crate) struct LastSeen(Mutex<Seen>);
-
-#[derive(Debug)]
-struct Seen {
-    /// As it was read; none if it could not be.
-    last: Option<String>,
-    in_force: String,
-    started_with: Settings,
-    /// Limits that enforce only watch.
-    shadow: bool,
-}
 
 /// The policy a service starts with.
 #[derive(Debug)]
@@ -96,7 +84,7 @@ pub(crate) fn load_first(
         policy: loaded.policy,
         notices,
     };
-    Ok((first, LastSeen(Mutex::new(seen))))
+    Ok((first, LastSeen::new(seen)))
 }
 
 /// A service of another configuration's limits only.
@@ -114,7 +102,7 @@ fn without_policy(config: &Config) -> Result<(First, LastSeen), StartError> {
         started_with: Settings::default(),
         shadow: config.shadow,
     };
-    Ok((first, LastSeen(Mutex::new(seen))))
+    Ok((first, LastSeen::new(seen)))
 }
 
 /// Says once which limits a check does not charge: those of what is at work, since a check
@@ -161,8 +149,7 @@ impl<C: Clock> Shared<C> {
     /// A text seen before is not judged again, unless somebody asks.
     fn reload_policy(&self, path: &Path, trigger: Trigger) -> Result<Reloaded, Rejected> {
         // Held to the end: two reloads never overtake each other.
-        let seen = &self.last_seen.0;
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.last_seen.lock();
         let version = self.keeper.policy().version;
         let text = match read(path) {
             Ok(text) => text,
@@ -249,6 +236,66 @@ impl<C: Clock> Shared<C> {
             self.sink.emit(&Event::Notice(text));
         }
         Reloaded::Applied { from, to }
+    }
+
+    /// Reads the configuration of the rate limit service again, and puts it in force if it
+    /// is new and good.
+    ///
+    /// # Errors
+    /// What is wrong with it; the old one stays in force.
+    fn reload_envoy(&self, trigger: Trigger) -> Result<(), String> {
+        let policy = self.keeper.policy();
+        let Some(path) = self.envoy_files.path(&policy.settings) else {
+            return Ok(());
+        };
+        // Held to the end: two reloads never overtake each other.
+        let mut seen = self.envoy_files.seen();
+        let files = match read_envoy_files(&path) {
+            Ok(files) => files,
+            Err(reason) => {
+                let again = seen.told.replace(reason.clone()) == Some(reason.clone());
+                if again && trigger == Trigger::File {
+                    return Ok(());
+                }
+                return Err(self.reject_envoy(trigger, reason));
+            }
+        };
+        seen.told = None;
+        let asked = (files, policy.settings.envoy_files.settings);
+        let again = seen.last.as_ref() == Some(&asked);
+        if again && (seen.applied || trigger == Trigger::File) {
+            return Ok(());
+        }
+        let compiled = compile(&asked.0, asked.1, self.keeper.clock().origin());
+        seen.last = Some(asked);
+        seen.applied = compiled.is_ok();
+        match compiled {
+            Ok((config, notices)) => {
+                let domains = config.domain_count();
+                let rules = config.rule_count();
+                self.keeper.install_envoy(config);
+                self.metrics.reload_applied();
+                self.sink.emit(&Event::EnvoyReloaded {
+                    trigger,
+                    domains,
+                    rules,
+                });
+                for notice in notices {
+                    self.sink.emit(&Event::Notice(notice));
+                }
+                Ok(())
+            }
+            Err(report) => Err(self.reject_envoy(trigger, report)),
+        }
+    }
+
+    fn reject_envoy(&self, trigger: Trigger, report: String) -> String {
+        self.metrics.reload_rejected();
+        self.sink.emit(&Event::EnvoyRejected {
+            trigger,
+            report: report.clone(),
+        });
+        report
     }
 }
 

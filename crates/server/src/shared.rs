@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use crate::envoy_files;
 use crate::event::Sink;
+use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
-use crate::reload::LastSeen;
 
 #[derive(Debug)]
 pub(crate) struct Shared<C> {

@@ -23,9 +23,7 @@ use ratekeeper::headers::names;
 pub(crate) use self::access::bearer_ok;
 pub(crate) use self::check::{refund, reset, store_down};
 pub(crate) use self::http::HttpDoor;
-
-/// The body of every answer: all there at once.
-pub(crate) type Reply = Full<Bytes>;
+use crate::listener::Reply;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

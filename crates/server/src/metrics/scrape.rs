@@ -1,20 +1,21 @@
 //! Scrape: names and labels, in the `OpenMetrics` text format.
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use ratekeeper_policy::RuleMode;
-use ratekeeper_store::{CallTime, LimitUsage, Loans, Usage};
+use ratekeeper_store::{LimitUsage, Loans, Usage};
 
+use super::family::{
+    DurationsSnapshot, counter, gauge, level, put, put_durations, put_gauge, seconds,
+};
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
 use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
-use std::sync::Arc;
 
 /// The content type of [`Metrics::scrape`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -66,22 +67,6 @@ struct Snapshot {
     shared: Option<SharedStore>,
 }
 
-#[derive(Debug)]
-pub(super) struct DurationsSnapshot {
-    /// Upper bound in seconds, and how many fell into the bucket.
-    buckets: Vec<(f64, u64)>,
-    sum_seconds: f64,
-    count: u64,
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "metrics are doubles; 2^53 ns of decision time are 104 days"
-)]
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
-}
-
 impl Durations {
     fn snapshot(&self) -> DurationsSnapshot {
         let edges = BUCKETS.iter().map(|&nanos| seconds(nanos));
@@ -92,18 +77,6 @@ impl Durations {
             count: buckets.iter().map(|(_, count)| count).sum(),
             buckets,
             sum_seconds: seconds(self.sum_nanos.count()),
-        }
-    }
-}
-
-impl From<CallTime> for DurationsSnapshot {
-    fn from(time: CallTime) -> Self {
-        let edges = CallTime::EDGES.iter().map(|edge| seconds(edge.as_nanos()));
-        let buckets: Vec<_> = edges.chain([f64::INFINITY]).zip(time.buckets).collect();
-        Self {
-            count: buckets.iter().map(|(_, count)| count).sum(),
-            buckets,
-            sum_seconds: seconds(time.sum.as_nanos()),
         }
     }
 }
@@ -282,55 +255,4 @@ fn mode_name(mode: RuleMode) -> &'static str {
         RuleMode::Shadow => "shadow",
         RuleMode::Off => "off",
     }
-}
-
-pub(super) fn counter<'s>(
-    encoder: &'s mut DescriptorEncoder<'_>,
-    name: &'s str,
-    help: &str,
-) -> Result<MetricEncoder<'s>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Counter)
-}
-
-pub(super) fn gauge<'s>(
-    encoder: &'s mut DescriptorEncoder<'_>,
-    name: &'s str,
-    help: &str,
-) -> Result<MetricEncoder<'s>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Gauge)
-}
-
-pub(super) fn put(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str)],
-    count: u64,
-) -> fmt::Result {
-    ConstCounter::new(count).encode(family.encode_family(&labels)?)
-}
-
-pub(super) fn put_gauge(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str)],
-    value: u64,
-) -> fmt::Result {
-    level(value).encode(family.encode_family(&labels)?)
-}
-
-pub(super) fn put_durations(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str)],
-    durations: &DurationsSnapshot,
-) -> fmt::Result {
-    let DurationsSnapshot {
-        buckets,
-        sum_seconds,
-        count,
-    } = durations;
-    family
-        .encode_family(&labels)?
-        .encode_histogram::<[(&str, &str); 0]>(*sum_seconds, *count, buckets, None)
-}
-
-fn level(value: u64) -> ConstGauge<i64> {
-    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
 }

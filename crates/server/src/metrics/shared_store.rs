@@ -7,7 +7,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use ratekeeper_store::{BreakerState, CallTimes, FallbackCounts, Health, ServerHealth};
 
-use super::scrape::{counter, gauge, put, put_durations, put_gauge};
+use super::family::{counter, gauge, put, put_durations, put_gauge};
 
 /// The label of what is said about the shared store.
 const STORE: (&str, &str) = ("store", "redis");

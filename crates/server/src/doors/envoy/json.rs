@@ -23,7 +23,8 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::rls;
-use crate::doors::{Reply, json};
+use crate::doors::json;
+use crate::listener::Reply;
 use crate::metrics::{Protocol, RequestResult};
 use crate::shared::Shared;
 
