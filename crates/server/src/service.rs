@@ -27,10 +27,11 @@ use crate::envoy_files::Source;
 use crate::listener::{Http, LINGER, Serve, accept};
 use crate::reload;
 use crate::shared::{Shared, Token};
+use crate::store_secrets::StoreSecrets;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
-use crate::{store, store_tls};
+use crate::{store, store_secrets};
 
 /// Connections at the http door; further ones wait in the kernel's queue.
 const MAX_HTTP_CONNECTIONS: u32 = 10_000;
@@ -96,7 +97,7 @@ impl Service {
         let home = home.unwrap_or(Path::new(""));
         let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
         let redis = redis.map(|redis| redis.at_home(home));
-        let (store, store_certificates) = store::open(redis.as_ref(), memory, clock.origin())?;
+        let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let doors = doors.bind()?;
 
         let shared = Arc::new(Shared::new(
@@ -118,7 +119,7 @@ impl Service {
             #[cfg(feature = "grpc")]
             envoy: EnvoyDoor::new(Arc::clone(&shared), certificates),
             shared,
-            store_certificates,
+            store_secrets,
             doors,
         };
         Self::open(config, open)
@@ -200,7 +201,7 @@ impl Drop for Service {
 /// What is open.
 struct Open<C: Clock + 'static> {
     shared: Arc<Shared<C>>,
-    store_certificates: Option<store_tls::Certificates>,
+    store_secrets: Option<StoreSecrets>,
     doors: Doors<StdListener>,
     #[cfg(feature = "grpc")]
     envoy: EnvoyDoor<C>,
@@ -239,8 +240,8 @@ impl<C: Clock + 'static> Run<C> {
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         tokio::spawn(store::tend(Arc::clone(&shared)));
         tokio::spawn(store::compare_clocks(Arc::clone(&shared)));
-        let certificates = self.open.store_certificates;
-        tokio::spawn(store_tls::keep_fresh(Arc::clone(&shared), certificates));
+        let secrets = self.open.store_secrets;
+        tokio::spawn(store_secrets::keep_fresh(Arc::clone(&shared), secrets));
         shared.set_ready(true);
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;

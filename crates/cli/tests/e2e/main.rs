@@ -11,6 +11,7 @@ mod founding;
 mod guide;
 mod harness;
 mod outage;
+mod password;
 mod permits;
 mod readme;
 mod reload;

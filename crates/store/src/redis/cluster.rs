@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::config::RedisTls;
-use super::dial::{Address, Dial};
+use super::dial::{Address, Dial, renew_logins};
 use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
 use super::servers::{PAUSE, patience};
@@ -41,8 +41,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// How nodes are reached: the address aside, as the first that was named.
-    first: Dial,
+    /// How the nodes that were named are reached; all others, the address aside, as the first.
+    seeds: Vec<Dial>,
     tls: Tls,
     deadline: Duration,
     losses: Losses,
@@ -75,18 +75,18 @@ impl Cluster {
     ) -> Result<Self, StoreError> {
         let seeds = urls.iter().map(|url| Dial::new(url, tls));
         let seeds = seeds.collect::<Result<Vec<_>, _>>()?;
-        let Some(first) = seeds.first().cloned() else {
+        if seeds.is_empty() {
             let why = "a cluster needs the URL of at least one node";
             return Err(StoreError::Misconfigured(why.into()));
-        };
+        }
         let mut nodes = HashMap::new();
-        for seed in seeds {
+        for seed in seeds.iter().cloned() {
             let address = seed.address().clone();
             let node = Node::new(seed, Role::Any, patience(deadline), losses.clone());
             nodes.insert(address, Arc::new(node));
         }
         Ok(Self {
-            first,
+            seeds,
             tls: tls.clone(),
             deadline,
             losses: losses.clone(),
@@ -182,7 +182,8 @@ impl Cluster {
         let strange = || Trouble::Refused(format!("`{address}` is no address"));
         let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
         let port: u16 = port.parse().map_err(|_| strange())?;
-        let dial = self.first.to(host, port).ok_or_else(strange)?;
+        let first = self.seeds.first().ok_or_else(strange)?;
+        let dial = first.to(host, port).ok_or_else(strange)?;
         let mut map = self.map.lock();
         if let Some(node) = map.nodes.get(dial.address()) {
             return Ok(Arc::clone(node));
@@ -225,6 +226,11 @@ impl Cluster {
     /// As [`Servers::renew_tls`](super::servers::Servers::renew_tls).
     pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.tls.renew(tls)
+    }
+
+    /// As [`Servers::renew_logins`](super::servers::Servers::renew_logins).
+    pub(super) fn renew_logins(&self, urls: &[String]) -> Result<(), StoreError> {
+        renew_logins(&self.seeds, urls)
     }
 
     /// Whether some nodes decide, while others that were asked do not.

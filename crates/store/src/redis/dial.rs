@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
@@ -51,7 +52,8 @@ impl fmt::Display for Address {
 #[derive(Clone)]
 pub(super) struct Dial {
     address: Address,
-    login: RedisConnectionInfo,
+    /// Clones are renewed together.
+    login: Arc<RwLock<RedisConnectionInfo>>,
     tls: Option<Tls>,
 }
 
@@ -87,7 +89,7 @@ impl Dial {
         };
         Ok(Self {
             address,
-            login: info.redis_settings().clone(),
+            login: Arc::new(RwLock::new(info.redis_settings().clone())),
             tls,
         })
     }
@@ -103,6 +105,12 @@ impl Dial {
     /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed.
     pub(super) fn renew(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.tls.as_ref().map_or(Ok(()), |known| known.renew(tls))
+    }
+
+    /// Connections are made as this one says from now on, of all that are clones of this one.
+    pub(super) fn renew_login(&self, like: &Self) {
+        let login = like.login.read().clone();
+        *self.login.write() = login;
     }
 
     /// The same way to another address. A cluster that does not say a host means the one that
@@ -130,7 +138,7 @@ impl Dial {
         if let Some(password) = &login.password {
             info = info.set_password(password);
         }
-        self.login = info;
+        self.login = Arc::new(RwLock::new(info));
         self
     }
 
@@ -187,9 +195,35 @@ impl Dial {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let greeted = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
+        let login = self.login.read().clone();
+        let greeted = MultiplexedConnection::new_with_config(&login, stream, config).await;
         Ok(Line::carried(greeted)?)
     }
+}
+
+/// The next connections to each of these are made as its URL says. All are judged first.
+pub(super) fn renew_logins<'a>(
+    known: impl IntoIterator<Item = &'a Dial>,
+    urls: impl IntoIterator<Item = &'a String>,
+) -> Result<(), StoreError> {
+    let new = urls.into_iter().map(|url| Dial::new(url, &Tls::default()));
+    let new = new.collect::<Result<Vec<_>, _>>()?;
+    let known: Vec<&Dial> = known.into_iter().collect();
+    if !known
+        .iter()
+        .map(|dial| dial.address())
+        .eq(new.iter().map(Dial::address))
+    {
+        return Err(other_servers());
+    }
+    for (known, new) in known.iter().zip(&new) {
+        known.renew_login(new);
+    }
+    Ok(())
+}
+
+pub(super) fn other_servers() -> StoreError {
+    StoreError::Misconfigured("these are other servers: that needs another store".into())
 }
 
 /// Which step failed.
@@ -253,8 +287,8 @@ mod tests {
         ] {
             let dial = Dial::new(url, &Tls::default()).unwrap();
             assert_eq!(dial.address().to_string(), address);
-            assert_eq!(dial.login.username(), username);
-            assert_eq!(dial.login.db(), database);
+            assert_eq!(dial.login.read().username(), username);
+            assert_eq!(dial.login.read().db(), database);
         }
         for url in ["", "h:1", "http://h", "redis://"] {
             let refused = Dial::new(url, &Tls::default());
@@ -270,7 +304,13 @@ mod tests {
         let dial = Dial::new("redis://ada:p@h:1/3", &Tls::default()).unwrap();
         let there = dial.to("other", 2).unwrap();
         assert_eq!(there.address().to_string(), "other:2");
-        assert_eq!(there.login.password(), Some("p"));
+        assert_eq!(there.login.read().password(), Some("p"));
+        dial.renew_login(&Dial::new("redis://bob:q@h:1/3", &Tls::default()).unwrap());
+        assert_eq!(
+            there.login.read().username(),
+            Some("bob"),
+            "renewed together"
+        );
         assert_eq!(dial.to("", 2).unwrap().address().to_string(), "h:2");
         let socket = Dial::new("unix:///s", &Tls::default()).unwrap();
         assert!(socket.to("h", 1).is_none());

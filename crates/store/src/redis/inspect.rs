@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::RedisStore;
 use super::batch::Found;
-use super::config::RedisTls;
+use super::config::{RedisServers, RedisTls};
 use super::node::{Call, Manner, Node};
 use super::script::Scripts;
 use super::servers::no_answer;
@@ -65,6 +65,15 @@ impl RedisStore {
     /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed then.
     pub fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.servers.renew_tls(tls)
+    }
+
+    /// Makes further connections by the names and passwords of these, which are the same servers
+    /// in the same order. Open connections go on.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if they are other servers; nothing has changed then.
+    pub fn renew_logins(&self, servers: &RedisServers) -> Result<(), StoreError> {
+        self.servers.renew_logins(servers)
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::config::{RedisSentinels, RedisTls};
-use super::dial::{Address, Dial};
+use super::dial::{Address, Dial, renew_logins};
 use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
 use super::servers::{PAUSE, is_encrypted};
@@ -156,6 +156,15 @@ impl Sentinels {
     /// As [`Servers::renew_tls`](super::servers::Servers::renew_tls).
     pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.shared.maker.like.renew(tls)
+    }
+
+    /// As [`Servers::renew_logins`](super::servers::Servers::renew_logins).
+    pub(super) fn renew_logins(&self, config: &RedisSentinels) -> Result<(), StoreError> {
+        let sentinels = self.shared.sentinels.iter().map(Node::dial);
+        renew_logins(sentinels, config.urls.iter().take(MOST))?;
+        let like = &self.shared.maker.like;
+        like.renew_login(&like.clone().log_in(&config.login));
+        Ok(())
     }
 
     /// The primary, if anybody has named one yet.

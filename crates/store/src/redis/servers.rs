@@ -15,7 +15,7 @@ use redis::Value;
 
 use super::cluster::Cluster;
 use super::config::{RedisConfig, RedisServers, RedisTls};
-use super::dial::Dial;
+use super::dial::{Dial, other_servers, renew_logins};
 use super::hints::Losses;
 use super::node::{Call, Manner, Node, Role};
 use super::sentinel::Sentinels;
@@ -78,6 +78,20 @@ impl Servers {
             Self::One(node, _) => node.dial().renew(tls),
             Self::Cluster(cluster, _) => cluster.renew_tls(tls),
             Self::Sentinel(sentinels, _) => sentinels.renew_tls(tls),
+        }
+    }
+
+    /// The next connections are made by the names and passwords of these, which are the same
+    /// servers.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if they are not.
+    pub(super) fn renew_logins(&self, servers: &RedisServers) -> Result<(), StoreError> {
+        match (self, servers) {
+            (Self::One(node, _), RedisServers::One(url)) => renew_logins([node.dial()], [url]),
+            (Self::Cluster(cluster, _), RedisServers::Cluster(urls)) => cluster.renew_logins(urls),
+            (Self::Sentinel(known, _), RedisServers::Sentinel(new)) => known.renew_logins(new),
+            _ => Err(other_servers()),
         }
     }
 

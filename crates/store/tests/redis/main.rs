@@ -15,6 +15,7 @@ mod expiry;
 mod faults;
 mod hints;
 mod load;
+mod logins;
 mod punctual;
 mod sentinel;
 mod server;

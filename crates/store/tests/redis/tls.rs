@@ -66,7 +66,7 @@ fn ask_of(servers: RedisServers, tls: RedisTls) -> Result<bool, String> {
     decide(&runtime, &store)
 }
 
-fn store_of(servers: RedisServers, tls: RedisTls) -> Result<RedisStore, StoreError> {
+pub(crate) fn store_of(servers: RedisServers, tls: RedisTls) -> Result<RedisStore, StoreError> {
     RedisStore::new(RedisConfig {
         servers,
         tls,
@@ -75,7 +75,10 @@ fn store_of(servers: RedisServers, tls: RedisTls) -> Result<RedisStore, StoreErr
     })
 }
 
-fn decide(runtime: &tokio::runtime::Runtime, store: &RedisStore) -> Result<bool, String> {
+pub(crate) fn decide(
+    runtime: &tokio::runtime::Runtime,
+    store: &RedisStore,
+) -> Result<bool, String> {
     let limit = Limit {
         name: "daily".into(),
         id: LimitId::new(0),
@@ -238,7 +241,7 @@ fn certificates_are_renewed_while_the_store_is_in_use() {
 }
 
 /// Until that is why.
-fn until_fails(ask: &impl Fn() -> Result<bool, String>, says: &str) {
+pub(crate) fn until_fails(ask: &impl Fn() -> Result<bool, String>, says: &str) {
     for _ in 0..50 {
         if ask().is_err_and(|why| why.contains(says)) {
             return;
@@ -320,7 +323,7 @@ fn clusters_and_sentinels_are_reached_by_tls() {
 }
 
 /// Until it is ready.
-fn until_ok(ask: impl Fn() -> Result<bool, String>) -> bool {
+pub(crate) fn until_ok(ask: impl Fn() -> Result<bool, String>) -> bool {
     for _ in 0..50 {
         if let Ok(passed) = ask() {
             return passed;
