@@ -1,6 +1,6 @@
 //! Limits in words: which one is meant, how it decides, what it admits at worst.
 
-use ratekeeper_core::{Algorithm as _, Nanos, Permits};
+use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits};
 use ratekeeper_policy::{KeyPart, Policy, Rule, RuleMode};
 
 use crate::{Failure, words};
@@ -26,6 +26,15 @@ pub(crate) fn mode(rule: &Rule) -> &'static str {
         RuleMode::Enforce => "enforce",
         RuleMode::Shadow => "shadow",
         RuleMode::Off => "off",
+    }
+}
+
+/// The word of the policy for what a limit does while its store fails.
+pub(crate) fn on_store_error(rule: &Rule) -> &'static str {
+    match rule.limit.outage {
+        Outage::Local => "local",
+        Outage::Allow => "allow",
+        Outage::Deny => "deny",
     }
 }
 

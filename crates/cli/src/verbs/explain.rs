@@ -112,7 +112,7 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
         for exemption in &rule.exemptions {
             output.line(format!("    exempt    {}", exemption.reason))?;
         }
-        numbers(rule, output)?;
+        numbers(policy, rule, output)?;
     }
     output.talk(format!(
         "{}; --request or --descriptor shows which apply",
@@ -172,7 +172,7 @@ fn tell(
                     String::new()
                 };
                 output.line(format!("    counts    {key}, cost {cost}{because}"))?;
-                numbers(rule, output)?;
+                numbers(policy, rule, output)?;
                 if let Some(end) = window_ends {
                     output.line(format!("    until     {}", clock_time(end)))?;
                 }
@@ -202,7 +202,7 @@ fn clock_time(moment: &Zoned) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
-fn numbers(rule: &Rule, output: &mut Output) -> Result<(), Failure> {
+fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Failure> {
     output.line(format!(
         "    limit     {}: {}",
         rule.text,
@@ -211,6 +211,14 @@ fn numbers(rule: &Rule, output: &mut Output) -> Result<(), Failure> {
     output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
     if rule.limit.algorithm.concurrency().is_some() {
         output.line("    taken by  POST /v1/acquire; a check only looks whether one is free")?;
+    }
+    if let Some(redis) = &policy.settings.redis {
+        output.line(format!(
+            "    store     waited for {}, then on_store_error = \"{}\"; what it charges late stays \
+             charged",
+            words::span(redis.deadline),
+            limits::on_store_error(rule)
+        ))?;
     }
     Ok(())
 }
@@ -248,6 +256,12 @@ fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer
             limit["worst_case"] = json!({
                 "at_once": worst.at_once,
                 "lease_ms": concurrency.lease().as_millis_ceil(),
+            });
+        }
+        if let Some(redis) = &policy.settings.redis {
+            limit["store"] = json!({
+                "deadline_ms": redis.deadline.as_millis_ceil(),
+                "on_store_error": limits::on_store_error(rule),
             });
         }
         if let Some(answer) = answers.and_then(|answers| answers.get(index)) {

@@ -10,6 +10,34 @@ fn every_limit_says_what_it_does_at_worst() {
     );
 }
 
+/// A call that is late is charged, though its caller was answered without the store.
+#[test]
+fn what_a_shared_store_charges_late_is_said() {
+    let desk = Desk::new().with("ratekeeper.toml", SHARED);
+    insta::assert_snapshot!(
+        desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]])
+    );
+}
+
+const SHARED: &str = r#"
+version = 1
+
+[store.redis]
+url      = "redis://127.0.0.1:6379"
+deadline = "20ms"
+
+[[limit]]
+name  = "per-ip"
+key   = ["ip"]
+limit = "10/1m"
+
+[[limit]]
+name  = "signup"
+key   = ["ip"]
+limit = "20/24h"
+on_store_error = "deny"
+"#;
+
 const DESCRIPTORS: &str = r#"
 version = 1
 

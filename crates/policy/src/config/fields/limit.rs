@@ -89,7 +89,9 @@ pub(super) const ON_STORE_ERROR: Field = optional(
         },
     }),
     "\"local\"",
-    "While the Redis store fails, local: this process holds its share; allow; deny.",
+    "While the Redis store fails, local: this process holds its share; allow; deny. Also of a \
+     call that is late: what the store charges for it stays charged, so deny costs permits that \
+     nobody used, and local counts the request twice.",
 );
 
 const NUMBER_FIELD: Field = optional(

@@ -88,7 +88,9 @@ static REDIS: Table = Table {
             "deadline",
             pattern(SPAN),
             "\"20ms\"",
-            "How long a call may take, connecting included, from 1ms to 10s (default 50ms).",
+            "How long a call may take, connecting included, from 1ms to 10s (default 50ms). Then \
+             on_store_error decides, and what the store charges all the same stays charged: give \
+             a busy machine more.",
         ),
         optional(
             "nodes",
