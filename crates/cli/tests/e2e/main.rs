@@ -4,6 +4,7 @@
 //! A proxy that is not installed skips its tests with a line that says so, unless `CI=true`:
 //! there it fails them.
 
+mod caddy;
 mod doctor;
 mod envoy;
 mod every_proxy;

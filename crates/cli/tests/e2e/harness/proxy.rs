@@ -23,6 +23,10 @@ const HAPROXY_REFUSES: &str =
 
 const START_WITHIN: Duration = Duration::from_secs(20);
 
+/// Threads that run Caddy at once, many more than there are processors: the system stops them
+/// anywhere, and what Caddy's threads do to each other shows about 70 times as often.
+const THREADS: &str = "256";
+
 /// A free port can be taken by another before the proxy binds it; then another is tried.
 const PORTS_TRIED: u32 = 5;
 
@@ -196,6 +200,7 @@ fn caddy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
     for home in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
         command.env(home, dir);
     }
+    command.env("GOMAXPROCS", THREADS);
 }
 
 fn haproxy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
