@@ -282,17 +282,7 @@ fn each_key_has_its_own_line() {
         .into_iter()
         .enumerate()
         .collect();
-    let mut answered = || {
-        let mut done = Vec::new();
-        waiting.retain_mut(|(number, call)| match poll(call.as_mut()) {
-            Poll::Ready(answer) => {
-                done.push((*number, answer.unwrap().status().as_u16()));
-                false
-            }
-            Poll::Pending => true,
-        });
-        done
-    };
+    let mut answered = || answered(&mut waiting);
     assert_eq!(answered(), [(0, 200), (1, 200), (4, 429)]);
     clock.advance(Nanos::from_millis(100));
     assert_eq!(answered(), [(2, 200), (5, 200)]);
