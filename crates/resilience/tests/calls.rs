@@ -367,8 +367,8 @@ fn retries(play: &Play) -> usize {
 }
 
 /// A thousand calls at once to a server that is down: when they come again, by milliseconds.
-async fn herd(jitter: Jitter) -> Vec<u128> {
-    let play = Play::new(503, &[]);
+async fn herd(fields: Fields, jitter: Jitter) -> Vec<u128> {
+    let play = Play::new(503, fields);
     let backoff = Backoff {
         jitter,
         attempts_max: 2,
@@ -390,18 +390,18 @@ async fn herd(jitter: Jitter) -> Vec<u128> {
 
 #[tokio::test(start_paused = true)]
 async fn a_herd_of_calls_is_bounded_by_the_budget_and_spread_by_jitter() {
-    for (jitter, spread) in [(Jitter::Full, true), (Jitter::Without, false)] {
-        let again = herd(jitter).await;
+    for (fields, jitter, spread) in [
+        (&[][..], Jitter::Full, true),
+        (&[], Jitter::Without, false),
+        (&[("retry-after", "20")], Jitter::Without, true),
+    ] {
+        let again = herd(fields, jitter).await;
         // A tenth and the reserve; calls that fail before all have begun find less.
-        assert!((10..=110).contains(&again.len()), "{} retries", again.len());
-        let most = (0..=10).map(|tenth| again.iter().filter(|&&at| at / 10 == tenth).count());
-        let most = most.max().unwrap();
-        assert_eq!(
-            most * 3 < again.len(),
-            spread,
-            "{most} of {} in 10 ms",
-            again.len()
-        );
+        let count = again.len();
+        assert!((10..=110).contains(&count), "{count} retries");
+        let together = |of: &u128| again.iter().filter(|at| *at / 10 == of / 10).count();
+        let most = again.iter().map(together).max().unwrap();
+        assert_eq!(most * 3 < count, spread, "{most} of {count} in 10 ms");
     }
 }
 
