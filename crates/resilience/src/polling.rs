@@ -144,6 +144,26 @@ mod tests {
     }
 
     #[test]
+    fn what_was_started_together_drifts_apart() {
+        let mut random = SplitMix::new(1);
+        let seconds: Vec<_> = (0..1_000)
+            .map(|_| {
+                let mut polling = Polling::new(NEVER);
+                let _first = polling.next_wait(Time::ZERO, None, &mut random);
+                polling.next_wait(Time::ZERO, None, &mut random).unwrap()
+            })
+            .collect();
+        // 1.5 s x U(0.8, 1.2): evenly from 1.2 to 1.8 s.
+        for sixth in 0..6 {
+            let from = Nanos::from_millis(1_200 + 100 * sixth);
+            let within = |wait: &&Nanos| **wait >= from && **wait <= from + Nanos::from_millis(100);
+            let count = seconds.iter().filter(within).count();
+            // 167, with a standard deviation of 12.
+            assert!((110..220).contains(&count), "{count} from {from:?}");
+        }
+    }
+
+    #[test]
     fn what_the_server_tells_replaces_one_wait() {
         let (mut polling, mut random) = (Polling::new(NEVER), SplitMix::new(1));
         let told = Some(Nanos::from_secs(7));

@@ -48,3 +48,26 @@ impl Aimd {
         (1..=99).contains(&self.back_off_percent) && self.timeout > Nanos::ZERO
     }
 }
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figure_holds() {
+        // Of a limit of 100, by the slowest.
+        for (secs, dropped, expected) in [(0, 0, 101.0), (5, 0, 101.0), (6, 0, 90.0), (0, 1, 90.0)]
+        {
+            let sample = Sample {
+                mean: Nanos::ZERO,
+                p90: Nanos::ZERO,
+                slowest: Nanos::from_secs(secs),
+                in_flight: 100,
+                dropped,
+            };
+            let next = Aimd::default().next(100.0, &sample);
+            assert!((next - expected).abs() < 1e-9, "{secs}: {next}");
+        }
+    }
+}

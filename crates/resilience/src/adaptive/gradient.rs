@@ -68,3 +68,34 @@ impl Gradient {
             && (1..=1_000).contains(&self.queue)
     }
 }
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_core::Nanos;
+
+    #[test]
+    fn the_figure_holds() {
+        // Of a limit of 100, by the time over the base.
+        for (ratio, dropped, expected) in [
+            (0.5, 0, 100.8),
+            (1.0, 0, 100.8),
+            (1.5, 0, 100.8),
+            (2.0, 0, 95.8),
+            (3.0, 0, 90.8),
+            (10.0, 0, 90.8),
+            (1.0, 1, 90.8),
+        ] {
+            let sample = Sample {
+                mean: Nanos::ZERO,
+                p90: Nanos::ZERO,
+                slowest: Nanos::ZERO,
+                in_flight: 100,
+                dropped,
+            };
+            let next = Gradient::default().next(100.0, 1e6, 1e6 * ratio, &sample);
+            assert!((next - expected).abs() < 1e-9, "{ratio}: {next}");
+        }
+    }
+}

@@ -55,3 +55,35 @@ impl Vegas {
         1 <= self.alpha && self.alpha <= self.beta && self.beta <= 100
     }
 }
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_core::Nanos;
+
+    #[test]
+    fn the_figure_holds() {
+        // Of a limit of 100, whose step is 2, by what waits.
+        for (queue, dropped, expected) in [
+            (0.0, 0, 112.0),
+            (1.9, 0, 112.0),
+            (2.1, 0, 102.0),
+            (5.9, 0, 102.0),
+            (6.1, 0, 100.0),
+            (11.9, 0, 100.0),
+            (12.1, 0, 98.0),
+            (0.0, 1, 98.0),
+        ] {
+            let sample = Sample {
+                mean: Nanos::ZERO,
+                p90: Nanos::ZERO,
+                slowest: Nanos::ZERO,
+                in_flight: 100,
+                dropped,
+            };
+            let next = Vegas::default().next(100.0, 1e6 * (1.0 - queue / 100.0), 1e6, &sample);
+            assert!((next - expected).abs() < 1e-9, "{queue}: {next}");
+        }
+    }
+}
