@@ -283,6 +283,13 @@ fn a_limit_that_is_not_used_stays() {
         assert!(seen.least >= 10 && seen.most == 20, "{law:?}: {seen:?}");
         assert_eq!(play.limit.limit(), 20, "{law:?}");
     }
+    // What was used once, and is not any more, stays too.
+    let mut play = Play::new(aimd(), 50);
+    play.until(secs(5), Demand::Endless);
+    play.until(secs(6), Demand::AtOnce(2)); // the window in which it ended
+    let before = play.limit.limit();
+    play.until(secs(60), Demand::AtOnce(2));
+    assert!(before > 60 && play.limit.limit() == before, "{before}");
 }
 
 #[test]
