@@ -8,19 +8,29 @@ use governor::RateLimiter;
 use governor::clock::FakeRelativeClock;
 
 use crate::direct::governor_allows;
-use crate::keyed::{NUMBER, STRING, filled, name, number, part};
+use crate::keyed::{STRING, filled, name, number};
 use crate::machine::resident_bytes;
 use crate::{Effort, report};
 
 /// The argument that makes this program such a process; the store and the keys follow.
 pub(crate) const CHILD: &str = "--bytes-of";
 
-const STORES: [(&str, usize); 4] = [
-    ("ratekeeper, numbers", NUMBER),
+/// A v4 address as a part of a request: its length, then its bytes.
+const ADDRESS: usize = 5;
+
+const STORES: [(&str, usize); 5] = [
+    ("ratekeeper, numbers", size_of::<u64>()),
     ("governor, numbers", size_of::<u64>()),
     ("ratekeeper, strings", STRING),
     ("governor, strings", STRING),
+    ("ratekeeper, v4 addresses", ADDRESS),
 ];
+
+/// The key of the address of a number.
+fn address(index: usize) -> [u8; ADDRESS] {
+    let [a, b, c, d, ..] = index.to_le_bytes();
+    [4, a, b, c, d]
+}
 
 /// Prints bytes per key for several numbers of keys: tables grow in steps.
 pub(crate) fn run(effort: Effort) {
@@ -71,7 +81,11 @@ pub(crate) fn of(store: u32, keys: u32) {
     let clock = FakeRelativeClock::default();
     match store {
         0 => {
-            let store = filled(count, |index, show| show(&part(number(index))));
+            let store = filled(count, |index, show| show(&number(index).to_le_bytes()));
+            show(store.usage().bytes);
+        }
+        4 => {
+            let store = filled(count, |index, show| show(&address(index)));
             show(store.usage().bytes);
         }
         2 => {

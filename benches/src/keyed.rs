@@ -16,7 +16,7 @@ use crate::{Effort, report};
 /// Length of the strings, as the store sees them: a part of 23 bytes and its length.
 pub(crate) const STRING: usize = 24;
 /// Bytes of a number as the store sees it: eight and their length.
-pub(crate) const NUMBER: usize = 9;
+const NUMBER: usize = 9;
 /// Length of a prepared sequence of keys.
 const SEQUENCE: usize = 1 << 20;
 
@@ -57,7 +57,7 @@ fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
 }
 
 /// A number as a key part: its length, then its bytes.
-pub(crate) fn part(number: u64) -> [u8; NUMBER] {
+fn part(number: u64) -> [u8; NUMBER] {
     let mut key = [8; NUMBER];
     key[1..].copy_from_slice(&number.to_le_bytes());
     key

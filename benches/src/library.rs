@@ -36,7 +36,7 @@ use tower_service::Service;
 
 use crate::direct::{ALLOWS, governor_allows, load_and_cas};
 use crate::measure::{Contender, measure};
-use crate::{Effort, report};
+use crate::{Effort, bytes, report};
 
 /// Never denied in a run: a permit a nanosecond.
 const OFTEN: u64 = 1_000_000_000;
@@ -60,6 +60,7 @@ pub(crate) fn run(effort: Effort) {
     keys::strings(effort);
     tower::run(effort);
     sizes();
+    bytes::run(effort);
 }
 
 /// The layer only.

@@ -3,7 +3,7 @@
 //! ```text
 //!   key --hash--> shard (lock) --limit id--> table --hash--> state --> decide in place
 //!
-//!   table:  | key 16 or 32 B | state 8 B (GCRA) |   1.25 to 1.9 slots a key, and a floor
+//!   table:  | key 8, 16 or 32 B | state 8 B (GCRA) |   1.25 to 1.9 slots a key, and a floor
 //! ```
 //!
 //! * **One request, all or none.** One charge takes one lock and one look-up. Several take
@@ -69,7 +69,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{Decisions, Hold, Store, StoreError};
 use budget::Budget;
-use key::{LongKey, ShortKey, hash_of, is_short};
+use key::{LongKey, ShortKey, Size, WordKey, hash_of};
 use listing::Listing;
 pub use promise::Reserved;
 use request::Request;
@@ -179,10 +179,10 @@ impl MemoryStore {
     /// Decides a request of one charge, and charges it if it allows.
     #[inline]
     pub fn decide_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
-        if is_short(charge.key.as_bytes()) {
-            self.decide_sized::<ShortKey>(charge, now)
-        } else {
-            self.decide_sized::<LongKey>(charge, now)
+        match Size::of(charge.key.as_bytes()) {
+            Size::Word => self.decide_sized::<WordKey>(charge, now),
+            Size::Short => self.decide_sized::<ShortKey>(charge, now),
+            Size::Long => self.decide_sized::<LongKey>(charge, now),
         }
     }
 

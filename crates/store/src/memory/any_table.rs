@@ -6,6 +6,7 @@ use ratekeeper_core::{
     SubBuckets, Time, WarmUp, Window,
 };
 
+use super::LimitUsage;
 use super::budget::Budget;
 use super::key::StoredKey;
 use super::table::{Ask, Made, Table};
@@ -61,6 +62,18 @@ impl<K: StoredKey> AnyTable<K> {
                 Self::Concurrency(Table::new(*algorithm, hasher))
             }
         }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        with_table!(self, table => table.bytes())
+    }
+
+    /// Adds its keys, and those that were pushed out; not its bytes.
+    pub(super) fn add_usage(&self, usage: &mut LimitUsage) {
+        let (keys, evicted) = with_table!(self, table => (table.len(), table.evicted));
+        usage.keys += keys;
+        usage.evicted.idle += evicted.idle;
+        usage.evicted.budget += evicted.budget;
     }
 
     /// Gives back, if the algorithm can take back a charge.

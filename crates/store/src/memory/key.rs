@@ -1,12 +1,15 @@
-//! Keys: as a request brings them, and as an entry keeps them, in two sizes: a table holds
+//! Keys: as a request brings them, and as an entry keeps them, in three sizes: a table holds
 //! one of them.
 //!
 //! ```text
-//!   short   | length 1 | bytes 15 |              an address, a number, a short name
+//!   word    | bytes 7 | fe |                     seven bytes
+//!           | bytes 6 | length 1 | ff |          fewer: an address
+//!           | bytes 8 |                          eight, if the last is less than fe: a number
+//!   short   | length 1 | bytes 15 |              up to fifteen: a short name
 //!   long    | kind 1 | length 1 | bytes 30 |     or, if longer still, a box on the heap
 //! ```
 //!
-//! Both leave a bit pattern for "no entry", so an empty slot costs nothing beside the slot.
+//! All leave a bit pattern for "no entry", so an empty slot costs nothing beside the slot.
 //!
 //! A request's key is read once, into a *probe* that is hashed and compared in registers.
 //! Reads are cut as the writes just before most likely were: a number whole, other keys by
@@ -19,6 +22,10 @@ use std::num::NonZeroU64;
 
 use foldhash::quality::RandomState;
 
+/// The last byte of a word that is a key of seven bytes.
+const SEVEN: u8 = 0xFE;
+/// The last byte of a word that is a key of fewer.
+const FEWER: u8 = 0xFF;
 /// The longest short key.
 const SHORT: usize = 15;
 /// The longest key kept in place.
@@ -26,19 +33,37 @@ const INLINE: usize = 30;
 /// Bytes of a long key that its head holds.
 const HEAD: usize = 16;
 
-/// Whether a key is kept as a [`ShortKey`]; else as a [`LongKey`].
-#[inline]
-pub(super) fn is_short(key: &[u8]) -> bool {
-    key.len() <= SHORT
+/// How a key is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Size {
+    /// As a [`WordKey`].
+    Word,
+    /// As a [`ShortKey`].
+    Short,
+    /// As a [`LongKey`].
+    Long,
+}
+
+impl Size {
+    #[inline]
+    pub(super) fn of(key: &[u8]) -> Self {
+        match <[u8; 8]>::try_from(key) {
+            // The word is read whole, as it was written.
+            Ok(word) if u64::from_le_bytes(word) < u64::from(SEVEN) << 56 => Self::Word,
+            Err(_) if key.len() < 8 => Self::Word,
+            _ if key.len() <= SHORT => Self::Short,
+            _ => Self::Long,
+        }
+    }
 }
 
 /// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
 #[inline]
 pub(super) fn hash_of(hasher: &RandomState, key: &[u8]) -> u64 {
-    if is_short(key) {
-        ShortKey::hash(hasher, &ShortKey::probe(key))
-    } else {
-        LongKey::hash(hasher, &LongKey::probe(key))
+    match Size::of(key) {
+        Size::Word => WordKey::hash(hasher, &WordKey::probe(key)),
+        Size::Short => ShortKey::hash(hasher, &ShortKey::probe(key)),
+        Size::Long => LongKey::hash(hasher, &LongKey::probe(key)),
     }
 }
 
@@ -68,6 +93,65 @@ pub(super) trait StoredKey: Sized + 'static {
     }
 }
 
+/// A key of at most 8 bytes, as one number; see the [module](self). Kept inverted: no key is
+/// eight times `ff`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct WordKey(NonZeroU64);
+
+impl StoredKey for WordKey {
+    type Probe<'a> = Self;
+
+    #[expect(clippy::inline_always, reason = "made and compared in registers")]
+    #[inline(always)]
+    fn probe(key: &[u8]) -> Self {
+        debug_assert_eq!(Size::of(key), Size::Word);
+        let last = |byte: u8| u64::from(byte) << 56;
+        let word = if let Ok(number) = <[u8; 8]>::try_from(key) {
+            u64::from_le_bytes(number)
+        } else if let Ok(number) = <[u8; 4]>::try_from(key) {
+            u64::from(u32::from_le_bytes(number)) | 4 << 48 | last(FEWER)
+        } else if let Some((&first, rest)) = key.split_first() {
+            // The first byte is the length of the first part, written by itself.
+            let bytes = u64::from(first) | padded(rest).0 << 8;
+            match key.len() as u64 {
+                7 => bytes | last(SEVEN),
+                length => bytes | length << 48 | last(FEWER),
+            }
+        } else {
+            last(FEWER)
+        };
+        Self(NonZeroU64::new(!word).unwrap_or(NonZeroU64::MIN))
+    }
+
+    #[inline]
+    fn hash(hasher: &RandomState, probe: &Self) -> u64 {
+        hasher.hash_one(probe.0.get())
+    }
+
+    #[inline]
+    fn is(&self, probe: &Self) -> bool {
+        self == probe
+    }
+
+    fn new(key: &[u8]) -> Self {
+        Self::probe(key)
+    }
+
+    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
+        let bytes = (!self.0.get()).to_le_bytes();
+        let length = match bytes {
+            [.., length, FEWER] => usize::from(length),
+            [.., SEVEN] => 7,
+            _ => 8,
+        };
+        to(&bytes[..length])
+    }
+
+    fn heap_bytes(_length: usize) -> usize {
+        0
+    }
+}
+
 /// A key of at most 15 bytes, as it would lie in memory: length + 1, then the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ShortKey {
@@ -81,19 +165,18 @@ impl StoredKey for ShortKey {
     #[expect(clippy::inline_always, reason = "made and compared in registers")]
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
-        debug_assert!(is_short(key));
+        debug_assert_eq!(Size::of(key), Size::Short);
+        let length = key.len() as u64 + 1;
         if let Ok(number) = <[u8; 8]>::try_from(key) {
-            return Self::of_number(u64::from_le_bytes(number), 8);
-        } else if let Ok(number) = <[u8; 4]>::try_from(key) {
-            return Self::of_number(u32::from_le_bytes(number).into(), 4);
+            let number = u64::from_le_bytes(number);
+            return Self {
+                low: NonZeroU64::new(number << 8 | length).unwrap_or(NonZeroU64::MIN),
+                high: number >> 56,
+            };
         }
-        let Some((&first, rest)) = key.split_first() else {
-            let (low, high) = (NonZeroU64::MIN, 0);
-            return Self { low, high };
-        };
+        let (&first, rest) = key.split_first().unwrap_or((&0, &[]));
         // The first byte is the length of the first part, written by itself.
         let (low, high) = padded(rest);
-        let length = key.len() as u64 + 1;
         let low_end = length | u64::from(first) << 8;
         Self {
             low: NonZeroU64::new(low << 16 | low_end).unwrap_or(NonZeroU64::MIN),
@@ -125,18 +208,6 @@ impl StoredKey for ShortKey {
 
     fn heap_bytes(_length: usize) -> usize {
         0
-    }
-}
-
-impl ShortKey {
-    /// A key of 4 or 8 bytes.
-    #[expect(clippy::inline_always, reason = "made in registers")]
-    #[inline(always)]
-    fn of_number(number: u64, bytes: u64) -> Self {
-        Self {
-            low: NonZeroU64::new(number << 8 | (bytes + 1)).unwrap_or(NonZeroU64::MIN),
-            high: number >> 56,
-        }
     }
 }
 
@@ -309,10 +380,49 @@ mod tests {
 
     #[test]
     fn keys_come_back() {
-        comes_back::<ShortKey>(0..=15);
+        comes_back::<WordKey>(0..=8);
+        comes_back::<ShortKey>(9..=15);
         comes_back::<LongKey>((16..=40).chain([255, 256, 70_000]));
         assert_eq!(LongKey::heap_bytes(30), 0);
         assert!(LongKey::heap_bytes(31) > 31);
+    }
+
+    /// Words for keys of up to seven bytes are taken from those for eight.
+    #[test]
+    fn no_two_keys_share_a_word() {
+        let mut keys: Vec<Vec<u8>> = vec![Vec::new()];
+        for byte in [0, 1, 2, 3, 4, 5, 6, 7, 8, 0xFD, SEVEN, FEWER] {
+            for length in 0..=8 {
+                keys.push(vec![byte; length]);
+                for last in [0, 4, 6, 7, 0xFD, SEVEN, FEWER] {
+                    keys.push([&vec![byte; length][..], &[last]].concat());
+                }
+            }
+        }
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| Size::of(key) == Size::Word);
+        let mut words: Vec<u64> = Vec::new();
+        for key in &keys {
+            let word = WordKey::new(key);
+            word.show(|shown| assert_eq!(shown, key));
+            words.push(word.0.get());
+        }
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), keys.len());
+        assert!(keys.len() > 300, "{}", keys.len());
+    }
+
+    #[test]
+    fn eight_bytes_that_are_no_word_are_short() {
+        for last in [SEVEN, FEWER] {
+            let key = [9, 8, 7, 6, 5, 4, 3, last];
+            assert_eq!(Size::of(&key), Size::Short);
+            ShortKey::new(&key).show(|shown| assert_eq!(shown, key));
+            assert!(ShortKey::new(&key).is(&ShortKey::probe(&key)));
+        }
+        assert_eq!(Size::of(&[0xFF, 0, 0, 0, 0, 0, 0, 0xFD]), Size::Word);
     }
 
     #[test]
@@ -324,12 +434,14 @@ mod tests {
                 assert!(!K::new(&longer).is(&K::probe(&shorter)), "{length}");
             }
         }
-        check::<ShortKey>(0..15);
+        check::<WordKey>(0..8);
+        check::<ShortKey>(9..15);
         check::<LongKey>(16..40);
     }
 
     #[test]
     fn an_empty_slot_costs_nothing_more() {
+        assert_eq!(size_of::<Option<(WordKey, u64)>>(), 16);
         assert_eq!(size_of::<Option<(ShortKey, u64)>>(), 24);
         assert_eq!(size_of::<Option<(LongKey, u64)>>(), 40);
     }

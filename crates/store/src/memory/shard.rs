@@ -7,7 +7,7 @@ use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Ti
 
 use super::any_table::{AnyTable, with_table};
 use super::budget::{Budget, Purpose};
-use super::key::{LongKey, ShortKey, StoredKey, is_short};
+use super::key::{LongKey, ShortKey, Size, StoredKey, WordKey};
 use super::table::Ask;
 use super::{LimitUsage, Loans};
 
@@ -18,27 +18,50 @@ const MOST_EVICTED: usize = 16;
 /// Slots looked at for expired entries before any key is pushed out.
 const SWEPT_BEFORE_EVICTION: usize = 32;
 
-/// Runs `$body` with `$table` bound to the table of a slot for keys like that of `$ask`.
-macro_rules! with_table_of {
-    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        if is_short($ask.key) {
-            with_table!(&mut $slot.short, $table => $body)
-        } else {
-            with_table!(&mut $slot.long, $table => $body)
+/// Runs `$body` with `$tables` bound to the tables of a slot for keys like that of `$ask`.
+macro_rules! with_tables_of {
+    ($slot:expr, $ask:expr, $tables:ident => $body:expr) => {
+        match Size::of($ask.key) {
+            Size::Word => {
+                let $tables = &mut $slot.word;
+                $body
+            }
+            Size::Short => {
+                let $tables = &mut $slot.short;
+                $body
+            }
+            Size::Long => {
+                let $tables = &mut $slot.long;
+                $body
+            }
         }
     };
 }
 
-/// Runs `$body` with `$table` bound to the loans of a slot for keys like that of `$ask`;
-/// `None` if the limit lends nothing.
+/// As `with_tables_of`, with `$table` bound to the one of the algorithm.
+macro_rules! with_table_of {
+    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
+        with_tables_of!($slot, $ask, any => with_table!(any, $table => $body))
+    };
+}
+
+/// As `with_table_of`, with the loans; `None` if the limit lends nothing.
 macro_rules! with_loans_of {
     ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        if is_short($ask.key) {
-            $slot.short.loans().map(|$table| $body)
-        } else {
-            $slot.long.loans().map(|$table| $body)
-        }
+        with_tables_of!($slot, $ask, any => any.loans().map(|$table| $body))
     };
+}
+
+/// Runs `$body` with `$tables` bound to the tables of a slot for each size of key in turn.
+macro_rules! for_each_size {
+    ($slot:ident, $tables:ident => $body:expr) => {{
+        let $tables = &mut $slot.word;
+        $body;
+        let $tables = &mut $slot.short;
+        $body;
+        let $tables = &mut $slot.long;
+        $body;
+    }};
 }
 
 mod promise;
@@ -48,6 +71,7 @@ mod promise;
 pub(super) struct Slot {
     /// Of the numbers that the tables run with.
     version: u32,
+    word: AnyTable<WordKey>,
     short: AnyTable<ShortKey>,
     long: AnyTable<LongKey>,
 }
@@ -56,6 +80,13 @@ pub(super) struct Slot {
 pub(super) trait KeySize: StoredKey {
     /// The table of a slot for such keys, and the version of its numbers.
     fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>);
+}
+
+impl KeySize for WordKey {
+    #[inline]
+    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
+        (slot.version, &mut slot.word)
+    }
 }
 
 impl KeySize for ShortKey {
@@ -74,16 +105,16 @@ impl KeySize for LongKey {
 
 impl Slot {
     fn bytes(&self) -> usize {
-        let short = with_table!(&self.short, table => table.bytes());
-        let long = with_table!(&self.long, table => table.bytes());
-        size_of::<Self>() + short + long
+        size_of::<Self>() + self.word.bytes() + self.short.bytes() + self.long.bytes()
     }
 
-    /// Gives up a third of the larger table.
+    /// Gives up a third of the largest table.
     fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
-        let short = with_table!(&self.short, table => table.bytes());
-        let long = with_table!(&self.long, table => table.bytes());
-        if short >= long {
+        let [word, short, long] = [self.word.bytes(), self.short.bytes(), self.long.bytes()];
+        let most = word.max(short).max(long);
+        if word == most {
+            with_table!(&mut self.word, table => table.squeeze(now, budget))
+        } else if short == most {
             with_table!(&mut self.short, table => table.squeeze(now, budget))
         } else {
             with_table!(&mut self.long, table => table.squeeze(now, budget))
@@ -91,13 +122,9 @@ impl Slot {
     }
 
     fn add_usage(&self, usage: &mut LimitUsage) {
-        let mut add = |keys, evicted: super::EvictionCounts| {
-            usage.keys += keys;
-            usage.evicted.idle += evicted.idle;
-            usage.evicted.budget += evicted.budget;
-        };
-        with_table!(&self.short, table => add(table.len(), table.evicted));
-        with_table!(&self.long, table => add(table.len(), table.evicted));
+        self.word.add_usage(usage);
+        self.short.add_usage(usage);
+        self.long.add_usage(usage);
         usage.bytes += self.bytes();
     }
 }
@@ -166,11 +193,7 @@ impl Shard {
     /// Gives back.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &Ask<'_>) {
         if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            if is_short(ask.key) {
-                slot.short.refund(ask);
-            } else {
-                slot.long.refund(ask);
-            }
+            with_tables_of!(slot, ask, tables => tables.refund(ask));
         }
     }
 
@@ -193,10 +216,10 @@ impl Shard {
         let Some(slot) = self.known(limit, now) else {
             return;
         };
-        if let (Some(short), Some(long)) = (slot.short.loans(), slot.long.loans()) {
-            loans.in_use += short.in_use(now) + long.in_use(now);
-            loans.lapsed += short.lapsed + long.lapsed;
-        }
+        for_each_size!(slot, tables => if let Some(table) = tables.loans() {
+            loans.in_use += table.in_use(now);
+            loans.lapsed += table.lapsed;
+        });
     }
 
     /// Forgets a key; says whether it was in debt.
@@ -222,8 +245,9 @@ impl Shard {
         mut show: impl FnMut(&[u8], Decision),
     ) {
         if let Some(slot) = self.known(limit, now) {
-            with_table!(&slot.short, table => table.show_live(now, &mut show));
-            with_table!(&slot.long, table => table.show_live(now, &mut show));
+            for_each_size!(slot, tables => {
+                with_table!(tables, table => table.show_live(now, &mut show));
+            });
         }
     }
 
@@ -232,14 +256,10 @@ impl Shard {
     pub(super) fn sweep(&mut self, now: Time, count: usize) {
         let budget = &*self.budget;
         for slot in self.slots.iter_mut().flatten() {
-            with_table!(&mut slot.short, table => {
+            for_each_size!(slot, tables => with_table!(tables, table => {
                 table.sweep(now, count, budget);
                 table.shrink(budget);
-            });
-            with_table!(&mut slot.long, table => {
-                table.sweep(now, count, budget);
-                table.shrink(budget);
-            });
+            }));
         }
     }
 
@@ -350,6 +370,7 @@ impl Shard {
         }
         self.slots[id] = Some(Box::new(Slot {
             version: limit.version,
+            word: AnyTable::new(&limit.algorithm, &self.hasher),
             short: AnyTable::new(&limit.algorithm, &self.hasher),
             long: AnyTable::new(&limit.algorithm, &self.hasher),
         }));
@@ -379,8 +400,9 @@ impl Shard {
         let (budget, hasher) = (Arc::clone(&self.budget), self.hasher.clone());
         if let Some(slot) = self.slot(limit.id.index()) {
             slot.version = limit.version;
-            slot.short.convert(&limit.algorithm, &hasher, now, &budget);
-            slot.long.convert(&limit.algorithm, &hasher, now, &budget);
+            for_each_size!(slot, tables => {
+                tables.convert(&limit.algorithm, &hasher, now, &budget);
+            });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Table: the keys of one limit, of one size, in one shard.
 //!
 //! ```text
-//!   hash --> slot | key 16 or 32 | state 8 (GCRA) |
+//!   hash --> slot | key 8, 16 or 32 | state 8 (GCRA) |
 //!
 //!   key never seen, or forgotten:  starts from the floor
 //!   floor: the strictest of all states pushed out for want of room; fresh once it expires

@@ -3,7 +3,7 @@
 use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
 
 use super::super::table::{Ask, Made};
-use super::{AnyTable, Shard, is_short, with_table};
+use super::{AnyTable, Shard, Size, with_table};
 
 impl Shard {
     /// Charges at `ask.now`, if that may pass by `by`; else nothing.
@@ -47,11 +47,7 @@ impl Shard {
     fn try_reserve(&mut self, limit: &Limit, ask: &Ask<'_>, max_wait: Nanos) -> Option<Decision> {
         let id = self.prepare(limit, ask.now)?;
         let slot = self.slots.get_mut(id)?.as_deref_mut()?;
-        if is_short(ask.key) {
-            slot.short.reserve(ask, max_wait, &self.budget)
-        } else {
-            slot.long.reserve(ask, max_wait, &self.budget)
-        }
+        with_tables_of!(slot, ask, tables => tables.reserve(ask, max_wait, &self.budget))
     }
 
     /// Gives back what was reserved, if nothing was charged since; says whether it did.
@@ -59,10 +55,6 @@ impl Shard {
         let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) else {
             return false;
         };
-        if is_short(ask.key) {
-            slot.short.cancel(ask, made)
-        } else {
-            slot.long.cancel(ask, made)
-        }
+        with_tables_of!(slot, ask, tables => tables.cancel(ask, made))
     }
 }
