@@ -61,9 +61,7 @@ impl Answer {
     pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
         let mut value = Value::new();
         self.put_fields(self.policy().headers, &mut value, &mut put);
-        if let Some(wait) = self.retry_after() {
-            put(names::RETRY_AFTER, value.number(retry_after_secs(wait)));
-        }
+        put_wait(self.retry_after(), &mut value, &mut put);
     }
 
     /// Hands the fields of one style to `put`, whatever the policy says; no `Retry-After`.
@@ -120,6 +118,17 @@ pub(crate) fn put_balance(
         for (name, number) in legacy(tightest) {
             put(name, value.number(number));
         }
+    }
+}
+
+/// Hands to `put` when to try again, if that is known.
+pub(crate) fn put_wait(
+    wait: Option<Nanos>,
+    value: &mut Value,
+    put: &mut impl FnMut(&'static str, &str),
+) {
+    if let Some(wait) = wait {
+        put(names::RETRY_AFTER, value.number(retry_after_secs(wait)));
     }
 }
 

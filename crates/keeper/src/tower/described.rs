@@ -23,7 +23,7 @@ use smallvec::smallvec;
 
 use super::gate::{Denied, Hold, Ruling};
 use super::pass::{Pass, Told, put, put_text};
-use crate::headers::{Value, names, put_balance, put_promise};
+use crate::headers::{Value, names, put_balance, put_promise, put_wait};
 use crate::latest::Latest;
 use crate::{Answer, Outcome};
 
@@ -146,7 +146,8 @@ impl Described {
         cost: Permits,
         now: Time,
     ) -> Ruling {
-        let policy = Arc::clone(&self.shown(limited).policy);
+        let shown = self.shown(limited);
+        let policy = Arc::clone(&shown.policy);
         let mut charges = Charges::default();
         charges.entries.push(Entry {
             rule: 0,
@@ -161,6 +162,7 @@ impl Described {
         };
         Ruling::Denied(Denied {
             answer: Box::new(Answer::new(policy, charges, decisions, now)),
+            told: Told::Limit(shown, decision),
             hold: None,
         })
     }
@@ -189,10 +191,10 @@ impl Shown {
             put(headers, names::RATELIMIT_POLICY, promise.clone());
         }
         if let Some(rule) = self.policy.rules.first() {
-            let (shown, style) = ([outcome(rule, decision)], self.policy.headers);
-            put_balance(&shown, style, &mut Value::new(), &mut |name, value| {
-                put_text(headers, name, value);
-            });
+            let (shown, mut value) = ([outcome(rule, decision)], Value::new());
+            let mut put = |name, value: &str| put_text(headers, name, value);
+            put_balance(&shown, self.policy.headers, &mut value, &mut put);
+            put_wait(decision.verdict.retry_after(), &mut value, &mut put);
         }
     }
 }

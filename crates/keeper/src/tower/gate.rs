@@ -15,7 +15,7 @@ use ratekeeper_core::{Nanos, Permits};
 
 use super::in_flight::Counted;
 use super::measured::Measured;
-use super::pass::Pass;
+use super::pass::{Pass, Told};
 use crate::Answer;
 
 /// What decides about requests: made by the constructors of
@@ -65,6 +65,7 @@ pub enum Ruling {
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Denied {
     pub(super) answer: Box<Answer>,
+    pub(super) told: Told,
     /// If it passes all the same, since no limit that is enforced refuses it.
     pub(super) hold: Option<Hold>,
 }

@@ -32,20 +32,38 @@ pub struct Pass {
     pub(super) hold: Option<Hold>,
 }
 
-/// What the client of a request that passes is told.
+/// What a client is told in the fields of its answer.
 #[derive(Debug)]
 pub(super) enum Told {
     Nothing,
     /// How one limit stands.
     Limit(Arc<Shown>, Decision),
     /// Anything else, by name.
-    Fields(Fields),
+    Fields(Vec<(&'static str, HeaderValue)>),
 }
 
-/// Names and values.
-pub(super) type Fields = Vec<(&'static str, HeaderValue)>;
-
 impl Told {
+    /// What an answer says.
+    pub(super) fn by(answer: &Answer) -> Self {
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
+        answer.put_header_fields(|name, value| {
+            // Names and numbers, which can be sent; another would be left out.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                fields.push((name, value));
+            }
+        });
+        Self::Fields(fields)
+    }
+
+    /// One field more.
+    pub(super) fn add(&mut self, name: &'static str, value: HeaderValue) {
+        match self {
+            Self::Fields(fields) => fields.push((name, value)),
+            // A limit without a policy is in shadow mode with its layer, and says nothing then.
+            Self::Nothing | Self::Limit(..) => *self = Self::Fields(vec![(name, value)]),
+        }
+    }
+
     /// Adds it to the fields of the answer.
     pub(super) fn put_into(&mut self, headers: &mut HeaderMap) {
         match self {
@@ -58,18 +76,6 @@ impl Told {
             }
         }
     }
-}
-
-/// What an answer says.
-pub(super) fn fields(answer: &Answer) -> Fields {
-    let mut fields = Vec::with_capacity(USUAL_FIELDS);
-    answer.put_header_fields(|name, value| {
-        // Names and numbers, which can be sent; another would be left out.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            fields.push((name, value));
-        }
-    });
-    fields
 }
 
 /// Adds a field. Lists grow, so that layers upon each other are all shown; of the others the

@@ -37,7 +37,7 @@ use super::facts::{Attributes, client_address, facts, fields, own_peer};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
 use super::ledger::{Ledger, Lender, new_lease};
-use super::pass::{Pass, Told, fields as told};
+use super::pass::{Pass, Told};
 use crate::keeper::{lends, list, poll_once, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope, Timer};
 
@@ -106,12 +106,13 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
         answer.lease = lease;
         let hold = self.ledger.hold(answer.permits());
+        let told = Told::by(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let answer = Box::new(answer);
-            return Ruling::Denied(Denied { answer, hold });
+            return Ruling::Denied(Denied { answer, told, hold });
         }
         Ruling::Pass(Pass {
-            told: Told::Fields(told(&answer)),
+            told,
             delay: answer.delay(),
             hold,
         })

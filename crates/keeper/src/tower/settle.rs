@@ -16,7 +16,7 @@ use ratekeeper_core::{Mode, Nanos, Permits};
 
 use super::gate::{Denied, Ruling};
 use super::grpc;
-use super::pass::{Pass, SHADOW, Told, fields, put_text};
+use super::pass::{Pass, SHADOW, Told};
 use crate::problem::PROBLEM_JSON;
 use crate::{Answer, Outcome};
 
@@ -78,10 +78,10 @@ impl Settings {
     ) -> Settled {
         let shows = self.mode == Mode::Enforce;
         match ruling {
-            Ruling::Denied(Denied { answer, .. }) if shows && !answer.allowed() => {
+            Ruling::Denied(Denied { answer, told, .. }) if shows && !answer.allowed() => {
                 add(&self.tally.refused);
                 tell(self.on_refused.as_deref(), &answer);
-                Settled::Refuse(refusal(&answer, grpc()))
+                Settled::Refuse(refusal(&answer, told, grpc()))
             }
             Ruling::Denied(denied) => Settled::Pass(self.shadowed(denied)),
             Ruling::Pass(mut pass) => {
@@ -96,24 +96,22 @@ impl Settings {
     }
 
     /// Passes what a limit in shadow mode refuses, or any limit of a layer in shadow mode.
-    fn shadowed(&self, Denied { answer, hold }: Denied) -> Pass {
+    fn shadowed(&self, denied: Denied) -> Pass {
+        let Denied { answer, told, hold } = denied;
         add(&self.tally.passed);
         add(&self.tally.shadowed);
         tell(self.on_shadow.as_deref(), &answer);
-        let (mut fields, delay) = match self.mode {
-            Mode::Enforce => (fields(&answer), answer.delay()),
-            Mode::Shadow => (Vec::new(), Nanos::ZERO),
+        let (mut told, delay) = match self.mode {
+            Mode::Enforce => (told, answer.delay()),
+            Mode::Shadow => (Told::Nothing, Nanos::ZERO),
         };
         let ruled_out = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
         let denials = answer.outcomes().filter(ruled_out);
         let denials: Vec<_> = denials.map(|outcome| &*outcome.rule.limit.name).collect();
-        let denials = HeaderValue::try_from(denials.join(", "));
-        fields.extend(denials.map(|denials| (SHADOW, denials)));
-        Pass {
-            told: Told::Fields(fields),
-            delay,
-            hold,
+        if let Ok(denials) = HeaderValue::try_from(denials.join(", ")) {
+            told.add(SHADOW, denials);
         }
+        Pass { told, delay, hold }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -126,7 +124,7 @@ impl Settings {
     }
 }
 
-fn refusal(answer: &Answer, grpc: Option<HeaderValue>) -> Response<Vec<u8>> {
+fn refusal(answer: &Answer, mut told: Told, grpc: Option<HeaderValue>) -> Response<Vec<u8>> {
     let mut response = Response::new(Vec::new());
     if let Some(content_type) = grpc {
         let headers = response.headers_mut();
@@ -148,8 +146,7 @@ fn refusal(answer: &Answer, grpc: Option<HeaderValue>) -> Response<Vec<u8>> {
         let status = StatusCode::from_u16(status);
         *response.status_mut() = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     }
-    let headers = response.headers_mut();
-    answer.put_header_fields(|name, value| put_text(headers, name, value));
+    told.put_into(response.headers_mut());
     response
 }
 
