@@ -4,17 +4,21 @@
 //!   floor    the service called as it is: request made, answer and body dropped
 //!   peers    tower's RateLimit and ConcurrencyLimit, which look at no request: readiness
 //!            waits, nobody is told anything
-//!   ours     decides in `call`, holds until the body has ended, writes fields for clients
+//!            tower_governor, which does what ours does for a key: decides in `call`, by
+//!            GCRA, and writes fields for clients; it refuses with one line of text
+//!   ours     decides in `call`, holds until the body has ended, writes fields for clients;
+//!            refuses with a problem document
 //! ```
+//!
+//! Bodies are those of axum, since `tower_governor` answers with them.
 
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use axum::body::Body;
 use http::{Request, Response};
-use http_body_util::Empty;
 use ratekeeper::core::Permits;
 use ratekeeper::policy::HeaderStyle;
 use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer};
@@ -22,6 +26,9 @@ use ratekeeper::{KeyedLimiter, Limiter};
 use tower::Layer;
 use tower::limit::rate::Rate;
 use tower::limit::{ConcurrencyLimit, RateLimit};
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::KeyExtractor;
+use tower_governor::{GovernorError, GovernorLayer};
 use tower_service::Service;
 
 use super::{FLOOR, OURS, poll_once};
@@ -29,12 +36,27 @@ use crate::direct::ALLOWS;
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
 
+/// Who asks.
+const USER: [u8; 13] = *b"user-12345678";
+
+/// The same for `tower_governor`.
+#[derive(Clone)]
+struct User;
+
+impl KeyExtractor for User {
+    type Key = [u8; 13];
+
+    fn extract<T>(&self, _: &Request<T>) -> Result<Self::Key, GovernorError> {
+        Ok(USER)
+    }
+}
+
 /// Answers at once, with nothing.
 #[derive(Clone, Copy)]
 struct Page;
 
 impl Service<Request<()>> for Page {
-    type Response = Response<Empty<Bytes>>;
+    type Response = Response<Body>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
 
@@ -43,7 +65,7 @@ impl Service<Request<()>> for Page {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        ready(Ok(Response::new(Empty::new())))
+        ready(Ok(Response::new(Body::empty())))
     }
 }
 
@@ -61,13 +83,11 @@ where
     }
 }
 
-/// A layer of ours; what it says was made sure of.
-fn ours<'a, G: Gate + 'a>(
-    name: &'static str,
-    layer: &RateLimitLayer<G>,
-    status: u16,
-) -> Contender<'a> {
-    let mut service = layer.layer(Page);
+/// Asks the service of a layer; what it says was made sure of.
+fn layered<'a, S, B>(name: &'static str, mut service: S, status: u16) -> Contender<'a>
+where
+    S: Service<Request<()>, Response = Response<B>> + 'a,
+{
     let mut last = 0;
     for _ in 0..10 {
         last = ask(&mut service);
@@ -76,9 +96,45 @@ fn ours<'a, G: Gate + 'a>(
     Contender::new(name, move |_| ask(&mut service))
 }
 
+fn ours<'a, G: Gate + 'a>(
+    name: &'static str,
+    layer: &RateLimitLayer<G>,
+    status: u16,
+) -> Contender<'a> {
+    layered(name, layer.layer(Page), status)
+}
+
+/// A limit for each key by `tower_governor`, without fields and with them, and denied.
+fn governors<'a>() -> [Contender<'a>; 3] {
+    let mut often = GovernorConfigBuilder::default().key_extractor(User);
+    often.per_nanosecond(1).burst_size(1_000_000);
+    let mut seldom = GovernorConfigBuilder::default().key_extractor(User);
+    seldom.per_second(86_400).burst_size(1);
+    let silent = often.finish().expect("a quota");
+    let telling = often.use_headers().finish().expect("a quota");
+    let denying = seldom.use_headers().finish().expect("a quota");
+    [
+        layered(
+            "tower_governor a key, no fields",
+            GovernorLayer::new(silent).layer(Page),
+            200,
+        ),
+        layered(
+            "tower_governor a key",
+            GovernorLayer::new(telling).layer(Page),
+            200,
+        ),
+        layered(
+            "tower_governor a key, denied",
+            GovernorLayer::new(denying).layer(Page),
+            429,
+        ),
+    ]
+}
+
 pub(super) fn run(effort: Effort) {
     let one = |quota| RateLimitLayer::new(Limiter::per(quota).expect("a quota"));
-    let key = |_: &http::request::Parts| Some(*b"user-12345678");
+    let key = |_: &http::request::Parts| Some(USER);
     let keyed = |quota| RateLimitLayer::keyed(KeyedLimiter::per(quota).expect("a quota"), key);
     let policy = |limit: &str| {
         let text = format!("version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\n{limit}\n");
@@ -129,6 +185,7 @@ pub(super) fn run(effort: Effort) {
             429,
         ),
     ];
+    contenders.extend(governors());
     let rows = measure(effort.rounds, &mut contenders);
     report::beside("a request through the layer", (FLOOR, OURS), &rows);
 }
