@@ -113,6 +113,12 @@ pub trait Algorithm {
     /// numbers can keep it. If not, what was used is carried over as a charge.
     fn keeps_state_of(&self, old: &Self) -> bool;
 
+    /// Brings a state that is kept to these numbers, where it must be said in other ones: what
+    /// is saved up stays the same share of the most, what is owed stays owed. For a store that
+    /// knows when the numbers change; a state that is not brought to them is one that these
+    /// numbers can read.
+    fn rescale(&self, _state: &mut Self::State, _old: &Self, _now: Time) {}
+
     /// The most that any half-open span of length `window` can admit, in permits.
     fn bound(&self, window: Nanos) -> u64;
 

@@ -226,6 +226,18 @@ impl Algorithm for AnyAlgorithm {
         }
     }
 
+    fn rescale(&self, state: &mut AnyState, old: &Self, now: Time) {
+        match (self, old, state) {
+            (Self::Gcra(new), Self::Gcra(old), AnyState::Gcra(state)) => {
+                new.rescale(state, old, now);
+            }
+            (Self::WarmUp(new), Self::WarmUp(old), AnyState::WarmUp(state)) => {
+                new.rescale(state, old, now);
+            }
+            _ => {} // the others' states say the same in any numbers that keep them
+        }
+    }
+
     fn bound(&self, window: Nanos) -> u64 {
         Self::bound(self, window)
     }

@@ -251,8 +251,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 
     /// Changes the limit for all keys while it is used. Where states mean the same under both,
-    /// they stay: under GCRA what is owed is time and stays owed. Otherwise what was used is
-    /// charged to the new limit, as far as it can hold that.
+    /// they stay: under GCRA, at another rate, what is saved up stays the same share of the
+    /// burst, and what is owed beyond it stays owed. Otherwise what was used is charged to the
+    /// new limit, as far as it can hold that.
     ///
     /// ```
     /// use ratekeeper::core::{Log, Permits};

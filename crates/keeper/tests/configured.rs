@@ -321,3 +321,51 @@ fn settle_is_there_where_both_are_or_says_so() {
         }
     }
 }
+
+/// Whatever the period: an empty bucket stays empty and is refilled at the new rate, a half
+/// full one stays half full, a full one full.
+#[test]
+fn what_is_saved_up_stays_the_same_share_under_another_period() {
+    let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"gcra\" }}");
+    for (from, taken, to, left, wait_ms) in [
+        ("10/1m", 10, "10/1h", 0, 360_000), // an attack is not given a fresh burst
+        ("10/1h", 10, "10/1m", 0, 6_000),   // and who is let go does not wait for the hour
+        ("10/1m", 5, "10/1h", 5, 0),
+        ("10/1h", 5, "10/1m", 5, 0),
+        ("10/1h", 0, "10/1m", 10, 0),
+        ("10/1m", 4, "100/1h", 60, 0),
+        ("100/1h", 41, "10/1m", 5, 0), // 5.9 are left: a part of one is none
+        ("10/1m", 4, "100/1m", 60, 0),
+        ("100/1m", 40, "10/1m", 6, 0),
+        ("1000000/1s", 1_000_000, "1/365d", 0, 365 * 86_400_000),
+        ("1/365d", 1, "1000000000/1s", 0, 1), // 1 ns, told as 1 ms
+    ] {
+        for limiter in limiters(&gcra(from)) {
+            assert!(limiter.check_n(Permits::new(taken)).allows());
+            limiter.set(&gcra(to));
+            let (_, remaining) = limiter.peek();
+            assert_eq!(remaining.get(), left, "{taken} of {from}, then {to}");
+            let retry_after = limiter.check_n(Permits::ONE).retry_after();
+            let wait = retry_after.map_or(0, Nanos::as_millis_ceil);
+            assert_eq!(wait, wait_ms, "{taken} of {from}, then {to}");
+        }
+    }
+}
+
+/// What was promised stays promised, under any numbers.
+#[test]
+fn what_is_owed_beyond_an_empty_bucket_stays_owed_as_time() {
+    let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"gcra\" }}");
+    let hour = Nanos::from_secs(3_600);
+    for (from, to) in [("6/1m", "6/1h"), ("6/1h", "6/1m"), ("60/1h", "1/1m")] {
+        for limiter in limiters(&gcra(from)) {
+            while limiter.reserve(hour).unwrap() == Some(Nanos::ZERO) {}
+            let last = limiter.reserve(hour).unwrap().unwrap();
+            limiter.set(&gcra(to));
+            let (apart, next) = (limiter.clock().now(), limiter.reserve(hour).unwrap());
+            let interval = to.parse::<ratekeeper::core::Quota>().unwrap();
+            let due = apart + last + interval.time_for(Permits::ONE);
+            assert_eq!(next.map(|next| apart + next), Some(due), "{from} then {to}");
+        }
+    }
+}

@@ -405,3 +405,30 @@ fn thirty_two_threads_never_pass_the_bound() {
         assert!((before as u64) < limit.bound(span), "{before} in {span:?}");
     }
 }
+
+#[test]
+fn an_empty_bucket_stays_empty_while_its_limit_changes_under_threads() {
+    let limits = ["1000/24h", "1000/168h", "10/24h", "50/720h"].map(|quota| quota.parse().unwrap());
+    let limiter = Limiter::token_bucket(limits[0]).unwrap();
+    assert!(limiter.check_n(Permits::new(1_000)).verdict.allows());
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let admitted: usize = std::thread::scope(|scope| {
+        let ask = || {
+            let mut admitted = 0;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                admitted += usize::from(limiter.check().verdict.allows());
+            }
+            admitted
+        };
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+        for limit in limits.into_iter().cycle().take(2_000) {
+            limiter.set_quota(limit).unwrap();
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert_eq!(admitted, 0, "a permit takes 86 seconds at least");
+}

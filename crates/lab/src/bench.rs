@@ -92,7 +92,7 @@ impl Bench {
     /// Changes the limit at `now`. States are kept if they mean the same under the new
     /// numbers; if not, what was used is charged to fresh ones, as a reload does.
     pub fn set(&mut self, algorithm: AnyAlgorithm, now: Time) {
-        if !self.states.adopt(&algorithm) {
+        if !self.states.adopt(&algorithm, now) {
             let mut fresh = states_of(&algorithm);
             for key in 0..self.states.keys() {
                 let left = self.states.look(key, now, Permits::ZERO).remaining;
@@ -123,7 +123,7 @@ trait States: std::fmt::Debug {
     fn refund(&mut self, key: KeyId, now: Time, cost: Permits) -> Option<()>;
     fn reset(&mut self, key: KeyId);
     /// Takes the new numbers, if the states mean the same under them.
-    fn adopt(&mut self, new: &AnyAlgorithm) -> bool;
+    fn adopt(&mut self, new: &AnyAlgorithm, now: Time) -> bool;
     /// Whether a refusal changes a state.
     fn counts_refusals(&self) -> bool;
 }
@@ -267,10 +267,13 @@ impl<A: Algorithm + Clone> States for Keyed<A> {
         *self.at(key).1 = A::State::default();
     }
 
-    fn adopt(&mut self, new: &AnyAlgorithm) -> bool {
+    fn adopt(&mut self, new: &AnyAlgorithm, now: Time) -> bool {
         let Some(new) = (self.of)(new).filter(|new| new.keeps_state_of(&self.algorithm)) else {
             return false;
         };
+        for state in &mut self.states {
+            new.rescale(state, &self.algorithm, now);
+        }
         self.algorithm = self.made_patient(new.clone());
         true
     }

@@ -44,7 +44,6 @@
 mod denial;
 mod promise;
 mod shared;
-
 pub use shared::Paid;
 
 use core::num::NonZeroU64;
@@ -281,9 +280,8 @@ impl Gcra {
     fn permits_in(&self, ticks: u64) -> Permits {
         let product = u128::from(ticks) * u128::from(self.reciprocal);
         let low = (product >> 64) as u64; // the upper half
-        // One too small at most: see the field.
         let more = u64::from(ticks - low * self.interval.get() >= self.interval.get());
-        Permits::saturating_from(low + more)
+        Permits::saturating_from(low + more) // one at most: see the field
     }
 
     /// The time that grants `remaining` anew, at least that to the next permit.
@@ -340,9 +338,12 @@ impl Algorithm for Gcra {
         *tat = (*tat).max(*other);
     }
 
-    /// The debt is time, so it holds at any rate.
     fn keeps_state_of(&self, _old: &Self) -> bool {
-        true
+        true // the debt is time, so it holds at any rate
+    }
+
+    fn rescale(&self, tat: &mut Tat, old: &Self, now: Time) {
+        promise::rescale(self, tat, old, now);
     }
 
     fn bound(&self, window: Nanos) -> u64 {

@@ -201,18 +201,22 @@ impl WarmUp {
         permits_per_second: f64,
     ) -> Result<(), Error> {
         let new = Self::new(permits_per_second, self.line.rest)?.with_largest(self.largest);
-        let ticket = self.seen(state, now);
-        let cold = self.line.cools();
-        let stored = if self.line.most == f64::INFINITY {
-            if cold { 0.0 } else { new.line.most }
-        } else if self.line.most == 0.0 {
-            if cold { new.line.most } else { 0.0 }
-        } else {
-            ticket.stored * new.line.most / self.line.most
-        };
-        *state = Stored(Some(Ticket { stored, ..ticket }));
+        *state = Stored(Some(new.rescaled(self.seen(state, now), self)));
         *self = new;
         Ok(())
+    }
+
+    /// A ticket under these numbers that was one under `old`.
+    fn rescaled(&self, ticket: Ticket, old: &Self) -> Ticket {
+        let cold = old.line.cools();
+        let stored = if old.line.most == f64::INFINITY {
+            if cold { 0.0 } else { self.line.most }
+        } else if old.line.most == 0.0 {
+            if cold { self.line.most } else { 0.0 }
+        } else {
+            ticket.stored * self.line.most / old.line.most
+        };
+        Ticket { stored, ..ticket }
     }
 
     /// The state as `now` finds it: what rested has stored permits.
@@ -313,6 +317,13 @@ impl Algorithm for WarmUp {
         self.line.cools() == old.line.cools()
     }
 
+    /// As [`WarmUp::set_rate`]; a key never seen is as if it had never been.
+    fn rescale(&self, state: &mut Stored, old: &Self, now: Time) {
+        if state.0.is_some() && self.line != old.line {
+            *state = Stored(Some(self.rescaled(old.seen(state, now), old)));
+        }
+    }
+
     fn bound(&self, window: Nanos) -> u64 {
         let Some(last) = window.as_nanos().checked_sub(1) else {
             return 0;
@@ -396,6 +407,30 @@ mod tests {
             _ => 0,
         };
         (0..count).map(|_| ask()).collect()
+    }
+
+    #[test]
+    fn what_is_stored_stays_the_same_share_under_other_numbers() {
+        let saves = |rate, seconds| WarmUp::bursty(rate, seconds).unwrap();
+        let cools = |rate, seconds| WarmUp::warming_up(rate, Nanos::from_secs(seconds)).unwrap();
+        for (old, new) in [
+            (saves(10.0, 1.0), saves(100.0, 1.0)),
+            (saves(100.0, 1.0), saves(1.0, 30.0)),
+            (cools(10.0, 10), cools(1.0, 10)),
+            (cools(1.0, 60), cools(50.0, 4)),
+        ] {
+            let mut state = Stored(Some(Ticket {
+                stored: old.line.most / 4.0,
+                next_us: 7_000_000,
+            }));
+            new.rescale(&mut state, &old, Time::ZERO);
+            let stored = state.permits().unwrap() / new.line.most;
+            assert!((stored - 0.25).abs() < 1e-9, "{stored} of {new:?}");
+            assert_eq!(state.next(), Some(Time::ZERO + Nanos::from_secs(7)), "debt");
+            let mut never = Stored::default();
+            new.rescale(&mut never, &old, Time::ZERO);
+            assert_eq!(never, Stored::default());
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@
 
 use std::fmt;
 
-use ratekeeper_core::{AnyAlgorithm, Decision, Nanos, Permits, Refund, Reserve, Time, Unsupported};
+use ratekeeper_core::{
+    AnyAlgorithm, Call, Decision, Nanos, Permits, Refund, Reserve, Time, Unsupported,
+};
 use ratekeeper_store::Reserved;
 
 use super::KeyedLimiter;
@@ -21,6 +23,8 @@ pub struct KeyedReservation<'a, A, C> {
     key: Box<[u8]>,
     cost: Permits,
     reserved: Reserved,
+    /// Of the limit by which it was made.
+    version: u32,
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
@@ -88,6 +92,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             key: key.into(),
             cost,
             reserved,
+            version: self.limit.with(|limit| limit.version),
         }
     }
 }
@@ -109,8 +114,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedReservation<'_, A, C> {
         self.wait().map(|wait| self.reserved.made + wait)
     }
 
-    /// Gives the permits back, if nobody was charged for the key after it; says whether it
-    /// did. If somebody was, what that one was promised stands.
+    /// Gives the permits back, if nobody was charged for the key after it and the limit is the
+    /// same; says whether it did. If somebody was, what that one was promised stands.
     pub fn cancel(self) -> bool
     where
         A: Refund,
@@ -121,6 +126,13 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedReservation<'_, A, C> {
     pub(super) fn give_back(&self) -> Result<bool, Unsupported> {
         let limiter = self.limiter;
         let cancelled = limiter.with(&self.key, self.cost, |charge, now| {
+            if charge.limit.version != self.version {
+                return charge
+                    .limit
+                    .algorithm
+                    .supports(Call::Refund)
+                    .map(|()| false);
+            }
             limiter.store.cancel(charge, self.reserved, now)
         })?;
         if cancelled {

@@ -69,13 +69,18 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     }
 
     /// Changes the limit while it is used. Where states mean the same under both, they stay:
-    /// under GCRA what is owed is time and stays owed, and what is saved up stays the same
-    /// share of the burst's time. Otherwise what was used is charged to the new limit, as far
+    /// under GCRA, at another rate, what is saved up stays the same share of the burst, and
+    /// what is owed beyond it, moments that were promised, stays owed. Otherwise what was used is charged to the new limit, as far
     /// as it can hold that. Who waits goes on waiting, at the new rate.
     ///
     /// ```
     /// use ratekeeper::Limiter;
     /// use ratekeeper::core::{Permits, Window};
+    /// let limiter = Limiter::per("10/1m").unwrap();
+    /// let _ = limiter.check_n(Permits::new(10));
+    /// limiter.set_quota("10/1h".parse().unwrap()).unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 0, "empty stays empty");
+    ///
     /// let hourly = |permits: &str| Window::quota_reset(permits.parse().unwrap()).unwrap();
     /// let limiter = Limiter::new(hourly("10/1h"));
     /// let _ = limiter.check_n(Permits::new(4));
@@ -86,17 +91,64 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         let now = self.clock.now();
         let limit = Arc::new(limit);
         let queue = self.line.lock(); // one change at a time
-        self.place.update(|state| {
-            self.with(|old| {
-                if !limit.keeps_state_of(old) {
-                    *state = carried(old, state, &limit, now);
-                }
+        self.with(|old| {
+            if limit.keeps_state_of(old) {
+                return self.rescale(old, &limit, now);
+            }
+            // Under one lock: states of a word mean the same under any numbers.
+            self.place.update(|state| {
+                *state = carried(old, state, &limit, now);
+                self.limit.store(Arc::clone(&limit));
             });
-            self.limit.store(Arc::clone(&limit));
         });
         drop(queue);
         self.line.wake_first();
     }
+
+    /// Brings the state to other numbers, and then everybody.
+    ///
+    /// Without a lock the two change one after the other. In between, others find a state
+    /// that is at least as strict as it was under the old limit, and as it will be under the
+    /// new one; and nobody cuts it, who believes any debt.
+    fn rescale(&self, old: &A, limit: &Arc<A>, now: Time) {
+        let rescaled = |state: &A::State| {
+            let mut state = state.clone();
+            limit.rescale(&mut state, old, now);
+            state
+        };
+        if let Some(believing) = old.believing() {
+            self.limit.store(Arc::new(believing));
+        }
+        let (new, change) = self.place.update(|state| {
+            let (before, new) = (state.clone(), rescaled(state));
+            if new != before {
+                limit.stricter(state, &new);
+            }
+            let change = match () {
+                () if new == before => Change::None,
+                () if new == *state => Change::Stricter,
+                () => Change::Milder,
+            };
+            (new, change)
+        });
+        self.place.update(|state| {
+            self.limit.store(Arc::clone(limit));
+            if change != Change::Stricter {
+                *state = rescaled(state); // and what was charged meanwhile
+            }
+            if change != Change::None {
+                limit.stricter(state, &new);
+            }
+        });
+    }
+}
+
+/// What other numbers make of a state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    Stricter,
+    Milder,
 }
 
 impl<C: Clock> Limiter<Gcra, C> {

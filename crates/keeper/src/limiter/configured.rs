@@ -148,6 +148,8 @@ impl<C: Clock> Reservation<'_, AnyAlgorithm, C> {
     /// # Errors
     /// [`Unsupported`]: post-paid limits take nothing back.
     pub fn try_cancel(self) -> Result<bool, Unsupported> {
+        let limiter = self.limiter;
+        limiter.with(|algorithm| algorithm.supports(Call::Refund))?; // refused ones too
         self.cancel_by(AnyAlgorithm::try_refund)
     }
 }

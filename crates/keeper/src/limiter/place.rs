@@ -13,7 +13,7 @@
 use parking_lot::Mutex;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Concurrency, Counters, Decision, Exponential, Gcra, Hybrid, Interval,
-    Log, Permits, Refund, Time, WarmUp, Window, Word,
+    Log, Nanos, Permits, Refund, Time, WarmUp, Window, Word,
 };
 use ratekeeper_store::Cell;
 
@@ -21,6 +21,14 @@ use ratekeeper_store::Cell;
 pub trait Held: Algorithm + Send + Sync + 'static {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: Place<Self>;
+
+    /// The same limit, which takes no debt for an error of the clock; `None` if it never does.
+    fn believing(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// Whether permits come back when work is done: a limit of concurrency.
     fn comes_back(&self) -> bool {
@@ -135,6 +143,10 @@ impl<A: Algorithm<State: Send> + 'static> Place<A> for Locked<A::State> {
 
 impl Held for Gcra {
     type Place = Cell<Self>;
+
+    fn believing(&self) -> Option<Self> {
+        Some(self.with_patience(Nanos::MAX))
+    }
 }
 
 impl<C: Counters + 'static> Held for Window<C>

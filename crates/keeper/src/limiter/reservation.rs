@@ -18,7 +18,7 @@ use crate::Clock;
 /// leaves the permits charged.
 #[must_use = "what is reserved is charged: wait, or cancel"]
 pub struct Reservation<'a, A: Held, C> {
-    limiter: &'a Limiter<A, C>,
+    pub(super) limiter: &'a Limiter<A, C>,
     decision: Decision,
     made: Time,
     cost: Permits,

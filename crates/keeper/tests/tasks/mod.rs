@@ -17,7 +17,7 @@ pub(crate) struct Tasks<'a> {
     clock: Clocked,
     /// Each has one timer at most.
     lines: usize,
-    running: BTreeMap<usize, Pin<Box<dyn Future<Output = Waited> + 'a>>>,
+    pub(crate) running: BTreeMap<usize, Pin<Box<dyn Future<Output = Waited> + 'a>>>,
     woken: Arc<Mutex<VecDeque<usize>>>,
     /// Who is done, when, and what came of it.
     pub(crate) done: Vec<(usize, Time, Waited)>,

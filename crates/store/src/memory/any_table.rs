@@ -130,7 +130,7 @@ impl<K: StoredKey> AnyTable<K> {
         now: Time,
         budget: &Budget,
     ) {
-        if self.adopt(new, budget) {
+        if self.adopt(new, now, budget) {
             return;
         }
         let mut old = std::mem::replace(self, Self::new(new, hasher));
@@ -143,17 +143,23 @@ impl<K: StoredKey> AnyTable<K> {
     }
 
     /// Takes the new numbers, if the states mean the same under them.
-    fn adopt(&mut self, algorithm: &AnyAlgorithm, budget: &Budget) -> bool {
+    fn adopt(&mut self, algorithm: &AnyAlgorithm, now: Time, budget: &Budget) -> bool {
         match (self, algorithm) {
-            (Self::Gcra(table), AnyAlgorithm::Gcra(new)) => table.adopt(new, budget),
-            (Self::Window(table), AnyAlgorithm::Window(new)) => table.adopt(new, budget),
-            (Self::SubBuckets(table), AnyAlgorithm::SubBuckets(new)) => table.adopt(new, budget),
-            (Self::Interval(table), AnyAlgorithm::Interval(new)) => table.adopt(new, budget),
-            (Self::Log(table), AnyAlgorithm::Log(new)) => table.adopt(new, budget),
-            (Self::Hybrid(table), AnyAlgorithm::Hybrid(new)) => table.adopt(new, budget),
-            (Self::Exponential(table), AnyAlgorithm::Exponential(new)) => table.adopt(new, budget),
-            (Self::WarmUp(table), AnyAlgorithm::WarmUp(new)) => table.adopt(new, budget),
-            (Self::Concurrency(table), AnyAlgorithm::Concurrency(new)) => table.adopt(new, budget),
+            (Self::Gcra(table), AnyAlgorithm::Gcra(new)) => table.adopt(new, now, budget),
+            (Self::Window(table), AnyAlgorithm::Window(new)) => table.adopt(new, now, budget),
+            (Self::SubBuckets(table), AnyAlgorithm::SubBuckets(new)) => {
+                table.adopt(new, now, budget)
+            }
+            (Self::Interval(table), AnyAlgorithm::Interval(new)) => table.adopt(new, now, budget),
+            (Self::Log(table), AnyAlgorithm::Log(new)) => table.adopt(new, now, budget),
+            (Self::Hybrid(table), AnyAlgorithm::Hybrid(new)) => table.adopt(new, now, budget),
+            (Self::Exponential(table), AnyAlgorithm::Exponential(new)) => {
+                table.adopt(new, now, budget)
+            }
+            (Self::WarmUp(table), AnyAlgorithm::WarmUp(new)) => table.adopt(new, now, budget),
+            (Self::Concurrency(table), AnyAlgorithm::Concurrency(new)) => {
+                table.adopt(new, now, budget)
+            }
             _ => false,
         }
     }

@@ -74,6 +74,10 @@ impl<T> Flat<T> {
         self.slots.iter().flatten()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     pub(super) fn into_entries(self) -> impl Iterator<Item = T> {
         self.slots.into_iter().flatten()
     }

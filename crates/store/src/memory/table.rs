@@ -231,14 +231,19 @@ impl<A: Refund, K: StoredKey> Table<A, K> {
 impl<A: Algorithm, K: StoredKey> Table<A, K> {
     /// Takes the new numbers, if the states mean the same under them and, should they take
     /// more bytes, there is room.
-    pub(super) fn adopt(&mut self, new: &A, budget: &Budget) -> bool
+    pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &Budget) -> bool
     where
         A: Clone,
     {
         if !new.keeps_state_of(&self.algorithm) || !self.resize_states(new, budget) {
             return false;
         }
-        self.algorithm = new.clone();
+        let old = std::mem::replace(&mut self.algorithm, new.clone());
+        let now = now.max(self.forgotten);
+        for entry in self.entries.iter_mut() {
+            new.rescale(&mut entry.state, &old, now);
+        }
+        new.rescale(&mut self.floor, &old, now);
         true
     }
 

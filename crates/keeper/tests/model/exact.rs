@@ -1,0 +1,307 @@
+//! Exact: a token bucket with a line before it, as a queue and a number.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use ratekeeper::core::{Gcra, Nanos, Permits, Quota, Time};
+use ratekeeper::{Clock as _, Limiter};
+
+use super::tasks::{Clocked, Tasks, Waited};
+use super::{advance, lives, millis, nth};
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Check(u32),
+    /// Patience in milliseconds; half of one more, so that it ends when nothing else happens.
+    Acquire(u32, Option<u32>),
+    GiveUp(usize),
+    Reserve(u32, u32),
+    Refund(u32),
+    Reset,
+    /// Interval in milliseconds, burst.
+    Set(u32, u32),
+    Wait(u32),
+}
+
+fn verb() -> impl Strategy<Value = Verb> {
+    prop_oneof![
+        4 => (0_u32..6).prop_map(Verb::Check),
+        8 => (0_u32..6, prop::option::of(0_u32..3_000))
+            .prop_map(|(cost, patience)| Verb::Acquire(cost, patience)),
+        2 => any::<usize>().prop_map(Verb::GiveUp),
+        1 => (0_u32..6, 0_u32..3_000).prop_map(|(cost, longest)| Verb::Reserve(cost, longest)),
+        1 => (0_u32..6).prop_map(Verb::Refund),
+        1 => Just(Verb::Reset),
+        1 => (1_u32..400, 1_u32..9).prop_map(|(interval, burst)| Verb::Set(interval, burst)),
+        8 => (0_u32..900).prop_map(Verb::Wait),
+    ]
+}
+
+/// The promises of a bucket reach this far.
+const HOUR: Nanos = Nanos::from_secs(3_600);
+
+/// A token bucket as a number: the moment at which it is full, in 64ths of a nanosecond.
+struct Bucket {
+    interval: u128,
+    burst: u128,
+    full_at: u128,
+}
+
+struct Waiter {
+    task: usize,
+    cost: u32,
+    asked: Time,
+    patience: Nanos,
+}
+
+/// What should happen.
+struct Model {
+    bucket: Bucket,
+    /// The moment for which the last grant was made, or since when there is a line.
+    since: Time,
+    line: VecDeque<Waiter>,
+    done: Vec<(usize, Time, Waited)>,
+}
+
+fn ticks(time: Time) -> u128 {
+    u128::from(time.as_nanos()) * 64
+}
+
+impl Bucket {
+    fn new(interval_ms: u32, burst: u32) -> Self {
+        let interval = u128::from(interval_ms) * 64_000_000;
+        Self {
+            interval,
+            burst: interval * u128::from(burst),
+            full_at: 0,
+        }
+    }
+
+    /// How long until `cost` is there.
+    fn wait(&self, now: Time, cost: u128) -> Nanos {
+        let then = self.full_at.max(ticks(now)) + cost * self.interval;
+        let wait = then.saturating_sub(ticks(now) + self.burst);
+        Nanos::from_nanos(u64::try_from(wait.div_ceil(64)).unwrap())
+    }
+
+    fn charge(&mut self, now: Time, cost: u32) {
+        self.full_at = self.full_at.max(ticks(now)) + u128::from(cost) * self.interval;
+    }
+
+    fn holds(&self, cost: u32) -> bool {
+        u128::from(cost) * self.interval <= self.burst
+    }
+
+    fn set(&mut self, now: Time, new: &Self) {
+        let debt = self.full_at.saturating_sub(ticks(now));
+        let lacking = debt.min(self.burst);
+        let owed = debt - lacking;
+        let lacking = if self.interval == new.interval {
+            lacking.min(new.burst)
+        } else {
+            (lacking * new.burst).div_ceil(self.burst)
+        };
+        let full_at = ticks(now) + lacking + owed;
+        *self = Self { full_at, ..*new };
+    }
+}
+
+impl Model {
+    /// Serves the line as far as it can be served at `now`.
+    fn serve(&mut self, now: Time) {
+        while let Some(first) = self.line.front() {
+            let left = first.patience.saturating_sub(now.since(first.asked));
+            // Five milliseconds are made up for.
+            let from = self.since.max(now - millis(5)).min(now);
+            let due = from + self.bucket.wait(from, first.cost.into());
+            let wait = due.since(now);
+            let waited = if wait == Nanos::ZERO {
+                Some(now.since(first.asked))
+            } else if !self.bucket.holds(first.cost) || wait > left {
+                None
+            } else {
+                break;
+            };
+            let fits = self.bucket.holds(first.cost);
+            if waited.is_some() && fits {
+                self.bucket.charge(due, first.cost);
+                self.since = due;
+            }
+            let said = if fits {
+                Ok(waited)
+            } else {
+                Err(ratekeeper::WaitError::TooLarge {
+                    cost: Permits::new(first.cost),
+                    capacity: Permits::new(
+                        u32::try_from(self.bucket.burst / self.bucket.interval).unwrap(),
+                    ),
+                })
+            };
+            self.done.push((first.task, now, said));
+            self.line.pop_front();
+        }
+        // Those behind give up when their patience ends.
+        let done = &mut self.done;
+        let mut place = 0;
+        self.line.retain(|waiter| {
+            place += 1;
+            let gives_up = place > 1 && now.since(waiter.asked) >= waiter.patience;
+            if gives_up {
+                done.push((waiter.task, now, Ok(None)));
+            }
+            !gives_up
+        });
+    }
+
+    /// When something happens by itself.
+    fn next(&self, now: Time) -> Option<Time> {
+        let first = self.line.front()?;
+        let from = self.since.max(now - millis(5)).min(now);
+        let due = now.max(from + self.bucket.wait(from, first.cost.into()));
+        let ends = self.line.iter().filter(|it| it.patience < Nanos::MAX);
+        let ends = ends.map(|it| it.asked + it.patience).min();
+        Some(ends.map_or(due, |end| due.min(end)))
+    }
+
+    fn acquire(&mut self, task: usize, now: Time, cost: u32, patience: Nanos) {
+        if self.line.is_empty() && self.bucket.wait(now, cost.into()) == Nanos::ZERO {
+            self.bucket.charge(now, cost);
+            return self.done.push((task, now, Ok(Some(Nanos::ZERO))));
+        }
+        if !self.bucket.holds(cost) {
+            let [cost, capacity] = [
+                cost,
+                u32::try_from(self.bucket.burst / self.bucket.interval).unwrap(),
+            ]
+            .map(Permits::new);
+            let error = ratekeeper::WaitError::TooLarge { cost, capacity };
+            return self.done.push((task, now, Err(error)));
+        }
+        let before: u128 = self.line.iter().map(|it| u128::from(it.cost)).sum();
+        if self.bucket.wait(now, before + u128::from(cost)) > patience {
+            return self.done.push((task, now, Ok(None)));
+        }
+        if self.line.is_empty() {
+            self.since = now;
+        }
+        let asked = now;
+        self.line.push_back(Waiter {
+            task,
+            cost,
+            asked,
+            patience,
+        });
+        self.serve(now);
+    }
+}
+
+fn limit(interval_ms: u32, burst: u32) -> Gcra {
+    let quota = Quota::new(Permits::ONE, millis(interval_ms)).unwrap();
+    let quota = quota.with_burst(Permits::new(burst)).unwrap();
+    Gcra::token_bucket(quota).unwrap().with_patience(HOUR)
+}
+
+fn live(first: (u32, u32), verbs: &[Verb]) {
+    let clock = Clocked::default();
+    clock.advance(Nanos::from_secs(10));
+    let limiter = Limiter::with_clock(limit(first.0, first.1), Arc::clone(&clock));
+    let mut model = Model {
+        bucket: Bucket::new(first.0, first.1),
+        since: Time::ZERO,
+        line: VecDeque::new(),
+        done: Vec::new(),
+    };
+    let mut tasks = Tasks::new(&clock, usize::MAX);
+    let mut started = 0;
+    for (at, &verb) in verbs.iter().enumerate() {
+        let now = clock.now();
+        let told = || format!("verb {at}: {verb:?} at {now:?}");
+        match verb {
+            Verb::Check(cost) => {
+                let allowed = limiter.check_n(Permits::new(cost)).verdict.allows();
+                let free = cost == 0 || model.line.is_empty();
+                let wait = model.bucket.wait(now, cost.into());
+                let expected = free && (wait == Nanos::ZERO);
+                assert_eq!(allowed, expected, "{}", told());
+                if allowed {
+                    model.bucket.charge(now, cost);
+                }
+            }
+            Verb::Acquire(cost, patience) => {
+                let half = Nanos::from_micros(500);
+                let patience = patience.map_or(Nanos::MAX, |span| millis(span) + half);
+                tasks.start(started, limiter.try_acquire(Permits::new(cost), patience));
+                model.acquire(started, now, cost, patience);
+                started += 1;
+            }
+            Verb::GiveUp(which) => {
+                if let Some(task) = nth(&tasks, which) {
+                    tasks.drop_task(task);
+                    model.line.retain(|waiter| waiter.task != task);
+                }
+            }
+            Verb::Reserve(cost, longest) => {
+                let longest = millis(longest);
+                let wait = limiter.reserve(Permits::new(cost), longest).wait();
+                let mut expected = Some(model.bucket.wait(now, cost.into()));
+                expected = expected.filter(|wait| *wait <= longest);
+                let behind = !model.line.is_empty(); // nobody reserves; nothing is only looked at
+                expected = expected.filter(|wait| !behind || (cost, *wait) == (0, Nanos::ZERO));
+                assert_eq!(wait, expected, "{}", told());
+                if wait.is_some() {
+                    model.bucket.charge(now, cost);
+                }
+            }
+            Verb::Refund(cost) => {
+                limiter.refund(Permits::new(cost));
+                let bucket = &mut model.bucket;
+                let back = bucket.interval * u128::from(cost);
+                let floor = bucket.full_at.min(ticks(now));
+                bucket.full_at = bucket.full_at.saturating_sub(back).max(floor);
+            }
+            Verb::Reset => {
+                limiter.reset();
+                model.bucket.full_at = 0;
+            }
+            Verb::Set(interval, burst) => {
+                limiter.set_limit(limit(interval, burst));
+                model.bucket.set(now, &Bucket::new(interval, burst));
+            }
+            Verb::Wait(span) => {
+                let until = now + millis(span);
+                advance(&mut tasks, &clock, until);
+                model.serve(now);
+                let mut then = now;
+                while let Some(next) = model.next(then).filter(|next| *next <= until) {
+                    then = next;
+                    model.serve(then);
+                }
+            }
+        }
+        tasks.settle();
+        model.serve(clock.now());
+        assert_eq!(tasks.done, model.done, "{}", told());
+        assert_eq!(limiter.waiting(), model.line.len(), "{}", told());
+    }
+    let mut then = clock.now();
+    while let Some(next) = model.next(then) {
+        then = next;
+        model.serve(then);
+    }
+    tasks.run();
+    assert_eq!(tasks.done, model.done);
+}
+
+proptest! {
+    #![proptest_config(lives(1_000))]
+
+    #[test]
+    fn a_token_bucket_is_a_queue_and_a_number(
+        interval in 1_u32..400,
+        burst in 1_u32..6,
+        verbs in prop::collection::vec(verb(), 1..60),
+    ) {
+        live((interval, burst), &verbs);
+    }
+}

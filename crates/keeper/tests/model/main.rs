@@ -1,0 +1,54 @@
+//! Random lives of a limiter in virtual time: every verb in any order, by tasks that come, give
+//! up and wait.
+//!
+//! ```text
+//!   bounded  no span admits more than the bound
+//!   twins    every algorithm: one limit and one key of many tell the same story, and keep the
+//!            laws of the line
+//!   exact    a token bucket: the story is that of a queue and a number
+//! ```
+//!
+//! `RATEKEEPER_REPETITIONS` says how many lives are lived, in thousands.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod bounded;
+mod exact;
+#[path = "../tasks/mod.rs"]
+mod tasks;
+mod twins;
+
+use proptest::prelude::ProptestConfig;
+use ratekeeper::ManualClock;
+use ratekeeper::core::{Nanos, Time};
+use tasks::Tasks;
+
+/// How many lives each test lives, `usual` unless told otherwise.
+fn lives(usual: u32) -> ProptestConfig {
+    let said = std::env::var("RATEKEEPER_REPETITIONS").ok();
+    let thousands = said.map(|said| said.parse::<u32>().unwrap());
+    ProptestConfig {
+        failure_persistence: None, // a life that failed becomes a row of its own
+        ..ProptestConfig::with_cases(thousands.map_or(usual, |thousands| thousands * 1_000))
+    }
+}
+
+/// Moves the clock on, from timer to timer.
+fn advance(tasks: &mut Tasks<'_>, clock: &ManualClock, until: Time) {
+    tasks.settle();
+    while let Some(due) = clock.next_wake().filter(|due| *due <= until) {
+        clock.set(due.max(ratekeeper::Clock::now(clock)));
+        tasks.settle();
+    }
+    clock.set(until);
+    tasks.settle();
+}
+
+fn millis(millis: u32) -> Nanos {
+    Nanos::from_millis(millis.into())
+}
+
+/// One of those who are not done, the `which`th and round again.
+fn nth(tasks: &Tasks<'_>, which: usize) -> Option<usize> {
+    let at = which.checked_rem(tasks.running.len())?;
+    tasks.running.keys().nth(at).copied()
+}

@@ -1,0 +1,230 @@
+//! Twins: one limit and one key of many, in lockstep, by every algorithm.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use ratekeeper::core::{AnyAlgorithm, Nanos, Permits, Time};
+use ratekeeper::store::MemoryConfig;
+use ratekeeper::{Clock as _, KeyedLimiter, Limiter, Settlement};
+
+use super::tasks::{Clocked, Tasks};
+use super::{advance, lives, millis, nth};
+
+/// Limits of few permits in little time; each line keeps the states of some of the others.
+const WORDS: [&str; 20] = [
+    "4/1s",
+    "6/1s",
+    "{ limit = \"4/1s\", algorithm = \"fixed\" }",
+    "{ limit = \"9/1s\", algorithm = \"fixed\" }",
+    "{ limit = \"4/1s\", algorithm = \"quota-reset\" }",
+    "{ limit = \"4/1s\", algorithm = \"gcra\" }",
+    "{ limit = \"3/7s\", algorithm = \"gcra\" }",
+    "bucket = { size = 8, refill = \"4/1s\" }",
+    "{ limit = \"4/1s\", algorithm = \"sub-buckets\" }",
+    "{ limit = \"4/1s\", algorithm = { name = \"sub-buckets\", edge = \"weighted\" } }",
+    "{ limit = \"4/1s\", algorithm = \"log\" }",
+    "{ limit = \"2/1s\", algorithm = \"log\" }",
+    "{ limit = \"4/1s\", algorithm = \"log\", count_denied = true }",
+    "{ limit = \"4/1s\", algorithm = \"hybrid\" }",
+    "{ limit = \"4/1s\", algorithm = \"exponential\" }",
+    "{ limit = \"4/1s\", algorithm = \"smooth-bursty\" }",
+    "{ limit = \"4/1s\", warmup = { period = \"2s\" } }",
+    "bucket = { size = 4, refill = \"4/1s\", step = true }",
+    "{ bucket = { size = 1, refill = \"4/1s\" }, queue = { max = 3, max_wait = \"9s\" } }",
+    "concurrency = { max = 4, lease = \"1s\" }",
+];
+
+/// What may be done to a limiter.
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Check(u32),
+    Acquire { cost: u32, patience_ms: Option<u32> },
+    Until { cost: u32, deadline_ms: u32 },
+    GiveUp(usize),
+    Reserve { cost: u32, longest_ms: u32 },
+    Cancel(usize),
+    Refund(u32),
+    Settle { taken: u32, used: u32 },
+    Reset,
+    Set(usize),
+    Wait(u32),
+    StepBack(u32),
+}
+
+fn verb() -> impl Strategy<Value = Verb> {
+    let cost = || prop_oneof![8 => 0_u32..5, 1 => Just(9), 1 => Just(u32::MAX)];
+    prop_oneof![
+        4 => cost().prop_map(Verb::Check),
+        6 => (cost(), prop::option::of(0_u32..4_000))
+            .prop_map(|(cost, patience_ms)| Verb::Acquire { cost, patience_ms }),
+        2 => (cost(), 0_u32..9_000)
+            .prop_map(|(cost, deadline_ms)| Verb::Until { cost, deadline_ms }),
+        2 => any::<usize>().prop_map(Verb::GiveUp),
+        1 => (cost(), 0_u32..3_000)
+            .prop_map(|(cost, longest_ms)| Verb::Reserve { cost, longest_ms }),
+        1 => any::<usize>().prop_map(Verb::Cancel),
+        1 => cost().prop_map(Verb::Refund),
+        1 => (0_u32..5, 0_u32..9).prop_map(|(taken, used)| Verb::Settle { taken, used }),
+        1 => Just(Verb::Reset),
+        1 => (0..WORDS.len()).prop_map(Verb::Set),
+        6 => (0_u32..1_500).prop_map(Verb::Wait),
+        1 => (0_u32..500).prop_map(Verb::StepBack),
+    ]
+}
+
+fn limit(words: &str) -> AnyAlgorithm {
+    Limiter::parse(words).unwrap().show(AnyAlgorithm::clone)
+}
+
+#[expect(clippy::too_many_lines, reason = "a verb after the other")]
+fn live(first: usize, verbs: &[Verb]) {
+    let clock = Clocked::default();
+    clock.advance(Nanos::from_secs(100));
+    let first = limit(WORDS[first]);
+    let one = Limiter::with_clock(first.clone(), Arc::clone(&clock));
+    let keyed = KeyedLimiter::with_clock(first, MemoryConfig::default(), Arc::clone(&clock));
+    let mut tasks = Tasks::new(&clock, usize::MAX);
+    let mut started = 0..;
+    let mut start = || started.next().unwrap();
+    let mut reserved = Vec::new();
+    let mut done = 0;
+    for (at, &verb) in verbs.iter().enumerate() {
+        let told = || format!("verb {at}: {verb:?} at {:?}", clock.now());
+        match verb {
+            Verb::Check(cost) => {
+                let cost = Permits::new(cost);
+                let would = one.peek_n(cost);
+                let waiting = one.waiting();
+                let decision = one.check_n(cost);
+                assert_eq!(decision, keyed.check_n("ann", cost), "{}", told());
+                if waiting == 0 {
+                    assert_eq!(decision.verdict, would.verdict, "{}", told());
+                } else if cost > Permits::ZERO {
+                    assert!(!decision.verdict.allows(), "passes the line, {}", told());
+                }
+            }
+            Verb::Acquire { cost, patience_ms } => {
+                let cost = Permits::new(cost);
+                let patience = patience_ms.map_or(Nanos::MAX, millis);
+                let task = start();
+                tasks.start(2 * task, one.try_acquire(cost, patience));
+                tasks.start(2 * task + 1, keyed.try_acquire("ann", cost, patience));
+            }
+            Verb::Until { cost, deadline_ms } => {
+                let cost = Permits::new(cost);
+                let deadline = clock.now() - Nanos::SECOND + millis(deadline_ms);
+                let task = start();
+                tasks.start(2 * task, one.try_acquire_until(cost, deadline));
+                tasks.start(2 * task + 1, keyed.try_acquire_until("ann", cost, deadline));
+            }
+            Verb::GiveUp(which) => {
+                if let Some(task) = nth(&tasks, which) {
+                    tasks.drop_task(task & !1);
+                    tasks.drop_task(task | 1);
+                }
+            }
+            Verb::Reserve { cost, longest_ms } => {
+                let (cost, longest) = (Permits::new(cost), millis(longest_ms));
+                let mine = one.try_reserve(cost, longest);
+                let keys = keyed.try_reserve("ann", cost, longest);
+                let decisions = (
+                    mine.as_ref().map(|it| (it.decision(), it.due())),
+                    keys.as_ref().map(|it| (it.decision(), it.due())),
+                );
+                assert_eq!(decisions.0, decisions.1, "{}", told());
+                // Of nothing, nobody can say whether it was given back.
+                if let (Ok(mine), Ok(keys), 1..) = (mine, keys, cost.get()) {
+                    reserved.push((mine, keys));
+                }
+            }
+            Verb::Cancel(which) => {
+                if !reserved.is_empty() {
+                    let (mine, keys) = reserved.swap_remove(which % reserved.len());
+                    assert_eq!(mine.try_cancel(), keys.try_cancel(), "{}", told());
+                }
+            }
+            Verb::Refund(cost) => {
+                let cost = Permits::new(cost);
+                assert_eq!(one.try_refund(cost), keyed.try_refund("ann", cost));
+                let most = one.show(AnyAlgorithm::capacity);
+                assert!(one.peek().remaining <= most, "{}", told());
+            }
+            Verb::Settle { taken, used } => {
+                let [taken, used] = [taken, used].map(Permits::new);
+                let settlement = Settlement { taken, used };
+                let mine = one.try_settle(settlement);
+                assert_eq!(mine, keyed.try_settle("ann", settlement), "{}", told());
+            }
+            Verb::Reset => {
+                one.reset();
+                let _ = keyed.reset("ann");
+                reserved.clear(); // what was promised is forgotten
+            }
+            Verb::Set(to) => {
+                one.set_words(WORDS[to]).unwrap();
+                keyed.set_words(WORDS[to]).unwrap();
+                let _ = keyed.peek("ann"); // states of keys are converted when they are met
+                for (_, keys) in reserved.drain(..) {
+                    // Whatever has happened since, its state says nothing about it.
+                    assert_ne!(keys.try_cancel(), Ok(true), "{}", told());
+                }
+            }
+            Verb::Wait(span) => advance(&mut tasks, &clock, clock.now() + millis(span)),
+            // A lease that has ended may be forgotten, and does not begin anew.
+            Verb::StepBack(_) if one.show(|limit| limit.concurrency().is_some()) => {}
+            Verb::StepBack(span) => clock.set(clock.now() - millis(span)),
+        }
+        tasks.settle();
+        assert_eq!(one.peek(), one.peek(), "looking is free, {}", told());
+        assert_eq!(one.peek(), keyed.peek("ann"), "{}", told());
+        assert_eq!(one.waiting(), keyed.waiting("ann"), "{}", told());
+        assert_eq!(tasks.running.len(), 2 * one.waiting(), "{}", told());
+        same_stories(&tasks, &mut done, &told);
+    }
+    // Nobody starves: what is denied now is allowed some day, or never.
+    for _ in 0..10_000 {
+        let Some(due) = clock.next_wake() else { break };
+        clock.set(due.max(clock.now()));
+        tasks.settle();
+    }
+    assert_eq!(
+        (tasks.running.len(), one.waiting()),
+        (0, 0),
+        "somebody starves"
+    );
+    same_stories(&tasks, &mut done, &|| "at the end".to_owned());
+    let mut order = tasks.order();
+    order.sort_unstable();
+    order.dedup();
+    assert_eq!(order.len(), tasks.done.len(), "somebody is done twice");
+}
+
+/// What both told since the last time.
+fn same_stories(tasks: &Tasks<'_>, done: &mut usize, told: &dyn Fn() -> String) {
+    let story = |parity: usize| -> Vec<_> {
+        let new = tasks.done[*done..].iter();
+        new.filter(|(task, ..)| task % 2 == parity)
+            .map(|(task, at, waited)| (task / 2, *at, *waited))
+            .collect()
+    };
+    assert_eq!(story(0), story(1), "{}", told());
+    let granted = |(task, _, waited): &(usize, Time, _)| {
+        let waited: &super::tasks::Waited = waited;
+        matches!(waited, Ok(Some(span)) if *span > Nanos::ZERO).then_some(*task)
+    };
+    let order: Vec<_> = story(0).iter().filter_map(granted).collect();
+    assert!(order.is_sorted(), "out of order: {order:?}, {}", told());
+    *done = tasks.done.len();
+}
+
+proptest! {
+    #![proptest_config(lives(1_000))]
+
+    #[test]
+    fn one_limit_and_one_key_of_many_live_alike(
+        first in 0..WORDS.len(),
+        verbs in prop::collection::vec(verb(), 1..60),
+    ) {
+        live(first, &verbs);
+    }
+}
