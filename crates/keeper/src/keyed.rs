@@ -211,6 +211,19 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.with(key.as_ref(), Permits::ZERO, look)
     }
 
+    /// What [`check_n`](Self::check_n) would say if nobody waits; nothing is charged.
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
+    /// assert!(limiter.peek_n("ann", Permits::new(10)).verdict.allows());
+    /// assert!(!limiter.peek_n("ann", Permits::new(11)).verdict.allows());
+    /// ```
+    pub fn peek_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
+        let look = |charge: &Charge<'_>, now| self.store.look_one(charge, now);
+        self.with(key.as_ref(), cost, look)
+    }
+
     /// Gives back permits that were taken and not used; the next in line has them at once.
     /// Only where the algorithm can take them back; and, as under
     /// [one limit](crate::Limiter::refund), not for reservations that are still ahead: they
@@ -328,6 +341,24 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     fn behind_the_line(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
         let now = self.clock.now();
         (behind_the_line(&self.desk(key), now, cost), now)
+    }
+}
+
+impl<C: Clock> KeyedLimiter<Gcra, C> {
+    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations
+    /// reach an hour ahead.
+    ///
+    /// ```
+    /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
+    /// limiter.set_quota("20/1h".parse().unwrap()).unwrap();
+    /// assert_eq!(limiter.peek("ann").remaining.get(), 20);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`KeyedLimiter::per`]; then nothing was changed.
+    pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
+        self.set_limit(patient(quota)?);
+        Ok(())
     }
 }
 

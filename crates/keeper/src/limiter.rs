@@ -18,7 +18,8 @@
 //! * **reserve** is for work that is planned: for when to send, put into a queue or a timer of
 //!   one's own. What was promised stays promised.
 //!
-//! While somebody waits in line, `check` and `reserve` are refused: nobody passes the line.
+//! While somebody waits in line, `check` and `reserve` are refused: nobody passes the line. So
+//! a task in line has to be polled or dropped; one that is forgotten holds up all others.
 //!
 //! No thread runs in the background, and at most one timer does, that of the first in line.
 //! A limit by GCRA (token bucket, leaky bucket, spacing) decides by one compare-exchange, the

@@ -165,7 +165,8 @@ impl<A: Held, C: Block> Limiter<A, C> {
 impl<A: Held, C: Timer> Limiter<A, C> {
     /// Waits until a permit is there, in line with all others who wait, and takes it; says
     /// how long that took. Dropped before it is ready, it leaves the line, and has taken
-    /// nothing. It joins the line when first polled.
+    /// nothing. It joins the line when first polled. Once in line, poll it or drop it: one that
+    /// is kept and never polled again holds up all behind it, and `check` is refused.
     ///
     /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`.
     ///

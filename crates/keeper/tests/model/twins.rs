@@ -95,6 +95,7 @@ fn live(first: usize, verbs: &[Verb]) {
                 let cost = Permits::new(cost);
                 let would = one.peek_n(cost);
                 let waiting = one.waiting();
+                assert_eq!(would, keyed.peek_n("ann", cost), "{}", told());
                 let decision = one.check_n(cost);
                 assert_eq!(decision, keyed.check_n("ann", cost), "{}", told());
                 if waiting == 0 {
