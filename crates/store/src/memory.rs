@@ -54,6 +54,7 @@ mod listing;
 mod promise;
 mod request;
 mod shard;
+mod slot;
 mod table;
 mod usage;
 
@@ -70,10 +71,12 @@ use smallvec::{SmallVec, smallvec};
 use crate::{Decisions, Hold, Store, StoreError};
 use budget::Budget;
 use key::{LongKey, ShortKey, Size, WordKey, hash_of};
+pub use listing::KeyEntry;
 use listing::Listing;
 pub use promise::Reserved;
 use request::Request;
-use shard::{KeySize, Shard};
+use shard::Shard;
+use slot::KeySize;
 use table::Ask;
 pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
 
@@ -99,15 +102,6 @@ impl Default for MemoryConfig {
             budget_bytes: 256 << 20,
         }
     }
-}
-
-/// One key of a limit, for people.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeyEntry {
-    /// The key's bytes; see [`Key::parts`].
-    pub key: Vec<u8>,
-    /// The state as it stands.
-    pub decision: Decision,
 }
 
 /// The memory store.

@@ -5,7 +5,14 @@ use std::collections::BinaryHeap;
 
 use ratekeeper_core::{Decision, Nanos, Permits};
 
-use super::KeyEntry;
+/// One key of a limit, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyEntry {
+    /// The key's bytes; see [`Key::parts`](ratekeeper_core::Key::parts).
+    pub key: Vec<u8>,
+    /// The state as it stands.
+    pub decision: Decision,
+}
 
 /// Keeps the `top` keys with the least remaining of all that it is shown.
 pub(super) struct Listing {

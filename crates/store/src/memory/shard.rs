@@ -7,7 +7,8 @@ use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Ti
 
 use super::any_table::{AnyTable, with_table};
 use super::budget::{Budget, Purpose};
-use super::key::{LongKey, ShortKey, Size, StoredKey, WordKey};
+use super::key::Size;
+use super::slot::{KeySize, Slot, for_each_size, with_loans_of, with_table_of, with_tables_of};
 use super::table::Ask;
 use super::{LimitUsage, Loans};
 
@@ -18,116 +19,7 @@ const MOST_EVICTED: usize = 16;
 /// Slots looked at for expired entries before any key is pushed out.
 const SWEPT_BEFORE_EVICTION: usize = 32;
 
-/// Runs `$body` with `$tables` bound to the tables of a slot for keys like that of `$ask`.
-macro_rules! with_tables_of {
-    ($slot:expr, $ask:expr, $tables:ident => $body:expr) => {
-        match Size::of($ask.key) {
-            Size::Word => {
-                let $tables = &mut $slot.word;
-                $body
-            }
-            Size::Short => {
-                let $tables = &mut $slot.short;
-                $body
-            }
-            Size::Long => {
-                let $tables = &mut $slot.long;
-                $body
-            }
-        }
-    };
-}
-
-/// As `with_tables_of`, with `$table` bound to the one of the algorithm.
-macro_rules! with_table_of {
-    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        with_tables_of!($slot, $ask, any => with_table!(any, $table => $body))
-    };
-}
-
-/// As `with_table_of`, with the loans; `None` if the limit lends nothing.
-macro_rules! with_loans_of {
-    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        with_tables_of!($slot, $ask, any => any.loans().map(|$table| $body))
-    };
-}
-
-/// Runs `$body` with `$tables` bound to the tables of a slot for each size of key in turn.
-macro_rules! for_each_size {
-    ($slot:ident, $tables:ident => $body:expr) => {{
-        let $tables = &mut $slot.word;
-        $body;
-        let $tables = &mut $slot.short;
-        $body;
-        let $tables = &mut $slot.long;
-        $body;
-    }};
-}
-
 mod promise;
-
-/// The tables of a limit.
-#[derive(Debug)]
-pub(super) struct Slot {
-    /// Of the numbers that the tables run with.
-    version: u32,
-    word: AnyTable<WordKey>,
-    short: AnyTable<ShortKey>,
-    long: AnyTable<LongKey>,
-}
-
-/// A size of key.
-pub(super) trait KeySize: StoredKey {
-    /// The table of a slot for such keys, and the version of its numbers.
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>);
-}
-
-impl KeySize for WordKey {
-    #[inline]
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
-        (slot.version, &mut slot.word)
-    }
-}
-
-impl KeySize for ShortKey {
-    #[inline]
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
-        (slot.version, &mut slot.short)
-    }
-}
-
-impl KeySize for LongKey {
-    #[inline]
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
-        (slot.version, &mut slot.long)
-    }
-}
-
-impl Slot {
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + self.word.bytes() + self.short.bytes() + self.long.bytes()
-    }
-
-    /// Gives up a third of the largest table.
-    fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
-        let [word, short, long] = [self.word.bytes(), self.short.bytes(), self.long.bytes()];
-        let most = word.max(short).max(long);
-        if word == most {
-            with_table!(&mut self.word, table => table.squeeze(now, budget))
-        } else if short == most {
-            with_table!(&mut self.short, table => table.squeeze(now, budget))
-        } else {
-            with_table!(&mut self.long, table => table.squeeze(now, budget))
-        }
-    }
-
-    fn add_usage(&self, usage: &mut LimitUsage) {
-        self.word.add_usage(usage);
-        self.short.add_usage(usage);
-        self.long.add_usage(usage);
-        usage.bytes += self.bytes();
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -368,12 +260,7 @@ impl Shard {
             self.slots.reserve_exact(id + 1 - self.slots.len());
             self.slots.resize_with(id + 1, || None);
         }
-        self.slots[id] = Some(Box::new(Slot {
-            version: limit.version,
-            word: AnyTable::new(&limit.algorithm, &self.hasher),
-            short: AnyTable::new(&limit.algorithm, &self.hasher),
-            long: AnyTable::new(&limit.algorithm, &self.hasher),
-        }));
+        self.slots[id] = Some(Box::new(Slot::new(limit, &self.hasher)));
         true
     }
 

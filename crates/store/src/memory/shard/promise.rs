@@ -2,8 +2,11 @@
 
 use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
 
+use super::super::any_table::{AnyTable, with_table};
+use super::super::key::Size;
+use super::super::slot::{with_table_of, with_tables_of};
 use super::super::table::{Ask, Made};
-use super::{AnyTable, Shard, Size, with_table};
+use super::Shard;
 
 impl Shard {
     /// Charges at `ask.now`, if that may pass by `by`; else nothing.
