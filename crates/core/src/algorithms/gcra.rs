@@ -44,6 +44,7 @@
 mod denial;
 mod promise;
 mod shared;
+
 pub use shared::Paid;
 
 use core::num::NonZeroU64;

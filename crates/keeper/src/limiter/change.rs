@@ -70,8 +70,9 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// Changes the limit while it is used. Where states mean the same under both, they stay:
     /// under GCRA, at another rate, what is saved up stays the same share of the burst, and
-    /// what is owed beyond it, moments that were promised, stays owed. Otherwise what was used is charged to the new limit, as far
-    /// as it can hold that. Who waits goes on waiting, at the new rate.
+    /// what is owed beyond it, moments that were promised, stays owed. Otherwise what was used
+    /// is charged to the new limit, as far as it can hold that. Who waits goes on waiting, at
+    /// the new rate.
     ///
     /// ```
     /// use ratekeeper::Limiter;
