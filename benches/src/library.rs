@@ -36,7 +36,7 @@ use tower_service::Service;
 
 use crate::direct::{ALLOWS, governor_allows, load_and_cas};
 use crate::measure::{Contender, measure};
-use crate::{Effort, bytes, report};
+use crate::{Effort, report};
 
 /// Never denied in a run: a permit a nanosecond.
 const OFTEN: u64 = 1_000_000_000;
@@ -60,7 +60,6 @@ pub(crate) fn run(effort: Effort) {
     keys::strings(effort);
     tower::run(effort);
     sizes();
-    bytes::run(effort);
 }
 
 /// The layer only.

@@ -319,16 +319,12 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn take(&self, tat: &mut Tat, now: Time, cost: Permits) -> bool {
-        match self.denials {
-            Denials::Free => self.charge(tat, now, cost, 0).verdict == Verdict::Allow,
-            // What is charged for a denial is not.
-            Denials::Counted => {
-                let mut copy = *tat;
-                let passes = self.decide(&mut copy, now, cost).verdict == Verdict::Allow;
-                *tat = if passes { copy } else { *tat };
-                passes
-            }
+        if self.denials == Denials::Counted {
+            let taken = self.take_counted(*tat, now, cost);
+            *tat = taken.unwrap_or(*tat);
+            return taken.is_some();
         }
+        self.charge(tat, now, cost, 0).verdict == Verdict::Allow
     }
 
     fn expires_at(&self, tat: &Tat) -> Time {

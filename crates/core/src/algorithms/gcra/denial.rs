@@ -8,8 +8,8 @@
 //! ```
 
 use super::{Gcra, Tat, nanos_ceil};
-use crate::algorithm::Denials;
-use crate::{Decision, Verdict};
+use crate::algorithm::{Algorithm as _, Denials};
+use crate::{Decision, Permits, Time, Verdict};
 
 impl Gcra {
     /// Charges for asking, where denials are counted; all else stays.
@@ -45,6 +45,14 @@ impl Gcra {
             to = from;
         }
         (to, self.denied(now, to, price, limit))
+    }
+
+    /// The state after a charge that passes at once; what is charged for a denial is not.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_counted(&self, mut tat: Tat, now: Time, cost: Permits) -> Option<Tat> {
+        let passes = self.decide(&mut tat, now, cost).verdict == Verdict::Allow;
+        passes.then_some(tat)
     }
 
     /// What is told of a debt that reaches to `from`.
