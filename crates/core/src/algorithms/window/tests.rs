@@ -1,0 +1,254 @@
+//! Stories: what each window says, moment by moment.
+
+use super::*;
+use crate::Verdict;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+/// One row of a story: at `now` ms, `cost`: the wait in ms if denied, and `remaining`.
+type Row = (u64, u32, Option<u64>, u32);
+
+fn check<C: Counters>(limit: &Window<C>, rows: &[Row]) {
+    let mut state = WindowState::default();
+    for &(now, cost, wait, remaining) in rows {
+        let now = Time::ZERO + Nanos::from_millis(now);
+        let looked = limit.look(&state, now, Permits::new(cost));
+        let before = state.clone();
+        let decision = limit.decide(&mut state, now, Permits::new(cost));
+        assert_eq!(decision, looked, "look at {now:?}");
+        let verdict = match wait {
+            None => Verdict::Allow,
+            Some(wait) => Verdict::Deny {
+                retry_after: Nanos::from_millis(wait),
+            },
+        };
+        assert_eq!(decision.verdict, verdict, "cost {cost} at {now:?}");
+        assert_eq!(
+            decision.remaining.get(),
+            remaining,
+            "cost {cost} at {now:?}"
+        );
+        if wait.is_some() {
+            assert_eq!(state, before, "a denial writes nothing");
+        }
+    }
+}
+
+#[test]
+fn fixed_windows_start_afresh() {
+    let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+    check(
+        &limit,
+        &[
+            (900, 9, None, 1),
+            (900, 2, Some(100), 1),
+            (900, 1, None, 0),
+            (1_000, 10, None, 0),
+        ],
+    );
+}
+
+#[test]
+fn two_windows_share_the_edge() {
+    let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+    check(
+        &limit,
+        &[
+            (900, 10, None, 0),
+            (1_000, 1, Some(100), 0), // all of the ten are still in sight
+            (1_100, 1, None, 0),      // nine of them
+            (1_500, 5, Some(100), 4), // five of them, and one
+            (1_600, 5, None, 0),
+            (1_999, 10, Some(1_001), 3), // the six weigh nothing at 3.0 s only
+        ],
+    );
+}
+
+#[test]
+fn quota_reset_opens_with_a_request() {
+    let limit = Window::quota_reset(quota("10/1s")).unwrap();
+    check(
+        &limit,
+        &[
+            (700, 0, None, 10), // looking opens nothing
+            (900, 9, None, 1),
+            (1_800, 2, Some(100), 1),
+            (1_899, 1, None, 0),
+            (1_900, 10, None, 0),
+        ],
+    );
+}
+
+#[test]
+fn full_sub_buckets_promise_any_span() {
+    let limit = SubBuckets::sub_buckets(quota("10/1s"), 4, Edge::Full, Nanos::ZERO).unwrap();
+    check(
+        &limit,
+        &[
+            (249, 6, None, 4),
+            (250, 4, None, 0),
+            (1_249, 1, Some(1), 0),
+            (1_250, 6, None, 0),
+            (1_250, 7, Some(1_250), 0),
+        ],
+    );
+}
+
+#[test]
+fn a_clock_that_steps_back_waits_longer_by_the_step() {
+    let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+    check(
+        &limit,
+        &[
+            (1_000, 10, None, 0),
+            (500, 1, Some(1_500), 0),
+            (1_999, 1, Some(1), 0),
+        ],
+    );
+    let limit = Window::quota_reset(quota("10/1s")).unwrap();
+    check(
+        &limit,
+        &[
+            (1_000, 10, None, 0),
+            (500, 1, Some(1_500), 0),
+            (1_999, 1, Some(1), 0),
+        ],
+    );
+}
+
+#[test]
+fn costs_above_the_quota_are_denied_for_ever() {
+    let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+    let mut state = WindowState::default();
+    let decision = limit.decide(&mut state, Time::ZERO, Permits::new(11));
+    assert_eq!(decision.verdict, Verdict::DenyForever);
+    assert_eq!(
+        (decision.remaining, state),
+        (Permits::new(10), WindowState::default())
+    );
+}
+
+#[test]
+fn a_counted_cost_above_the_limit_is_recorded() {
+    let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+    let limit = limit.with_denials(Denials::Counted);
+    for (cost, recorded) in [(11, 11), (20, 20), (u32::MAX, 20)] {
+        let mut state = WindowState::default();
+        let denied = limit.decide(&mut state, Time::ZERO, Permits::new(cost));
+        assert_eq!(denied.verdict, Verdict::DenyForever);
+        assert_eq!(denied.remaining, Permits::ZERO);
+        let mut expected = WindowState::default();
+        for _ in 0..recorded {
+            let _ = limit.decide(&mut expected, Time::ZERO, Permits::ONE);
+        }
+        assert_eq!(state, expected, "{cost}");
+    }
+}
+
+#[test]
+fn counted_denials_lock_out_for_a_finite_time() {
+    let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+    let limit = limit.with_denials(Denials::Counted);
+    let mut state = WindowState::default();
+    for _ in 0..100 {
+        let _ = limit.decide(&mut state, Time::ZERO, Permits::ONE);
+    }
+    assert_eq!(state.counts, [20, 0], "one further quota at most");
+    let now = Time::from_nanos(SECOND + SECOND / 2);
+    assert_eq!(
+        limit.look(&state, now, Permits::ZERO).remaining,
+        Permits::ZERO
+    );
+    assert!(
+        limit
+            .look(&state, Time::from_nanos(2 * SECOND), Permits::new(10))
+            .verdict
+            .allows()
+    );
+}
+
+#[test]
+fn states_are_kept_while_windows_are_the_same() {
+    let fixed = |text| Window::fixed(quota(text), Nanos::ZERO).unwrap();
+    let two_window = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
+    let shifted = Window::fixed(quota("10/1s"), Nanos::from_millis(1)).unwrap();
+    let reset = Window::quota_reset(quota("10/1s")).unwrap();
+    for (new, kept) in [
+        (fixed("10/1s"), true),
+        (fixed("99/1s"), true),
+        (two_window, true),
+        (fixed("10/1s").with_denials(Denials::Counted), true),
+        (fixed("10/2s"), false),
+        (shifted, false),
+        (reset, false),
+    ] {
+        assert_eq!(new.keeps_state_of(&fixed("10/1s")), kept, "{new:?}");
+    }
+    let sub = |count| SubBuckets::sub_buckets(quota("12/1s"), count, Edge::Full, Nanos::ZERO);
+    assert!(sub(3).unwrap().keeps_state_of(&sub(3).unwrap()));
+    assert!(!sub(3).unwrap().keeps_state_of(&sub(4).unwrap()));
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let sub =
+        |text, count| SubBuckets::sub_buckets(quota(text), count, Edge::Full, Nanos::ZERO).err();
+    assert_eq!(sub("10/1s", 0), Some(Error::SubBuckets));
+    assert_eq!(sub("10/1s", 60), None);
+    assert_eq!(sub("10/1s", 61), Some(Error::SubBuckets));
+    assert_eq!(sub("10/5ns", 6), Some(Error::SubBuckets));
+    assert_eq!(
+        Window::quota_reset(quota("1/26000d")).err(),
+        None,
+        "71 years"
+    );
+    let error = Window::quota_reset(quota("1/27000d")).err();
+    assert_eq!(error, Some(Error::WindowTooLong), "74 years");
+}
+
+#[test]
+fn a_refund_frees_the_window_it_falls_in() {
+    let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
+    let mut state = WindowState::default();
+    let at = |millis| Time::ZERO + Nanos::from_millis(millis);
+    let _ = limit.decide(&mut state, at(500), Permits::new(6));
+    limit.refund(&mut state, at(900), Permits::new(2));
+    assert_eq!(
+        limit.look(&state, at(900), Permits::ZERO).remaining,
+        Permits::new(6)
+    );
+    let before = state.clone();
+    limit.refund(&mut state, at(1_000), Permits::new(2));
+    assert_eq!(state, before, "its window is over: dropped");
+    limit.refund(&mut state, at(999), Permits::MAX);
+    assert_eq!(state, WindowState::default());
+}
+
+#[test]
+fn states_are_small() {
+    assert_eq!(size_of::<WindowState<[u32; 2]>>(), 16);
+    assert_eq!(size_of::<WindowState<Buckets>>(), 32);
+}
+
+#[test]
+fn a_key_that_begins_at_a_floor_has_a_window_of_its_own() {
+    let limit = Window::quota_reset(quota("5/10s")).unwrap();
+    let at = |seconds| Time::from_nanos(seconds * SECOND);
+    let mut floor = WindowState::default();
+    let _ = limit.decide(&mut floor, at(1), Permits::new(3));
+    let mut state = limit.begin(&floor, at(9));
+    let decision = limit.decide(&mut state, at(9), Permits::new(2));
+    assert_eq!(decision.remaining, Permits::ZERO);
+    assert_eq!(
+        decision.reset_after,
+        Nanos::from_secs(10),
+        "not the 2 s of the floor"
+    );
+    assert_eq!(limit.begin(&floor, at(11)), floor, "over: as good as fresh");
+    let fixed = Window::fixed(quota("5/10s"), Nanos::ZERO).unwrap();
+    assert_eq!(fixed.begin(&floor, at(9)), floor);
+}
