@@ -174,7 +174,8 @@ impl<D: Desk> Turn<D> {
                 return self.leave(Step::Refused);
             }
             queue.set_waker(number, waker);
-            return Step::Wait(Some(wait));
+            // Due and denied: time has ended, and no later moment will be better.
+            return Step::Wait((wait > Nanos::ZERO).then_some(wait));
         }
     }
 

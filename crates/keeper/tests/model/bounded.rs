@@ -1,10 +1,12 @@
 //! Bounded: whoever asks and waits, in whatever order, no span admits more than the limit says.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use proptest::prelude::*;
 use ratekeeper::core::{AnyAlgorithm, Nanos, Permits, Time};
-use ratekeeper::{Clock as _, Limiter};
+use ratekeeper::{Clock as _, Limiter, ManualClock};
 
 use super::tasks::{Clocked, Tasks};
 use super::{advance, lives, millis, nth};
@@ -120,5 +122,27 @@ proptest! {
         verbs in prop::collection::vec(verb(), 1..60),
     ) {
         live(words, start, &verbs);
+    }
+}
+
+/// Where no later moment is left, one poll ends all the same.
+#[test]
+fn who_waits_at_the_end_of_time_does_not_spin() {
+    for words in WORDS {
+        for back in [0, 1, 1_000_000_000] {
+            let limit = Limiter::parse(words).unwrap().show(AnyAlgorithm::clone);
+            let clock = ManualClock::default();
+            clock.set(Time::from_nanos(u64::MAX - back));
+            let limiter = Limiter::with_clock(limit, clock);
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..10 {
+                let mut waiting = pin!(limiter.acquire());
+                if waiting.as_mut().poll(&mut context).is_pending() {
+                    limiter.clock().advance(Nanos::MAX);
+                    let _ = waiting.poll(&mut context);
+                }
+            }
+            assert_eq!(limiter.waiting(), 0, "{words}");
+        }
     }
 }
