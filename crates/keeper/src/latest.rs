@@ -42,11 +42,12 @@ impl<T> Latest<T> {
         }
     }
 
-    /// Replaces it. Not by two at once: the caller sees to that.
+    /// Replaces it. Of two at once one stays, no matter which came last: the caller sees to it
+    /// that there is one, or that either will do.
     pub(crate) fn store(&self, value: Arc<T>) {
         match self.newest.get() {
             Some(newest) => newest.store(value),
-            // Nobody else has come first: see above.
+            // Lost if another came first: see above.
             None => drop(self.newest.set(ArcSwap::new(value))),
         }
     }
