@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use jiff::Zoned;
 use ratekeeper_core::{Algorithm, AnyAlgorithm, Decision, Permits, Time};
-use ratekeeper_policy::{
-    Charges, Entry, Exemption, Facts, Field, Matcher, Pattern, Policy, Rule, RuleMode,
-};
+use ratekeeper_policy::{Charges, Entry, Exemption, Facts, Field, Matcher, Policy, Rule, RuleMode};
 
 use crate::limits;
 use crate::request::Request;
@@ -102,12 +100,9 @@ fn reason(rule: &Rule, request: &Request, facts: &Facts<'_>) -> String {
     if let Some(field) = rule.matcher.mismatch(facts) {
         return mismatch(&rule.matcher, field, request);
     }
-    let exempt = |exemption: &&Arc<Exemption>| {
-        exemption.for_descriptors() == facts.descriptor.is_some()
-            && exemption.matcher.matches(facts)
-    };
+    let exempt = |exemption: &&Arc<Exemption>| exemption.exempts(facts);
     match rule.exemptions.iter().find(exempt) {
-        Some(exemption) => format!("exempt: {}", exemption.reason),
+        Some(exemption) => format!("exempt: {}", limits::exemption(exemption)),
         None => format!("{} is missing (missing_key)", keys_in_words(rule)),
     }
 }
@@ -115,11 +110,8 @@ fn reason(rule: &Rule, request: &Request, facts: &Facts<'_>) -> String {
 /// `path is /login, not /signup`
 fn mismatch(matcher: &Matcher, field: &Field, request: &Request) -> String {
     let patterns = matcher.fields.iter().find(|(found, _)| found == field);
-    let wanted: Vec<String> = patterns
-        .into_iter()
-        .flat_map(|(_, patterns)| patterns)
-        .map(Pattern::to_string)
-        .collect();
+    let wanted = patterns.map(|(_, patterns)| limits::values(patterns));
+    let wanted = wanted.unwrap_or_default();
     let values = |list: &[(String, String)], name: &str| {
         let named = list
             .iter()
@@ -154,12 +146,12 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &Request) -> String {
         Field::Cookie(_) => format!("{field}: the cookie field"),
         field => field.to_string(),
     };
-    let wanted = wanted.join(" or ");
-    if found.is_empty() {
-        format!("{place} is not given, and must match {wanted}")
+    let found = if found.is_empty() {
+        "not given".to_owned()
     } else {
-        format!("{place} is {found}, and must match {wanted}")
-    }
+        found
+    };
+    format!("{place} is {found}, and must be {wanted}")
 }
 
 pub(crate) fn keys_in_words(rule: &Rule) -> String {

@@ -1,7 +1,7 @@
 //! Limits in words: which one is meant, how it decides, what it admits at worst.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits};
-use ratekeeper_policy::{KeyPart, Policy, Rule, RuleMode};
+use ratekeeper_policy::{Exemption, Field, KeyPart, Pattern, Policy, Rule, RuleMode};
 
 use crate::{Failure, words};
 
@@ -111,6 +111,40 @@ impl Worst {
             waiting,
         }
     }
+}
+
+/// What the values of a field ask for: `/login or /signup`, `neither 1 nor 2`, `/api/** but not
+/// /api/health`.
+pub(crate) fn values(patterns: &[Pattern]) -> String {
+    let (negated, asked): (Vec<&Pattern>, Vec<&Pattern>) =
+        patterns.iter().partition(|pattern| pattern.negated);
+    let listed = |patterns: &[&Pattern], word| {
+        let texts: Vec<_> = patterns.iter().map(|pattern| pattern.text()).collect();
+        texts.join(word)
+    };
+    let without = match negated.as_slice() {
+        [one] => format!("not {}", one.text()),
+        more => format!("neither {}", listed(more, " nor ")),
+    };
+    match (asked.is_empty(), negated.is_empty()) {
+        (false, true) => listed(&asked, " or "),
+        (false, false) => format!("{} but {without}", listed(&asked, " or ")),
+        (true, _) => without,
+    }
+}
+
+/// A field of a `match` and its values: `path /login or /signup`.
+pub(crate) fn field((field, patterns): &(Field, Vec<Pattern>)) -> String {
+    format!("{field} {}", values(patterns))
+}
+
+/// Why a request is exempt: the reason that the policy gives, else what the exemption matches.
+pub(crate) fn exemption(exemption: &Exemption) -> String {
+    if !exemption.reason.is_empty() {
+        return exemption.reason.clone();
+    }
+    let fields: Vec<String> = exemption.matcher.fields.iter().map(field).collect();
+    fields.join(", ")
 }
 
 /// What kind of requests a limit is for.

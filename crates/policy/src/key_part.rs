@@ -8,7 +8,8 @@
 //!   ip/N         N to 32: IPv4 cut to N bits,       unknown
 //!                IPv6 as above; N above 32: IPv6
 //!                cut to N bits, IPv4 whole
-//!   path         the normal path                    never
+//!   path         the normal path, in lower case     never
+//!                unless `path_case` is "sensitive"
 //!   route        the value of `match.path` that     never
 //!                matched, else the normal path
 //!   method host  upper case; lower case, no port    unknown
@@ -29,7 +30,7 @@ use std::str::FromStr;
 use crate::pattern::is_token;
 use crate::request::{Request, trim};
 use crate::value::{self, Prefix};
-use crate::{EntryName, KeyBytes, ValueError};
+use crate::{EntryName, KeyBytes, PathCase, ValueError};
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
 const MAX_NAME: usize = 128;
@@ -153,15 +154,18 @@ impl KeyPart {
         }))
     }
 
-    /// Appends the value of this part to the key, if the request has one. `route` is the
-    /// value of `match.path` that matched.
+    /// Appends the value of this part to the key, if the request has one.
     pub(crate) fn write(
         &self,
         request: &Request<'_>,
-        route: Option<&str>,
-        ipv6_prefix: u8,
+        around: Around<'_>,
         out: &mut KeyBytes,
     ) -> Value {
+        let Around {
+            route,
+            ipv6_prefix,
+            path_case,
+        } = around;
         let text = match self {
             Self::All => return Value::Written,
             Self::Ip { bits } => {
@@ -181,8 +185,8 @@ impl KeyPart {
             Self::Query(name) => {
                 return written(request.queries(name).next(), value::write_encoded, out);
             }
-            Self::Path => Some(request.path()),
-            Self::Route => Some(route.map_or(request.path(), str::as_bytes)),
+            Self::Path => Some(request.path(path_case)),
+            Self::Route => Some(route.map_or_else(|| request.path(path_case), str::as_bytes)),
             Self::Method => Some(request.method()),
             Self::Host => Some(request.host()),
             Self::Header(name) => request.headers(name).next(),
@@ -194,6 +198,15 @@ impl KeyPart {
         };
         written(text.filter(|text| !text.is_empty()), value::write_text, out)
     }
+}
+
+/// What a value depends on beside the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around<'a> {
+    /// The value of `match.path` that matched.
+    pub(crate) route: Option<&'a str>,
+    pub(crate) ipv6_prefix: u8,
+    pub(crate) path_case: PathCase,
 }
 
 /// Whether a request has a value for a key part.
@@ -401,7 +414,7 @@ mod tests {
         let facts = Facts {
             method: "post",
             host: "API.example.com.:443",
-            path: "//a/../users/7",
+            path: "//a/../Users/7/",
             query: "q=a+b%21&q=second&e=",
             ip: Some("2001:db8:1:2:3:4:5:6".parse().unwrap()),
             headers: &[
@@ -498,9 +511,13 @@ mod tests {
     fn check(part: &str, facts: &Facts<'_>, route: Option<&str>, expected: Option<&str>) {
         let mut out = KeyBytes::default();
         let request = Request::new(facts);
-        let value = KeyPart::parse(part)
-            .unwrap()
-            .write(&request, route, 64, &mut out);
+        let around = Around {
+            route,
+            ipv6_prefix: 64,
+            path_case: PathCase::Insensitive,
+        };
+        let part = KeyPart::parse(part).unwrap();
+        let value = part.write(&request, around, &mut out);
         let key = Key::from_bytes(&out);
         let mut written = key.display_parts();
         assert_eq!(written.next().as_deref(), expected, "{part}");

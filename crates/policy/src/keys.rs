@@ -9,10 +9,10 @@ use std::ops::Range;
 use ratekeeper_core::Key;
 use smallvec::SmallVec;
 
-use crate::key_part::Value;
+use crate::key_part::{Around, Value};
 use crate::request::Request;
 use crate::value::{is_hashed, write_missing};
-use crate::{Facts, KeyBytes, KeyPart, MissingKey, Rule};
+use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule};
 
 /// Values remembered per request; further ones are worked out again.
 const REMEMBERED: usize = 8;
@@ -21,7 +21,14 @@ const REMEMBERED: usize = 8;
 pub(crate) struct Keys<'p, 'r> {
     request: &'r Request<'r>,
     ipv6_prefix: u8,
-    seen: SmallVec<[(&'p KeyPart, Range<usize>); REMEMBERED]>,
+    seen: SmallVec<[Seen<'p>; REMEMBERED]>,
+}
+
+/// A value that was written already. The value of `path` depends on the rule's case.
+struct Seen<'p> {
+    part: &'p KeyPart,
+    path_case: PathCase,
+    range: Range<usize>,
 }
 
 /// Whether a request has a key under a rule.
@@ -73,7 +80,7 @@ impl<'p, 'r> Keys<'p, 'r> {
             };
             if matches!(subject, Subject::Skip | Subject::Deny) {
                 out.truncate(start);
-                self.seen.retain(|(_, range)| range.end <= start);
+                self.seen.retain(|seen| seen.range.end <= start);
                 break;
             }
         }
@@ -81,8 +88,10 @@ impl<'p, 'r> Keys<'p, 'r> {
     }
 
     fn part(&mut self, part: &'p KeyPart, rule: &Rule, out: &mut KeyBytes) -> Value {
-        if let Some((_, range)) = self.seen.iter().find(|(seen, _)| *seen == part) {
-            out.repeat(range.clone());
+        let path_case = rule.matcher.path_case;
+        let same = |seen: &&Seen<'_>| seen.part == part && seen.path_case == path_case;
+        if let Some(seen) = self.seen.iter().find(same) {
+            out.repeat(seen.range.clone());
             return Value::Written;
         }
         let start = out.len();
@@ -94,7 +103,11 @@ impl<'p, 'r> Keys<'p, 'r> {
             _ => is_hashed(&out[start..]),
         };
         if value == Value::Written && takes_work && self.seen.len() < REMEMBERED {
-            self.seen.push((part, start..out.len()));
+            self.seen.push(Seen {
+                part,
+                path_case,
+                range: start..out.len(),
+            });
         }
         value
     }
@@ -104,7 +117,12 @@ impl<'p, 'r> Keys<'p, 'r> {
             KeyPart::Route => rule.matcher.route(self.request),
             _ => None,
         };
-        part.write(self.request, route, self.ipv6_prefix, out)
+        let around = Around {
+            route,
+            ipv6_prefix: self.ipv6_prefix,
+            path_case: rule.matcher.path_case,
+        };
+        part.write(self.request, around, out)
     }
 
     /// Another part stands in; if it is missing as well, all such requests share.

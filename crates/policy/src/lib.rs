@@ -38,6 +38,7 @@ pub use facts::Facts;
 pub use identify::ClientIp;
 pub use key_part::KeyPart;
 pub use matcher::Matcher;
+pub use path::PathCase;
 pub use pattern::{Field, Pattern, network};
 pub use policy::{Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use crate::path::Reading;
 use crate::request::{Request, decoded};
-use crate::{Facts, Field, Pattern};
+use crate::{Facts, Field, PathCase, Pattern};
 
 /// `match = { .. }`: all fields must hold; within a field, one of the values.
 ///
@@ -12,15 +13,29 @@ use crate::{Facts, Field, Pattern};
 /// let pattern = |text| Pattern::parse(&Field::Path, text).unwrap();
 /// let matcher = Matcher {
 ///     fields: vec![(Field::Path, vec![pattern("/api/**"), pattern("!/api/health")])],
+///     ..Matcher::default()
 /// };
 /// let at = |path| matcher.matches(&Facts { path, ..Facts::default() });
 /// assert!(at("/api/users"));
-/// assert!(!at("/api//health"), "paths are normalised first");
+/// assert!(at("/API//users/"), "paths are normalised first, and case makes no difference");
+/// assert!(!at("/api//health"));
+/// assert!(at("/API/health"), "`!` takes out what is written, and no more");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// Field and its acceptable values.
     pub fields: Vec<(Field, Vec<Pattern>)>,
+    /// How the values of `path` without `!` compare with a path. Those with `!` are compared
+    /// as written, because no spelling should make a limit narrower than its text.
+    pub path_case: PathCase,
+}
+
+/// What a matcher decides. Where servers disagree about a path, a limit is for the request,
+/// and an exemption is not: in doubt a request is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    Limits,
+    Exempts,
 }
 
 impl Matcher {
@@ -29,23 +44,65 @@ impl Matcher {
         self.holds(&Request::new(facts))
     }
 
-    /// The first field that does not hold; none if the rule is for this request.
+    /// The first field that does not hold; `None` if the rule is for this request.
     pub fn mismatch(&self, facts: &Facts<'_>) -> Option<&Field> {
         let request = Request::new(facts);
         let mut fields = self.fields.iter();
-        let failed = fields.find(|(field, patterns)| !field.holds(patterns, &request));
+        let failed = fields
+            .find(|(field, patterns)| !self.field_holds(field, patterns, &request, Effect::Limits));
         failed.map(|(field, _)| field)
     }
 
+    /// Whether a limit is for this request: for one reading of its path at least.
     pub(crate) fn holds(&self, request: &Request<'_>) -> bool {
-        let mut fields = self.fields.iter();
-        fields.all(|(field, patterns)| field.holds(patterns, request))
+        self.all_hold(request, Effect::Limits)
     }
 
-    /// The path pattern that matched, as written; none if no value asks for a path.
+    /// Whether a request is exempt: in every reading of its path.
+    pub(crate) fn exempts(&self, request: &Request<'_>) -> bool {
+        self.all_hold(request, Effect::Exempts)
+    }
+
+    fn all_hold(&self, request: &Request<'_>, effect: Effect) -> bool {
+        let mut fields = self.fields.iter();
+        fields.all(|(field, patterns)| self.field_holds(field, patterns, request, effect))
+    }
+
+    fn field_holds(
+        &self,
+        field: &Field,
+        patterns: &[Pattern],
+        request: &Request<'_>,
+        effect: Effect,
+    ) -> bool {
+        if *field != Field::Path {
+            return accepts(patterns, |pattern| field.has(pattern, request));
+        }
+        let mut readings = request.readings().iter();
+        let holds = |reading: &Reading<'_>| {
+            accepts(patterns, |pattern| {
+                let counts_more = pattern.negated == (effect == Effect::Exempts);
+                let case = if counts_more {
+                    self.path_case
+                } else {
+                    PathCase::Sensitive
+                };
+                pattern.matches_path(reading, case)
+            })
+        };
+        match effect {
+            Effect::Limits => readings.any(holds),
+            Effect::Exempts => readings.all(holds),
+        }
+    }
+
+    /// The path pattern that matched, as written; `None` if no value asks for a path.
     pub(crate) fn route(&self, request: &Request<'_>) -> Option<&str> {
         let mut positive = self.positive(|field| *field == Field::Path)?;
-        let pattern = positive.find(|pattern| pattern.matches_text(request.path()))?;
+        let pattern = positive.find(|pattern| {
+            let mut readings = request.readings().iter();
+            readings.any(|reading| pattern.matches_path(reading, self.path_case))
+        })?;
         Some(pattern.text())
     }
 
@@ -61,30 +118,32 @@ impl Matcher {
     }
 }
 
-impl Field {
-    fn holds(&self, patterns: &[Pattern], request: &Request<'_>) -> bool {
-        let mut asked = false;
-        let mut found = false;
-        for pattern in patterns {
-            if pattern.negated {
-                if self.has(pattern, request) {
-                    return false;
-                }
-            } else {
-                asked = true;
-                found = found || self.has(pattern, request);
+/// Whether one of the values without `!` matches, or there are none, and none with `!` does.
+fn accepts(patterns: &[Pattern], mut matches: impl FnMut(&Pattern) -> bool) -> bool {
+    let mut asked = false;
+    let mut found = false;
+    for pattern in patterns {
+        if pattern.negated {
+            if matches(pattern) {
+                return false;
             }
+        } else {
+            asked = true;
+            found = found || matches(pattern);
         }
-        found || !asked
     }
+    found || !asked
+}
 
-    /// Whether the request has a value that matches, negation aside.
+impl Field {
+    /// Whether the request has a value that matches, negation aside. Paths are compared by
+    /// the matcher, which knows how.
     fn has(&self, pattern: &Pattern, request: &Request<'_>) -> bool {
         let text = |value: &[u8]| !value.is_empty() && pattern.matches_text(value);
         match self {
             Self::Method => text(request.method()),
             Self::Host => text(request.host()),
-            Self::Path => text(request.path()),
+            Self::Path => false,
             Self::Query(name) => request
                 .queries(name)
                 .any(|value| text(decoded(value).as_bytes())),
@@ -133,7 +192,7 @@ mod tests {
         Facts {
             method: "POST",
             host: "API.Example.com.:8443",
-            path: "//api/./users/7",
+            path: "/api//users/%37/",
             query: "a=1&b=x+y&b=%7A&%63=3&empty=&flag&d=50%",
             ip: Some("::ffff:192.0.2.7".parse().unwrap()),
             headers: &[
@@ -171,6 +230,7 @@ mod tests {
         let patterns = patterns.collect::<Result<_, _>>().unwrap();
         let matcher = Matcher {
             fields: vec![(field.clone(), patterns)],
+            ..Matcher::default()
         };
         assert_eq!(matcher.matches(facts), expected, "{name} = {values:?}");
         let mismatch = matcher.mismatch(facts);
@@ -275,9 +335,80 @@ mod tests {
         ] {
             let matcher = Matcher {
                 fields: vec![one(Field::Method, method), one(Field::Path, path)],
+                ..Matcher::default()
             };
             assert_eq!(matcher.mismatch(&facts()), mismatch.as_ref());
         }
         assert!(Matcher::default().matches(&Facts::default()));
+    }
+
+    /// The paths that a limit on these values, or an exemption, is for.
+    fn on_paths(values: &[&str], path_case: PathCase) -> Matcher {
+        let patterns = values.iter().map(|text| Pattern::parse(&Field::Path, text));
+        Matcher {
+            fields: vec![(Field::Path, patterns.collect::<Result<_, _>>().unwrap())],
+            path_case,
+        }
+    }
+
+    #[test]
+    fn a_spelling_that_some_server_routes_there_is_limited_and_not_exempt() {
+        for (values, path, limited, exempt) in [
+            (&["/login"][..], "/login", true, true),
+            (&["/login"], "/login/", true, true),
+            (&["/login"], "//login", true, false), // `//login` may be a host
+            (&["/login"], "/%6cogin", true, true),
+            (&["/login"], "/LOGIN", true, false),
+            (&["/login"], "/Login/", true, false),
+            (&["/login"], "/login;x=1", true, false),
+            (&["/login"], "/x/../login", true, false),
+            (&["/login"], "/x/..;/login", true, false),
+            (&["/login"], "\\login", true, false),
+            (&["/login"], "/login%2f", true, false),
+            (&["/login"], "//host/login", true, false),
+            (&["/login"], "/login#x", true, false),
+            (&["/login"], "/login%20", false, false),
+            (&["/login"], "/login%00", false, false),
+            (&["/login"], "/login.", false, false),
+            (&["/api/login"], "/api%2flogin", true, false),
+            (&["/api/login"], "/api\\login", true, false),
+            // A handler of a prefix sees what other servers resolve.
+            (&["/api/**"], "/api/../other", true, false),
+            (&["/api/**"], "/api/..;/other", true, false),
+            (&["/api/**"], "/api%2f..%2fother", true, false),
+            (&["/api/{id}"], "/api/a%2Fb", true, false),
+            (&["/api/**", "!/api/free"], "/api/free", false, false),
+            (&["/api/**", "!/api/free"], "/api/free/", false, false),
+            (&["/api/**", "!/api/free"], "/api/FREE", true, false),
+            (
+                &["/api/**", "!/api/free"],
+                "/api/paid/..;/free",
+                true,
+                false,
+            ),
+            (&["/api/**", "!/api/free"], "/api/paid", true, true),
+        ] {
+            let matcher = on_paths(values, PathCase::Insensitive);
+            let facts = Facts {
+                path,
+                ..Facts::default()
+            };
+            assert_eq!(matcher.matches(&facts), limited, "{values:?} {path}");
+            let request = Request::new(&facts);
+            assert_eq!(matcher.exempts(&request), exempt, "{values:?} {path}");
+        }
+    }
+
+    #[test]
+    fn case_tells_paths_apart_where_the_policy_says_so() {
+        let matcher = on_paths(&["/Login", "!/a/B"], PathCase::Sensitive);
+        let at = |path| {
+            matcher.matches(&Facts {
+                path,
+                ..Facts::default()
+            })
+        };
+        assert!(at("/Login") && at("/%4Cogin/"));
+        assert!(!at("/login") && !at("/LOGIN"));
     }
 }

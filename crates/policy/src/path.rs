@@ -1,4 +1,4 @@
-//! Path: one spelling for every path that means the same.
+//! Path: one spelling for every path that means the same, as each kind of server reads it.
 //!
 //! A limit on `/login` that `//login` slips past is no limit. So a path is brought to one
 //! form before it is matched and before it becomes a key:
@@ -8,27 +8,39 @@
 //!   ""                    /               empty is the root
 //!   http://host/login     /login          absolute form loses scheme and authority
 //!   /%6cogin              /login          printable ASCII is decoded ...
-//!   /a%2fb                /a%2Fb          ... but for `/`, `;` and `%`
+//!   /a%23b                /a%23b          ... but for `#`, `/`, `;` and `%`
 //!   /caf\u{e9}            /caf%C3%A9      the rest is encoded, in upper case
 //!   /50%                  /50%25          so is a `%` that begins no escape
-//!   /login;v=1            /login          parameters of a segment are removed
 //!   //login               /login          empty segments are removed
-//!   /./login  /x/../login /login          dots are resolved, never above the root
-//!   /login/               /login/         the slash at the end stays: another path
+//!   /login/               /login          the last one too
 //! ```
 //!
-//! An encoded slash stays distinct, because servers differ on whether it separates. The
-//! normal form is a fixed point: normalising it again changes nothing. A path that is
-//! already normal is borrowed.
+//! On the rest servers disagree. A path that has any of it is read in the way of each kind of
+//! server. A limit is for a request if it is for one of its readings; an exemption must hold
+//! for all of them. So no spelling that some server routes to a handler escapes the limit on
+//! that handler.
+//!
+//! ```text
+//!   server                            `;x`  `#x`  %2F   \    ..        //host/x
+//!   the normal form, in keys           cut   cut   /    /    resolved  /host/x
+//!   Tomcat, Jetty, Spring; Go          cut   -     -    -    resolved  /host/x
+//!   nginx, and what it forwards        -     cut   /    -    resolved  /host/x
+//!   Flask, Django, PHP (WSGI, CGI)     -     cut   /    -    -         /host/x
+//!   Express, Fastify                   -     cut   -    -    -         /host/x
+//!   `new URL(..)`: Hono, Deno, Next    -     cut   -    /    resolved  /x
+//! ```
+//!
+//! The normal form is a fixed point: normalising it again changes nothing. A path that is
+//! already normal has one reading, and is borrowed.
 //!
 //! * Source: T. Berners-Lee et al., "Uniform Resource Identifier", RFC 3986 (2005),
-//!   sections 3.3, 5.2.4 and 6.2.2.
+//!   sections 3.3, 5.2.4 and 6.2.2; WHATWG, "URL Standard", section 4.4.
 
 use smallvec::SmallVec;
 
 /// Text in its one spelling: borrowed if it came that way. Changed text of up to 128 bytes
 /// needs no allocation.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Normal<'a> {
     Borrowed(&'a [u8]),
     Changed(SmallVec<[u8; 128]>),
@@ -43,43 +55,195 @@ impl Normal<'_> {
     }
 }
 
+/// Whether the case of a path's letters tells paths apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PathCase {
+    /// `/Login` is `/login`, as Express, ASP.NET and IIS route. The default, because behind a
+    /// server that tells them apart it counts too much at worst, and never too little.
+    #[default]
+    Insensitive,
+    /// `/Login` is another path than `/login`, as Flask, Django, Spring and nginx route.
+    Sensitive,
+}
+
+/// One way to read a path.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading<'a> {
+    written: Normal<'a>,
+    /// In lower case, if that is not how it is written.
+    folded: Option<Normal<'a>>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(written: Normal<'a>) -> Self {
+        let bytes = written.as_bytes();
+        let has_upper = bytes.iter().any(u8::is_ascii_uppercase);
+        let fold = || Normal::Changed(bytes.iter().map(u8::to_ascii_lowercase).collect());
+        let folded = has_upper.then(fold);
+        Self { written, folded }
+    }
+
+    /// As written, or in lower case where case makes no difference.
+    pub(crate) fn path(&self, case: PathCase) -> &[u8] {
+        match (case, &self.folded) {
+            (PathCase::Insensitive, Some(folded)) => folded.as_bytes(),
+            _ => self.written.as_bytes(),
+        }
+    }
+}
+
+/// The readings of a path, all different; the first is the normal form.
+#[derive(Clone, Debug)]
+pub(crate) struct Readings<'a> {
+    normal: Reading<'a>,
+    others: Vec<Reading<'a>>,
+}
+
+impl<'a> Readings<'a> {
+    /// Reads a path without its query.
+    pub(crate) fn of(path: &'a str) -> Self {
+        let written = normalise(path);
+        let mut others: Vec<Reading<'a>> = Vec::new();
+        if matches!(written, Normal::Changed(_)) && is_ambiguous(path.as_bytes()) {
+            for server in SERVERS {
+                let read = Normal::Changed(read(path, server));
+                let is = |other: &Normal<'_>| other.as_bytes() == read.as_bytes();
+                if !is(&written) && !others.iter().any(|other| is(&other.written)) {
+                    others.push(Reading::new(read));
+                }
+            }
+        }
+        Self {
+            normal: Reading::new(written),
+            others,
+        }
+    }
+
+    /// The normal form.
+    pub(crate) fn normal(&self) -> &Reading<'a> {
+        &self.normal
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reading<'a>> {
+        std::iter::once(&self.normal).chain(&self.others)
+    }
+}
+
+/// What a kind of server does to a path before it routes: some of the bits below.
+#[derive(Clone, Copy)]
+struct Server(u8);
+
+/// Parameters (`;x`) are removed, and before dots are resolved: `/x/..;/login` is `/login`.
+const CUTS_PARAMETERS: u8 = 1;
+/// `%2F` separates segments.
+const SPLITS_AT_ESCAPES: u8 = 2;
+/// `\` separates segments.
+const SPLITS_AT_BACKSLASHES: u8 = 4;
+/// `.` and `..` are resolved.
+const RESOLVES_DOTS: u8 = 8;
+/// Two slashes at the beginning are followed by a host.
+const TAKES_A_HOST: u8 = 16;
+/// `#` ends the path.
+const CUTS_THE_FRAGMENT: u8 = 32;
+
+const NORMAL: Server = Server(
+    CUTS_PARAMETERS | CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS,
+);
+const SERVLET: Server = Server(CUTS_PARAMETERS | RESOLVES_DOTS);
+const NGINX: Server = Server(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | RESOLVES_DOTS);
+const WSGI: Server = Server(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES);
+const EXPRESS: Server = Server(CUTS_THE_FRAGMENT);
+const WHATWG: Server =
+    Server(CUTS_THE_FRAGMENT | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS | TAKES_A_HOST);
+
+/// Those that may read a path differently from the normal form.
+const SERVERS: [Server; 5] = [SERVLET, NGINX, WSGI, EXPRESS, WHATWG];
+
+impl Server {
+    const fn does(self, what: u8) -> bool {
+        self.0 & what != 0
+    }
+
+    /// How many bytes at the beginning of `rest` separate two segments.
+    fn separator(self, rest: &[u8]) -> Option<usize> {
+        match rest {
+            [b'/', ..] => Some(1),
+            [b'\\', ..] if self.does(SPLITS_AT_BACKSLASHES) => Some(1),
+            [b'%', b'2', b'f' | b'F', ..] if self.does(SPLITS_AT_ESCAPES) => Some(3),
+            [b'%', b'5', b'c' | b'C', ..] if self.does(SPLITS_AT_BACKSLASHES) => Some(3),
+            _ => None,
+        }
+    }
+
+    /// The first segment, and what follows its separator.
+    fn segment(self, path: &[u8]) -> (&[u8], Option<&[u8]>) {
+        let mut ends = (0..path.len()).filter_map(|at| Some((at, self.separator(&path[at..])?)));
+        match ends.next() {
+            Some((at, length)) => (&path[..at], Some(&path[at + length..])),
+            None => (path, None),
+        }
+    }
+}
+
 /// The normal form of a path without its query.
 pub(crate) fn normalise(path: &str) -> Normal<'_> {
-    if is_plain(path.as_bytes()) {
-        return Normal::Borrowed(path.as_bytes());
+    let bytes = path.as_bytes();
+    if is_plain(bytes) {
+        return Normal::Borrowed(match bytes {
+            [rest @ .., b'/'] if !rest.is_empty() => rest,
+            _ => bytes,
+        });
     }
-    let path = without_authority(path);
-    let path = path.strip_prefix('/').unwrap_or(path).as_bytes();
-    let mut out = SmallVec::new();
-    let mut segments = path.split(|byte| *byte == b'/').peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
+    Normal::Changed(read(path, NORMAL))
+}
+
+/// A path as a server reads it.
+fn read(path: &str, server: Server) -> SmallVec<[u8; 128]> {
+    let path = match path.split_once('#') {
+        Some((path, _)) if server.does(CUTS_THE_FRAGMENT) => path,
+        _ => path,
+    };
+    let mut rest = Some(match without_authority(path) {
+        Some(path) => path.as_bytes(),
+        None if server.does(TAKES_A_HOST) => without_host(path.as_bytes(), server),
+        None => path.as_bytes(),
+    });
+    let mut out: SmallVec<[u8; 128]> = SmallVec::new();
+    while let Some(path) = rest {
+        let (segment, after) = server.segment(path);
+        rest = after;
         let start = out.len();
         out.push(b'/');
-        canonical(without_parameters(segment), &mut out);
+        let segment = if server.does(CUTS_PARAMETERS) {
+            without_parameters(segment)
+        } else {
+            segment
+        };
+        canonical(segment, &mut out);
         match &out[start + 1..] {
-            b"" | b"." => out.truncate(start),
-            b".." => {
+            b"" => out.truncate(start),
+            b"." if server.does(RESOLVES_DOTS) => out.truncate(start),
+            b".." if server.does(RESOLVES_DOTS) => {
                 out.truncate(start);
                 let parent = out.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                 out.truncate(parent);
             }
-            _ => continue,
-        }
-        if is_last {
-            out.push(b'/');
+            _ => {}
         }
     }
-    Normal::Changed(out)
+    if out.is_empty() {
+        out.push(b'/');
+    }
+    out
 }
 
-/// Whether a path is certainly normal: the common case, without copying. A path with
-/// escapes goes the long way even if they are canonical.
+/// Whether a path is certainly normal but for a slash at its end: the common case, without
+/// copying. A path with escapes goes the long way even if they are canonical.
 fn is_plain(path: &[u8]) -> bool {
     let mut previous = 0;
     for &byte in path {
         let starts_odd_segment = previous == b'/' && (byte == b'/' || byte == b'.');
-        if starts_odd_segment || !byte.is_ascii_graphic() || byte == b'%' || byte == b';' {
+        if starts_odd_segment || !byte.is_ascii_graphic() || b"%;\\#".contains(&byte) {
             return false;
         }
         previous = byte;
@@ -87,23 +251,43 @@ fn is_plain(path: &[u8]) -> bool {
     path.first() == Some(&b'/')
 }
 
-/// `scheme://authority/path` as clients send it to proxies.
-fn without_authority(path: &str) -> &str {
-    let Some((scheme, rest)) = path.split_once("://") else {
-        return path;
+/// Whether servers may disagree about a path. Says yes in doubt.
+fn is_ambiguous(path: &[u8]) -> bool {
+    let has = |part: &[u8]| path.windows(part.len()).any(|found| found == part);
+    let has_dots = || {
+        // A dot at the beginning of a segment, or an encoded one.
+        has(b"/.") || has(b"%2e") || has(b"%2E")
     };
+    path.iter().any(|byte| b";#\\".contains(byte))
+        || path.starts_with(b"//")
+        || path.starts_with(b".")
+        || has_dots()
+        || [b"%2f", b"%2F", b"%5c", b"%5C"]
+            .iter()
+            .any(|escape| has(*escape))
+}
+
+/// `scheme://authority/path` as clients send it to proxies: the path; `None` for any other.
+fn without_authority(path: &str) -> Option<&str> {
+    let (scheme, rest) = path.split_once("://")?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-    if !is_scheme {
-        return path;
-    }
-    rest.find('/').map_or("", |slash| &rest[slash..])
+    is_scheme.then(|| rest.find('/').map_or("", |slash| &rest[slash..]))
 }
 
-/// Servers that know parameters route without them, and remove them before they resolve
-/// dots: `/x/..;/login` reaches `/login` there.
+/// What follows the host of `//host/path`.
+fn without_host(path: &[u8], server: Server) -> &[u8] {
+    let slashes = path.iter().take_while(|byte| b"/\\".contains(byte)).count();
+    if slashes < 2 {
+        return path;
+    }
+    let (_, rest) = server.segment(&path[slashes..]);
+    rest.unwrap_or_default()
+}
+
+/// A segment up to its first `;`.
 fn without_parameters(segment: &[u8]) -> &[u8] {
     let end = segment.iter().position(|byte| *byte == b';');
     &segment[..end.unwrap_or(segment.len())]
@@ -117,14 +301,14 @@ pub(crate) fn canonical(segment: &[u8], out: &mut SmallVec<[u8; 128]>) {
         match (byte, unescape(rest)) {
             (b'%', Some((decoded, tail))) => {
                 rest = tail;
-                if decoded.is_ascii_graphic() && !b"/;%".contains(&decoded) {
+                if decoded.is_ascii_graphic() && !b"#/;%".contains(&decoded) {
                     out.push(decoded);
                 } else {
                     escape(decoded, out);
                 }
             }
             (b'%', None) => escape(b'%', out),
-            (byte, _) if byte.is_ascii_graphic() => out.push(byte),
+            (byte, _) if byte.is_ascii_graphic() && byte != b'#' => out.push(byte),
             (byte, _) => escape(byte, out),
         }
     }
@@ -183,29 +367,37 @@ mod tests {
             ("http://host/login", "/login"),
             ("https://host:8443//login", "/login"),
             ("http://host", "/"),
-            // The slash at the end is part of the path.
-            ("/login/", "/login/"),
-            ("/login//", "/login/"),
-            ("/login/.", "/login/"),
-            ("/login/x/..", "/login/"),
-            ("/login/;v=1", "/login/"),
+            ("/login/", "/login"),
+            ("/login//", "/login"),
+            ("/login/.", "/login"),
+            ("/login/x/..", "/login"),
+            ("/login/;v=1", "/login"),
+            ("/login#top", "/login"),
+            ("/login#/../x", "/login"),
+            ("/a%2fb", "/a/b"),
+            ("/a%2Fb", "/a/b"),
+            ("/a\\b", "/a/b"),
+            ("/a%5cb", "/a/b"),
+            ("\\login", "/login"),
+            ("/login%2f", "/login"),
+            ("/..%2flogin", "/login"),
+            ("/x%5C..%5clogin", "/login"),
             ("/x/..", "/"),
             ("/..", "/"),
             ("/.", "/"),
             // What stays distinct.
-            ("/a%2fb", "/a%2Fb"),
-            ("/a%2Fb", "/a%2Fb"),
             ("/a%3bb", "/a%3Bb"),
             ("/a%253bb", "/a%253bb"),
             ("/%252e%252e/x", "/%252e%252e/x"),
-            ("/..%2flogin", "/..%2Flogin"),
+            ("/a%23b", "/a%23b"),
+            ("/login%00", "/login%00"),
+            ("/login%20", "/login%20"),
+            ("/login.", "/login."),
             ("/...", "/..."),
             ("/.a", "/.a"),
             ("/a.", "/a."),
             ("/..a", "/..a"),
             ("/Login", "/Login"),
-            ("/a\\b", "/a\\b"),
-            ("/a%5cb", "/a\\b"),
             ("/a?b", "/a?b"),
             ("/a%3Fb", "/a?b"),
             ("*", "/*"),
@@ -235,7 +427,55 @@ mod tests {
     fn a_normal_path_is_borrowed() {
         for path in ["/", "/login", "/a/b.c/", "/a-b_c~d!$&'()*+,=:@"] {
             assert!(matches!(normalise(path), Normal::Borrowed(_)), "{path}");
+            assert_eq!(all(path).len(), 1, "{path}");
         }
+    }
+
+    fn all(path: &str) -> Vec<String> {
+        let readings = Readings::of(path);
+        let text = |reading: &Reading<'_>| reading.path(PathCase::Sensitive).to_vec();
+        let texts = readings.iter().map(text);
+        texts.map(|text| String::from_utf8(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_path_that_servers_read_differently_has_each_reading() {
+        for (path, expected) in [
+            // All agree on these.
+            ("/%6cogin", &["/login"][..]),
+            ("/a//b/", &["/a/b"]),
+            ("/login%20", &["/login%20"]),
+            ("/a.b", &["/a.b"]),
+            ("/.well-known/x", &["/.well-known/x"]),
+            // Parameters.
+            ("/login;v=1", &["/login", "/login;v=1"]),
+            ("/a/..;/b", &["/b", "/a/..;/b"]),
+            // Dots.
+            ("/a/../b", &["/b", "/a/../b"]),
+            ("/a/%2E%2e/b", &["/b", "/a/../b"]),
+            // Separators.
+            ("/a%2fb", &["/a/b", "/a%2Fb"]),
+            ("/a\\b", &["/a/b", "/a\\b"]),
+            ("/a%2f..\\b", &["/b", "/a%2F..\\b", "/a/..\\b", "/a%2F../b"]),
+            // A host, and a fragment.
+            ("//host/login", &["/host/login", "/login"]),
+            ("///host", &["/host", "/"]),
+            ("/a#/../b", &["/a", "/b"]),
+            ("http://host/a/..", &["/", "/a/.."]),
+        ] {
+            let found = all(path);
+            assert_eq!(found, expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn case_is_folded_on_demand() {
+        let readings = Readings::of("/Users/A%2fB");
+        let folded = |reading: &Reading<'_>| reading.path(PathCase::Insensitive).to_vec();
+        let folded: Vec<_> = readings.iter().map(folded).collect();
+        assert_eq!(folded, [&b"/users/a/b"[..], b"/users/a%2fb"]);
+        let written = readings.normal().path(PathCase::Sensitive);
+        assert_eq!(written, b"/Users/A/B");
     }
 
     proptest! {
@@ -247,6 +487,26 @@ mod tests {
             prop_assert!(once.bytes().all(|b| b.is_ascii_graphic()));
             prop_assert!(!once.contains("//"));
             prop_assert!(once.split('/').all(|segment| segment != "." && segment != ".."));
+        }
+
+        /// Dots, slashes and case aside, no server reads what has none of these otherwise.
+        #[test]
+        fn paths_without_oddities_have_one_reading(path in "(/[a-zA-Z0-9%._~-]{1,6}){0,4}/?") {
+            let dots = path.split('/').any(|s| s == "." || s == "..");
+            let escaped = ["%2e", "%2E", "%2f", "%2F", "%5c", "%5C"];
+            prop_assume!(!dots && !escaped.iter().any(|escape| path.contains(escape)));
+            prop_assert_eq!(all(&path).len(), 1);
+        }
+
+        #[test]
+        fn readings_are_different_and_bounded(path in "(/|\\\\|\\.|%|%2[eEfF5]|%5c|;|#|[a-f0-9]|\\PC|.){0,24}") {
+            let mut found = all(&path);
+            prop_assert!(found.len() <= 1 + SERVERS.len());
+            prop_assert_eq!(&found[0], &normal(&path));
+            let count = found.len();
+            found.sort();
+            found.dedup();
+            prop_assert_eq!(found.len(), count);
         }
 
         #[test]

@@ -1,13 +1,15 @@
 //! Path pattern: segments with `*`, `**` and `{name}`.
 //!
 //! ```text
-//!   /users/{id}      one segment        /users/7          not /users/ or /users/7/
+//!   /users/{id}      one segment        /users/7          not /users or /users/7/x
 //!   /users/*         the same
 //!   /v*/users        part of a segment  /v1/users, /v/users
-//!   /api/**          any segments,      /api, /api/, /api/a/b
+//!   /api/**          any segments,      /api, /api/a/b
 //!                    also none
 //!   /**/edit         ... anywhere       /edit, /a/b/edit
 //! ```
+//!
+//! A slash at the end makes no difference, in the pattern or in the path.
 //!
 //! The pattern is cut at `**` into runs of segments. The first run must begin the path, the
 //! last must end it, and each run between them is taken at its first place: as in a glob,
@@ -17,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::ValueError;
 use crate::glob::Glob;
-use crate::path;
+use crate::path::{self, PathCase};
 
 /// A compiled path pattern. It is compared with normal paths only.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,7 +40,8 @@ pub(crate) enum Segment {
 }
 
 impl PathPattern {
-    pub(crate) fn parse(text: &str) -> Result<Self, ValueError> {
+    /// The pattern of `text`, to be compared with paths that have the same case.
+    pub(crate) fn parse(text: &str, case: PathCase) -> Result<Self, ValueError> {
         let Some(body) = text.strip_prefix('/') else {
             return Err(ValueError::new(
                 format!("path `{text}` does not begin with `/`"),
@@ -54,8 +57,10 @@ impl PathPattern {
             check(text, segment, index == last)?;
             if segment == "**" {
                 runs.push(Vec::new());
+            } else if segment.is_empty() && last > 0 {
+                // The slash at the end.
             } else if let Some(run) = runs.last_mut() {
-                run.push(Segment::parse(segment)?);
+                run.push(Segment::parse(segment, case)?);
             }
         }
         if let [run] = runs.as_slice()
@@ -165,7 +170,7 @@ fn count(rest: Rest<'_>) -> usize {
 }
 
 impl Segment {
-    fn parse(text: &str) -> Result<Self, ValueError> {
+    fn parse(text: &str, case: PathCase) -> Result<Self, ValueError> {
         if text == "*" || is_name(text) {
             return Ok(Self::Any);
         }
@@ -175,6 +180,7 @@ impl Segment {
                 "write `{id}` between two slashes, or `*` for a part of a segment",
             ));
         }
+        let canonical = |text: &str| canonical(text, case);
         Ok(if text.contains('*') {
             Self::Part(Glob::from_pieces(text.split('*').map(canonical).collect()))
         } else {
@@ -237,9 +243,12 @@ fn check(text: &str, segment: &str, is_last: bool) -> Result<(), ValueError> {
     Ok(())
 }
 
-fn canonical(text: &str) -> Box<[u8]> {
+fn canonical(text: &str, case: PathCase) -> Box<[u8]> {
     let mut out = SmallVec::new();
     path::canonical(text.as_bytes(), &mut out);
+    if case == PathCase::Insensitive {
+        out.make_ascii_lowercase();
+    }
     out.into_boxed_slice()
 }
 
@@ -270,7 +279,10 @@ mod tests {
                 reference(rest, path) || !path.is_empty() && reference(pattern, &path[1..])
             }
             ([p, pattern @ ..], [s, path @ ..]) => {
-                Segment::parse(p).unwrap().matches(s.as_bytes()) && reference(pattern, path)
+                Segment::parse(p, PathCase::Sensitive)
+                    .unwrap()
+                    .matches(s.as_bytes())
+                    && reference(pattern, path)
             }
             _ => false,
         }
@@ -280,35 +292,24 @@ mod tests {
     fn segments_and_wildcards() {
         for (pattern, yes, no) in [
             ("/", &["/"][..], &["/a"][..]),
-            (
-                "/login",
-                &["/login"],
-                &["/login/", "/Login", "/login/x", "/"],
-            ),
-            ("/login/", &["/login/"], &["/login", "/login/x"]),
-            (
-                "/users/{id}",
-                &["/users/7", "/users/a%2Fb"],
-                &["/users", "/users/", "/users/7/", "/users/7/x"],
-            ),
-            ("/users/*", &["/users/7"], &["/users/", "/users/7/x"]),
-            ("/{a}/{b}", &["/x/y"], &["/x", "/x/", "/x/y/z"]),
+            ("/login", &["/login"], &["/Login", "/login/x", "/"]),
+            ("/login/", &["/login"], &["/login/x"]),
+            ("/users/{id}", &["/users/7"], &["/users", "/users/7/x"]),
+            ("/users/{id}/", &["/users/7"], &["/users", "/users/7/x"]),
+            ("/users/*", &["/users/7"], &["/users", "/users/7/x"]),
+            ("/{a}/{b}", &["/x/y"], &["/x", "/x/y/z"]),
             (
                 "/v*/users",
                 &["/v1/users", "/v/users"],
                 &["/1/users", "/v1/x/users"],
             ),
             ("/*.php", &["/a.php", "/.php"], &["/a/b.php", "/a.phpx"]),
-            ("/**", &["/", "/a", "/a/b/", "/a//"], &[]),
-            (
-                "/api/**",
-                &["/api", "/api/", "/api/a/b"],
-                &["/apix", "/x/api"],
-            ),
+            ("/**", &["/", "/a", "/a/b"], &[]),
+            ("/api/**", &["/api", "/api/a/b"], &["/apix", "/x/api"]),
             (
                 "/**/edit",
                 &["/edit", "/a/edit", "/a/b/edit"],
-                &["/edit/", "/editx"],
+                &["/edit/x", "/editx"],
             ),
             (
                 "/a/**/b",
@@ -316,29 +317,51 @@ mod tests {
                 &["/a", "/b", "/a/b/x"],
             ),
             ("/**/x/**/x", &["/x/x", "/a/x/b/x"], &["/x", "/a/x/b"]),
-            ("/**/", &["/", "/a/"], &["/a"]),
-            ("/a/**/", &["/a/", "/a/b/"], &["/a", "/a/b"]),
+            ("/**/", &["/", "/a"], &[]),
+            ("/a/**/", &["/a", "/a/b"], &["/b"]),
             ("/**/a/**", &["/a", "/x/a", "/a/y", "/x/a/y"], &["/", "/x"]),
             (
                 "/**/a/b/**/c",
                 &["/a/b/c", "/a/a/b/c"],
                 &["/a/b", "/a/x/b/c"],
             ),
-            ("/%6cogin", &["/login"], &["/%6cogin"]),
+            ("/%6cogin", &["/login"], &[]),
             ("/caf\u{e9}", &["/caf%C3%A9"], &[]),
             ("/a b", &["/a%20b"], &[]),
-            ("/a%2fb", &["/a%2Fb"], &["/a/b"]),
             ("/50%", &["/50%25"], &[]),
             ("/a%2A", &["/a*"], &["/ab"]),
             ("/a%2A*", &["/a*b"], &["/ab"]),
         ] {
-            let compiled = PathPattern::parse(pattern).unwrap();
+            let compiled = PathPattern::parse(pattern, PathCase::Sensitive).unwrap();
+            for path in yes.iter().chain(no) {
+                assert_eq!(path::normalise(path).as_bytes(), path.as_bytes());
+            }
             for path in yes {
                 assert!(compiled.matches(path.as_bytes()), "{pattern} {path}");
             }
             for path in no {
                 assert!(!compiled.matches(path.as_bytes()), "{pattern} {path}");
             }
+        }
+    }
+
+    #[test]
+    fn an_escaped_slash_of_a_pattern_is_part_of_its_segment() {
+        let parse = |text| PathPattern::parse(text, PathCase::Sensitive).unwrap();
+        assert!(parse("/a%2fb").matches(b"/a%2Fb"));
+        assert!(!parse("/a%2fb").matches(b"/a/b"));
+        assert!(parse("/{id}").matches(b"/a%2Fb"));
+    }
+
+    #[test]
+    fn a_folded_pattern_is_compared_with_folded_paths() {
+        for (pattern, path) in [
+            ("/Login", "/login"),
+            ("/V*/Users/{Id}", "/v1/users/7"),
+            ("/a%2Fb", "/a%2fb"),
+        ] {
+            let compiled = PathPattern::parse(pattern, PathCase::Insensitive).unwrap();
+            assert!(compiled.matches(path.as_bytes()), "{pattern} {path}");
         }
     }
 
@@ -355,7 +378,7 @@ mod tests {
             ("//login", "can never match", "write \"/login\""),
             ("/a//b", "can never match", "write \"/a/b\""),
             ("/a/../b", "can never match", "write \"/b\""),
-            ("/a/.", "can never match", "write \"/a/\""),
+            ("/a/.", "can never match", "write \"/a\""),
             ("/a;v=1", "parameters", "leave out"),
             ("/a?b=1", "query", "write \"/a\", and"),
             ("/a**", "`**` in `a**`", "between two slashes"),
@@ -365,7 +388,7 @@ mod tests {
             ("/{a", "fills a whole segment", "`{id}`"),
             ("/{*rest}", "fills a whole segment", "`{id}`"),
         ] {
-            let error = PathPattern::parse(pattern).unwrap_err();
+            let error = PathPattern::parse(pattern, PathCase::Sensitive).unwrap_err();
             assert!(error.reason.contains(reason), "{pattern}: {error}");
             assert!(error.help.contains(help), "{pattern}: {error}");
         }
@@ -376,7 +399,7 @@ mod tests {
         let pattern = "/**/a/a".repeat(40) + "/b";
         let path = "/a".repeat(4096);
         assert!(
-            !PathPattern::parse(&pattern)
+            !PathPattern::parse(&pattern, PathCase::Sensitive)
                 .unwrap()
                 .matches(path.as_bytes())
         );
@@ -393,7 +416,7 @@ mod tests {
             ("/*/a", None, None),
             ("/a*/b", None, None),
         ] {
-            let compiled = PathPattern::parse(pattern).unwrap();
+            let compiled = PathPattern::parse(pattern, PathCase::Sensitive).unwrap();
             assert_eq!(compiled.exact(), exact.map(str::as_bytes), "{pattern}");
             assert_eq!(
                 compiled.first_segment(),
@@ -415,7 +438,7 @@ mod tests {
             if slash {
                 path.push("");
             }
-            let compiled = PathPattern::parse(&format!("/{}", pattern.join("/"))).unwrap();
+            let compiled = PathPattern::parse(&format!("/{}", pattern.join("/")), PathCase::Sensitive).unwrap();
             let text = format!("/{}", path.join("/"));
             prop_assert_eq!(compiled.matches(text.as_bytes()), reference(&pattern, &path));
         }
@@ -425,7 +448,7 @@ mod tests {
             pattern in "/(\\*\\*|\\*|a|b|a\\*)(/(\\*\\*|\\*|a|b)){0,3}",
             path in "/[ab]{0,2}(/[ab]{0,2}){0,3}",
         ) {
-            let compiled = PathPattern::parse(&pattern).unwrap();
+            let compiled = PathPattern::parse(&pattern, PathCase::Sensitive).unwrap();
             let path = path.as_bytes();
             if compiled.matches(path) && let Some(segment) = compiled.first_segment() {
                 prop_assert_eq!(first_segment(path), Some(segment));
@@ -434,8 +457,9 @@ mod tests {
 
         #[test]
         fn any_text_is_compiled_or_refused(text in "\\PC{0,20}", path in "\\PC{0,20}") {
-            if let Ok(pattern) = PathPattern::parse(&text) {
+            if let Ok(pattern) = PathPattern::parse(&text, PathCase::Sensitive) {
                 pattern.matches(path::normalise(&path).as_bytes());
+                prop_assert!(PathPattern::parse(&text, PathCase::Insensitive).is_ok());
             }
         }
     }

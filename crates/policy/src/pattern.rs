@@ -3,8 +3,9 @@
 //! ```text
 //!   field               value                      means
 //!   method              "POST"                     in any case
-//!   host                "*.example.com"            any case; port and last dot ignored
-//!   path                "/users/{id}", "/api/**"   see path patterns; normal paths
+//!   host                "*.example.com"            any case; port and last dots ignored
+//!   path                "/users/{id}", "/api/**"   see path patterns; normal paths, in any
+//!                                                  case unless `path_case` is "sensitive"
 //!   query header cookie "beta", "beta-*", "*"      this text; some run for `*`; any value
 //!     and attr          "!*"                       no value
 //!   domain descriptor   "edge", "user-*", "*"      as above; an empty value is one, too
@@ -22,6 +23,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::glob::{Glob, Piece};
+use crate::path::{PathCase, Reading};
 use crate::path_pattern::PathPattern;
 use crate::{EntryName, ValueError};
 
@@ -81,7 +83,11 @@ pub struct Pattern {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Form {
     Text(Glob),
-    Path(PathPattern),
+    Path {
+        written: PathPattern,
+        /// The same in lower case.
+        folded: PathPattern,
+    },
     Network(IpNet),
 }
 
@@ -111,7 +117,10 @@ impl Pattern {
         let form = match field {
             Field::Method => Form::Text(method(value)?),
             Field::Host => Form::Text(host(value)?),
-            Field::Path => Form::Path(PathPattern::parse(value)?),
+            Field::Path => Form::Path {
+                written: PathPattern::parse(value, PathCase::Sensitive)?,
+                folded: PathPattern::parse(value, PathCase::Insensitive)?,
+            },
             Field::Ip => Form::Network(network(value)?),
             Field::Header(_) | Field::Cookie(_) => Form::Text(trimmed(value)?),
             Field::Descriptor(_) if text == "!*" => {
@@ -137,13 +146,21 @@ impl Pattern {
     }
 
     /// Whether a value of the field matches, negation aside. Methods come in upper case,
-    /// hosts in lower case, paths normal.
+    /// hosts in lower case.
     pub(crate) fn matches_text(&self, value: &[u8]) -> bool {
-        match &self.form {
-            Form::Text(glob) => glob.matches(value),
-            Form::Path(path) => path.matches(value),
-            Form::Network(_) => false,
-        }
+        matches!(&self.form, Form::Text(glob) if glob.matches(value))
+    }
+
+    /// Whether a reading of a path matches, negation aside.
+    pub(crate) fn matches_path(&self, reading: &Reading<'_>, case: PathCase) -> bool {
+        let Form::Path { written, folded } = &self.form else {
+            return false;
+        };
+        let pattern = match case {
+            PathCase::Sensitive => written,
+            PathCase::Insensitive => folded,
+        };
+        pattern.matches(reading.path(case))
     }
 
     /// Whether an address matches, negation aside.
@@ -151,11 +168,11 @@ impl Pattern {
         matches!(&self.form, Form::Network(network) if network.contains(&ip))
     }
 
-    /// The value, if it stands for one text only.
+    /// The value, if it stands for one text only; of a path in lower case.
     pub(crate) fn exact(&self) -> Option<&[u8]> {
         match &self.form {
             Form::Text(glob) => glob.literal(),
-            Form::Path(path) => path.exact(),
+            Form::Path { folded, .. } => folded.exact(),
             Form::Network(_) => None,
         }
     }
@@ -164,14 +181,14 @@ impl Pattern {
     pub(crate) fn fixed(&self) -> Option<(Piece, &[u8])> {
         match &self.form {
             Form::Text(glob) => glob.fixed(),
-            Form::Path(_) | Form::Network(_) => None,
+            Form::Path { .. } | Form::Network(_) => None,
         }
     }
 
-    /// The first segment of every path it matches, if they share one.
+    /// The first segment of every path it matches, if they share one; in lower case.
     pub(crate) fn first_segment(&self) -> Option<&[u8]> {
         match &self.form {
-            Form::Path(path) => path.first_segment(),
+            Form::Path { folded, .. } => folded.first_segment(),
             Form::Text(_) | Form::Network(_) => None,
         }
     }
@@ -278,7 +295,8 @@ fn host(text: &str) -> Result<Glob, ValueError> {
     Ok(Glob::new(&name.to_ascii_lowercase()))
 }
 
-/// A host without its port and without the dot of the root.
+/// A host without its port and without the dots at its end: the root's, and what some servers
+/// take for it.
 pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let colon = host.iter().rposition(|byte| *byte == b':');
     let name = match colon {
@@ -286,7 +304,8 @@ pub(crate) fn without_port(host: &[u8]) -> &[u8] {
         Some(at) if !host[..at].contains(&b':') || host[..at].ends_with(b"]") => &host[..at],
         _ => host,
     };
-    name.strip_suffix(b".").unwrap_or(name)
+    let dots = name.iter().rev().take_while(|byte| **byte == b'.').count();
+    &name[..name.len() - dots]
 }
 
 fn trimmed(text: &str) -> Result<Glob, ValueError> {
@@ -356,6 +375,8 @@ mod tests {
             ("example.com:80", "example.com"),
             ("example.com.", "example.com"),
             ("example.com.:80", "example.com"),
+            ("example.com..", "example.com"),
+            ("example.com...:80", "example.com"),
             ("example.com:", "example.com"),
             ("[::1]", "[::1]"),
             ("[::1]:80", "[::1]"),

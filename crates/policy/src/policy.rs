@@ -269,6 +269,30 @@ mod tests {
     }
 
     #[test]
+    fn case_is_a_setting_of_the_limit() {
+        let lines = "key = [\"path\"]\nmatch = { path = \"/Users/**\" }\n";
+        let at = |limit: &str, path, expected: &[&str]| {
+            let facts = Facts { path, ..facts() };
+            check(limit, &facts, expected);
+        };
+        at(lines, "/USERS/Ada/", &["l 1 path=/users/ada"]);
+        let sensitive = format!("{lines}path_case = \"sensitive\"");
+        at(&sensitive, "/Users/Ada/", &["l 1 path=/Users/Ada"]);
+        at(&sensitive, "/users/Ada", &[]);
+        // Two cases of one long path in one request are two keys.
+        let long = format!("/Users/{}", "X".repeat(200));
+        let policy = policy(&[("a", lines), ("b", &sensitive)]);
+        let keys = charged(
+            &policy,
+            &Facts {
+                path: &long,
+                ..facts()
+            },
+        );
+        assert_ne!(keys[0].strip_prefix('a'), keys[1].strip_prefix('b'));
+    }
+
+    #[test]
     fn keys_are_written_in_order() {
         for (limit, expected) in [
             ("key = [\"all\"]", "l 1"),
@@ -426,7 +450,7 @@ mod tests {
         for (path, ip, expected) in [
             ("/", "192.0.2.1", &["a-1 1", "a-2 1", "b 1"][..]),
             ("/health", "192.0.2.1", &["b 1"]),
-            ("//%68ealth", "::ffff:192.0.2.1", &["b 1"]),
+            ("/%68ealth/", "::ffff:192.0.2.1", &["b 1"]),
             ("/health", "192.0.3.1", &["a-1 1", "a-2 1", "b 1"]),
         ] {
             let facts = Facts {

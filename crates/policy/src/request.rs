@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
-use crate::path::{self, Normal};
+use crate::path::{self, Normal, PathCase, Readings};
 use crate::{Facts, pattern};
 
 /// Facts in the forms that rules compare and count.
@@ -13,7 +13,7 @@ pub(crate) struct Request<'a> {
     pub(crate) facts: &'a Facts<'a>,
     /// IPv4-mapped IPv6 is IPv4.
     pub(crate) ip: Option<IpAddr>,
-    path: OnceCell<Normal<'a>>,
+    readings: OnceCell<Readings<'a>>,
     host: OnceCell<Normal<'a>>,
     method: OnceCell<Normal<'a>>,
 }
@@ -23,16 +23,20 @@ impl<'a> Request<'a> {
         Self {
             facts,
             ip: facts.ip.map(|ip| ip.to_canonical()),
-            path: OnceCell::new(),
+            readings: OnceCell::new(),
             host: OnceCell::new(),
             method: OnceCell::new(),
         }
     }
 
     /// The normal path; never empty.
-    pub(crate) fn path(&self) -> &[u8] {
-        let normal = || path::normalise(self.facts.path);
-        self.path.get_or_init(normal).as_bytes()
+    pub(crate) fn path(&self, case: PathCase) -> &[u8] {
+        self.readings().normal().path(case)
+    }
+
+    /// The path as each kind of server reads it.
+    pub(crate) fn readings(&self) -> &Readings<'a> {
+        self.readings.get_or_init(|| Readings::of(self.facts.path))
     }
 
     /// In lower case, without port and root dot; empty if unknown.

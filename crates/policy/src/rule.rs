@@ -90,7 +90,7 @@ impl Rule {
     pub(crate) fn holds(&self, request: &Request<'_>) -> bool {
         let asked = request.facts.descriptor.is_some();
         let exempt = |exemption: &Arc<Exemption>| {
-            exemption.for_descriptors() == asked && exemption.matcher.holds(request)
+            exemption.for_descriptors() == asked && exemption.matcher.exempts(request)
         };
         self.matcher.holds(request) && !self.exemptions.iter().any(exempt)
     }
@@ -211,6 +211,12 @@ impl Exemption {
     pub fn for_descriptors(&self) -> bool {
         let mut fields = self.matcher.fields.iter();
         fields.any(|(field, _)| field.is_of_descriptors())
+    }
+
+    /// Whether it takes this request out of the limits it names.
+    pub fn exempts(&self, facts: &Facts<'_>) -> bool {
+        let of_its_kind = self.for_descriptors() == facts.descriptor.is_some();
+        of_its_kind && self.matcher.exempts(&Request::new(facts))
     }
 }
 

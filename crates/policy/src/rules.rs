@@ -10,8 +10,10 @@
 //!   otherwise                           the rest                       -> [1, 5, 6]
 //! ```
 //!
-//! A request looks up its path, segment and host, and merges four short lists. The index
-//! only leaves out rules that cannot match; what it offers is still compared in full.
+//! A request looks up its path, segment and host, and merges four short lists; two more for
+//! each further reading of its path. Paths stand in the index in lower case, because that
+//! leaves out no rule. The index only leaves out rules that cannot match; what it offers is
+//! still compared in full.
 //!
 //! Rules for descriptors are for nothing else, and have an index of their own: they name all
 //! entries of a descriptor, where a rule for requests names some of very many fields.
@@ -21,8 +23,10 @@ use std::ops::Deref;
 
 use foldhash::fast::RandomState;
 use ratekeeper_core::Limit;
+use smallvec::SmallVec;
 
 use crate::descriptor_index::DescriptorIndex;
+use crate::path::PathCase;
 use crate::path_pattern::first_segment;
 use crate::pattern::Pattern;
 use crate::request::Request;
@@ -84,24 +88,35 @@ impl Rules {
         }
     }
 
-    /// The rules that may match, in the order of the file, none twice: a request has one
-    /// path, one first segment and one host, and a rule stands in one index.
+    /// The rules that may match, in the order of the file, none twice.
     pub(crate) fn candidates<'a>(&'a self, request: &Request<'_>) -> Candidates<'a> {
-        let find = |lists: &'a Lists, value: &dyn Fn() -> Option<&'a [u32]>| {
-            // An index that nobody uses costs no look-up.
-            if lists.is_empty() { None } else { value() }.unwrap_or_default()
+        // An index without entries costs no look-up.
+        let find = |lists: &'a Lists, value: &[u8]| {
+            let found = if lists.is_empty() {
+                None
+            } else {
+                lists.get(value)
+            };
+            found.map_or(&[][..], Vec::as_slice)
         };
-        let get = |lists: &'a Lists, value: &[u8]| lists.get(value).map(Vec::as_slice);
+        let mut lists = SmallVec::new();
+        lists.push(self.rest.as_slice());
+        if !self.by_host.is_empty() {
+            lists.push(find(&self.by_host, request.host()));
+        }
+        if !(self.by_path.is_empty() && self.by_segment.is_empty()) {
+            for reading in request.readings().iter() {
+                let path = reading.path(PathCase::Insensitive);
+                lists.push(find(&self.by_path, path));
+                lists.push(find(
+                    &self.by_segment,
+                    first_segment(path).unwrap_or_default(),
+                ));
+            }
+        }
         Candidates {
             rules: &self.all,
-            lists: [
-                &self.rest,
-                find(&self.by_path, &|| get(&self.by_path, request.path())),
-                find(&self.by_segment, &|| {
-                    get(&self.by_segment, first_segment(request.path())?)
-                }),
-                find(&self.by_host, &|| get(&self.by_host, request.host())),
-            ],
+            lists,
         }
     }
 
@@ -139,20 +154,25 @@ fn values<'a>(
     rule.matcher.positive(wanted)?.map(stands_for).collect()
 }
 
-/// Merges sorted lists.
+/// Merges sorted lists; what stands in several comes once.
 pub(crate) struct Candidates<'a> {
     rules: &'a [Rule],
-    lists: [&'a [u32]; 4],
+    lists: SmallVec<[&'a [u32]; 4]>,
 }
 
 impl<'a> Iterator for Candidates<'a> {
     type Item = (u32, &'a Rule);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let heads = self.lists.iter_mut().filter(|list| !list.is_empty());
-        let list = heads.min_by_key(|list| list.first().copied())?;
-        let (&index, rest) = list.split_first()?;
-        *list = rest;
+        let heads = self.lists.iter().filter_map(|list| list.first());
+        let index = *heads.min()?;
+        for list in &mut self.lists {
+            if let [first, rest @ ..] = *list
+                && *first == index
+            {
+                *list = rest;
+            }
+        }
         Some((index, self.rules.get(index as usize)?))
     }
 }

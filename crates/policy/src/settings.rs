@@ -24,6 +24,8 @@ pub enum HeaderStyle {
 /// Settings of the process that the policy file may hold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Settings {
+    /// `timezone`: the name of the zone that calendar words follow, if the file has one.
+    pub timezone: Option<String>,
     /// `[listen]`: addresses of the doors.
     pub listen: Listen,
     /// `[envoy]`: configuration files of Envoy's rate limit service.

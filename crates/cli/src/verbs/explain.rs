@@ -54,6 +54,7 @@ impl Explain {
             .map_or_else(|| SystemClock::new().origin(), origin);
         let source = Source::read(&path)?;
         let policy = source.policy(origin, output)?;
+        let at = at.map(|at| in_zone_of(&policy, at));
         let answers = request
             .as_ref()
             .map(|request| answers(&policy, request, at.as_ref()));
@@ -86,6 +87,16 @@ fn moment(text: &str) -> Result<Zoned, Failure> {
     })
 }
 
+/// The moment as the clocks of the policy's time zone show it.
+fn in_zone_of(policy: &Policy, at: Zoned) -> Zoned {
+    let name = policy.settings.timezone.as_deref();
+    let zone = name.and_then(|name| TimeZone::get(name).ok());
+    match zone {
+        Some(zone) => at.with_time_zone(zone),
+        None => at,
+    }
+}
+
 fn origin(at: &Zoned) -> Origin {
     let nanos = at.timestamp().as_nanosecond();
     Origin::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
@@ -95,7 +106,7 @@ fn origin(at: &Zoned) -> Origin {
 fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
     for rule in &policy.rules {
         output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
-        let fields: Vec<String> = rule.matcher.fields.iter().map(field_in_words).collect();
+        let fields: Vec<String> = rule.matcher.fields.iter().map(limits::field).collect();
         let requests = match fields.join(", ") {
             fields if fields.is_empty() => limits::requests(rule),
             fields if rule.is_for_descriptors() => {
@@ -110,7 +121,7 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
             missing(rule)
         ))?;
         for exemption in &rule.exemptions {
-            output.line(format!("    exempt    {}", exemption.reason))?;
+            output.line(format!("    exempt    {}", limits::exemption(exemption)))?;
         }
         numbers(policy, rule, output)?;
     }
@@ -119,11 +130,6 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
         words::counted(policy.rules.len(), "limit")
     ));
     Ok(())
-}
-
-fn field_in_words((field, patterns): &(Field, Vec<Pattern>)) -> String {
-    let patterns: Vec<String> = patterns.iter().map(Pattern::to_string).collect();
-    format!("{field} {}", patterns.join(" or "))
 }
 
 fn missing(rule: &Rule) -> String {
@@ -190,8 +196,9 @@ fn tell(
         .iter()
         .filter(|answer| !matches!(answer, Answer::Not(_)))
         .count();
+    let verb = if applying == 1 { "applies" } else { "apply" };
     output.talk(format!(
-        "{applying} of {} apply",
+        "{applying} of {} {verb}",
         words::counted(answers.len(), "limit")
     ));
     Ok(())

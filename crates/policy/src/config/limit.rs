@@ -18,7 +18,7 @@ use super::read::{self, At, whole};
 use super::refusal::{self, Named, Responses};
 use super::requests::{key, missing_key, name, requests};
 use super::settings::Zone;
-use crate::{Cost, KeyPart, MissingKey, Refusal, Rule, RuleMode};
+use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
@@ -51,6 +51,7 @@ pub(super) struct Defaults {
     count_denied: Option<bool>,
     status: Option<u16>,
     outage: Option<Outage>,
+    path_case: Option<PathCase>,
 }
 
 /// What all limits of a file share.
@@ -80,6 +81,7 @@ pub(super) fn defaults(
         count_denied: read::flag(table.value, "count_denied"),
         status: refusal::status(table.value),
         outage: outage(table.value),
+        path_case: path_case(table.value),
     }
 }
 
@@ -92,7 +94,8 @@ pub(super) fn limit<'a>(
 ) -> Option<Draft> {
     let written = table.value;
     let named = limit_name(written, &mut shared.names, out);
-    let requests = requests(written, out);
+    let mut requests = requests(written, out);
+    requests.compare(path_case(written).or(shared.defaults.path_case));
     let key = key(written, out);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
@@ -244,6 +247,15 @@ fn outage(table: &DeTable<'_>) -> Option<Outage> {
         "local" => Outage::Local,
         "allow" => Outage::Allow,
         "deny" => Outage::Deny,
+        _ => return None, // reported as an unknown word
+    })
+}
+
+/// `path_case`
+fn path_case(table: &DeTable<'_>) -> Option<PathCase> {
+    Some(match read::text(table, "path_case")?.value {
+        "insensitive" => PathCase::Insensitive,
+        "sensitive" => PathCase::Sensitive,
         _ => return None, // reported as an unknown word
     })
 }

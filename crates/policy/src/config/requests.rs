@@ -11,7 +11,7 @@ use super::fields::{MAX_NAME, MAX_NAMES};
 use super::read::{self, At};
 use super::settings::header_name;
 use super::shape::Hint;
-use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, Pattern, ValueError};
+use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, ValueError};
 
 /// Characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
@@ -139,6 +139,14 @@ pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests 
 }
 
 impl Requests {
+    /// Sets how paths compare, if the file says it.
+    pub(super) fn compare(&mut self, case: Option<PathCase>) {
+        self.matcher.path_case = case.unwrap_or_default();
+        if self.matcher.path_case == PathCase::Sensitive {
+            self.same.push(("path_case".into(), Vec::new()));
+        }
+    }
+
     fn add(&mut self, name: &str, field: Field, values: &[At<&str>], out: &mut Findings<'_>) {
         let mut patterns = Vec::with_capacity(values.len());
         let mut seen = BTreeSet::new();

@@ -161,7 +161,10 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
 
 /// `[listen]`, `[envoy]` and `[store]`
 pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = Settings {
+        timezone: read::text(root, "timezone").map(|name| name.value.to_owned()),
+        ..Settings::default()
+    };
     if let Some(listen) = read::table(root, "listen") {
         settings.listen = Listen {
             http: door(listen.value, "http", 8080, out),

@@ -17,6 +17,7 @@ pub(super) static DEFAULTS: Table = Table {
         COUNT_DENIED,
         STATUS_FIELD,
         ON_STORE_ERROR,
+        PATH_CASE,
     ],
     planned: hints! {
         "scope" => "leave it out: every limit counts on its own node",
@@ -92,6 +93,22 @@ pub(super) const ON_STORE_ERROR: Field = optional(
     "While the Redis store fails, local: this process holds its share; allow; deny. Also of a \
      call that is late: what the store charges for it stays charged, so deny costs permits that \
      nobody used, and local counts the request twice.",
+);
+
+pub(super) const PATH_CASE: Field = optional(
+    "path_case",
+    Shape::Word(Words {
+        known: &["insensitive", "sensitive"],
+        planned: &[],
+        mistaken: hints! {
+            "ignore" => "write \"insensitive\"",
+            "lower" => "write \"insensitive\"",
+            "exact" => "write \"sensitive\"",
+            "strict" => "write \"sensitive\"",
+        },
+    }),
+    "\"sensitive\"",
+    "Whether /Login is another path than /login: insensitive (default) or sensitive.",
 );
 
 const NUMBER_FIELD: Field = optional(
@@ -201,6 +218,7 @@ pub(super) static LIMIT: Table = Table {
         STATUS_FIELD,
         ON_STORE_ERROR,
         COUNT_DENIED,
+        PATH_CASE,
     ],
     planned: LIMIT_PLANNED,
     mistaken: LIMIT_MISTAKEN,
@@ -275,6 +293,7 @@ pub(super) const LIMIT_MISTAKEN: &[Hint] = hints! {
     "disabled" => "write mode = \"off\"",
     "size" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
     "max_wait" => "it belongs into `queue`: queue = { max = 100, max_wait = \"2s\" }",
+    "case_sensitive" => "write path_case = \"sensitive\"",
     "nodelay" => "a bucket refuses what is over, unless a `queue` stands beside it: leave it out",
     "warm_up" => "write warmup = { period = \"10s\" }",
     "cold_factor" => "it belongs into `warmup`: warmup = { period = \"10s\", cold_factor = 3 }",
