@@ -68,10 +68,13 @@ impl<'c> Applies<'c> {
         }
     }
 
+    /// Returns true if the descriptor votes as a quota. An unlimited rule has no vote: the Go
+    /// service leaves it out of both counts. `all` is the global quota mode, under which a
+    /// descriptor without a rule is a quota that is never over.
     pub(super) fn is_quota(&self, all: bool) -> bool {
         match self {
-            Self::Nothing => false,
-            Self::Unlimited(rule) => all || rule.quota,
+            Self::Nothing => all,
+            Self::Unlimited(_) => false,
             Self::Limit { rule, .. } => all || rule.is_some_and(|rule| rule.quota),
         }
     }
@@ -80,7 +83,12 @@ impl<'c> Applies<'c> {
     pub(super) fn series(&self, domain: &str, entries: &[(&str, &str)]) -> Option<Series> {
         let levels = match self {
             Self::Nothing => return None,
-            Self::Limit { rule: None, .. } => &[],
+            // The limit came with the call, so no rule asked for values in a metric.
+            Self::Limit { rule: None, .. } => {
+                let keys = entries.iter().map(|(key, _)| *key);
+                let names: Vec<&str> = [domain].into_iter().chain(keys).collect();
+                return Some(Series::Named(names.join(".")));
+            }
             Self::Unlimited(rule)
             | Self::Limit {
                 rule: Some(rule), ..

@@ -138,15 +138,17 @@ impl<'c> Plan<'c> {
     /// Learns how the counters stand before the call: if any descriptor would be over, only
     /// those that would are counted. What happens between the look and the count is missed.
     pub fn hold_back(&mut self, looked: &[Decision]) {
-        let mut after: SmallVec<[u64; 4]> = looked.iter().map(counted).collect();
+        let before: SmallVec<[u64; 4]> = looked.iter().map(counted).collect();
         let mut over: SmallVec<[bool; 4]> = SmallVec::from_elem(false, self.steps.len());
         for (step, over) in self.steps.iter().zip(&mut over) {
             let (Applies::Limit { current, .. }, Direction::Take) = (step.applies, step.direction)
             else {
                 continue;
             };
-            after[step.count] += u64::from(step.hits);
-            *over = after[step.count] > u64::from(current.requests_per_unit);
+            // Each descriptor is compared alone, as in the Go service: two of them that share
+            // a counter do not add up here, only when they are counted.
+            let after = before[step.count] + u64::from(step.hits);
+            *over = after > u64::from(current.requests_per_unit);
         }
         if over.contains(&true) {
             for (step, over) in self.steps.iter_mut().zip(over) {
