@@ -6,12 +6,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, Limit, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::Rule;
+use ratekeeper_policy::envoy::RateLimit;
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
@@ -62,6 +64,7 @@ async fn answer<C: Clock + 'static>(
         "/readyz" => get(&request).map(|()| readiness(shared.ready())),
         "/metrics" => get(&request).map(|()| metrics(shared)),
         "/v1/policy" => get(&request).map(|()| policy(shared)),
+        "/rlconfig" => get(&request).map(|()| envoy_rules(shared)),
         "/v1/limits" => get(&request).map(|()| limits(shared)),
         "/v1/keys" => {
             get(&request)?;
@@ -104,8 +107,8 @@ fn post(request: &Request<Incoming>) -> Result<(), Problem> {
     Err(Problem::wrong_method("POST"))
 }
 
-fn text(status: StatusCode, text: &'static str) -> Response<Reply> {
-    let mut response = Response::new(Full::from(text));
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Reply> {
+    let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
@@ -164,7 +167,35 @@ fn policy<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
             "ipv6_prefix": client_ip.ipv6_prefix,
         },
         "limits": policy.rules.iter().map(about).collect::<Vec<_>>(),
+        "envoy": shared.keeper.envoy().map(|config| json!({
+            "sha": &**config.sha(),
+            "domains": config.domain_count(),
+            "rules": config.rule_count(),
+        })),
     }))
+}
+
+/// `GET /rlconfig`: the rules of Envoy's rate limit service in force, one a line, in the form
+/// that the Go service prints them.
+fn envoy_rules<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+    let mut lines = String::new();
+    if let Some(config) = shared.keeper.envoy() {
+        for rule in config.rules() {
+            let limit = match rule.limit {
+                RateLimit::Unlimited => "unlimited".to_owned(),
+                RateLimit::PerUnit {
+                    requests_per_unit,
+                    unit,
+                } => {
+                    let unit = unit.name().to_uppercase();
+                    format!("unit={unit} requests_per_unit={requests_per_unit}")
+                }
+            };
+            let (path, shadow, quota) = (&rule.path, rule.shadow, rule.quota);
+            lines += &format!("{path}: {limit}, shadow_mode: {shadow}, quota_mode: {quota}\n");
+        }
+    }
+    text(StatusCode::OK, lines)
 }
 
 /// A limit as the policy says it.

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ratekeeper_core::Origin;
+use ratekeeper_policy::Settings;
 use ratekeeper_policy::config::{Colour, Diagnostic, render};
 use ratekeeper_policy::envoy::{self, File};
-use ratekeeper_policy::{EnvoyFiles, Settings};
 
 use crate::StartError;
 
@@ -148,6 +148,8 @@ pub(crate) struct Source {
     path: Option<PathBuf>,
     /// What a path in the policy is relative to.
     beside: PathBuf,
+    /// The service refuses nothing: `ratekeeper run --shadow`.
+    shadow: bool,
     seen: Mutex<Seen>,
 }
 
@@ -165,11 +167,12 @@ pub(crate) struct Seen {
 type Asked = (Vec<EnvoyFile>, envoy::Settings);
 
 impl Source {
-    pub(crate) fn new(path: Option<PathBuf>, policy: Option<&Path>) -> Self {
+    pub(crate) fn new(path: Option<PathBuf>, policy: Option<&Path>, shadow: bool) -> Self {
         let beside = policy.and_then(Path::parent).map(Path::to_owned);
         Self {
             path,
             beside: beside.unwrap_or_default(),
+            shadow,
             seen: Mutex::default(),
         }
     }
@@ -180,6 +183,13 @@ impl Source {
         self.path
             .clone()
             .or_else(|| Some(self.beside.join(named()?)))
+    }
+
+    /// The settings that the files are compiled with.
+    pub(crate) fn settings(&self, settings: &Settings) -> envoy::Settings {
+        let mut settings = settings.envoy_files.settings;
+        settings.shadow_mode |= self.shadow;
+        settings
     }
 
     /// Nobody else reads meanwhile.
@@ -200,7 +210,7 @@ impl Source {
             return Ok(None);
         };
         let files = read_envoy_files(&path).map_err(StartError::EnvoyUnreadable)?;
-        let EnvoyFiles { settings, .. } = settings.envoy_files;
+        let settings = self.settings(settings);
         let compiled = compile(&files, settings, origin).map_err(StartError::EnvoyFiles)?;
         let mut seen = self.seen();
         seen.last = Some((files, settings));

@@ -177,6 +177,11 @@ impl Metrics {
         })));
     }
 
+    /// Makes rows for the rules of Envoy's rate limit service.
+    pub(crate) fn install_envoy(&self, config: &Arc<envoy::Config>) {
+        self.rules.install(config);
+    }
+
     pub(crate) fn reload_applied(&self) {
         self.reloads[0].add(1);
     }

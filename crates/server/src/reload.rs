@@ -261,7 +261,7 @@ impl<C: Clock> Shared<C> {
             }
         };
         seen.told = None;
-        let asked = (files, policy.settings.envoy_files.settings);
+        let asked = (files, self.envoy_files.settings(&policy.settings));
         let again = seen.last.as_ref() == Some(&asked);
         if again && (seen.applied || trigger == Trigger::File) {
             return Ok(());
@@ -273,7 +273,7 @@ impl<C: Clock> Shared<C> {
             Ok((config, notices)) => {
                 let domains = config.domain_count();
                 let rules = config.rule_count();
-                self.keeper.install_envoy(config);
+                self.install_envoy(config);
                 self.metrics.reload_applied();
                 self.sink.emit(&Event::EnvoyReloaded {
                     trigger,

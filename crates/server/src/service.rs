@@ -77,7 +77,11 @@ impl Service {
         let (loaded, last_seen) = reload::load_first(config, &clock)?;
         let settings = &loaded.policy.settings;
         let policy = config.policy.clone();
-        let envoy_files = Source::new(config.envoy_config.clone(), policy.as_deref());
+        let envoy_files = Source::new(
+            config.envoy_config.clone(),
+            policy.as_deref(),
+            config.shadow,
+        );
         let files = envoy_files.first(settings, clock.origin())?;
         let doors = Doors::chosen(config, settings)?;
         if let Some(address) = doors.admin
@@ -109,7 +113,7 @@ impl Service {
         ));
         let mut notices = loaded.notices;
         if let Some((files, warnings)) = files {
-            shared.keeper.install_envoy(files);
+            shared.install_envoy(files);
             notices.extend(warnings);
         }
         for warning in notices {

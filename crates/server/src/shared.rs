@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ratekeeper::{Answer, Clock, Keeper};
+use ratekeeper_policy::envoy;
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
@@ -53,6 +54,14 @@ impl<C: Clock> Shared<C> {
             serving: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             untrusted_reported: AtomicU32::new(0),
+        }
+    }
+
+    /// Puts the configuration of Envoy's rate limit service in force.
+    pub(crate) fn install_envoy(&self, config: envoy::Config) {
+        self.keeper.install_envoy(config);
+        if let Some(config) = self.keeper.envoy() {
+            self.metrics.install_envoy(&config);
         }
     }
 

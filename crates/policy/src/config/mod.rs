@@ -159,7 +159,7 @@ fn policy(
     lints::lints(&drafts, &shared.responses, out);
     Some(Policy {
         version: 0,
-        sha: sha(text).into(),
+        sha: sha([text]).into(),
         rules: Rules::new(drafts.into_iter().map(|draft| draft.rule).collect()),
         origin: context.origin,
         client_ip,
@@ -168,10 +168,14 @@ fn policy(
     })
 }
 
-/// SHA-256 in hexadecimal.
-fn sha(text: &str) -> String {
+/// SHA-256 of texts, one after the other, in hexadecimal.
+pub(crate) fn sha<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
+    let mut digest = Sha256::new();
+    for text in texts {
+        digest.update(text);
+    }
     let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(text) {
+    for byte in digest.finalize() {
         write!(hex, "{byte:02x}").expect("writing to a string does not fail");
     }
     hex

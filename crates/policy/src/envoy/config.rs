@@ -1,6 +1,7 @@
 //! Config: all domains, ready to be asked.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Limit, Origin, Time};
@@ -33,6 +34,8 @@ pub struct Settings {
 pub struct Config {
     pub(super) settings: Settings,
     pub(super) origin: Origin,
+    /// SHA-256 of the files, in hexadecimal.
+    pub(super) sha: Arc<str>,
     pub(super) domains: HashMap<Box<str>, Domain, RandomState>,
     pub(super) spans: SpanCounters,
     /// Rules in all domains.
@@ -61,6 +64,7 @@ impl Config {
         Self {
             settings,
             origin,
+            sha: Arc::default(),
             domains: HashMap::default(),
             spans: SpanCounters::new(),
             rules: 0,
@@ -78,6 +82,11 @@ impl Config {
     /// What holds for all rules.
     pub const fn settings(&self) -> Settings {
         self.settings
+    }
+
+    /// SHA-256 of the files it was loaded from, in their order, in hexadecimal.
+    pub const fn sha(&self) -> &Arc<str> {
+        &self.sha
     }
 
     /// How many domains there are.

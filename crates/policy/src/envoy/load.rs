@@ -20,7 +20,7 @@ use super::rule::{LevelName, SeriesName};
 use super::tree::{Level, Node, Wanted};
 use super::yaml;
 use super::{Config, Domain, Rule, RuleId, Settings};
-use crate::config::{Diagnostic, Findings, codes, shown};
+use crate::config::{Diagnostic, Findings, codes, sha, shown};
 
 /// Domains of a configuration.
 const MAX_DOMAINS: usize = 1_000;
@@ -86,6 +86,7 @@ pub fn load(
     if errors {
         return Err(findings);
     }
+    loader.config.sha = sha(files.iter().map(|file| file.text)).into();
     Ok(Loaded {
         config: loader.config,
         warnings: findings,

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   hits of a descriptor --> path of its rule, or a name with values of the call
-//!                              known? --> its five counters
-//!                              new?   --> a row, up to MAX_SERIES; then the row `other`
+//!                              a rule?  --> its five counters, always there
+//!                              a name?  --> a row, up to MAX_CALLER_SERIES; then `other`
 //! ```
 //!
 //! Names that carry values of calls (`detailed_metric`, `value_to_metric`) are made by
-//! whoever calls: so rows are bounded, and what does not fit is counted together.
+//! callers, so their rows are bounded and the rest is counted in one row. A limit that comes
+//! with a call is counted by the keys of its descriptor, without values: a value may be a user.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,17 +27,28 @@ pub(super) const KINDS: [&str; 5] = [
     "shadow_mode",
 ];
 
-/// Rows; one more holds what does not fit.
-const MAX_SERIES: usize = 10_000;
+/// Maximum number of rows named by callers; one more holds the rest.
+const MAX_CALLER_SERIES: usize = 10_000;
 /// The name of that one: no rule has it, as every rule's begins with its domain and a dot.
 const OTHER: &str = "other";
 
 type Row = [Counter; KINDS.len()];
+type Rows = BTreeMap<Arc<str>, Arc<Row>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    rows: RwLock<BTreeMap<String, Arc<Row>>>,
+    rows: RwLock<AllRows>,
     numbered: ArcSwapOption<Numbered>,
+}
+
+/// Rows by name. The two kinds are bounded apart, so that names made by callers never take
+/// the place of a rule.
+#[derive(Debug, Default)]
+struct AllRows {
+    /// One for each rule of the configuration in force.
+    rules: Rows,
+    /// Named by callers, at most [`MAX_CALLER_SERIES`] and `other`.
+    callers: Rows,
 }
 
 /// The rows of one configuration, by the numbers of its rules.
@@ -47,9 +59,49 @@ struct Numbered {
 }
 
 impl Rules {
-    /// Counts what a call added.
+    /// Makes a row for each rule of `config`, which comes into force.
+    pub(super) fn install(&self, config: &Arc<Config>) {
+        self.install_numbered(config);
+    }
+
+    /// Rows of rules that stay keep their counts; rows
+    /// of rules that went are dropped.
+    fn install_numbered(&self, config: &Arc<Config>) -> Arc<Numbered> {
+        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = Rows::new();
+        let mut numbers = Vec::new();
+        for rule in config.rules() {
+            let known = rows
+                .rules
+                .get(&*rule.path)
+                .or(rows.callers.get(&*rule.path));
+            let known = known.cloned().unwrap_or_default();
+            let row = rules.entry(Arc::clone(&rule.path)).or_insert(known);
+            numbers.push(Arc::clone(row));
+        }
+        rows.callers.retain(|name, _| !rules.contains_key(name));
+        rows.rules = rules;
+        let numbered = Arc::new(Numbered {
+            config: Arc::clone(config),
+            rows: numbers,
+        });
+        self.numbered.store(Some(Arc::clone(&numbered)));
+        numbered
+    }
+
+    /// SHA-256 of the files in force, if there are any.
+    pub(super) fn sha(&self) -> Option<Arc<str>> {
+        let numbered = self.numbered.load();
+        numbered
+            .as_ref()
+            .map(|known| Arc::clone(known.config.sha()))
+    }
+
+    /// Counts the hits of a call.
     pub(super) fn record(&self, answer: &Answer<'_>, config: &Arc<Config>) {
-        let numbered = self.numbered(config);
+        let known = self.numbered.load_full();
+        let known = known.filter(|known| Arc::ptr_eq(&known.config, config));
+        let numbered = known.unwrap_or_else(|| self.install_numbered(config));
         for hits in answer
             .statuses
             .iter()
@@ -73,39 +125,26 @@ impl Rules {
         }
     }
 
-    /// The rows of `config`, made when it is first seen.
-    fn numbered(&self, config: &Arc<Config>) -> Arc<Numbered> {
-        let known = self.numbered.load_full();
-        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.config, config)) {
-            return known;
-        }
-        let rules = config.rules().into_iter();
-        let numbered = Arc::new(Numbered {
-            config: Arc::clone(config),
-            rows: rules.map(|rule| self.row(&rule.path)).collect(),
-        });
-        self.numbered.store(Some(Arc::clone(&numbered)));
-        numbered
-    }
-
     fn row(&self, name: &str) -> Arc<Row> {
-        let known = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(row) = known.get(name) {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(row) = rows.rules.get(name).or(rows.callers.get(name)) {
             return Arc::clone(row);
         }
-        drop(known);
+        drop(rows);
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        let fits = rows.len() < MAX_SERIES || rows.contains_key(name);
+        let callers = &mut rows.callers;
+        let fits = callers.len() < MAX_CALLER_SERIES || callers.contains_key(name);
         let name = if fits { name } else { OTHER };
-        Arc::clone(rows.entry(name.to_owned()).or_default())
+        Arc::clone(callers.entry(name.into()).or_default())
     }
 
-    /// Names and counts, in order.
-    pub(super) fn snapshot(&self) -> Vec<(String, [u64; KINDS.len()])> {
+    /// Names and counts: first the rules, then the rows named by callers, each in order.
+    pub(super) fn snapshot(&self) -> Vec<(Arc<str>, [u64; KINDS.len()])> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         let counts = |row: &Row| row.each_ref().map(Counter::count);
-        let rows = rows.iter().map(|(name, row)| (name.clone(), counts(row)));
-        rows.collect()
+        let all = rows.rules.iter().chain(&rows.callers);
+        all.map(|(name, row)| (Arc::clone(name), counts(row)))
+            .collect()
     }
 }
 
@@ -120,18 +159,48 @@ fn add(row: &Row, counts: [u64; KINDS.len()]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratekeeper_core::Origin;
+    use ratekeeper_policy::envoy::{File, Settings, load};
+
+    fn config(text: &str) -> Arc<Config> {
+        let file = File {
+            name: "a.yaml",
+            text,
+        };
+        Arc::new(
+            load(&[file], Settings::default(), Origin::UNIX)
+                .unwrap()
+                .config,
+        )
+    }
 
     #[test]
-    fn what_callers_make_up_is_bounded() {
+    fn names_of_callers_are_bounded_and_take_no_place_of_a_rule() {
         let rules = Rules::default();
-        for number in 0..MAX_SERIES + 10 {
+        for number in 0..MAX_CALLER_SERIES + 10 {
             add(&rules.row(&format!("d.key_{number}")), [1, 0, 0, 1, 0]);
         }
         add(&rules.row("d.key_0"), [2, 2, 0, 0, 0]);
-        let rows = rules.snapshot();
-        assert_eq!(rows.len(), MAX_SERIES + 1);
-        let row = |wanted: &str| rows.iter().find(|(name, _)| name == wanted).unwrap().1;
-        assert_eq!(row("d.key_0"), [3, 2, 0, 1, 0]);
-        assert_eq!(row(OTHER), [10, 0, 0, 10, 0]);
+        let row = |wanted: &str| {
+            let rows = rules.snapshot();
+            let found = rows.into_iter().find(|(name, _)| &**name == wanted);
+            found.map(|(_, counts)| counts)
+        };
+        assert_eq!(rules.snapshot().len(), MAX_CALLER_SERIES + 1);
+        assert_eq!(row("d.key_0"), Some([3, 2, 0, 1, 0]));
+        assert_eq!(row(OTHER), Some([10, 0, 0, 10, 0]));
+
+        // A rule that comes when the rows of callers are full has a row of its own.
+        let one = "{ key: late, rate_limit: { unit: hour, requests_per_unit: 1 } }";
+        rules.install(&config(&format!("domain: d\ndescriptors: [{one}]")));
+        assert_eq!(row("d.late"), Some([0; 5]));
+        add(&rules.row("d.late"), [1, 0, 0, 1, 0]);
+
+        // It keeps its counts while it stays, and loses its row when it goes.
+        let two = "{ key: other, rate_limit: { unit: hour, requests_per_unit: 1 } }";
+        rules.install(&config(&format!("domain: d\ndescriptors: [{one}, {two}]")));
+        assert_eq!(row("d.late"), Some([1, 0, 0, 1, 0]));
+        rules.install(&config(&format!("domain: d\ndescriptors: [{two}]")));
+        assert_eq!(row("d.late"), None);
     }
 }

@@ -36,6 +36,7 @@ impl Metrics {
             requests: self.requests.iter().map(|each| counts(each)).collect(),
             durations: self.durations.iter().map(Durations::snapshot).collect(),
             rules: self.rules.snapshot(),
+            files: self.rules.sha(),
             reloads: counts(&self.reloads),
             config: self.config.load_full(),
             usage,
@@ -58,7 +59,9 @@ struct Snapshot {
     requests: Vec<Vec<u64>>,
     durations: Vec<DurationsSnapshot>,
     /// By path of the rule: `rules::KINDS`.
-    rules: Vec<(String, [u64; KINDS.len()])>,
+    rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
+    /// SHA-256 of the files of Envoy's rate limit service, if there are any.
+    files: Option<Arc<str>>,
     reloads: Vec<u64>,
     config: Option<Arc<ConfigInfo>>,
     usage: Usage,
@@ -129,11 +132,7 @@ impl Snapshot {
         let mut family = counter(encoder, "rls_hits", help)?;
         for (rule, counts) in &self.rules {
             for (kind, count) in KINDS.iter().zip(counts) {
-                put(
-                    &mut family,
-                    &[("rule", rule.as_str()), ("kind", kind)],
-                    *count,
-                )?;
+                put(&mut family, &[("rule", &**rule), ("kind", kind)], *count)?;
             }
         }
         Ok(())
@@ -234,6 +233,13 @@ impl Snapshot {
             let mut family = gauge(encoder, "config_info", "The policy in force")?;
             let labels = [("sha", &*config.sha), ("version", version.as_str())];
             put_gauge(&mut family, &labels, 1)?;
+        }
+        if let Some(sha) = &self.files {
+            let help = "The files of Envoy's rate limit service in force";
+            let mut family = gauge(encoder, "envoy_config_info", help)?;
+            put_gauge(&mut family, &[("sha", &**sha)], 1)?;
+        }
+        if let Some(config) = &self.config {
             let name = "config_last_success_timestamp_seconds";
             let help = "When the policy in force was loaded";
             let since = gauge(encoder, name, help)?;

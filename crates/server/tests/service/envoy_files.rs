@@ -158,3 +158,75 @@ fn a_start_needs_a_good_configuration() {
         Err(StartError::NoPolicy)
     ));
 }
+
+/// A service with the file `limits`, which describes the domain `files`.
+fn with_files(policy: &str, change: impl FnOnce(Config) -> Config) -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("limits"), domain("files", 1)).unwrap();
+    let path = directory.path().join("ratekeeper.toml");
+    fs::write(&path, format!("{POLICY}{policy}")).unwrap();
+    Fixture::at(directory, &path, change)
+}
+
+/// Statuses of calls of `domain`, whose one descriptor has this key.
+fn statuses(fixture: &Fixture, domain: &str, key: &str, calls: usize) -> Vec<u16> {
+    let entries = format!(r#"[{{"key": "{key}", "value": "a"}}]"#);
+    let call = format!(r#"{{"domain": "{domain}", "descriptors": [{{"entries": {entries}}}]}}"#);
+    let mut http = fixture.http();
+    let statuses = (0..calls).map(|_| http.post("/json", &call).status);
+    statuses.collect()
+}
+
+#[test]
+fn native_limits_hold_beside_files() {
+    let native = "
+[[limit]]
+name  = \"native\"
+match = { domain = \"n\" }
+key   = [\"descriptor:u\"]
+limit = \"2/1h\"
+";
+    let fixture = with_files(native, |config| config);
+    assert_eq!(statuses(&fixture, "n", "u", 4), [200, 200, 429, 429]);
+    assert_eq!(statuses(&fixture, "files", "k0", 2), [200, 429]);
+    // Neither decides the other's domain, nor an unknown one.
+    assert_eq!(statuses(&fixture, "files", "u", 4), [200; 4]);
+    assert_eq!(statuses(&fixture, "unknown", "u", 4), [200; 4]);
+}
+
+#[test]
+fn a_service_in_shadow_mode_refuses_nothing_by_files() {
+    let fixture = with_files("", |mut config| {
+        config.shadow = true;
+        config
+    });
+    assert_eq!(statuses(&fixture, "files", "k0", 3), [200; 3]);
+    let metrics = fixture.admin().get("/metrics").body;
+    let over = "ratekeeper_rls_hits_total{rule=\"files.k0\",kind=\"over_limit\"} 2";
+    assert!(metrics.contains(over), "{metrics}");
+}
+
+#[test]
+fn files_in_force_are_shown() {
+    let fixture = with_files("", |config| config);
+    let mut admin = fixture.admin();
+    let rules = "files.k0: unit=MINUTE requests_per_unit=1, shadow_mode: false, \
+                 quota_mode: false\n";
+    assert_eq!(admin.get("/rlconfig").body, rules);
+    let shown = |admin: &mut super::client::Client| {
+        let policy = admin.get("/v1/policy").body;
+        let policy: serde_json::Value = serde_json::from_str(&policy).unwrap();
+        let envoy = &policy["envoy"];
+        let sha = envoy["sha"].as_str().unwrap().to_owned();
+        let metrics = admin.get("/metrics").body;
+        let info = format!("ratekeeper_envoy_config_info{{sha=\"{sha}\"}} 1");
+        assert!(metrics.contains(&info), "{info} in {metrics}");
+        (sha, envoy["rules"].as_u64().unwrap())
+    };
+    let before = shown(&mut admin);
+    fs::write(fixture.path("limits"), domain("files", 2)).unwrap();
+    assert_eq!(admin.post("/v1/reload", "").status, 200);
+    let after = shown(&mut admin);
+    assert_eq!((before.1, after.1), (1, 2));
+    assert_ne!(before.0, after.0);
+}

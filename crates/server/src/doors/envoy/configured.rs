@@ -175,7 +175,14 @@ fn metadata_of(answer: &Answer<'_>, request: &RateLimitRequest) -> Struct {
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter();
         let entries = entries.map(|entry| text(format!("{}={}", entry.key, entry.value)));
-        object([("entries", list(entries.collect()))])
+        let mut fields = vec![("entries", list(entries.collect()))];
+        if let Some(limit) = &descriptor.limit {
+            fields.push(("limit", text(override_text(limit))));
+        }
+        if let Some(hits) = descriptor.hits_addend {
+            fields.push(("hitsAddend", number(hits as f64)));
+        }
+        object(fields)
     });
     let mut fields = vec![
         ("domain", text(request.domain.clone())),
@@ -187,10 +194,7 @@ fn metadata_of(answer: &Answer<'_>, request: &RateLimitRequest) -> Struct {
     if !answer.metadata.is_empty() {
         fields.push(("metadata", value_of_map(&answer.metadata, MAX_DEPTH)));
     }
-    let fields = fields.into_iter();
-    Struct {
-        fields: fields.map(|(key, value)| (key.to_owned(), value)).collect(),
-    }
+    struct_of(fields)
 }
 
 fn value_of_map(map: &Map<String, serde_json::Value>, depth: usize) -> Value {
@@ -222,11 +226,31 @@ fn value_of(value: &serde_json::Value, depth: usize) -> Option<Value> {
     })
 }
 
-fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+/// The text form of a protocol buffer, which is how the Go service shows an override:
+/// `requests_per_unit:42 unit:HOUR`. Fields that hold their default are left out.
+fn override_text(limit: &RateLimitOverride) -> String {
+    let mut fields = Vec::new();
+    if limit.requests_per_unit > 0 {
+        fields.push(format!("requests_per_unit:{}", limit.requests_per_unit));
+    }
+    if limit.unit() != RateLimitUnit::Unknown {
+        fields.push(format!("unit:{}", limit.unit().as_str_name()));
+    }
+    if let Some(multiplier) = limit.unit_multiplier {
+        fields.push(format!("unit_multiplier:{{value:{multiplier}}}"));
+    }
+    fields.join(" ")
+}
+
+fn object(fields: Vec<(&str, Value)>) -> Value {
+    kind(Kind::StructValue(struct_of(fields)))
+}
+
+fn struct_of(fields: Vec<(&str, Value)>) -> Struct {
     let fields = fields.into_iter();
-    kind(Kind::StructValue(Struct {
+    Struct {
         fields: fields.map(|(key, value)| (key.to_owned(), value)).collect(),
-    }))
+    }
 }
 
 fn list(values: Vec<Value>) -> Value {

@@ -6,7 +6,8 @@
 //!   descriptor --> facts, act --/   (all or none)      \--> headers, body, metadata
 //! ```
 //!
-//! Where the configuration files of the Go service are loaded, `configured` decides instead.
+//! A domain that the configuration files of the Go service describe is decided by `configured`
+//! instead; so is every domain if the policy has no limits of its own.
 //!
 //! Every descriptor has a status: where one has none, Envoy sends no headers at all. Spans
 //! are whole seconds, rounded up: Envoy cuts fractions off, and a client told 0 would try
@@ -53,7 +54,9 @@ pub(super) async fn decide<C: Clock>(
     if request.descriptors.is_empty() {
         return Err(wrong("rate limit descriptor list must not be empty"));
     }
-    if let Some(config) = shared.keeper.envoy() {
+    if let Some(config) = shared.keeper.envoy()
+        && (config.has_domain(&request.domain) || shared.keeper.policy().rules.is_empty())
+    {
         return configured::decide(shared, &config, request).await;
     }
     let entries = request.descriptors.iter().flat_map(|one| &one.entries);
