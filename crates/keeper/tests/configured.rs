@@ -5,7 +5,7 @@ mod tasks;
 
 use std::sync::Arc;
 
-use ratekeeper::core::{AnyAlgorithm, Call, Nanos, Origin, Permits, Unsupported, Verdict};
+use ratekeeper::core::{AnyAlgorithm, Call, Gcra, Nanos, Origin, Permits, Unsupported, Verdict};
 use ratekeeper::policy::config::{Context, words};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{Clock, KeyedLimiter, Limiter, ManualClock, Settlement, WaitError};
@@ -24,10 +24,10 @@ use Can::{Both, Neither, Refund, Reserve};
 
 /// Words, and what they can do; each holds four permits at once.
 const ROWS: [(&str, Can); 17] = [
-    ("4/1s", Refund),
+    ("4/1s", Both),
     ("{ limit = \"4/1s\", algorithm = \"fixed\" }", Refund),
     ("{ limit = \"4/1s\", algorithm = \"quota-reset\" }", Refund),
-    ("{ limit = \"4/1s\", algorithm = \"gcra\" }", Both),
+    ("{ limit = \"4/1s\", algorithm = \"sliding\" }", Refund),
     ("{ limit = \"4/1s\", algorithm = \"sub-buckets\" }", Refund),
     (
         "{ limit = \"4/1s\", algorithm = { name = \"sub-buckets\", edge = \"weighted\" } }",
@@ -367,5 +367,29 @@ fn what_is_owed_beyond_an_empty_bucket_stays_owed_as_time() {
             let due = apart + last + interval.time_for(Permits::ONE);
             assert_eq!(next.map(|next| apart + next), Some(due), "{from} then {to}");
         }
+    }
+}
+
+/// `N/duration` is one limit, wherever it is written.
+#[test]
+fn the_same_text_is_the_same_limit() {
+    let context = Context::default();
+    for text in ["1/24h", "2/24h", "5/24h", "100/24h", "1000/24h"] {
+        let bucket = AnyAlgorithm::from(Gcra::token_bucket(text.parse().unwrap()).unwrap());
+        let field = format!("limit = \"{text}\"");
+        assert_eq!(words(text, context).as_ref(), Ok(&bucket), "{text}");
+        assert_eq!(words(&field, context).as_ref(), Ok(&bucket), "{text}");
+        let (per, parsed) = (Limiter::per(text).unwrap(), Limiter::parse(text).unwrap());
+        let quota = bucket.capacity().get();
+        for left in (0..quota).rev() {
+            let (one, other) = (per.check(), parsed.check());
+            assert_eq!([one.verdict, other.verdict], [Verdict::Allow; 2], "{text}");
+            assert_eq!(
+                [one.remaining.get(), other.remaining.get()],
+                [left; 2],
+                "{text}"
+            );
+        }
+        assert!(!per.check().verdict.allows() && !parsed.check().verdict.allows());
     }
 }

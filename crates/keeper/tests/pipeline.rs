@@ -281,7 +281,9 @@ fn a_reload_keeps_balances_and_applies_new_numbers_at_once() {
         "and not a full bucket"
     );
 
-    keeper.install(policy(&BUCKET.replace("bucket =", "limit = \"20/1h\" #")));
+    keeper.install(policy(
+        &BUCKET.replace("bucket =", "limit = \"20/1h\"\nalgorithm = \"fixed\" #"),
+    ));
     for _ in 0..5 {
         assert!(
             check(&keeper, &user("ann")).allowed(),

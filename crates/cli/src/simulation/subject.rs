@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn whatever_a_policy_can_say_is_a_subject() {
         let rows = [
-            ("100/1m", None, "two-window counter", "100/1m"),
+            ("100/1m", None, "token bucket", "100/1m"),
             ("100/1m", Some("fixed"), "fixed window", "100/1m"),
             ("100/day", None, "calendar window", "100/day"),
             (

@@ -80,7 +80,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// let reserved = limiter.try_reserve("ann", Permits::ONE, minute).unwrap();
     /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
     /// assert_eq!(reserved.try_cancel(), Ok(true));
-    /// let window = KeyedLimiter::parse("10/1m").unwrap();
+    /// let window = KeyedLimiter::parse("{ limit = \"10/1m\", algorithm = \"fixed\" }").unwrap();
     /// assert!(window.try_reserve("ann", Permits::ONE, minute).is_err());
     /// ```
     ///

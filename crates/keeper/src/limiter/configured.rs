@@ -25,9 +25,9 @@ pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, W
 }
 
 impl Limiter<AnyAlgorithm> {
-    /// A limiter in the policy's words: those that say in a `[[limit]]` how much it allows,
-    /// and how it counts. The number alone counts as it does there, in a sliding window of two
-    /// counters; for the token bucket of [`Limiter::per`], say `algorithm = "gcra"`.
+    /// A limiter in the policy's words: the fields that state in a `[[limit]]` how much it
+    /// allows and how it counts. The number alone is the same limit as there, and as in
+    /// [`Limiter::per`]: a token bucket.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -116,7 +116,8 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// let pace = Limiter::parse("spacing = \"10s\"").unwrap();
     /// let reserved = pace.try_reserve(Permits::ONE, minute).unwrap();
     /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
-    /// assert!(Limiter::parse("10/1m").unwrap().try_reserve(Permits::ONE, minute).is_err());
+    /// let window = Limiter::parse("{ limit = \"10/1m\", algorithm = \"fixed\" }").unwrap();
+    /// assert!(window.try_reserve(Permits::ONE, minute).is_err());
     /// ```
     ///
     /// # Errors

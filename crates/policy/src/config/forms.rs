@@ -1,7 +1,7 @@
 //! Forms: how a quantity is written, from `limit`, `bucket` or `spacing` to an algorithm.
 //!
 //! ```text
-//!   limit = "N/duration"   sliding (default), fixed, quota-reset, gcra, sub-buckets, log,
+//!   limit = "N/duration"   gcra (default), sliding, fixed, quota-reset, sub-buckets, log,
 //!                          hybrid, exponential, smooth-bursty
 //!   warmup = { .. }        beside such a limit: whoever rested is served slowly at first
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
@@ -97,7 +97,7 @@ fn limit(
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
     let (named, at, span_at) = match named {
-        None => (Algorithm::Sliding, 0..0, 0..0),
+        None => (Algorithm::Gcra, 0..0, 0..0),
         Some(Named { value, at, span_at }) => (value, at, span_at),
     };
     if let Some(queue) = queue.filter(|_| named != Algorithm::Gcra) {

@@ -31,8 +31,8 @@ const FILE: &str = "limit";
 /// ```
 /// use ratekeeper_policy::config::{Context, words};
 /// let name = |text| words(text, Context::default()).map(|limit| limit.name());
-/// assert_eq!(name("100/1m")?, "two-window counter", "as in a policy");
-/// assert_eq!(name("{ limit = \"100/1m\", algorithm = \"gcra\" }")?, "token bucket");
+/// assert_eq!(name("100/1m")?, "token bucket", "as in a policy");
+/// assert_eq!(name("{ limit = \"100/1m\", algorithm = \"fixed\" }")?, "fixed window");
 /// assert_eq!(name("bucket = { size = 20, refill = \"10/1s\" }")?, "token bucket");
 /// assert_eq!(name("concurrency = 10")?, "concurrency");
 ///
@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn every_algorithm_has_words() {
         let rows = [
-            ("10/1m", "two-window counter"),
-            ("  10/1m\n", "two-window counter"),
-            ("\"10/1m\"", "two-window counter"),
+            ("10/1m", "token bucket"),
+            ("  10/1m\n", "token bucket"),
+            ("\"10/1m\"", "token bucket"),
             ("spacing = \"200ms\"", "token bucket"),
             ("timezone = \"UTC\"\nlimit = \"10/day\"", "calendar window"),
             (

@@ -18,7 +18,7 @@ fn numbers_become_algorithms() {
     let rows: Vec<(&str, AnyAlgorithm)> = vec![
         (
             "limit = \"5/1m\"",
-            Window::two_window(quota("5/1m"), zero).unwrap().into(),
+            Gcra::token_bucket(quota("5/1m")).unwrap().into(),
         ),
         (
             "limit = \"5/1m\"\nalgorithm = \"sliding\"",
