@@ -23,23 +23,33 @@
 //! When a new key finds no room:
 //!
 //! 1. Some expired entries of its limit are forgotten.
-//! 2. If another limit takes more than twice the memory in the shard, it gives up a third of
-//!    its table: the keys with the least debt, judged by a sample, are pushed out.
-//! 3. Else one key of the same limit is pushed out: of a sample of 16, the one with the least
-//!    debt.
-//! 4. If there is nobody to push out (a budget of a few kilobytes), the request is denied
-//!    with `retry_after` 1 s.
+//! 2. If another limit takes more than twice the memory in the shard, or else the keys of
+//!    another size of the same limit do, the larger table gives up a third of its array: the
+//!    keys that have used least of the limit, judged by a sample, are pushed out.
+//! 3. Else one key of the same limit is pushed out: of a sample of 16, the one that has used
+//!    least.
+//! 4. If there is none to push out (a budget of a few kilobytes), the request is denied with
+//!    `retry_after` 1 s.
 //!
-//! What was pushed out is not forgiven: the limit's *floor* (one for each shard and size of
-//! key) becomes the strictest of all states pushed out, and every key that is not in memory
-//! starts from the floor, until that expires.
+//! What was pushed out is forgiven only a little: the limit's *floor* (one for each shard and
+//! size of key) becomes the strictest of all states pushed out, and a key that is not in
+//! memory begins with what the floor has used, less an eighth of the limit (at least 2
+//! permits, at most half of the limit, rounded up), until the floor expires.
 //!
-//! So a full store never admits more than an endless one, never stops enforcing, and never
-//! grows. (A quota-reset window opens with a request; a request that is denied here and not
-//! there lets it open later, and serve others. It keeps its bound.) It may deny newcomers that an
-//! endless store would have allowed: a flood of spent-up keys raises the floor. `reset` does
-//! not lower the floor. How many keys were pushed out, and how many had merely expired, is
-//! counted for each limit ([`usage`](MemoryStore::usage)).
+//! So
+//!
+//! * a newcomer is admitted up to that many permits, whatever flood there was before;
+//! * a key that is pushed out gains that many permits at most, each time, and it is pushed
+//!   out only by keys that have used as much: a key that spent its limit outlasts any number
+//!   of keys that asked once;
+//! * clients that ask for less than that raise no floor and shut nobody out;
+//! * a key in memory is exact, and the store never grows beyond its budget and never stops
+//!   enforcing.
+//!
+//! Permits on loan are not forgotten for a newcomer of their limit: that is denied with
+//! `retry_after` 1 s. If another limit needs the room, they are pushed out, and nothing is
+//! forgiven. `reset` does not lower the floor. How many keys were pushed out, and how many had
+//! merely expired, is counted for each limit ([`usage`](MemoryStore::usage)).
 //!
 //! # Pauses
 //!

@@ -59,7 +59,7 @@ impl<K: StoredKey> AnyTable<K> {
             }
             AnyAlgorithm::WarmUp(algorithm) => Self::WarmUp(Table::new(*algorithm, hasher)),
             AnyAlgorithm::Concurrency(algorithm) => {
-                Self::Concurrency(Table::new(*algorithm, hasher))
+                Self::Concurrency(Table::of_loans(*algorithm, hasher))
             }
         }
     }

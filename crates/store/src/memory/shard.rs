@@ -186,7 +186,8 @@ impl Shard {
     }
 
     /// Makes room for a new key: forgets what has expired, has a limit that takes twice as
-    /// much give up a third, pushes out keys of this limit, and then gives up.
+    /// much give up a third, else keys of another size of this limit, pushes out keys of this
+    /// size, and then gives up.
     #[cold]
     #[inline(never)]
     fn when_full(
@@ -203,9 +204,11 @@ impl Shard {
         if let Some(decision) = decide(self) {
             return decision;
         }
-        if self.squeeze_fullest(id, now)
-            && let Some(decision) = decide(self)
-        {
+        let squeezed = self.squeeze_fullest(id, now)
+            || self
+                .slot(id)
+                .is_some_and(|slot| slot.squeeze_for(ask, &budget));
+        if squeezed && let Some(decision) = decide(self) {
             return decision;
         }
         for _ in 0..MOST_EVICTED {

@@ -6,7 +6,8 @@ use ratekeeper_core::{Limit, Time};
 use super::LimitUsage;
 use super::any_table::{AnyTable, with_table};
 use super::budget::Budget;
-use super::key::{LongKey, ShortKey, StoredKey, WordKey};
+use super::key::{LongKey, ShortKey, Size, StoredKey, WordKey};
+use super::table::Ask;
 
 /// Runs `$body` with `$tables` bound to the tables of a slot for keys like that of `$ask`.
 macro_rules! with_tables_of {
@@ -106,13 +107,25 @@ impl Slot {
         size_of::<Self>() + self.word.bytes() + self.short.bytes() + self.long.bytes()
     }
 
+    /// Gives up a third of the largest table, if that takes more than twice what the one for
+    /// keys like that of `ask` takes; permits on loan are not given up for those of one limit.
+    pub(super) fn squeeze_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+        let own = with_tables_of!(self, ask, tables => tables.bytes());
+        let lends = self.word.loans().is_some();
+        !lends && self.largest() / 2 > own && self.squeeze(ask.now, budget)
+    }
+
+    fn largest(&self) -> usize {
+        let (word, short) = (self.word.bytes(), self.short.bytes());
+        word.max(short).max(self.long.bytes())
+    }
+
     /// Gives up a third of the largest table.
     pub(super) fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
-        let [word, short, long] = [self.word.bytes(), self.short.bytes(), self.long.bytes()];
-        let most = word.max(short).max(long);
-        if word == most {
+        let most = self.largest();
+        if self.word.bytes() == most {
             with_table!(&mut self.word, table => table.squeeze(now, budget))
-        } else if short == most {
+        } else if self.short.bytes() == most {
             with_table!(&mut self.short, table => table.squeeze(now, budget))
         } else {
             with_table!(&mut self.long, table => table.squeeze(now, budget))

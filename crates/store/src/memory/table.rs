@@ -3,17 +3,21 @@
 //! ```text
 //!   hash --> slot | key 8, 16 or 32 | state 8 (GCRA) |
 //!
-//!   key never seen, or forgotten:  starts from the floor
+//!   key never seen, or forgotten:  starts with what the floor has used, less what is forgiven
 //!   floor: the strictest of all states pushed out for want of room; fresh once it expires
 //! ```
 //!
-//! # Why a full table never admits more
+//! # What a key gains that is pushed out
 //!
-//! A key that is pushed out leaves `floor = stricter(floor, its state)` behind. When it comes
-//! back it starts from the floor, which allows only what its own state would have allowed.
-//! In between it cannot have been charged, and time heals both alike. So at every moment a
-//! key's state here is at least as strict as it would be with endless memory. An entry that
-//! left because it had expired was fresh by law.
+//! A key that is pushed out leaves `floor = stricter(floor, its state)` behind. In between it
+//! cannot be charged, and time heals both alike. So when it comes back, the floor has used at
+//! least as much as its own state would have; it starts with that, less what is forgiven, as if
+//! charged at this moment, which heals no sooner. It gains what is forgiven at most. An entry
+//! that left because it had expired was fresh by law.
+//!
+//! The floor has used the whole limit at most. So a newcomer finds at least what is forgiven.
+//! A newcomer that uses less than that ends below the floor, and does not raise it when it is
+//! pushed out: what newcomers inherit does not grow from one to the next.
 //!
 //! A clock that steps back would make what was forgotten as expired matter again. So a key
 //! that is not in the table is judged no earlier than the moment at which something was
@@ -35,6 +39,10 @@ pub(super) use promise::Made;
 /// Slots looked at on each insert, to forget what has expired: the table is walked through
 /// by the time it has grown by a quarter.
 const SWEPT_PER_INSERT: usize = 7;
+/// A key that comes back is forgiven one part in so many of its limit,
+const FORGIVEN_PART: u32 = 8;
+/// at least so many permits, and at most half of the limit.
+const LEAST_FORGIVEN: u32 = 2;
 
 #[derive(Debug)]
 struct Entry<K, S> {
@@ -46,8 +54,10 @@ struct Entry<K, S> {
 pub(super) struct Table<A: Algorithm, K> {
     algorithm: A,
     entries: Flat<Entry<K, A::State>>,
-    /// Where a key that is not here starts.
+    /// The strictest of all states pushed out.
     floor: A::State,
+    /// The states are permits on loan: none is pushed out for a newcomer, nothing is forgiven.
+    lends: bool,
     /// What has expired by now may have been forgotten.
     forgotten: Time,
     /// Bytes of keys and states on the heap.
@@ -94,6 +104,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
             algorithm,
             entries: Flat::new(),
             floor: A::State::default(),
+            lends: false,
             forgotten: Time::ZERO,
             heap_bytes: 0,
             hand: 0,
@@ -195,7 +206,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         live.then(|| self.algorithm.look(state, now, Permits::ZERO))
     }
 
-    /// Where a new key starts at `now`.
+    /// Where a key that is not here starts at `now`.
     fn start(&mut self, now: Time) -> Start<A::State> {
         if self.floor != A::State::default() && self.algorithm.expires_at(&self.floor) <= now {
             self.floor = A::State::default();
@@ -203,11 +214,13 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         }
         let lag = self.forgotten.since(now);
         let now = now.max(self.forgotten);
-        Start {
-            state: self.algorithm.begin(&self.floor, now),
-            now,
-            lag,
-        }
+        let state = if self.lends || self.floor == A::State::default() {
+            self.floor.clone()
+        } else {
+            let used = self.used(&self.floor, now) - forgiven(self.algorithm.capacity());
+            self.used_up(used, now)
+        };
+        Start { state, now, lag }
     }
 
     #[inline]
@@ -298,9 +311,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 
     /// How much of the limit `state` takes.
     fn used(&self, state: &A::State, now: Time) -> Permits {
-        let now = now.max(self.forgotten);
-        let left = self.algorithm.look(state, now, Permits::ZERO).remaining;
-        self.algorithm.capacity() - left
+        used(&self.algorithm, state, now.max(self.forgotten))
     }
 
     /// A state of which `used` is gone. What passes the capacity cannot be carried: then
@@ -313,6 +324,18 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         debug_assert!(charged.verdict.allows(), "a fresh state holds its capacity");
         state
     }
+}
+
+/// How much of the limit `state` takes.
+fn used<A: Algorithm>(algorithm: &A, state: &A::State, now: Time) -> Permits {
+    algorithm.capacity() - algorithm.look(state, now, Permits::ZERO).remaining
+}
+
+/// What a key that comes back is forgiven of a limit of `capacity` permits.
+fn forgiven(capacity: Permits) -> Permits {
+    let capacity = capacity.get();
+    let most = capacity.div_ceil(2); // up: a limit of one permit serves newcomers too
+    Permits::new((capacity / FORGIVEN_PART).max(LEAST_FORGIVEN).min(most))
 }
 
 /// As seen from `lag` earlier.

@@ -1,11 +1,20 @@
 //! Loans: what only a table of permits on loan does.
 
+use foldhash::quality::RandomState;
 use ratekeeper_core::{Concurrency, LeaseId, Leases, Lend, Nanos, Permits, Refund, Time};
 
 use super::{Ask, Table};
 use crate::memory::key::StoredKey;
 
 impl<K: StoredKey> Table<Concurrency, K> {
+    /// A table of permits on loan.
+    pub(in crate::memory) fn of_loans(algorithm: Concurrency, hasher: RandomState) -> Self {
+        Self {
+            lends: true,
+            ..Self::new(algorithm, hasher)
+        }
+    }
+
     /// Takes back what `ask` was lent; what is not here any more is not taken back.
     pub(in crate::memory) fn take_back(&mut self, ask: &Ask<'_>) {
         let Some((limit, leases)) = self.leases(ask) else {

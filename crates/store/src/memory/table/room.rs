@@ -3,23 +3,39 @@
 //! ```text
 //!   grow             by a quarter, before it is more than 4/5 full, if the budget allows
 //!   sweep            forget what has expired, a few slots at a time, downwards
-//!   evict            one key to the floor, the least in debt of a sample
-//!   squeeze          a third of the array given up, the least in debt to the floor
+//!   evict            one key to the floor, the one that used least of a sample
+//!   squeeze          a third of the array given up, those that used least to the floor
 //!   shrink           when a quarter of the room is used at most, at the end of a round of
 //!                    sweeping by inserts, or by `MemoryStore::sweep`
 //! ```
 
-use ratekeeper_core::{Algorithm, Time};
+use ratekeeper_core::{Algorithm, Permits, Time};
 
 use super::{Entry, Table};
 use crate::memory::budget::{Budget, Purpose};
 use crate::memory::flat::{self, Flat};
 use crate::memory::key::{StoredKey, block};
 
-/// Entries looked at for a victim: enough to find one with little debt, few enough to be quick.
+/// Entries looked at for a victim: enough to find one that used little, few enough to be quick.
 const SAMPLE: usize = 16;
-/// Entries looked at to learn how deep in debt the lower third is.
+/// Entries looked at to learn how much the lower third used.
 const QUANTILE_SAMPLE: usize = 64;
+
+/// What a key would be missed for: the least is the first to be pushed out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    used: Permits,
+    expires_at: Time,
+}
+
+impl Rank {
+    fn of<A: Algorithm>(algorithm: &A, state: &A::State, now: Time) -> Self {
+        Self {
+            used: super::used(algorithm, state, now),
+            expires_at: algorithm.expires_at(state),
+        }
+    }
+}
 
 impl<A: Algorithm, K: StoredKey> Table<A, K> {
     pub(in crate::memory) fn len(&self) -> usize {
@@ -69,11 +85,12 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Pushes out the entry with the least debt of a sample.
+    /// Pushes out the key that has used least of a sample; `false` if none may go.
     pub(in crate::memory) fn evict(&mut self, now: Time, budget: &Budget) -> bool {
         let slots = self.entries.slots();
+        let judged_at = now.max(self.forgotten);
         let mut found = 0;
-        let mut victim: Option<(Time, usize)> = None;
+        let mut victim: Option<(Rank, usize)> = None;
         for _ in 0..slots {
             self.hand = if self.hand + 1 < slots {
                 self.hand + 1
@@ -81,9 +98,9 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
                 0
             };
             if let Some(entry) = self.entries.get(self.hand) {
-                let expires_at = self.algorithm.expires_at(&entry.state);
-                if victim.is_none_or(|(least, _)| expires_at < least) {
-                    victim = Some((expires_at, self.hand));
+                let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
+                if victim.is_none_or(|(least, _)| rank < least) {
+                    victim = Some((rank, self.hand));
                 }
                 found += 1;
                 if found == SAMPLE {
@@ -91,11 +108,13 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
                 }
             }
         }
-        let Some((expires_at, at)) = victim else {
+        let Some((rank, at)) = victim else {
             return false;
         };
-        if expires_at <= now {
+        if rank.expires_at <= now {
             self.forget(at, now, budget);
+        } else if self.lends {
+            return false; // a permit on loan that is forgotten could not come back
         } else if let Some(state) = self.remove(at, budget) {
             self.algorithm.stricter(&mut self.floor, &state);
             self.evicted.budget += 1;
@@ -103,13 +122,19 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         true
     }
 
-    /// Gives up a third of the array; pushes out those with the least debt, judged by a
+    /// Gives up a third of the array; pushes out the keys that have used least, judged by a
     /// sample. One pass.
     pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
-        let expiries = self.entries.iter().take(QUANTILE_SAMPLE);
-        let mut sample: Vec<Time> = expiries
-            .map(|entry| self.algorithm.expires_at(&entry.state))
-            .collect();
+        let (algorithm, hasher) = (&self.algorithm, &self.hasher);
+        let hash = |entry: &Entry<K, A::State>| entry.key.rehash(hasher);
+        let judged_at = now.max(self.forgotten);
+        // Of equals the hash chooses, backwards: its high bits are their order in the array.
+        let rank = |entry: &Entry<K, A::State>| {
+            let rank = Rank::of(algorithm, &entry.state, judged_at);
+            (rank, hash(entry).reverse_bits())
+        };
+        let sampled = self.entries.iter().take(QUANTILE_SAMPLE);
+        let mut sample: Vec<(Rank, u64)> = sampled.map(rank).collect();
         sample.sort_unstable();
         let Some(&bar) = sample.get(sample.len() / 3) else {
             return false;
@@ -118,19 +143,17 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         if !budget.take(array_bytes::<A, K>(slots), Purpose::Move) {
             return false;
         }
-        let (before, hasher) = (self.bytes(), &self.hasher);
-        let (algorithm, per_state) = (&self.algorithm, block(self.algorithm.heap_bytes()));
+        let (before, per_state) = (self.bytes(), block(algorithm.heap_bytes()));
         let (floor, evicted) = (&mut self.floor, &mut self.evicted);
         let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
         let lapsed = &mut self.lapsed;
-        let expires_at = |entry: &Entry<K, A::State>| algorithm.expires_at(&entry.state);
         self.entries.resize(
             slots,
-            |entry| entry.key.rehash(hasher),
-            |entry| expires_at(entry) > bar,
+            hash,
+            |entry| rank(entry) > bar,
             |mut entry| {
                 *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
-                if expires_at(&entry) <= now {
+                if algorithm.expires_at(&entry.state) <= now {
                     *forgotten = (*forgotten).max(now);
                     *lapsed += algorithm.lapse(&mut entry.state, now);
                     evicted.idle += 1;

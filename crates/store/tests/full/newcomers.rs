@@ -1,0 +1,222 @@
+//! What newcomers meet in a full store: the first requests of each are admitted, whatever
+//! crowd was there before.
+
+use ratekeeper_core::{
+    AnyAlgorithm, Concurrency, Key, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict, Window,
+};
+use ratekeeper_store::Hold;
+
+use super::{
+    SMALL, admits, algorithms, bucket, charge, forgiven, lends, limit, store, within_budget,
+};
+
+const HOUR: u64 = 3_600_000_000_000;
+
+/// Newcomers one after the other, so many that `load` hundredths of what the store holds
+/// would be in debt at once in an endless one; one and a half lives of such a key long.
+struct Crowd<'a> {
+    limit: &'a Limit,
+    /// Of each newcomer, at once.
+    requests: u32,
+    cost: u32,
+    /// How long a key that asked so often owes anything.
+    life: u64,
+    load: u64,
+}
+
+/// What the newcomers met.
+#[derive(Debug, Default, PartialEq)]
+struct Met {
+    newcomers: u64,
+    /// Newcomers whose first permits were refused: those that a key that comes back is forgiven.
+    refused: u64,
+    /// Requests.
+    admitted: u64,
+}
+
+impl Crowd<'_> {
+    fn play(&self) -> Met {
+        let store = store(SMALL);
+        let alive = most_keys(self.limit) * self.load / 100;
+        let forgiven = forgiven(self.limit);
+        let mut met = Met::default();
+        for number in 0..alive * 3 / 2 {
+            let now = Time::from_nanos(number * self.life / alive);
+            let key = number.to_le_bytes();
+            met.newcomers += 1;
+            let mut refused = false;
+            for request in 1..=self.requests {
+                let charge = charge(self.limit, &key, self.cost);
+                let admitted = store.decide_now(&[charge], now).admitted;
+                met.admitted += u64::from(admitted);
+                refused |= !admitted && request * self.cost <= forgiven;
+            }
+            met.refused += u64::from(refused);
+        }
+        within_budget(&store.usage());
+        met
+    }
+}
+
+/// The most keys that a store of `SMALL` bytes ever holds for a limit.
+fn most_keys(limit: &Limit) -> u64 {
+    let store = store(SMALL);
+    let mut most = 0;
+    for number in 0..40_000_u64 {
+        let _ = admits(&store, limit, &number.to_le_bytes(), Time::ZERO);
+        if number % 1_000 == 0 {
+            most = most.max(store.usage().limits[0].keys);
+        }
+    }
+    most as u64
+}
+
+/// From half to a hundred times what fits.
+#[test]
+fn clients_that_ask_once_do_not_shut_others_out() {
+    for (quota, cost, life) in [
+        ("5/1h", 1, HOUR / 5),
+        ("1/1h", 1, HOUR),
+        ("1000/1h", 50, HOUR / 20),
+    ] {
+        let limit = limit(0, bucket(quota));
+        for load in [50, 77, 93, 100, 200, 1_000, 10_000] {
+            if load > 1_000 && cost > 1 {
+                continue; // takes long, and shows nothing new
+            }
+            let (limit, requests) = (&limit, 1);
+            let crowd = Crowd {
+                limit,
+                requests,
+                cost,
+                life,
+                load,
+            };
+            let met = crowd.play();
+            assert_eq!(met.refused, 0, "{quota} at {load} % of what fits: {met:?}");
+            assert_eq!(met.admitted, met.newcomers);
+        }
+    }
+}
+
+/// Crowds that spend all they get leave newcomers what a key that comes back is forgiven, and
+/// more as long as the crowd is not many times what fits.
+#[test]
+fn crowds_that_drain_their_keys_leave_newcomers_a_beginning() {
+    let limit = limit(0, bucket("5/1h"));
+    // In hundredths, of a newcomer.
+    for (load, least) in [(50, 500), (93, 400), (200, 300), (1_000, 200), (3_000, 200)] {
+        let crowd = Crowd {
+            limit: &limit,
+            requests: 5,
+            cost: 1,
+            life: HOUR,
+            load,
+        };
+        let met = crowd.play();
+        let each = met.admitted * 100 / met.newcomers;
+        assert_eq!(met.refused, 0, "{load} % of what fits: {met:?}");
+        assert!(each >= least, "{load} % of what fits: {each}, {met:?}");
+    }
+}
+
+/// As above, for every algorithm.
+#[test]
+fn every_algorithm_serves_newcomers() {
+    for algorithm in algorithms("5/1h") {
+        if lends(&algorithm) {
+            continue;
+        }
+        let limit = limit(0, algorithm);
+        for requests in [1, 3, 5] {
+            let crowd = Crowd {
+                limit: &limit,
+                requests,
+                cost: 1,
+                life: HOUR,
+                load: 300,
+            };
+            let met = crowd.play();
+            assert_eq!(met.refused, 0, "{limit:?}, {requests} each: {met:?}");
+        }
+    }
+}
+
+/// Keys of one size that fill the store leave room to those of another: addresses of two kinds
+/// in one limit.
+#[test]
+fn keys_of_another_size_find_room() {
+    for (many, few) in [(24, 4), (4, 24), (12, 24)] {
+        let (store, limit) = (store(SMALL), limit(0, bucket("5/1h")));
+        let key = |number: u32, bytes: usize| {
+            let mut key = vec![0; bytes];
+            key[..4].copy_from_slice(&number.to_le_bytes());
+            key
+        };
+        for number in 0..50_000 {
+            assert!(admits(&store, &limit, &key(number, many), Time::ZERO));
+        }
+        for number in 0..1_000 {
+            let admitted = admits(&store, &limit, &key(number, few), Time::ZERO);
+            assert!(admitted, "{number} of {few} bytes after those of {many}");
+        }
+        within_budget(&store.usage());
+    }
+}
+
+/// A limit that takes too much gives up a third of a table, no more; also one whose keys all
+/// owe the same until the same moment.
+#[test]
+fn a_limit_that_takes_too_much_gives_up_a_third() {
+    let window = Window::fixed("5/1h".parse().unwrap(), Nanos::ZERO).unwrap();
+    for algorithm in [AnyAlgorithm::from(window), bucket("5/1h").into()] {
+        let (store, large) = (store(1 << 20), limit(0, algorithm));
+        for number in 0..100_000_u64 {
+            let _ = admits(&store, &large, &number.to_le_bytes(), Time::ZERO);
+        }
+        let keys = || store.usage().limits[0].keys;
+        let (small, before) = (limit(1, bucket("5/1h")), keys());
+        for number in 0..1_000_u64 {
+            let (before, of_a_shard) = (keys(), keys() / 64);
+            assert!(admits(&store, &small, &number.to_le_bytes(), Time::ZERO));
+            let given_up = before - keys();
+            assert!(given_up < of_a_shard * 2 / 3, "{large:?}: {given_up}");
+        }
+        assert!(keys() < before, "{large:?}");
+    }
+}
+
+/// Permits on loan are never forgotten for a newcomer: that is refused, and what is on loan
+/// can be given back.
+#[test]
+fn permits_on_loan_stay_known() {
+    let lending = Concurrency::new(Permits::new(2), Nanos::from_secs(60)).unwrap();
+    let (store, limit) = (store(SMALL), limit(0, lending));
+    let mut lent = Vec::new();
+    let mut refused = 0;
+    for number in 0..20_000_u64 {
+        let key = number.to_le_bytes();
+        let charges = [charge(&limit, &key, 1)];
+        let lease = LeaseId::from_bytes(u128::from(number).to_le_bytes());
+        let decisions = store.acquire_now(&charges, Lend::To(lease), Time::ZERO);
+        if decisions.admitted {
+            lent.push((key, lease));
+        } else {
+            let retry_after = Nanos::SECOND;
+            assert_eq!(decisions.each[0].verdict, Verdict::Deny { retry_after });
+            refused += 1;
+        }
+    }
+    within_budget(&store.usage());
+    assert!(refused > 0 && lent.len() > 200, "{refused} {}", lent.len());
+    assert_eq!(store.usage().limits[0].evicted.budget, 0);
+    for (key, lease) in &lent {
+        let hold = Hold {
+            limit: &limit,
+            key: Key::from_bytes(key),
+            lease: *lease,
+        };
+        assert_eq!(store.release_now(&[hold], Time::ZERO)[0], Permits::ONE);
+    }
+    assert!(admits(&store, &limit, b"new", Time::ZERO));
+}
