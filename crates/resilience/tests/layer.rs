@@ -17,11 +17,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ratekeeper_core::Nanos;
 use ratekeeper_resilience::tower::{
-    CallError, CallSettings, CallWithin, Guard, Propagate, ResilienceLayer, Resilient,
+    CallError, CallSettings, CallWithin, Guard, Propagate, ResilienceLayer, Resilient, RetryIf,
 };
 use ratekeeper_resilience::{
     AdaptiveConcurrency, AdaptiveSettings, Aimd, Backoff, Bounds, Breaker, BreakerSettings,
-    BreakerState, Budget, BudgetSettings, Law, SplitMix, Throttle, ThrottleSettings,
+    BreakerState, Budget, BudgetSettings, Failure, Law, SplitMix, Throttle, ThrottleSettings,
 };
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -146,6 +146,71 @@ async fn failures_are_retried_as_their_effect_permits() {
         let got = status(&mut client(quick()), request).await.unwrap();
         assert_eq!(got, expected, "{method} {expected}");
         assert_eq!(seen.lock().unwrap().len(), sent, "{method} {expected}");
+    }
+}
+
+#[tokio::test]
+async fn a_caller_says_which_refusals_did_nothing() {
+    const REFUSED: &[Act] = &[Act::Later(429, "1"), Act::Answer(200)];
+    let undone = || RetryIf::undone_by([StatusCode::TOO_MANY_REQUESTS]);
+    let of_posts = || {
+        RetryIf::new(|answer| match (answer.method, answer.status.as_u16()) {
+            (&Method::POST, 500) => Some(Failure::Refused),
+            (_, 503) => Some(Failure::Final),
+            _ => None,
+        })
+    };
+    for (script, method, retry_if, expected, sent) in [
+        (REFUSED, "POST", RetryIf::default(), 429, 1),
+        (REFUSED, "POST", undone(), 200, 2),
+        (
+            &[Act::Answer(503), Act::Answer(200)],
+            "POST",
+            undone(),
+            503,
+            1,
+        ),
+        (
+            &[Act::Answer(500), Act::Answer(200)],
+            "POST",
+            of_posts(),
+            200,
+            2,
+        ),
+        (
+            &[Act::Answer(500), Act::Answer(200)],
+            "GET",
+            of_posts(),
+            500,
+            1,
+        ),
+        (
+            &[Act::Answer(503), Act::Answer(200)],
+            "GET",
+            of_posts(),
+            503,
+            1,
+        ),
+        (
+            &[Act::Answer(502), Act::Answer(200)],
+            "GET",
+            of_posts(),
+            200,
+            2,
+        ),
+        (&[Act::HangUp, Act::Answer(200)], "GET", undone(), 200, 2),
+    ] {
+        // For a single call: the client itself keeps to its settings.
+        let (address, seen) = server(script).await;
+        let client = client(quick());
+        let mut one = client.with(|settings| settings.retry_if = retry_if);
+        let began = Instant::now();
+        let got = status(&mut one, request(method, &address)).await.unwrap();
+        assert_eq!(got, expected, "{method} {script:?}");
+        assert_eq!(seen.lock().unwrap().len(), sent, "{method} {script:?}");
+        if sent == 2 && matches!(script[0], Act::Later(..)) {
+            assert!(began.elapsed().as_millis() >= 999, "Retry-After is obeyed");
+        }
     }
 }
 

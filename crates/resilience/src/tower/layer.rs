@@ -6,6 +6,7 @@ use http::HeaderName;
 use ratekeeper_core::Nanos;
 use tower_layer::Layer;
 
+use super::retry_if::RetryIf;
 use super::service::Resilient;
 use crate::{AdaptiveConcurrency, Backoff, Breaker, Budget, RetryAfter, Throttle, Typical};
 
@@ -53,6 +54,8 @@ pub struct CallSettings {
     /// How far `Retry-After` and its kin are obeyed; a call that is told to wait for longer
     /// ends with the refusal.
     pub retry_after: RetryAfter,
+    /// What a failed answer says about the call. Default what its status says.
+    pub retry_if: RetryIf,
 }
 
 impl Default for CallSettings {
@@ -64,6 +67,7 @@ impl Default for CallSettings {
             guard: Guard::default(),
             backoff: Backoff::default(),
             retry_after: RetryAfter::default(),
+            retry_if: RetryIf::default(),
         }
     }
 }

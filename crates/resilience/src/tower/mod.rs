@@ -14,7 +14,8 @@
 //!   hand is returned instead. A deadline that the request bears already is never extended.
 //! * A failure is retried if [`Failure`] and [`Effect`](crate::Effect) permit it. Bodies of
 //!   answers are not read, so problem types are not known here: a request that is neither
-//!   repeatable nor has an `Idempotency-Key` is never sent twice.
+//!   repeatable nor has an `Idempotency-Key` is sent twice only where [`RetryIf`] says that the
+//!   server did nothing.
 //! * A server that wants to be left alone for longer than
 //!   [`RetryAfter::longest`](crate::RetryAfter::longest) is: its refusal is the answer.
 //! * A request that is not sent, because its guard or its deadline forbids it, pays nothing
@@ -36,11 +37,13 @@ mod clock;
 mod error;
 mod layer;
 mod message;
+mod retry_if;
 mod service;
 
 pub use error::CallError;
 pub use layer::{CallSettings, Guard, Propagate, ResilienceLayer};
 pub use message::{Answered, Outgoing};
+pub use retry_if::{FailedAnswer, RetryIf};
 pub use service::{CallWithin, Resilient};
 
 #[cfg(doc)]

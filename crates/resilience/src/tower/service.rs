@@ -11,8 +11,9 @@ use tower_service::Service;
 
 use super::clock;
 use super::error::CallError;
-use super::layer::{Guard, Propagate, Shared};
+use super::layer::{CallSettings, Guard, Propagate, Shared};
 use super::message::{Answered, Outgoing};
+use super::retry_if::FailedAnswer;
 use crate::{
     AdaptiveConcurrency, AdaptivePermit, Attempts, Deadline, Effect, End, Failure, Hints, Permit,
     SplitMix, Throttle, Told,
@@ -32,6 +33,38 @@ pub struct Resilient<S> {
 impl<S> Resilient<S> {
     pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
         Self { inner, shared }
+    }
+
+    /// The same client, whose calls are made otherwise; it shares budget and guard with this
+    /// one. For single calls, too: a request of reqwest cannot carry a setting.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ratekeeper_core::Nanos;
+    /// use ratekeeper_resilience::tower::{CallSettings, ResilienceLayer, RetryIf};
+    /// use ratekeeper_resilience::{Budget, BudgetSettings};
+    /// use tower_layer::Layer;
+    ///
+    /// # #[derive(Clone)] struct Client;
+    /// # let client = Client;
+    /// let budget = Arc::new(Budget::new(BudgetSettings::default())?);
+    /// let client = ResilienceLayer::new(CallSettings::default(), budget).layer(client);
+    /// let patient = client.with(|settings| settings.within = Nanos::from_secs(60));
+    /// # let _ = patient;
+    /// # Ok::<(), ratekeeper_resilience::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with(&self, change: impl FnOnce(&mut CallSettings)) -> Self
+    where
+        S: Clone,
+    {
+        let mut settings = self.shared.settings.clone();
+        change(&mut settings);
+        let budget = Arc::clone(&self.shared.budget);
+        Self {
+            inner: self.inner.clone(),
+            shared: Arc::new(Shared { settings, budget }),
+        }
     }
 }
 
@@ -81,6 +114,7 @@ where
         request.method().as_str(),
         key.and_then(|key| key.to_str().ok()),
     );
+    let method = request.method().clone();
     let mut attempts = settings.backoff.attempts();
     loop {
         let again = request.again();
@@ -99,7 +133,11 @@ where
             {
                 return result;
             }
-            Ok(answer) => Failure::of_http(answer.status().as_u16(), None),
+            Ok(answer) => settings.retry_if.failure(FailedAnswer {
+                method: &method,
+                status: answer.status(),
+                headers: answer.headers(),
+            }),
             Err(CallError::Inner(_)) => Failure::Unknown,
             Err(_) => Failure::Final,
         };
