@@ -93,7 +93,7 @@ fn decide(keeper: &BenchKeeper, entries: &[(&str, &str)]) -> bool {
         },
         act: Act::Charge,
     };
-    let answers = keeper.call_now(&[asked]);
+    let answers = keeper.call_now(&[asked]).expect("nothing is given back");
     assert_eq!(answers.outcomes(0).count(), 1, "one limit applies");
     answers.allowed()
 }

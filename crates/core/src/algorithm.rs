@@ -137,8 +137,7 @@ pub trait Algorithm {
 
 /// Algorithms that can take back a charge.
 ///
-/// Not all can: a hybrid forgets what a charge did to its mode, and a post-paid charge is
-/// paid by whoever came next.
+/// Not all can: a post-paid charge is paid by the wait of the request that came next.
 pub trait Refund: Algorithm {
     /// Gives back `cost` that was charged and not used; never makes the state better than
     /// fresh. What can no longer be given back (its window is over) is dropped.

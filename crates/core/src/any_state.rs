@@ -258,7 +258,7 @@ impl AnyAlgorithm {
     /// As [`Refund::refund`], if the algorithm can take back a charge.
     ///
     /// ```
-    /// use ratekeeper_core::{Algorithm, AnyAlgorithm, Hybrid, Log, Permits, Time};
+    /// use ratekeeper_core::{Algorithm, AnyAlgorithm, Log, Permits, Time, WarmUp};
     /// let quota = "10/1m".parse().unwrap();
     /// let now = Time::ZERO;
     /// let log = AnyAlgorithm::from(Log::sliding(quota).unwrap());
@@ -267,9 +267,9 @@ impl AnyAlgorithm {
     /// log.try_refund(&mut state, now, Permits::new(3)).unwrap();
     /// assert_eq!(log.look(&state, now, Permits::ZERO).remaining, Permits::new(9));
     ///
-    /// let hybrid = AnyAlgorithm::from(Hybrid::quota_linear(quota).unwrap());
-    /// let refused = hybrid.try_refund(&mut Default::default(), now, Permits::ONE).unwrap_err();
-    /// assert_eq!(refused.to_string(), "a hybrid quota-linear limit takes nothing back; \
+    /// let paid_later = AnyAlgorithm::from(WarmUp::bursty(1.0, 1.0).unwrap());
+    /// let refused = paid_later.try_refund(&mut Default::default(), now, Permits::ONE).unwrap_err();
+    /// assert_eq!(refused.to_string(), "a smooth bursty limit takes nothing back; \
     ///     hint: choose another algorithm, such as `gcra`, where charges are given back");
     /// ```
     ///
@@ -290,7 +290,7 @@ impl AnyAlgorithm {
                     })*
                     // Nothing was charged.
                     ($(Self::$variant(_))|*, _) => Ok(()),
-                    (Self::Hybrid(_) | Self::WarmUp(_), _) => Err(self.unsupported(Call::Refund)),
+                    (Self::WarmUp(_), _) => Err(self.unsupported(Call::Refund)),
                 }
             };
         }
@@ -300,6 +300,7 @@ impl AnyAlgorithm {
             SubBuckets,
             Interval,
             Log,
+            Hybrid,
             Exponential,
             Concurrency
         )
@@ -356,7 +357,7 @@ impl AnyAlgorithm {
     /// ```
     pub fn supports(&self, call: Call) -> Result<(), Unsupported> {
         let has = match call {
-            Call::Refund => !matches!(self, Self::Hybrid(_) | Self::WarmUp(_)),
+            Call::Refund => !matches!(self, Self::WarmUp(_)),
             Call::Reserve => matches!(self, Self::Gcra(_) | Self::WarmUp(_)),
         };
         if has {

@@ -20,7 +20,7 @@
 mod life;
 mod recorded;
 
-pub use life::{Event, Random, bounded, live, live_charges, live_loans, random_life};
+pub use life::{Event, Random, bounded, live, live_charges, live_loans, live_modes, random_life};
 
 use recorded::records_all;
 
@@ -158,6 +158,24 @@ pub fn refund_is_never_generous<A: Refund + Debug>(
     now: Time,
     reach: Reach,
 ) {
+    refund_gives::<A>(algorithm, state, now, reach, Gift::ItsCostAlways);
+}
+
+/// How long a refund may give no more than its cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gift {
+    ItsCostAlways,
+    /// It may undo a change of mode, which counts later.
+    ItsCostAtFirst,
+}
+
+fn refund_gives<A: Refund + Debug>(
+    algorithm: &A,
+    state: &A::State,
+    now: Time,
+    reach: Reach,
+    gift: Gift,
+) {
     let fresh = A::State::default();
     let remaining = |state: &A::State, now| algorithm.look(state, now, Permits::ZERO).remaining;
     let (had, reset) = {
@@ -181,7 +199,7 @@ pub fn refund_is_never_generous<A: Refund + Debug>(
             let (has, had) = (remaining(&refunded, then), remaining(state, then));
             assert!(has >= had, "a refund takes: {}", context());
             assert!(
-                has.get() - had.get() <= cost.get(),
+                has.get() - had.get() <= cost.get() || gift == Gift::ItsCostAtFirst && then > now,
                 "a refund gives more: {}",
                 context()
             );
@@ -245,6 +263,20 @@ impl<A: Refund + Debug> Refunds<A> for TakesBack {
         let mut state = state.clone();
         algorithm.refund(&mut state, now, cost);
         Some(state)
+    }
+}
+
+struct TakesBackModes;
+
+impl<A: Refund + Debug> Refunds<A> for TakesBackModes {
+    fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+        let mut settled = state.clone();
+        let _ = algorithm.decide(&mut settled, now, Permits::ZERO);
+        refund_gives(algorithm, &settled, now, reach, Gift::ItsCostAtFirst);
+        refund_undoes(algorithm, &settled, now, reach);
+    }
+    fn refund(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> Option<A::State> {
+        TakesBack::refund(algorithm, state, now, cost)
     }
 }
 
@@ -323,6 +355,19 @@ where
     A::State: Hash + Eq,
 {
     explore_with::<A, KeepsAll>(algorithm, denials, horizon, reach)
+}
+
+/// As [`explore`], for an algorithm with modes: a refund that undoes a change of mode may give
+/// more than its cost later.
+///
+/// # Panics
+/// As [`explore`].
+pub fn explore_modes<A>(algorithm: &A, denials: Denials, horizon: u64, reach: Reach) -> usize
+where
+    A: Refund + Debug,
+    A::State: Hash + Eq,
+{
+    explore_with::<A, TakesBackModes>(algorithm, denials, horizon, reach)
 }
 
 /// As [`explore`], for permits on loan: a refund gives back what ends first, so that it need

@@ -164,7 +164,7 @@ fn hybrids_keep_the_laws_everywhere() {
     for (permits, per) in [(1, 1), (1, 4), (2, 3), (3, 4), (3, 7), (4, 2)] {
         let hybrid = Hybrid::quota_linear(quota(permits, per)).unwrap();
         let reach = Reach::Every { span: 4 * per };
-        let states = laws::explore_charges(&hybrid, Denials::Free, 3 * per, reach);
+        let states = laws::explore_modes(&hybrid, Denials::Free, 3 * per, reach);
         assert!(states > 1, "hardly a state was reached: {hybrid:?}");
     }
 }
@@ -389,7 +389,7 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Eve
         );
     }
     if in_time && let Ok(hybrid) = Hybrid::quota_linear(quota) {
-        laws::live_charges(&hybrid, Denials::Free, start, events, Reach::Edges);
+        laws::live_modes(&hybrid, Denials::Free, start, events, Reach::Edges);
     }
     if in_time && let Ok(exponential) = Exponential::new(quota) {
         let exponential = exponential.with_denials(denials);

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::Clock;
 use crate::answer::{Answer, Outcome, Span};
-use crate::keeper::{ChargeList, Keeper, at_once, list, refused_at_once};
+use crate::keeper::{ChargeList, Keeper, list, ready, refused_at_once};
 
 /// One of the things that a call asks.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// the earlier were charged.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// When the store cannot answer, and [`StoreError::Unsupported`] if a limit is to give back
+    /// that takes nothing back: then nothing is given back, and nothing charged.
     pub async fn call(&self, asked: &[Asked<'_>]) -> Result<Answers, StoreError> {
         let now = self.clock().now();
         let policy = self.policy();
@@ -134,8 +135,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 /// The memory store needs no waiting, so neither does its keeper.
 impl<C: Clock> Keeper<MemoryStore, C> {
     /// [`call`](Self::call), at once.
-    pub fn call_now(&self, asked: &[Asked<'_>]) -> Answers {
-        at_once(self.call(asked))
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`], as [`call`](Self::call).
+    pub fn call_now(&self, asked: &[Asked<'_>]) -> Result<Answers, StoreError> {
+        ready(self.call(asked))
     }
 }
 

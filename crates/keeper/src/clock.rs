@@ -11,6 +11,8 @@
 
 mod manual;
 mod sleep;
+#[cfg(feature = "tokio")]
+mod tokio;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +21,8 @@ use ratekeeper_core::{Nanos, Origin, Time};
 use crate::counter::{Offset, Step};
 pub use manual::ManualClock;
 pub use sleep::{Block, Timer};
+#[cfg(feature = "tokio")]
+pub use tokio::TokioClock;
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
@@ -44,9 +48,7 @@ pub struct SystemClock {
 impl SystemClock {
     /// A clock that starts at zero now.
     pub fn new() -> Self {
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let origin = today();
         let start = Instant::now();
         let counter = quanta::Clock::new();
         let step = Step::new(|steps| counter.delta_as_nanos(0, steps));
@@ -55,7 +57,7 @@ impl SystemClock {
             offset: Offset::new(step.nanos(counter.raw())),
             step,
             counter,
-            origin: Origin::from_unix_nanos(Nanos::from(unix).as_nanos()),
+            origin,
         }
     }
 
@@ -82,6 +84,12 @@ impl Clock for SystemClock {
     fn origin(&self) -> Origin {
         self.origin
     }
+}
+
+/// This moment in Unix time.
+fn today() -> Origin {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+    Origin::from_unix_nanos(Nanos::from(unix.unwrap_or_default()).as_nanos())
 }
 
 impl<C: Clock> Clock for std::sync::Arc<C> {

@@ -70,8 +70,11 @@ pub const MAX_REPLACED: usize = 1_024;
 pub(crate) type ChargeList<'a> = SmallVec<[Charge<'a>; 4]>;
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// A keeper of `policy`. Policies must be parsed for the origin of this clock.
+    /// A keeper of `policy`. The zero of `clock` holds: the policy is moved to it, and the store
+    /// learns where it lies, so that windows and calendars fall at the same moments for all
+    /// processes.
     pub fn new(policy: Policy, store: S, clock: C) -> Self {
+        store.set_origin(clock.origin());
         let keeper = Self {
             store,
             clock,
@@ -87,6 +90,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// stay with the limits' names. Answers the version it was given.
     pub fn install(&self, mut policy: Policy) -> u32 {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        policy.set_origin(self.clock.origin());
         policy.version = self.policy.load().version + 1;
         let version = policy.version;
         for limit in policy.rules.limits_mut() {
@@ -99,6 +103,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 
     /// Replaces the configuration of the rate limit service; counters stay with their domains.
     pub fn install_envoy(&self, mut config: envoy::Config) {
+        config.set_origin(self.clock.origin());
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         for limit in config.limits_mut() {
             limit.id = ids.of(&limit.name);
@@ -153,7 +158,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// shows the limits as they then stand.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// When the store cannot answer, and [`StoreError::Unsupported`] if one of the limits takes
+    /// nothing back: then nothing is given back.
     pub async fn refund(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope);
@@ -288,8 +294,11 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     }
 
     /// [`refund`](Self::refund), at once.
-    pub fn refund_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
-        at_once(self.refund(facts, scope))
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] if a limit takes nothing back: then nothing is given back.
+    pub fn refund_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
+        ready(self.refund(facts, scope))
     }
 
     /// [`reset`](Self::reset), at once.
@@ -304,7 +313,7 @@ pub(crate) fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) ->
 }
 
 /// The output of a future that never waits: every method of `MemoryStore` is ready at once.
-fn ready<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
     poll_once(future).unwrap_or_else(|| unreachable!("the memory store never waits"))
 }
 

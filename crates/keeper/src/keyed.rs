@@ -78,8 +78,8 @@ impl Default for MostWaiting {
 }
 
 impl KeyedLimiter {
-    /// A token bucket for each key, permits and span: `100/1m`; reservations reach an hour
-    /// ahead.
+    /// A token bucket for each key, permits and span: `100/1m`; reservations and debts reach
+    /// about a year ahead.
     ///
     /// ```
     /// let error = ratekeeper::KeyedLimiter::per("0/1m").unwrap_err();
@@ -345,8 +345,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 }
 
 impl<C: Clock> KeyedLimiter<Gcra, C> {
-    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations
-    /// reach an hour ahead.
+    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations and
+    /// debts reach about a year ahead.
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();

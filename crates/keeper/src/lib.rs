@@ -15,11 +15,13 @@
 //!
 //! ```
 //! use ratekeeper::Limiter;
+//! use ratekeeper::core::Verdict;
 //!
 //! let limiter = Limiter::per("100/1m")?;
-//! match limiter.check().verdict.retry_after() {
-//!     None => { /* serve it */ }
-//!     Some(wait) => eprintln!("429, Retry-After: {}", wait.as_secs_ceil()),
+//! match limiter.check().verdict {
+//!     Verdict::Allow | Verdict::AllowAfter(_) => { /* serve it */ }
+//!     Verdict::Deny { retry_after } => eprintln!("429, Retry-After: {}", retry_after.as_secs_ceil()),
+//!     Verdict::DenyForever => eprintln!("429: it costs more than the limit ever holds"),
 //! }
 //! # Ok::<(), ratekeeper::core::Error>(())
 //! ```
@@ -109,24 +111,34 @@ mod keyed;
 mod latest;
 pub mod limiter;
 mod loan;
+#[cfg(feature = "redis")]
+mod open;
 mod permit;
 pub mod problem;
 mod rate_limit;
+#[cfg(feature = "redis")]
+mod redis_settings;
 mod smooth;
 #[cfg(feature = "tower")]
 pub mod tower;
 
 pub use answer::{Answer, Outcome};
 pub use call::{Act, Answers, Asked};
+#[cfg(feature = "tokio")]
+pub use clock::TokioClock;
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 pub use keeper::{Keeper, MAX_REPLACED, Scope};
 pub use keyed::{KeyedLimiter, KeyedReservation, MostWaiting};
 pub use limiter::{Limiter, Reservation, Settlement, WaitError};
+#[cfg(feature = "redis")]
+pub use open::OpenError;
 pub use permit::{NoPermit, Permit};
 pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;
+#[cfg(feature = "redis")]
+pub use redis_settings::redis_config;
 pub use smooth::SmoothRateLimiter;
 
 /// The code of the README compiles and runs.
@@ -138,3 +150,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../../../docs/guide/middleware.md")]
 struct Guide;
+
+/// The code of the guide compiles.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../../../docs/guide/redis.md")]
+struct RedisGuide;

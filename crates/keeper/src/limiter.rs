@@ -57,8 +57,6 @@ pub use wait::WaitError;
 
 /// How many may wait for a limiter unless told otherwise: 100 bytes each, and their tasks.
 pub const MOST_WAITING: usize = 100_000;
-/// How far ahead [`Limiter::reserve`] promises under a limit made by [`Limiter::per`].
-pub const LONGEST_PROMISE: Nanos = Nanos::from_secs(3_600);
 
 /// Pauses before who has lost a race tries again: 200 ns in all on Zen 4. The word stays with the
 /// winner for some decisions more, which take a tenth of what it takes to move it between
@@ -88,7 +86,7 @@ pub struct Limiter<A: Held = Gcra, C = SystemClock> {
 
 impl Limiter {
     /// A token bucket in the policy's words, permits and span: `100/1m`. It may all be spent
-    /// at once; reservations reach an hour ahead.
+    /// at once; reservations and debts reach as far ahead as a bucket can, about a year.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -108,7 +106,7 @@ impl Limiter {
         Self::token_bucket(quota.parse()?)
     }
 
-    /// A token bucket; reservations reach an hour ahead.
+    /// A token bucket; reservations and debts reach about a year ahead.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -126,9 +124,10 @@ impl Limiter {
     }
 }
 
-/// A token bucket that promises [`LONGEST_PROMISE`] ahead.
+/// A token bucket that promises and owes as far ahead as it can: a debt that was forgotten
+/// would be a gift.
 pub(crate) fn patient(quota: Quota) -> Result<Gcra, Error> {
-    Ok(Gcra::token_bucket(quota)?.with_patience(LONGEST_PROMISE))
+    Ok(Gcra::token_bucket(quota)?.with_patience(Nanos::MAX))
 }
 
 impl<A: Held> Limiter<A> {
@@ -286,8 +285,8 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     }
 
     /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and
-    /// the caller waits as it likes. A limit made by [`Limiter::per`] promises up to an hour
-    /// ahead; others as far as they say, see [`Gcra::with_patience`].
+    /// the caller waits as it likes. A limit made by [`Limiter::per`] promises up to about a
+    /// year ahead; others as far as they say, see [`Gcra::with_patience`].
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};

@@ -333,6 +333,51 @@ fn an_estimate_is_settled_with_what_was_used() {
     }
 }
 
+/// A token budget of a day: 1,000 at once and 1,000 a day after that, however far each call
+/// goes over its estimate.
+#[test]
+fn a_settlement_forgives_no_debt() {
+    let clock = Clocked::default();
+    let limits: [Box<dyn Fn() -> u32>; 2] = [
+        {
+            let quota = Limiter::per("1000/24h").unwrap().show(|gcra| *gcra);
+            let limiter = Limiter::with_clock(quota, Arc::clone(&clock));
+            Box::new(move || {
+                let taken = Permits::ONE;
+                let used = Permits::new(500);
+                if !limiter.check_n(taken).verdict.allows() {
+                    return 0;
+                }
+                limiter.settle(Settlement { taken, used });
+                used.get()
+            })
+        },
+        {
+            let words = "{ limit = \"1000/24h\", algorithm = \"gcra\" }";
+            let limiter = Limiter::parse_with_clock(words, Arc::clone(&clock)).unwrap();
+            Box::new(move || {
+                let taken = Permits::ONE;
+                let used = Permits::new(500);
+                if !limiter.check_n(taken).verdict.allows() {
+                    return 0;
+                }
+                limiter.try_settle(Settlement { taken, used }).unwrap();
+                used.get()
+            })
+        },
+    ];
+    for ask in limits {
+        clock.set(Time::ZERO);
+        let mut used = 0;
+        for _minute in 0..10 * 24 * 60 {
+            used += ask();
+            clock.advance(Nanos::from_secs(60));
+        }
+        // The last call may go over by what it used.
+        assert!((10_500..11_500).contains(&used), "{used}");
+    }
+}
+
 #[test]
 fn what_a_settlement_gives_back_wakes_the_first() {
     let (limiter, clock) = limiter(bucket("10/1s", 10));

@@ -157,7 +157,7 @@ fn a_check_looks_at_permits_and_pays_the_rate() {
     let held = permits(&acquire(&keeper, 1, 2));
     let refused = check();
     assert_eq!((refused.allowed(), left(&refused)), (false, vec![0, 0]));
-    keeper.refund_now(&ANN, Scope::All); // of the check: no permit comes back
+    keeper.refund_now(&ANN, Scope::All).unwrap(); // of the check: no permit comes back
     assert_eq!(left(&keeper.peek_now(&ANN, Scope::All)), [0, 1]);
     assert_eq!(keeper.release_now(&held)[..], [Permits::new(2)]);
     assert_eq!((check().allowed(), check().allowed()), (true, false));
@@ -166,7 +166,12 @@ fn a_check_looks_at_permits_and_pays_the_rate() {
 #[test]
 fn a_call_takes_without_a_name_and_gives_back() {
     let keeper = keeper(IN_FLIGHT);
-    let call = |act| keeper.call_now(&[Asked { facts: ANN, act }]).allowed();
+    let call = |act| {
+        keeper
+            .call_now(&[Asked { facts: ANN, act }])
+            .unwrap()
+            .allowed()
+    };
     assert!(call(Act::Charge) && call(Act::Charge) && !call(Act::Charge));
     assert!(call(Act::GiveBack));
     assert!(call(Act::Charge) && !call(Act::Charge));

@@ -254,7 +254,7 @@ fn scope_narrows_peek_looks_refund_gives_back_reset_forgets() {
     assert_eq!(remaining(), [2, 2]);
     keeper.peek_now(&facts, Scope::All).allowed();
     assert_eq!(remaining(), [2, 2], "peeking is free");
-    keeper.refund_now(&facts, only);
+    keeper.refund_now(&facts, only).unwrap();
     assert_eq!(remaining(), [3, 2]);
     keeper.check_now(&facts, Scope::All).allowed();
     keeper.reset_now(&facts, Scope::All);
@@ -348,4 +348,29 @@ fn clocks_are_read_once_a_request() {
         )
         .allowed();
     assert_eq!(clock.0.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
+
+/// Which clock the policy was parsed for does not matter: that of the keeper holds.
+#[test]
+fn calendars_keep_to_the_clock_of_the_keeper() {
+    let text = "version = 1\ntimezone = \"UTC\"\n[[limit]]\nname = \"daily\"\nkey = [\"all\"]\n\
+                limit = \"1/day\"\n";
+    // 2026-03-18, 13:11:58 UTC.
+    let now = Origin::from_unix_nanos(1_773_839_518_000_000_000);
+    for parsed_for in [Origin::UNIX, now] {
+        let context = config::Context { origin: parsed_for };
+        let policy = config::parse(text, context).unwrap().policy;
+        let store = MemoryStore::new(MemoryConfig::default());
+        let keeper = Keeper::new(policy.clone(), store, ManualClock::at(now));
+        for installed in [false, true] {
+            if installed {
+                keeper.install(policy.clone());
+                keeper.reset_now(&Facts::default(), Scope::All);
+            }
+            assert!(keeper.check_now(&Facts::default(), Scope::All).allowed());
+            let refused = keeper.check_now(&Facts::default(), Scope::All);
+            let midnight = Nanos::from_secs(38_882);
+            assert_eq!(refused.retry_after(), Some(midnight), "{parsed_for:?}");
+        }
+    }
 }

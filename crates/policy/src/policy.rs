@@ -161,6 +161,18 @@ impl Policy {
         }
     }
 
+    /// Moves the policy to a clock with another zero: windows and calendars fall at the same
+    /// moments of the world. What is kept of keys by the old clock means nothing afterwards.
+    pub fn set_origin(&mut self, origin: Origin) {
+        if origin == self.origin {
+            return;
+        }
+        for limit in self.rules.limits_mut() {
+            limit.algorithm = limit.algorithm.on_clock(self.origin, origin);
+        }
+        self.origin = origin;
+    }
+
     /// The rule with that name.
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| &*rule.limit.name == name)

@@ -3,7 +3,7 @@
 //! The memory store is asked directly, as if it were the only one: what the others need to
 //! wait is set aside on the heap, so that a future of the memory store stays small.
 
-use ratekeeper_core::{Charge, Lend, Nanos, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
 
 use crate::fallback::Fallback;
@@ -49,6 +49,13 @@ macro_rules! ask {
 impl Store for AnyStore {
     fn answers_at_once(&self) -> bool {
         matches!(self, Self::Memory(_))
+    }
+
+    fn set_origin(&self, origin: Origin) {
+        match self {
+            Self::Memory(memory) => memory.set_origin(origin),
+            Self::Redis(redis) => redis.set_origin(origin),
+        }
     }
 
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {

@@ -19,6 +19,9 @@
 //!   worth for each key, since that is all a limit remembers. Permits on loan stay where they
 //!   were lent until they come back; post-paid limits are not debited.
 //! * A call that was not answered may have been charged: then it counts twice, never none.
+//! * It looks after itself: while the store is away or is owed something, requests start a
+//!   task that probes it and pays, ten times a second at most; without a Tokio runtime the
+//!   request itself does that.
 //! * **A key whose value is not ours** is decided in the same way, alone: the store is there.
 
 mod debts;
@@ -28,13 +31,15 @@ mod without;
 use std::collections::HashMap;
 use std::future::Future;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ratekeeper_core::{Charge, Lend, Limit, LimitId, Nanos, Outage, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Limit, LimitId, Nanos, Origin, Permits, Time};
 use ratekeeper_resilience::{Breaker, BreakerSettings, BreakerState, SplitMix};
 use smallvec::SmallVec;
 
+use crate::store::can_refund;
 use crate::{Decisions, Hold, MemoryStore, Store, StoreError};
 pub use health::{FallbackCounts, Health, HealthChange};
 
@@ -50,8 +55,11 @@ const BREAKER: BreakerSettings = BreakerSettings {
     probe_rounds: 1,
     probe_patience: Nanos::from_secs(30),
 };
+/// How often requests have it looked after at most.
+const UPKEEP: Nanos = Nanos::from_millis(100);
+
 /// A store that is somewhere else.
-pub trait Remote: Store {
+pub trait Remote: Store + 'static {
     /// Whether it answers.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
@@ -69,7 +77,10 @@ pub trait Remote: Store {
 /// A store that is somewhere else, and what holds while it cannot be asked: each limit as its
 /// [`Outage`](ratekeeper_core::Outage) says, behind a circuit breaker.
 #[derive(Debug)]
-pub struct Fallback<S> {
+pub struct Fallback<S>(Arc<Inner<S>>);
+
+#[derive(Debug)]
+struct Inner<S> {
     main: S,
     local: MemoryStore,
     nodes: NonZeroU32,
@@ -80,10 +91,19 @@ pub struct Fallback<S> {
     owes: AtomicBool,
     /// When debts of keys that cannot be charged are tried again; 0 if there are none.
     owes_again_at: AtomicU64,
-    /// Whether it has been looked after, and whether it was down then.
-    reported: Mutex<Option<bool>>,
+    /// When requests may have it looked after again.
+    upkeep_at: AtomicU64,
+    /// What [`Fallback::tend`] said last.
+    reported: Mutex<Option<Report>>,
     last_error: Mutex<String>,
     counts: Counts,
+}
+
+/// How it was, and how much had been debited by then.
+#[derive(Clone, Copy, Debug)]
+struct Report {
+    is_down: bool,
+    debited: u64,
 }
 
 #[derive(Debug, Default)]
@@ -103,7 +123,7 @@ fn add(counter: &AtomicU64, more: u64) {
 impl<S: Remote> Fallback<S> {
     /// `main`, with `local` in its place while it fails; `nodes` processes share it.
     pub fn new(main: S, local: MemoryStore, nodes: NonZeroU32) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             main,
             local,
             nodes,
@@ -112,28 +132,29 @@ impl<S: Remote> Fallback<S> {
             limits: Mutex::default(),
             owes: AtomicBool::new(false),
             owes_again_at: AtomicU64::new(0),
+            upkeep_at: AtomicU64::new(0),
             reported: Mutex::default(),
             last_error: Mutex::default(),
             counts: Counts::default(),
-        }
+        }))
     }
 
     /// The store that may fail.
-    pub const fn main(&self) -> &S {
-        &self.main
+    pub fn main(&self) -> &S {
+        &self.0.main
     }
 
     /// What decides in its place.
-    pub const fn local(&self) -> &MemoryStore {
-        &self.local
+    pub fn local(&self) -> &MemoryStore {
+        &self.0.local
     }
 
     /// How it is doing.
     pub fn health(&self) -> Health {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &self.counts;
+        let counts = &self.0.counts;
         Health {
-            state: self.breaker.state(),
+            state: self.0.breaker.state(),
             answered: read(&counts.answered),
             failed: read(&counts.failed),
             fallback: FallbackCounts {
@@ -142,16 +163,81 @@ impl<S: Remote> Fallback<S> {
                 deny: read(&counts.deny),
             },
             debited: read(&counts.debited),
-            last_error: self.last_error.lock().clone(),
+            last_error: self.0.last_error.lock().clone(),
         }
     }
 
-    /// Looks after it: probes it when that is due, and debits what was admitted without it.
-    /// Must be called about ten times a second, or it is never asked again; the first call
-    /// finds out whether it is there at all.
+    /// Looks after it now, and returns what has changed since the last call; the first call
+    /// finds out whether it is there at all. Only for programs that report such changes, ten
+    /// times a second: requests have it looked after as well.
     pub async fn tend(&self, now: Time) -> Option<HealthChange> {
-        let before = self.counts.debited.load(Ordering::Relaxed);
-        let first = self.reported.lock().is_none();
+        let this = &*self.0;
+        let first = this.reported.lock().is_none();
+        this.keep_up(first, now).await;
+        let report = Report {
+            is_down: !this.is_asked(),
+            debited: this.counts.debited.load(Ordering::Relaxed),
+        };
+        let mut reported = this.reported.lock();
+        match (*reported, report.is_down) {
+            (None | Some(Report { is_down: false, .. }), true) => {
+                *reported = Some(report);
+                Some(HealthChange::Down(this.last_error.lock().clone()))
+            }
+            (Some(before @ Report { is_down: true, .. }), false) => {
+                *reported = Some(report);
+                Some(HealthChange::Up(report.debited - before.debited))
+            }
+            (None, false) => {
+                *reported = Some(report);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether requests are sent to it.
+    pub fn is_asked(&self) -> bool {
+        self.0.is_asked()
+    }
+
+    /// Has it looked after, if that is due: by a task, where tasks can be.
+    async fn look_after(&self, now: Time) {
+        let inner = Arc::clone(&self.0);
+        let upkeep = async move { inner.keep_up(false, now).await };
+        #[cfg(not(loom))]
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(upkeep));
+            return;
+        }
+        upkeep.await;
+    }
+}
+
+impl<S: Remote> Inner<S> {
+    /// Whether a request is to have it looked after; true for one of them at a time.
+    fn upkeep_is_due(&self, now: Time) -> bool {
+        let owes =
+            || self.owes.load(Ordering::Relaxed) || self.owes_again_at.load(Ordering::Relaxed) > 0;
+        if self.is_asked() && !owes() {
+            return false;
+        }
+        let at = self.upkeep_at.load(Ordering::Relaxed);
+        // A clock that was set back is not waited for.
+        let waits = now.as_nanos() < at && at - now.as_nanos() <= UPKEEP.as_nanos();
+        let next = (now + UPKEEP).as_nanos();
+        let order = Ordering::Relaxed;
+        !waits
+            && self
+                .upkeep_at
+                .compare_exchange(at, next, order, order)
+                .is_ok()
+    }
+
+    /// Probes it when that is due, and debits what was admitted without it.
+    async fn keep_up(&self, first: bool, now: Time) {
+        let next = (now + UPKEEP).as_nanos();
+        self.upkeep_at.store(next, Ordering::Relaxed);
         if first || !self.is_asked() {
             self.probe(first, now).await;
         }
@@ -162,14 +248,6 @@ impl<S: Remote> Fallback<S> {
         }
         if self.is_asked() && self.owes.swap(false, Ordering::Relaxed) {
             let _ = self.settle(now).await; // what is left is still owed
-        }
-        let down = !self.is_asked();
-        let was = self.reported.lock().replace(down);
-        let debited = self.counts.debited.load(Ordering::Relaxed) - before;
-        match (was, down) {
-            (None | Some(false), true) => Some(HealthChange::Down(self.last_error.lock().clone())),
-            (Some(true), false) => Some(HealthChange::Up(debited)),
-            _ => None,
         }
     }
 
@@ -210,24 +288,26 @@ impl<S: Remote> Fallback<S> {
         self.local.look_now(&[], now)
     }
 
-    /// Whether requests are sent to it.
-    pub fn is_asked(&self) -> bool {
+    fn is_asked(&self) -> bool {
         self.breaker.state() == BreakerState::Closed
     }
 
     /// The answer of the store; none if it fails or is not asked.
-    async fn ask<T>(
-        &self,
-        call: impl Future<Output = Result<T, StoreError>> + Send,
+    async fn ask<'a, T, F>(
+        &'a self,
+        call: impl FnOnce(&'a S) -> F + Send,
         now: Time,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
         let not_asked =
             || StoreError::Unavailable("it is not asked until a probe is answered".into());
         if !self.is_asked() {
             return Err(not_asked());
         }
         let permit = self.breaker.try_pass(now).map_err(|_| not_asked())?;
-        let answer = call.await;
+        let answer = call(&self.main).await; // made here, so that it is held once
         match &answer {
             Ok(_) => {
                 add(&self.counts.answered, 1);
@@ -250,13 +330,21 @@ impl<S: Remote> Fallback<S> {
 }
 
 impl<S: Remote> Store for Fallback<S> {
+    fn set_origin(&self, origin: Origin) {
+        self.0.main.set_origin(origin);
+        self.0.local.set_origin(origin);
+    }
+
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         if charges.is_empty() {
-            return Ok(self.nothing(now));
+            return Ok(self.0.nothing(now));
         }
-        match self.ask(self.main.decide(charges, now), now).await {
+        if self.0.upkeep_is_due(now) {
+            Box::pin(self.look_after(now)).await;
+        }
+        match self.0.ask(|main| main.decide(charges, now), now).await {
             Ok(decisions) => Ok(decisions),
-            Err(_) => Ok(self.decide_without(charges, Some(Lend::Unnamed), now)),
+            Err(_) => Ok(self.0.decide_without(charges, Some(Lend::Unnamed), now)),
         }
     }
 
@@ -267,34 +355,47 @@ impl<S: Remote> Store for Fallback<S> {
         now: Time,
     ) -> Result<Decisions, StoreError> {
         if charges.is_empty() {
-            return Ok(self.nothing(now));
+            return Ok(self.0.nothing(now));
         }
-        match self.ask(self.main.acquire(charges, lend, now), now).await {
+        if self.0.upkeep_is_due(now) {
+            Box::pin(self.look_after(now)).await;
+        }
+        match self
+            .0
+            .ask(|main| main.acquire(charges, lend, now), now)
+            .await
+        {
             Ok(decisions) => Ok(decisions),
-            Err(_) => Ok(self.decide_without(charges, Some(lend), now)),
+            Err(_) => Ok(self.0.decide_without(charges, Some(lend), now)),
         }
     }
 
     async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         if charges.is_empty() {
-            return Ok(self.nothing(now));
+            return Ok(self.0.nothing(now));
         }
-        match self.ask(self.main.look(charges, now), now).await {
+        if self.0.upkeep_is_due(now) {
+            Box::pin(self.look_after(now)).await;
+        }
+        match self.0.ask(|main| main.look(charges, now), now).await {
             Ok(decisions) => Ok(decisions),
-            Err(_) => Ok(self.decide_without(charges, None, now)),
+            Err(_) => Ok(self.0.decide_without(charges, None, now)),
         }
     }
 
-    /// While the store fails, only what was charged here can be given back here; the rest
-    /// stays charged.
+    /// While the store fails, only what was charged here can be given back here. Fails if that
+    /// is not all of it: then nothing is given back.
     async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        if self.ask(self.main.refund(charges, now), now).await.is_err() {
-            let local = |charge: &&Charge<'_>| charge.limit.outage == Outage::Local;
-            let shares = charges.iter().filter(local);
-            let shares: SmallVec<[Charge<'_>; 4]> =
-                shares.map(|charge| self.scaled(charge)).collect();
-            self.local.refund_now(&shares, now);
+        can_refund(charges)?;
+        let Err(error) = self.0.ask(|main| main.refund(charges, now), now).await else {
+            return Ok(());
+        };
+        let shares: SmallVec<[Charge<'_>; 4]> =
+            charges.iter().map(|charge| self.0.scaled(charge)).collect();
+        if !shares.iter().all(|share| self.0.is_owed_here(share, now)) {
+            return Err(error);
         }
+        self.0.local.refund_now(&shares, now);
         Ok(())
     }
 
@@ -304,8 +405,8 @@ impl<S: Remote> Store for Fallback<S> {
         charges: &[Charge<'_>],
         now: Time,
     ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        let mut there = self.ask(self.main.reset(charges, now), now).await?;
-        let here = self.local.reset_now(charges, now);
+        let mut there = self.0.ask(|main| main.reset(charges, now), now).await?;
+        let here = self.0.local.reset_now(charges, now);
         for (there, here) in there.iter_mut().zip(here) {
             *there |= here;
         }
@@ -319,13 +420,13 @@ impl<S: Remote> Store for Fallback<S> {
         holds: &[Hold<'_>],
         now: Time,
     ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        let here = self.local.release_now(holds, now);
-        let nodes = self.nodes;
+        let here = self.0.local.release_now(holds, now);
+        let nodes = self.0.nodes;
         let here = here.iter().map(|back| Permits::new(back.get() / nodes));
         let mut back: SmallVec<[Permits; 4]> = here.collect();
         let rest = |back: &Permits| *back == Permits::ZERO;
         if back.iter().any(rest) {
-            let there = self.ask(self.main.release(holds, now), now).await?;
+            let there = self.0.ask(|main| main.release(holds, now), now).await?;
             for (back, there) in back.iter_mut().zip(there) {
                 *back = (*back).max(there);
             }
@@ -338,9 +439,9 @@ impl<S: Remote> Store for Fallback<S> {
         holds: &[Hold<'_>],
         now: Time,
     ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        let mut spans = self.local.renew_now(holds, now);
+        let mut spans = self.0.local.renew_now(holds, now);
         if spans.iter().any(Option::is_none) {
-            let there = self.ask(self.main.renew(holds, now), now).await?;
+            let there = self.0.ask(|main| main.renew(holds, now), now).await?;
             for (span, there) in spans.iter_mut().zip(there) {
                 *span = span.or(there);
             }

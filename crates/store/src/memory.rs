@@ -78,6 +78,7 @@ use ratekeeper_core::{
 };
 use smallvec::{SmallVec, smallvec};
 
+use crate::store::can_refund;
 use crate::{Decisions, Hold, Store, StoreError};
 use budget::Budget;
 use key::{LongKey, ShortKey, Size, WordKey, hash_of};
@@ -200,7 +201,7 @@ impl MemoryStore {
         Request::new(self, charges, Lend::Nothing, now).look()
     }
 
-    /// See [`Store::refund`].
+    /// As [`Store::refund`], without a check: a limit that takes nothing back is left as it is.
     pub fn refund_now(&self, charges: &[Charge<'_>], now: Time) {
         for charge in charges {
             self.with(charge, now, Shard::refund);
@@ -377,6 +378,7 @@ impl Store for MemoryStore {
         Ok(self.look_now(charges, now))
     }
     async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
+        can_refund(charges)?;
         self.refund_now(charges, now);
         Ok(())
     }

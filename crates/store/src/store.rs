@@ -3,7 +3,9 @@
 use std::fmt;
 use std::future::Future;
 
-use ratekeeper_core::{Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{
+    Call, Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Origin, Permits, Time,
+};
 use smallvec::SmallVec;
 
 /// The decisions of one request, one for each charge, in the order of the charges.
@@ -63,6 +65,10 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Has all moments count from `origin`, where the zero of the callers' clock lies; for a
+    /// store that keeps states by another clock. To be called before anything is asked.
+    fn set_origin(&self, _origin: Origin) {}
+
     /// Decides and charges.
     fn decide(
         &self,
@@ -86,7 +92,7 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
 
-    /// Gives back costs that were charged and not used.
+    /// Gives back costs that were charged and not used: all of them, or none and an error.
     fn refund(
         &self,
         charges: &[Charge<'_>],
@@ -131,6 +137,25 @@ pub enum StoreError {
     /// It answers, but a key of this request holds what none of ours wrote. Other keys are
     /// not concerned.
     Foreign(String),
+    /// A limit of this request cannot do what was asked, in any store: nothing was done.
+    Unsupported(String),
+}
+
+/// Refuses a refund that one of these limits cannot make, before any is made.
+///
+/// # Errors
+/// [`StoreError::Unsupported`].
+pub(crate) fn can_refund(charges: &[Charge<'_>]) -> Result<(), StoreError> {
+    for Charge { limit, cost, .. } in charges {
+        if *cost == Permits::ZERO {
+            continue; // there is nothing to give back
+        }
+        if let Err(unsupported) = limit.algorithm.supports(Call::Refund) {
+            let why = format!("the limit `{}`: {unsupported}", limit.name);
+            return Err(StoreError::Unsupported(why));
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for StoreError {
@@ -140,6 +165,7 @@ impl fmt::Display for StoreError {
             Self::Partly(why) => write!(f, "a part of the store is unavailable: {why}"),
             Self::Misconfigured(why) => write!(f, "the store is misconfigured: {why}"),
             Self::Foreign(why) => write!(f, "the store holds a value that is not ours: {why}"),
+            Self::Unsupported(why) => f.write_str(why),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Gcra, Key, Lend, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Time,
-    Verdict, Window,
+    Verdict, WarmUp, Window,
 };
 use ratekeeper_store::{
     BreakerState, Decisions, Fallback, HealthChange, Hold, MemoryConfig, MemoryStore, Remote,
@@ -20,6 +20,8 @@ struct Distant {
     store: MemoryStore,
     cut: AtomicBool,
     foreign: AtomicBool,
+    /// Whether debits are not answered.
+    stalls: AtomicBool,
     /// Calls that reached the wire.
     calls: AtomicU32,
 }
@@ -93,6 +95,13 @@ impl Remote for Distant {
     async fn ping(&self) -> Result<(), StoreError> {
         self.reach().map(|_| ())
     }
+
+    async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+        if self.stalls.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        self.decide(charges, now).await
+    }
 }
 
 fn fallback(nodes: u32) -> Fallback<Distant> {
@@ -101,6 +110,7 @@ fn fallback(nodes: u32) -> Fallback<Distant> {
         store: memory(),
         cut: AtomicBool::new(false),
         foreign: AtomicBool::new(true),
+        stalls: AtomicBool::new(false),
         calls: AtomicU32::new(0),
     };
     Fallback::new(distant, memory(), NonZeroU32::new(nodes).unwrap())
@@ -175,8 +185,8 @@ fn without_its_store_it_is_a_store() {
     });
 }
 
-/// A fallback whose resets are local: the real one fails them, since nothing would be
-/// forgotten where the states are.
+/// A fallback whose resets are local, and refunds of what was not charged here: the real one
+/// fails them, since nothing would change where the states are.
 struct Local(Fallback<Distant>);
 
 impl Store for Local {
@@ -198,7 +208,10 @@ impl Store for Local {
     }
 
     async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        self.0.refund(charges, now).await
+        match self.0.refund(charges, now).await {
+            Err(StoreError::Unavailable(_)) => self.0.local().refund(charges, now).await,
+            refunded => refunded,
+        }
     }
 
     async fn reset(
@@ -248,6 +261,47 @@ fn each_limit_does_what_it_chose() {
         let refused = decide(&store, &[charge(&limit, 1)], at(0)).each[0].verdict;
         assert_ne!(refused, Verdict::DenyForever, "waiting is some use");
     }
+}
+
+#[test]
+fn a_refund_that_cannot_be_made_is_an_error() {
+    let limits = [
+        tokens(0, Outage::Local, "10/1h"),
+        tokens(1, Outage::Allow, "10/1h"),
+    ];
+    let store = fallback(1);
+    let refund = |charges: &[Charge<'_>]| ready(store.refund(charges, at(0)));
+    let [local, passes] = [charge(&limits[0], 4), charge(&limits[1], 4)];
+    assert!(decide(&store, &[local], at(0)).admitted);
+    cut(&store, true);
+    // What was charged there cannot be given back here.
+    assert!(matches!(refund(&[local]), Err(StoreError::Unavailable(_))));
+    // What was charged here can, but only with all the rest of a request.
+    assert!(decide(&store, &[local, passes], at(0)).admitted);
+    assert!(refund(&[local, passes]).is_err());
+    assert_eq!(
+        decide(&store, &[charge(&limits[0], 0)], at(0)).each[0]
+            .remaining
+            .get(),
+        6
+    );
+    assert_eq!(refund(&[local]), Ok(()));
+    assert_eq!(
+        decide(&store, &[charge(&limits[0], 0)], at(0)).each[0]
+            .remaining
+            .get(),
+        10
+    );
+    // In no store does a post-paid limit give anything back.
+    cut(&store, false);
+    let post_paid = limit(2, Outage::Local, WarmUp::bursty(1.0, 1.0).unwrap());
+    let refused = refund(&[local, charge(&post_paid, 1)])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("the limit `limit-2`: a smooth bursty limit"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -362,6 +416,64 @@ fn debts_above_what_is_left_take_all_that_is_left() {
     cut(&store, false);
     assert_eq!(ready(store.tend(at(300))), Some(HealthChange::Up(3)));
     assert_eq!(passes(&store, &limit, at(300)), 0);
+}
+
+/// A program that never looks after it finds a store that was not there at first, and pays.
+#[test]
+fn requests_alone_find_a_store_that_is_back() {
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Local, "1000/1h");
+    cut(&store, true);
+    assert_eq!(passes(&store, &limit, at(0)), 100);
+    assert!(!store.is_asked());
+    cut(&store, false);
+    let before = store.main().calls.load(Ordering::Relaxed);
+    assert_eq!(passes(&store, &limit, at(99)), 100);
+    assert_eq!(
+        store.main().calls.load(Ordering::Relaxed),
+        before,
+        "not yet due"
+    );
+    let decided = decide(&store, &[charge(&limit, 1)], at(400));
+    assert!(store.is_asked());
+    assert_eq!(store.health().debited, 200);
+    assert_eq!(decided.each[0].remaining, Permits::new(1_000 - 200 - 1));
+    // What is said of it is what has changed, whoever looked after it.
+    assert_eq!(ready(store.tend(at(401))), None, "it is there");
+    cut(&store, true);
+    assert_eq!(passes(&store, &limit, at(402)), 100);
+    assert!(matches!(
+        ready(store.tend(at(403))),
+        Some(HealthChange::Down(_))
+    ));
+    cut(&store, false);
+    let _ = decide(&store, &[charge(&limit, 1)], at(1_000));
+    assert_eq!(ready(store.tend(at(1_001))), Some(HealthChange::Up(100)));
+}
+
+/// Whoever asks may go away in the middle: what was not paid is still owed.
+#[test]
+fn debts_outlive_the_request_that_pays_them() {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Local, "10/1h");
+    cut(&store, true);
+    assert_eq!(passes(&store, &limit, at(0)), 10);
+    cut(&store, false);
+    store.main().stalls.store(true, Ordering::Relaxed);
+    {
+        let charges = [charge(&limit, 1)];
+        let mut request = pin!(store.decide(&charges, at(400)));
+        let polled = request
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Pending));
+    }
+    store.main().stalls.store(false, Ordering::Relaxed);
+    // The probe was given back with the request; another is made when the pause is over.
+    assert!(!decide(&store, &[charge(&limit, 1)], at(31_000)).admitted);
+    assert_eq!(store.health().debited, 10);
 }
 
 /// However many there are, they do not outweigh those that need the store.

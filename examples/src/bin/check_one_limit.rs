@@ -4,19 +4,21 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use ratekeeper::Limiter;
+use ratekeeper::core::Verdict;
 
 fn main() -> Result<(), ratekeeper::core::Error> {
     let limiter = Limiter::per("3/1h")?;
 
     for request in 1..=4 {
-        let verdict = limiter.check().verdict;
-        match verdict.retry_after() {
-            None => println!("request {request}: served"),
+        match limiter.check().verdict {
+            Verdict::Allow | Verdict::AllowAfter(_) => println!("request {request}: served"),
             // Rounded up to whole minutes, as people read it.
-            Some(wait) => println!(
+            Verdict::Deny { retry_after } => println!(
                 "request {request}: come back in {} minutes",
-                wait.as_secs_ceil().div_ceil(60)
+                retry_after.as_secs_ceil().div_ceil(60)
             ),
+            // One permit always fits; a larger cost may be above what the limit ever holds.
+            Verdict::DenyForever => println!("request {request}: never"),
         }
     }
     Ok(())

@@ -17,9 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // match limiter.check() { Ok(()) => .., Err(not_until) => .. }
     // not_until.wait_time_from(clock.now())
     let decision = limiter.check();
-    match decision.verdict.retry_after() {
-        None => println!("passed, {} left", decision.remaining.get()), // no middleware needed
-        Some(wait) => println!("come back in {wait}"),
+    match decision.verdict {
+        Verdict::Allow | Verdict::AllowAfter(_) => {
+            println!("passed, {} left", decision.remaining.get()); // no middleware needed
+        }
+        Verdict::Deny { retry_after } => println!("come back in {retry_after}"),
+        Verdict::DenyForever => println!("one never fits"),
     }
 
     // match limiter.check_n(nonzero!(9u32)) {

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use ratekeeper::KeyedLimiter;
+use ratekeeper::core::Verdict;
 
 fn main() -> Result<(), ratekeeper::core::Error> {
     // The key is bytes: a name, an address, an API key. 256 MiB at most; a full store makes
@@ -12,12 +13,15 @@ fn main() -> Result<(), ratekeeper::core::Error> {
 
     for user in ["ann", "ann", "bob", "ann"] {
         let decision = limiter.check(user);
-        match decision.verdict.retry_after() {
-            None => println!("{user}: served, {} left", decision.remaining.get()),
-            Some(wait) => println!(
+        match decision.verdict {
+            Verdict::Allow | Verdict::AllowAfter(_) => {
+                println!("{user}: served, {} left", decision.remaining.get());
+            }
+            Verdict::Deny { retry_after } => println!(
                 "{user}: come back in {} minutes",
-                wait.as_secs_ceil().div_ceil(60)
+                retry_after.as_secs_ceil().div_ceil(60)
             ),
+            Verdict::DenyForever => println!("{user}: never"), // one permit always fits
         }
     }
 

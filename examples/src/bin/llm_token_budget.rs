@@ -4,17 +4,31 @@
 //! `cargo run -p ratekeeper-examples --bin llm_token_budget`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use ratekeeper::core::{Nanos, Permits};
+use ratekeeper::core::{Nanos, Permits, Verdict};
 use ratekeeper::{Limiter, Settlement};
 
-/// Asks the model, if the budget has tokens for the estimate; how long to wait if not.
-fn ask(budget: &Limiter, estimate: Permits, model: impl Fn() -> Permits) -> Result<Permits, Nanos> {
-    let verdict = budget.check_n(estimate).verdict;
-    if let Some(wait) = verdict.retry_after() {
-        return Err(wait);
+/// Why the model was not asked.
+enum Refused {
+    /// The budget has tokens for the estimate again after so long.
+    For(Nanos),
+    /// The estimate is above the whole budget.
+    Forever,
+}
+
+/// Asks the model, if the budget has tokens for the estimate.
+fn ask(
+    budget: &Limiter,
+    estimate: Permits,
+    model: impl Fn() -> Permits,
+) -> Result<Permits, Refused> {
+    match budget.check_n(estimate).verdict {
+        Verdict::Allow | Verdict::AllowAfter(_) => {}
+        Verdict::Deny { retry_after } => return Err(Refused::For(retry_after)),
+        Verdict::DenyForever => return Err(Refused::Forever),
     }
     let used = model(); // prompt and answer, as the provider counts them
-    // The rest is given back; what went over is owed, beyond the budget too.
+    // The rest is given back; what went over is owed, beyond the budget too. Only what was
+    // granted is settled.
     let taken = estimate;
     budget.settle(Settlement { taken, used });
     Ok(used)
@@ -22,9 +36,9 @@ fn ask(budget: &Limiter, estimate: Permits, model: impl Fn() -> Permits) -> Resu
 
 fn main() -> Result<(), ratekeeper::core::Error> {
     let budget = Limiter::per("1000/1h")?;
-    let estimate = Permits::new(600);
 
-    for costs in [250, 1_500, 300] {
+    for (estimate, costs) in [(600, 250), (1_001, 900), (600, 1_500), (600, 300)] {
+        let estimate = Permits::new(estimate);
         match ask(&budget, estimate, || Permits::new(costs)) {
             Ok(used) => println!(
                 "used {} of {}, {} left for now",
@@ -32,7 +46,10 @@ fn main() -> Result<(), ratekeeper::core::Error> {
                 estimate.get(),
                 budget.peek().remaining.get()
             ),
-            Err(wait) => println!(
+            Err(Refused::Forever) => {
+                println!("never: {} is more than the whole budget", estimate.get());
+            }
+            Err(Refused::For(wait)) => println!(
                 "not now: the budget has {} tokens again in {} minutes",
                 estimate.get(),
                 wait.as_secs_ceil().div_ceil(60)

@@ -3,10 +3,24 @@
 
 local BURSTY, SMOOTH = 1, 2
 
+-- The state, where a window without permits is the bucket that it counts as.
+local function plain(limit, state)
+  if state[1] == SMOOTH or state[4] > 0 then return state end
+  local u, n = add(state[2], state[3], limit[4], limit[5])
+  return {SMOOTH, u, n, limit[6]}
+end
+
 -- The first whole nanosecond at or after a bucket was empty.
 local function up(u, n, part)
   if part > 0 then return add(u, n, 0, 1) end
   return u, n
+end
+
+-- When a plain state is fresh.
+local function expiry(limit, state)
+  local u, n = state[2], state[3]
+  if state[1] == SMOOTH then u, n = up(u, n, state[4]) end
+  return add(u, n, limit[2], limit[3])
 end
 
 twins.h = {
@@ -27,10 +41,9 @@ twins.h = {
     if cost > permits then return false, nil end
     local u, n, left = now, 0, permits
     if state then
-      local su, sn = state[2], state[3]
-      if state[1] == SMOOTH then su, sn = up(su, sn, state[4]) end
-      su, sn = add(su, sn, limit[2], limit[3])
-      if later(su, sn, now, 0) then
+      state = plain(limit, state)
+      local eu, en = expiry(limit, state)
+      if later(eu, en, now, 0) then
         if state[1] == SMOOTH then
           local eu, en = add(state[2], state[3], cu, cn)
           local rest = state[4] + part
@@ -46,17 +59,38 @@ twins.h = {
       end
     end
     if cost > left then return false, nil end
-    if cost < left then return true, {BURSTY, u, n, left - cost} end
-    u, n = add(u, n, limit[4], limit[5])
-    return true, {SMOOTH, u, n, limit[6]}
+    return true, {BURSTY, u, n, left - cost}
   end,
 
-  -- A charge cannot be taken back.
-  refund = function() return nil end,
+  -- While the window lasts, permits come back to it; later, to the bucket.
+  refund = function(limit, state, cost, cu, cn, part)
+    if not state or cost == 0 then return nil end
+    local bucket = plain(limit, state)
+    local eu, en = expiry(limit, bucket)
+    if not later(eu, en, now, 0) then return nil end
+    if cost >= limit[1] then return false end
+    if state[1] == BURSTY then
+      local wu, wn = add(state[2], state[3], limit[2], limit[3])
+      if later(wu, wn, now, 0) then
+        local left = state[4] + cost
+        if left >= limit[1] then return false end
+        return {BURSTY, state[2], state[3], left}
+      end
+    end
+    local rest = bucket[4] - part
+    if rest < 0 then
+      rest = rest + limit[1]
+      cu, cn = add(cu, cn, 0, 1)
+    end
+    local u, n = bucket[2], bucket[3]
+    if later(cu, cn, u, n) then return {SMOOTH, 0, 0, 0} end
+    u, n = sub(u, n, cu, cn)
+    return {SMOOTH, u, n, rest}
+  end,
 
   write = function(state, limit)
     local low, high = halves(state[2], state[3])
     local value = 'h' .. struct.pack('<I1I4I4I4', state[1], low, high, state[4])
-    return value, state[2] + limit[2] + 2
+    return value, plain(limit, state)[2] + limit[2] + 2
   end,
 }

@@ -25,9 +25,13 @@
 //!   fresh    cost <= N                 bursty from now, N permits
 //!   bursty   cost <= left              left -= cost; at 0: smooth, z = end of window - P / N
 //!   smooth   cost x P / N <= now - z   z += cost x P / N
+//!
+//!   refund   while the window lasts: left += cost, at N: fresh; else: z -= cost x P / N
 //! ```
 //!
-//! A bursty window that has ended, and a smooth bucket that is full, are fresh.
+//! A bursty window that has ended, and a smooth bucket that is full, are fresh. A key that
+//! has just turned smooth is stored as a window with no permits left, so that a refund finds
+//! the window again.
 //!
 //! * State: 16 bytes. Error: none.
 //! * Worst case: as [quota reset](super::window), `2N - 1` in a span P: a client that always
@@ -37,15 +41,16 @@
 //!   smoothed, not stopped and started. Its inventor advises [GCRA](super::gcra) instead.
 //! * A clock that steps back finds the window or bucket it had reached: it is denied longer
 //!   by the step, and never gains.
-//! * Laws: keeps all of them; it has no [`Refund`](crate::Refund), because the charge that
-//!   turns a key smooth changes what comes after by more than its cost. A window opens with
-//!   a request, so a smaller history may admit less.
+//! * Laws: keeps all of them. A refund undoes a charge of the same instant; the refund of the
+//!   charge that turned a key smooth makes it bursty again while the window lasts, so that
+//!   later it may hold more than its cost. A window opens with a request, so a smaller
+//!   history may admit less.
 //! * Twin: `hybrid.lua`.
 //! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
 
 mod shared;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Refund};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
 
 /// The longest window, 146 years: no sum of spans overflows.
@@ -84,7 +89,8 @@ enum Phase {
     /// Never seen, or idle long enough.
     #[default]
     Fresh,
-    /// A window is open; some permits are left.
+    /// A window was opened, and so many permits are left. With none left it counts as a bucket
+    /// that holds 1 when the window ends.
     Bursty { opened: Time, left: u32 },
     /// The bucket fills evenly; it was empty at this moment.
     Smooth { at: Time, part: u32 },
@@ -125,11 +131,25 @@ impl Hybrid {
     /// The state as `now` finds it.
     #[inline]
     fn seen(&self, state: &Allowance, now: Time) -> Phase {
-        match state.0 {
+        match self.plain(state.0) {
             Phase::Fresh => Phase::Fresh,
-            _ if now >= self.expires_at(state) => Phase::Fresh,
+            phase if now >= self.expires_at(&Allowance(phase)) => Phase::Fresh,
             phase => phase,
         }
+    }
+
+    /// The phase, where a window without permits is the bucket that it counts as.
+    #[inline]
+    fn plain(&self, phase: Phase) -> Phase {
+        match phase {
+            Phase::Bursty { opened, left: 0 } => self.bucket_of(opened, 1).into(),
+            phase => phase,
+        }
+    }
+
+    /// The end of a window.
+    fn end_of(&self, opened: Time) -> Time {
+        opened + Nanos::from_nanos(self.per)
     }
 
     /// The time of `permits` at the quota's rate, and `part` Nths of a nanosecond: whole
@@ -152,7 +172,7 @@ impl Hybrid {
     /// The bucket that holds `permits` when the window ends that was opened at `opened`.
     fn bucket_of(&self, opened: Time, permits: u64) -> Empty {
         let (whole, part) = self.time_of(permits, 0);
-        let end = opened + Nanos::from_nanos(self.per);
+        let end = self.end_of(opened);
         match part {
             0 => Empty {
                 at: end - whole,
@@ -170,6 +190,26 @@ impl Hybrid {
         let (whole, part) = self.time_of(u64::from(cost.get()), empty.part);
         Empty {
             at: empty.at + whole,
+            part,
+        }
+    }
+
+    /// The bucket before `cost` was taken out; at the earliest one that is empty at time zero.
+    fn before(&self, empty: Empty, cost: Permits) -> Empty {
+        let (whole, part) = self.time_of(u64::from(cost.get()), 0);
+        let (borrowed, part) = match empty.part.checked_sub(part) {
+            Some(part) => (Nanos::ZERO, part),
+            None => (Nanos::from_nanos(1), empty.part + (self.permits - part)),
+        };
+        let taken = whole + borrowed;
+        if taken > empty.at.since(Time::ZERO) {
+            return Empty {
+                at: Time::ZERO,
+                part: 0,
+            };
+        }
+        Empty {
+            at: empty.at - taken,
             part,
         }
     }
@@ -230,7 +270,7 @@ impl Algorithm for Hybrid {
         let allowed_at = match phase {
             Phase::Fresh => Time::ZERO,
             Phase::Bursty { left, .. } if cost.get() <= left => Time::ZERO,
-            Phase::Bursty { opened, .. } => opened + Nanos::from_nanos(self.per),
+            Phase::Bursty { opened, .. } => self.end_of(opened),
             Phase::Smooth { at, part } => self.after(Empty { at, part }, cost).up(),
         };
         if now < allowed_at {
@@ -243,7 +283,6 @@ impl Algorithm for Hybrid {
         };
         *state = Allowance(match phase {
             Phase::Smooth { at, part } => self.after(Empty { at, part }, cost).into(),
-            _ if cost.get() == left => self.bucket_of(opened, 1).into(),
             _ => Phase::Bursty {
                 opened,
                 left: left - cost.get(),
@@ -253,11 +292,10 @@ impl Algorithm for Hybrid {
     }
 
     fn expires_at(&self, state: &Allowance) -> Time {
-        let whole = Nanos::from_nanos(self.per);
-        match state.0 {
+        match self.plain(state.0) {
             Phase::Fresh => Time::ZERO,
-            Phase::Bursty { opened, .. } => opened + whole,
-            Phase::Smooth { at, part } => Empty { at, part }.up() + whole,
+            Phase::Bursty { opened, .. } => self.end_of(opened),
+            Phase::Smooth { at, part } => self.end_of(Empty { at, part }.up()),
         }
     }
 
@@ -265,7 +303,7 @@ impl Algorithm for Hybrid {
     /// beside a bucket counts as a bucket that has no more than it until the window ends.
     fn stricter(&self, state: &mut Allowance, other: &Allowance) {
         use Phase::{Bursty, Fresh, Smooth};
-        *state = Allowance(match (state.0, other.0) {
+        *state = Allowance(match (self.plain(state.0), self.plain(other.0)) {
             (Fresh, phase) | (phase, Fresh) => phase,
             (Bursty { opened: a, left: x }, Bursty { opened: b, left: y }) => Bursty {
                 opened: a.max(b),
@@ -312,6 +350,32 @@ impl Algorithm for Hybrid {
             0 => whole,
             _ => whole.saturating_add(limit - 1),
         }
+    }
+}
+
+impl Refund for Hybrid {
+    /// Exact for the charge that came last: the key is in the mode that it was in before.
+    fn refund(&self, state: &mut Allowance, now: Time, cost: Permits) {
+        if cost == Permits::ZERO || now >= self.expires_at(state) {
+            return; // nothing is owed
+        }
+        if cost.get() >= self.permits {
+            *state = Allowance::default();
+            return;
+        }
+        *state = Allowance(match state.0 {
+            Phase::Bursty { opened, left } if now < self.end_of(opened) => {
+                // No sum above 2^32: each is below N.
+                match left.saturating_add(cost.get()) {
+                    left if left >= self.permits => Phase::Fresh,
+                    left => Phase::Bursty { opened, left },
+                }
+            }
+            phase => match self.plain(phase) {
+                Phase::Smooth { at, part } => self.before(Empty { at, part }, cost).into(),
+                over => over,
+            },
+        });
     }
 }
 
@@ -384,6 +448,39 @@ mod tests {
                 (8_000, 1, None, 2), // bursty again: a window opened at 5,000
             ],
         );
+    }
+
+    #[test]
+    fn a_refund_of_the_last_permit_makes_a_key_bursty_again() {
+        let limit = hybrid("3/3s");
+        let mut state = Allowance::default();
+        let ask = |state: &mut Allowance, now, cost| {
+            let decision = limit.decide(state, millis(now), Permits::new(cost));
+            (decision.verdict.allows(), decision.remaining.get())
+        };
+        assert_eq!(ask(&mut state, 0, 1), (true, 2));
+        let before = state;
+        assert_eq!(ask(&mut state, 2_900, 2), (true, 0), "smooth");
+        limit.refund(&mut state, millis(2_950), Permits::new(2));
+        assert_eq!(state, before);
+        assert_eq!(ask(&mut state, 2_999, 2), (true, 0));
+        // The window is over: a bucket, from which one permit is taken and given back.
+        let before = state;
+        assert_eq!(ask(&mut state, 3_000, 1), (true, 0));
+        limit.refund(&mut state, millis(3_100), Permits::ONE);
+        assert_eq!(limit.seen(&state, millis(3_100)), limit.plain(before.0));
+        limit.refund(&mut state, millis(3_100), Permits::new(3));
+        assert_eq!(state, Allowance::default(), "no better than fresh");
+    }
+
+    #[test]
+    fn a_refund_of_all_that_was_taken_leaves_no_window_open() {
+        let limit = hybrid("3/3s");
+        let mut state = Allowance::default();
+        let _ = limit.decide(&mut state, millis(0), Permits::new(2));
+        limit.refund(&mut state, millis(1_000), Permits::ONE);
+        limit.refund(&mut state, millis(1_000), Permits::ONE);
+        assert_eq!(state, Allowance::default());
     }
 
     #[test]

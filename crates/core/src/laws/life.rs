@@ -10,7 +10,7 @@ use core::fmt::Debug;
 use std::vec::Vec;
 
 use super::recorded::records_all;
-use super::{KeepsAll, Refunds, TakesBack, TakesFirst, decide, state_holds};
+use super::{KeepsAll, Refunds, TakesBack, TakesBackModes, TakesFirst, decide, state_holds};
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::Reach;
 use crate::{Nanos, Permits, Time};
@@ -55,6 +55,20 @@ pub fn live_charges<A: Algorithm + Debug>(
     reach: Reach,
 ) {
     live_with::<A, KeepsAll>(algorithm, denials, start, events, reach);
+}
+
+/// As [`live`], for an algorithm with modes: see [`explore_modes`](super::explore_modes).
+///
+/// # Panics
+/// As [`live`].
+pub fn live_modes<A: Refund + Debug>(
+    algorithm: &A,
+    denials: Denials,
+    start: Time,
+    events: &[Event],
+    reach: Reach,
+) {
+    live_with::<A, TakesBackModes>(algorithm, denials, start, events, reach);
 }
 
 /// As [`live`], for permits on loan: see [`explore_loans`](super::explore_loans).

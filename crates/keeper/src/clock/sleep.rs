@@ -4,6 +4,7 @@
 //!               | Block: a thread          | Timer: a task
 //!   ------------+--------------------------+------------------------------------
 //!   SystemClock | std::thread              | tokio's timer (feature `tokio`)
+//!   TokioClock  |                          | tokio's timer (feature `tokio`)
 //!   ManualClock | moves the clock          | ends when somebody moves the clock
 //! ```
 
@@ -68,7 +69,7 @@ impl Timer for SystemClock {
     /// # Panics
     /// Outside of a tokio runtime with time enabled, as tokio's timer does.
     fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(span.into())
+        ::tokio::time::sleep(span.into())
     }
 }
 

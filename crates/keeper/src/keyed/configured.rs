@@ -58,7 +58,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`]: hybrid and post-paid limits take nothing back.
+    /// [`Unsupported`]: post-paid limits take nothing back.
     pub fn try_refund(&self, key: impl AsRef<[u8]>, cost: Permits) -> Result<(), Unsupported> {
         let key = key.as_ref();
         self.with(key, cost, |charge, now| {

@@ -30,7 +30,7 @@ pub struct KeyedReservation<'a, A, C> {
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Reserves `cost` permits of `key` for a moment at most `max_wait` from now: they are
     /// charged, and the caller waits as it likes. A limit made by [`KeyedLimiter::per`]
-    /// promises up to an hour ahead; others as far as they say, see
+    /// promises up to about a year ahead; others as far as they say, see
     /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). While somebody waits for
     /// the key, it is refused.
     ///

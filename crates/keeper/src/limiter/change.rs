@@ -153,8 +153,8 @@ enum Change {
 }
 
 impl<C: Clock> Limiter<Gcra, C> {
-    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations
-    /// reach an hour ahead.
+    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations and
+    /// debts reach about a year ahead.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();

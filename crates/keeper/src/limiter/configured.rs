@@ -10,16 +10,16 @@
 use ratekeeper_core::{AnyAlgorithm, AnyState, Call, Nanos, Permits, Unsupported};
 use ratekeeper_policy::config::{Context, WordsError, words};
 
-use super::{LONGEST_PROMISE, Limiter, Place, Reservation};
+use super::{Limiter, Place, Reservation};
 use crate::{Clock, SystemClock};
 
-/// The limit that `words` say, on a clock; one by GCRA promises [`LONGEST_PROMISE`] ahead.
+/// The limit that `words` say, on a clock; one by GCRA promises and owes as far ahead as it can.
 pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, WordsError> {
     let context = Context {
         origin: clock.origin(),
     };
     Ok(match words(text, context)? {
-        AnyAlgorithm::Gcra(gcra) => gcra.with_patience(LONGEST_PROMISE).into(),
+        AnyAlgorithm::Gcra(gcra) => gcra.with_patience(Nanos::MAX).into(),
         limit => limit,
     })
 }
@@ -97,7 +97,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`]: hybrid and post-paid limits take nothing back.
+    /// [`Unsupported`]: post-paid limits take nothing back.
     pub fn try_refund(&self, cost: Permits) -> Result<(), Unsupported> {
         let now = self.clock.now();
         let refund =

@@ -52,8 +52,8 @@ impl Settlement {
 impl<A: Held + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// Corrects what was charged for work to what it did cost: the rest of the estimate is
     /// given back, and what went over is charged, beyond the limit too. Then nobody passes
-    /// until that debt is paid by time. A limit made by [`Limiter::per`] remembers up to an
-    /// hour of debt, others as much as they promise ahead, see
+    /// until that debt is paid by time. A limit made by [`Limiter::per`] remembers up to about a
+    /// year of debt, others as much as they promise ahead, see
     /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience); what lies beyond is
     /// forgiven.
     ///
@@ -61,7 +61,7 @@ impl<A: Held + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// before it is due: others may have been promised moments that stand on it.
     ///
     /// ```
-    /// use ratekeeper::core::Permits;
+    /// use ratekeeper::core::{Nanos, Permits};
     /// use ratekeeper::{Limiter, Settlement};
     /// let tokens = Limiter::per("1000/24h")?;
     /// let left = || tokens.peek().remaining.get();
@@ -73,7 +73,10 @@ impl<A: Held + Refund + Reserve, C: Clock> Limiter<A, C> {
     ///
     /// assert!(tokens.check_n(taken).verdict.allows());
     /// tokens.settle(Settlement { taken, used: Permits::new(900) });
-    /// assert_eq!(left(), 0, "50 are owed");
+    /// assert_eq!(left(), 0);
+    /// // 50 are owed; the next one comes when 51 have been filled up, 86.4 s each.
+    /// let wait = tokens.check().verdict.retry_after().unwrap();
+    /// assert!(wait > Nanos::from_secs(4_400) && wait <= Nanos::from_secs(4_407));
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     pub fn settle(&self, settlement: Settlement) {

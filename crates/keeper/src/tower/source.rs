@@ -40,8 +40,8 @@ impl fmt::Display for PolicyError {
             Self::Invalid(findings) => f.write_str(findings.trim_end()),
             Self::Shared => f.write_str(
                 "the policy keeps its counters in `[store.redis]`, which a layer does not open; \
-                 hint: make a `RedisStore`, put it behind a `Fallback` and into a `Keeper`, and \
-                 hand that to `RateLimitLayer::policy`",
+                 hint: open it by `Keeper::open` (feature `redis`), and hand that to \
+                 `RateLimitLayer::policy`",
             ),
         }
     }

@@ -18,10 +18,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use ratekeeper::policy::config;
+use ratekeeper::core::Origin;
+use ratekeeper::policy::{Facts, config};
 use ratekeeper::store::{Fallback, MemoryConfig, MemoryStore, RedisConfig, RedisStore, Store};
 use ratekeeper::tower::{ByPolicy, RateLimitLayer};
-use ratekeeper::{Clock, Keeper, SystemClock};
+use ratekeeper::{Clock, Keeper, ManualClock, Scope, SystemClock};
 use tokio::time::{sleep, timeout};
 
 use crate::axum_server::serve;
@@ -237,6 +238,114 @@ async fn servers_share_what_redis_counts() {
     let _fourth = let_in(servers[0]).await;
     assert!(at_work(servers[0]).await.is_none(), "again two");
     drop(third);
+}
+
+/// The ways to count that several processes can hold exactly.
+const COUNTED: [(&str, &str); 8] = [
+    ("default", ""),
+    ("gcra", "algorithm = \"gcra\""),
+    ("fixed", "algorithm = \"fixed\""),
+    ("sliding", "algorithm = \"sliding\""),
+    ("log", "algorithm = \"log\""),
+    ("quota-reset", "algorithm = \"quota-reset\""),
+    ("hybrid", "algorithm = \"hybrid\""),
+    ("exponential", "algorithm = \"exponential\""),
+];
+
+/// Six processes, whose clocks began at different times, ask 400 times each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_hold_one_limit_whenever_they_were_started() {
+    let Some(redis) = Redis::start().await else {
+        return;
+    };
+    let now = SystemClock::new().origin().as_unix_nanos();
+    for (name, words) in COUNTED {
+        let text = format!(
+            "version = 1\n[store.redis]\nurl = \"redis://127.0.0.1:{}\"\nprefix = \"{name}\"\n\
+             deadline = \"10s\"\n\
+             [[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"10/300d\"\n{words}\n",
+            redis.port
+        );
+        let mut admitted = Vec::new();
+        for process in 0..6 {
+            let began = now - process * 100_000_000_000_007; // 28 hours apart
+            let clock = ManualClock::at(Origin::from_unix_nanos(began));
+            let keeper = Keeper::open_with_clock(&text, clock).unwrap();
+            let mut passed = 0;
+            for _ in 0..400 {
+                let answer = keeper.check(&Facts::default(), Scope::All).await;
+                passed += u32::from(answer.unwrap().allowed());
+            }
+            let health = keeper.store().shared().unwrap().health();
+            assert_eq!(health.failed, 0, "{}", health.last_error);
+            admitted.push(passed);
+        }
+        assert_eq!(admitted, [10, 0, 0, 0, 0, 0], "{name}");
+    }
+}
+
+/// The keeper's clock holds, whatever the store and the policy were made for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_made_by_hand_learns_the_clock_of_its_keeper() {
+    let Some(redis) = Redis::start().await else {
+        return;
+    };
+    let text = "version = 1\n[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"10/300d\"\n\
+                algorithm = \"fixed\"\n";
+    let mut admitted = 0;
+    for _process in 0..3 {
+        let clock = SystemClock::new();
+        let policy = config::parse(text, config::Context::default())
+            .unwrap()
+            .policy;
+        let url = format!("redis://127.0.0.1:{}", redis.port);
+        let store = RedisStore::new(RedisConfig {
+            deadline: Duration::from_secs(10),
+            ..RedisConfig::new(url)
+        });
+        let local = MemoryStore::new(MemoryConfig::default());
+        let store = Fallback::new(store.unwrap(), local, NonZeroU32::MIN);
+        let keeper = Keeper::new(policy, store, clock);
+        for _ in 0..40 {
+            let answer = keeper.check(&Facts::default(), Scope::All).await;
+            admitted += u32::from(answer.unwrap().allowed());
+        }
+    }
+    assert_eq!(admitted, 10);
+}
+
+/// Nobody looks after the store: requests alone find out that it is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_starts_late_is_found() {
+    let Some(mut redis) = Redis::start().await else {
+        return;
+    };
+    redis.kill();
+    let text = format!(
+        "version = 1\n[store.redis]\nurl = \"redis://127.0.0.1:{}\"\n\
+         [[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1/24h\"\non_store_error = \"allow\"\n",
+        redis.port
+    );
+    let keeper = Keeper::open(&text).unwrap();
+    let ask = async || {
+        let answer = keeper.check(&Facts::default(), Scope::All).await;
+        answer.unwrap().allowed()
+    };
+    for _ in 0..50 {
+        assert!(ask().await, "`allow` passes everything");
+        sleep(Duration::from_millis(5)).await;
+    }
+    redis.start_again().await;
+    let limited = async {
+        while ask().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let found = timeout(Duration::from_secs(20), limited).await;
+    assert!(found.is_ok(), "it is asked again");
+    for _ in 0..10 {
+        assert!(!ask().await, "one a day");
+    }
 }
 
 /// While clients ask, the store is killed and started again.

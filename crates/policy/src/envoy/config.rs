@@ -71,6 +71,17 @@ impl Config {
         }
     }
 
+    /// Moves it to a clock with another zero: windows fall at the same moments of the world.
+    pub fn set_origin(&mut self, origin: Origin) {
+        let from = std::mem::replace(&mut self.origin, origin);
+        if from == origin {
+            return;
+        }
+        for limit in self.limits_mut() {
+            limit.algorithm = limit.algorithm.on_clock(from, origin);
+        }
+    }
+
     /// What a call at `now` is charged, and where.
     ///
     /// # Errors

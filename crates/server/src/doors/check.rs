@@ -9,7 +9,9 @@ use ratekeeper_store::StoreError;
 use smallvec::SmallVec;
 
 use super::answer::{push_check, push_limits_after, push_number};
-use super::problem::{Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown};
+use super::problem::{
+    NO_REFUND, Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown,
+};
 use super::request::Check;
 use super::{Reply, answer, facts, json, put_fields, request};
 use crate::metrics::{Protocol, RequestResult};
@@ -217,6 +219,9 @@ pub(super) async fn ask<C: Clock>(
 
 /// Nothing internal is shown: the log has it.
 pub(crate) fn store_down(error: &StoreError) -> Problem {
+    if let StoreError::Unsupported(why) = error {
+        return Problem::new(NO_REFUND, why.clone());
+    }
     tracing::warn!(event = "store.failed", %error);
     Problem::new(STORE_DOWN, "try again later")
 }

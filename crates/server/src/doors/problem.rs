@@ -52,6 +52,7 @@ problems! {
     NO_SUCH_LIMIT = "RK0516" 404 "there is no such limit";
     NO_SUCH_KEY = "RK0517" 404 "the limit does not remember this key";
     NOT_LISTED = "RK0518" 501 "the keys of a shared store are not listed";
+    NO_REFUND = "RK0519" 409 "a limit takes nothing back";
 }
 
 /// A call that cannot be served, and why.

@@ -148,6 +148,50 @@ fn reset_and_refund_say_what_they_did() {
 }
 
 #[test]
+fn a_refund_that_cannot_be_made_is_a_conflict() {
+    let fixture = Fixture::new(
+        r#"
+version = 1
+[[limit]]
+name  = "pages"
+match = { path = "/pages" }
+key   = ["all"]
+limit = "4/1h"
+algorithm = "hybrid"
+[[limit]]
+name  = "paid-later"
+match = { path = "/paid" }
+key   = ["all"]
+limit = "4/1h"
+algorithm = "smooth-bursty"
+[[limit]]
+name  = "bucket"
+match = { path = "/paid" }
+key   = ["all"]
+bucket = { size = 10, refill = "10/1h" }
+"#,
+    );
+    let mut http = fixture.http();
+    // The hybrid was spent, and all of it comes back.
+    let pages = r#"{"request":{"path":"/pages"},"cost":4}"#;
+    assert_eq!(http.post("/v1/check", pages).status, 200);
+    let refund = http.post("/v1/refund", pages);
+    assert_eq!(refund.status, 200);
+    assert_eq!(refund.json()["limits"][0]["remaining"], 4);
+    // What is paid later does not come back, and neither does what was charged beside it.
+    let paid = r#"{"request":{"path":"/paid"}}"#;
+    assert_eq!(http.post("/v1/check", paid).status, 200);
+    let refund = http.post("/v1/refund", paid);
+    assert_eq!(refund.status, 409);
+    assert_eq!(refund.json()["code"], "RK0519");
+    let bucket = http.post(
+        "/v1/peek",
+        r#"{"request":{"path":"/paid"},"limits":["bucket"]}"#,
+    );
+    assert_eq!(bucket.json()["limits"][0]["remaining"], 9);
+}
+
+#[test]
 fn a_batch_is_decided_one_by_one() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();

@@ -1,10 +1,10 @@
 //! Debts: what was admitted without the store, and is charged there afterwards.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratekeeper_core::{AnyAlgorithm, Charge, Key, Limit, Mode, Nanos, Permits, Time};
 
-use super::{Fallback, Remote, add};
+use super::{Inner, Remote, add};
 use crate::StoreError;
 
 /// Keys of a limit that are debited in one go; the most indebted first.
@@ -13,7 +13,7 @@ const MOST_DEBITS: usize = 4_096;
 /// Until debts of keys that hold what is not ours are tried again.
 const AGAIN: Nanos = Nanos::from_secs(1);
 
-impl<S: Remote> Fallback<S> {
+impl<S: Remote> Inner<S> {
     pub(super) fn remember(&self, shares: &[Charge<'_>]) {
         if shares.is_empty() {
             return;
@@ -34,6 +34,10 @@ impl<S: Remote> Fallback<S> {
     /// # Errors
     /// The first of the store; what it concerns is still owed.
     pub(super) async fn settle(&self, now: Time) -> Result<(), StoreError> {
+        let mut unpaid = Unpaid {
+            owes: &self.owes,
+            is_left: true,
+        };
         let limits: Vec<Limit> = self.limits.lock().values().cloned().collect();
         for limit in limits {
             if !is_debited(&limit.algorithm) {
@@ -57,15 +61,10 @@ impl<S: Remote> Fallback<S> {
                 let debit = charge(used.div_ceil(self.nodes.get()));
                 let Err(error) = self.debit(debit, now).await else {
                     // What was admitted here meanwhile is still owed.
-                    if is_refunded(&limit.algorithm) {
-                        self.local.refund_now(&[charge(used)], now);
-                    } else {
-                        self.local.reset_now(&[charge(0)], now);
-                    }
+                    self.local.refund_now(&[charge(used)], now);
                     continue;
                 };
                 if !matches!(error, StoreError::Foreign(_) | StoreError::Partly(_)) {
-                    self.owes.store(true, Ordering::Relaxed);
                     return Err(error);
                 }
                 // A key that cannot be charged stays with this process; the others go on.
@@ -73,6 +72,7 @@ impl<S: Remote> Fallback<S> {
                 self.owes_again_at.store(again_at, Ordering::Relaxed);
             }
         }
+        unpaid.is_left = false;
         Ok(())
     }
 
@@ -96,15 +96,24 @@ impl<S: Remote> Fallback<S> {
     }
 }
 
+/// Debts that are being charged; if that ends early, they are still owed.
+struct Unpaid<'a> {
+    owes: &'a AtomicBool,
+    is_left: bool,
+}
+
+impl Drop for Unpaid<'_> {
+    fn drop(&mut self) {
+        if self.is_left {
+            self.owes.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Whether what was used of it can be told from what is left, and is not on loan.
 fn is_debited(algorithm: &AnyAlgorithm) -> bool {
     !matches!(
         algorithm,
         AnyAlgorithm::Concurrency(_) | AnyAlgorithm::WarmUp(_)
     )
-}
-
-/// Whether a charge of it can be taken back.
-const fn is_refunded(algorithm: &AnyAlgorithm) -> bool {
-    !matches!(algorithm, AnyAlgorithm::Hybrid(_))
 }

@@ -5,19 +5,34 @@ use std::num::NonZeroU32;
 use ratekeeper_core::{Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Time, Verdict};
 use smallvec::SmallVec;
 
-use super::{Fallback, Remote, add};
+use super::{Inner, Remote, add};
 use crate::Decisions;
 
 /// What a refusal says of when to try again, where nothing is known: about when the store is
 /// asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
-impl<S: Remote> Fallback<S> {
+impl<S: Remote> Inner<S> {
     /// A permit counts for as many as there are processes.
     pub(super) fn scaled<'a>(&self, charge: &Charge<'a>) -> Charge<'a> {
         Charge {
             cost: Permits::new(charge.cost.get().saturating_mul(self.nodes.get())),
             ..*charge
         }
+    }
+
+    /// Whether so much of a share was charged here.
+    pub(super) fn is_owed_here(&self, share: &Charge<'_>, now: Time) -> bool {
+        if share.limit.outage != Outage::Local {
+            return false;
+        }
+        let free = Charge {
+            cost: Permits::ZERO,
+            ..*share
+        };
+        let stands = self.local.look_now(&[free], now);
+        let whole = share.limit.algorithm.capacity();
+        let left = stands.each.first().map_or(whole, |each| each.remaining);
+        whole - left >= share.cost
     }
 
     /// What a decision about a share says about the request.

@@ -86,7 +86,8 @@ impl<K: StoredKey> AnyTable<K> {
             Self::Log(table) => table.refund(ask),
             Self::Exponential(table) => table.refund(ask),
             Self::Concurrency(table) => table.take_back(ask),
-            Self::Hybrid(_) | Self::WarmUp(_) => {}
+            Self::Hybrid(table) => table.refund(ask),
+            Self::WarmUp(_) => {}
         }
     }
 

@@ -132,15 +132,16 @@ pub struct RedisConfig {
     /// How long a call may take, connecting included.
     pub deadline: Duration,
     /// Where the clock has its zero that the limits were constructed for: windows on a grid
-    /// and calendars fall at the same moments for all processes.
+    /// and calendars fall at the same moments for all processes. For callers that ask the store
+    /// themselves; a keeper puts its own clock's in this place.
     pub origin: Origin,
     /// Whose clock decides.
     pub clock: RedisClock,
 }
 
 impl RedisConfig {
-    /// One server, with prefix `rk`, a deadline of 100 ms, for limits whose clock counts from
-    /// 1970.
+    /// One server, with prefix `rk` and a deadline of 100 ms. Without a keeper, for limits whose
+    /// clock counts from 1970.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             servers: RedisServers::One(url.into()),

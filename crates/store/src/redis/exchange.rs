@@ -42,15 +42,18 @@ pub(super) struct Exchanged {
 }
 
 impl<'a> Exchange<'a> {
-    /// The exchange of `ask`; `rename` gives the names of its keys under earlier labels.
-    pub(super) fn of(ask: &'a Ask, rename: impl Fn(usize, &Earlier) -> Box<[u8]>) -> Self {
+    /// The exchange of `ask`; `rename` gives the names of its keys under earlier labels, `None`
+    /// for those that are not looked at.
+    pub(super) fn of(ask: &'a Ask, rename: impl Fn(usize, &Earlier) -> Option<Box<[u8]>>) -> Self {
         let batch = Batch::of([ask]);
         let mut names: Vec<_> = batch.names().into_iter().map(<[u8]>::to_vec).collect();
         let mut earlier = Vec::new();
         for (key, item) in batch.items().enumerate() {
             for old in &item.limit.earlier {
-                earlier.push((key, old));
-                names.push(rename(batch.index_of(key), old).into_vec());
+                if let Some(name) = rename(batch.index_of(key), old) {
+                    earlier.push((key, old));
+                    names.push(name.into_vec());
+                }
             }
         }
         Self {

@@ -18,12 +18,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ratekeeper_core::UnixMicros;
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch::{Ask, Batch, Found};
 use super::hints::Hints;
-use super::lanes::{Alone, Answer, Lanes, MOST_TOGETHER, Told, Waiting, Way};
+use super::lanes::{Alone, Answer, Lanes, MOST_TOGETHER, Told, Waiting, Way, tell_all};
 use super::node::Call;
 use super::pace::{Next, Pace};
 use super::script::Scripts;
@@ -88,7 +89,8 @@ impl Gather {
         now: Instant,
     ) -> Result<Answer, Trouble> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { ask, answer };
+        let home = Handle::current();
+        let waiting = Waiting { ask, answer, home };
         let way = (slot, told);
         self.inner.hold(|queue| {
             if queue.present >= MOST_PRESENT {
@@ -196,9 +198,7 @@ impl Flight {
             let told = self.inner.carry(self.way, &group).await;
             // Before they are told: who asks again at once has not been company.
             drop(passengers);
-            for (waiting, told) in group.into_iter().zip(told) {
-                waiting.tell(told);
-            }
+            tell_all(group.into_iter().zip(told));
         }
     }
 

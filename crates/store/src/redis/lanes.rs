@@ -12,6 +12,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use ratekeeper_core::UnixMicros;
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::batch::Ask;
@@ -95,6 +96,8 @@ pub(super) type Told = Result<(Outcome, UnixMicros), Trouble>;
 pub(super) struct Waiting {
     pub(super) ask: Ask,
     pub(super) answer: oneshot::Sender<Result<Answer, Trouble>>,
+    /// The runtime of who waits.
+    pub(super) home: Handle,
 }
 
 impl Waiting {
@@ -109,6 +112,34 @@ impl Waiting {
             [item] => Some(item.name.clone()),
             _ => None,
         }
+    }
+}
+
+/// Answers all requests of a call. To wake a thread from another costs a system call, so those
+/// who wait in another runtime are answered there, by one task for all of them.
+pub(super) fn tell_all(answers: impl IntoIterator<Item = (Waiting, Told)>) {
+    let here = Handle::current().id();
+    let mut elsewhere = SmallVec::<[Vec<(Waiting, Told)>; 4]>::new();
+    for (waiting, told) in answers {
+        let home = waiting.home.id();
+        if home == here {
+            waiting.tell(told);
+            continue;
+        }
+        let of_it = |group: &&mut Vec<(Waiting, Told)>| group[0].0.home.id() == home;
+        match elsewhere.iter_mut().find(of_it) {
+            Some(group) => group.push((waiting, told)),
+            None => elsewhere.push(vec![(waiting, told)]),
+        }
+    }
+    for group in elsewhere {
+        let home = group[0].0.home.clone();
+        let all = move || {
+            for (waiting, told) in group {
+                waiting.tell(told);
+            }
+        };
+        drop(home.spawn(async move { all() }));
     }
 }
 

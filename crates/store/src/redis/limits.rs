@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use ratekeeper_core::{AnyAlgorithm, Gcra, Lend, Limit, Origin, Permits, Shared, Twin, UnixMicros};
+use ratekeeper_core::{
+    AnyAlgorithm, Call, Gcra, Lend, Limit, Origin, Permits, Shared, Twin, UnixMicros,
+};
 
 use super::state::{State, with_shared};
 
@@ -45,6 +47,8 @@ pub(super) struct Label {
     pub(super) limit: Arc<str>,
     /// Of its states; empty if they mean the same under any numbers.
     pub(super) shape: String,
+    /// Whether its keys share a slot with those of all limits that take nothing back.
+    pub(super) is_final: bool,
 }
 
 /// A limit before its states changed their meaning.
@@ -93,6 +97,7 @@ impl Prepared {
                 // That two shapes of one limit share 32 bits is one chance in 4 billion.
                 shape => format!("~{}{:08x}", char::from(tag), shape >> 32),
             },
+            is_final: algorithm.supports(Call::Refund).is_err(),
         };
         let mut earlier = Vec::new();
         if let Some(before) = before {
@@ -152,29 +157,47 @@ fn tag<A: Shared>(_: &A) -> u8 {
 
 /// The newest version of each limit, by its id.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct Limits(RwLock<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// Of the clock that the limits were constructed for.
     origin: Origin,
-    slots: RwLock<Vec<Option<Arc<Prepared>>>>,
+    slots: Vec<Option<Arc<Prepared>>>,
 }
 
 impl Limits {
     /// Limits that were constructed for a clock with this origin.
-    pub(super) fn new(origin: Origin) -> Self {
-        Self {
-            origin,
-            slots: RwLock::default(),
+    pub(super) const fn new(origin: Origin) -> Self {
+        let slots = Vec::new();
+        Self(RwLock::new(Known { origin, slots }))
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        self.0.read().origin
+    }
+
+    /// Limits of another clock follow.
+    pub(super) fn set_origin(&self, origin: Origin) {
+        let mut known = self.0.write();
+        if known.origin != origin {
+            *known = Known {
+                origin,
+                slots: Vec::new(),
+            };
         }
     }
 
     /// The limit, at least as new as this one.
     pub(super) fn prepare(&self, limit: &Limit) -> Arc<Prepared> {
         let id = limit.id.index();
-        if let Some(Some(known)) = self.slots.read().get(id)
+        if let Some(Some(known)) = self.0.read().slots.get(id)
             && known.version >= limit.version
         {
             return Arc::clone(known);
         }
-        let mut slots = self.slots.write();
+        let mut known = self.0.write();
+        let Known { origin, slots } = &mut *known;
         if slots.len() <= id {
             slots.resize(id + 1, None);
         }
@@ -182,7 +205,7 @@ impl Limits {
         match slot {
             Some(known) if known.version >= limit.version => Arc::clone(known),
             _ => {
-                let prepared = Arc::new(Prepared::new(limit, self.origin, slot.as_deref()));
+                let prepared = Arc::new(Prepared::new(limit, *origin, slot.as_deref()));
                 *slot = Some(Arc::clone(&prepared));
                 prepared
             }

@@ -56,10 +56,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ratekeeper_core::{Charge, Key, LeaseId, Lend, Nanos, Permits, Time, UnixMicros};
+use ratekeeper_core::{Charge, Key, LeaseId, Lend, Nanos, Origin, Permits, Time, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
+use crate::store::can_refund;
 use crate::{Decisions, Hold, Store, StoreError};
 pub use config::{
     RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
@@ -77,6 +78,7 @@ use node::Call;
 use script::Scripts;
 use servers::{Servers, no_answer, patience};
 use settle::{Act, Item, Outcome, settle};
+use slot::slot_of;
 use timings::{Ended, Timings};
 use trouble::Trouble;
 use turns::Turns;
@@ -162,7 +164,8 @@ impl RedisStore {
         let told = match self.config.clock {
             RedisClock::Server => None,
             RedisClock::Caller => {
-                Some(UnixMicros::new(self.config.origin.unix_nanos(now) / 1_000)) // down
+                let unix = self.limits.origin().unix_nanos(now);
+                Some(UnixMicros::new(unix / 1_000)) // down
             }
         };
         let ask = Ask {
@@ -234,7 +237,8 @@ impl RedisStore {
                 answer.outcome
             })
         } else {
-            self.by_exchange(&ask, keys, slot, told).await
+            // Rare, and large: it stays out of the future of every decision.
+            Box::pin(self.by_exchange(&ask, keys, slot, told)).await
         };
         let took = sent.elapsed();
         let ended = Ended::of(&answer, took, patience(self.config.deadline));
@@ -266,8 +270,11 @@ impl RedisStore {
         slot: u16,
         told: Option<UnixMicros>,
     ) -> Result<Outcome, Trouble> {
+        // No call spans two slots: what a limit was that lay elsewhere is not inherited.
+        let has_slots = self.servers.has_slots();
         let exchange = Exchange::of(ask, |index, earlier| {
-            name::name(&self.config.prefix, &earlier.label, keys[index])
+            let name = name::name(&self.config.prefix, &earlier.label, keys[index]);
+            (!has_slots || slot_of(&name) == slot).then_some(name)
         });
         let exchange = match told {
             Some(_) => exchange.at_a_told_moment(),
@@ -338,6 +345,10 @@ fn named<'a>(holds: &[Hold<'a>]) -> Asked<'a> {
 }
 
 impl Store for RedisStore {
+    fn set_origin(&self, origin: Origin) {
+        self.limits.set_origin(origin);
+    }
+
     async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         self.acquire(charges, Lend::Unnamed, now).await
     }
@@ -358,6 +369,7 @@ impl Store for RedisStore {
     }
 
     async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
+        can_refund(charges)?;
         let refunded = self.ask(Act::Refund, &unnamed(charges), now).await;
         refunded.map(|_| ())
     }

@@ -6,7 +6,11 @@
 //!   rk:{everybody}                          no parts: the limit stands alone
 //!   rk:{#92dd..}:per-user~3f9a71c2          long values are hashed; `~`: what gives a
 //!                                           state its meaning, see `Shared::shape`
+//!   rk:{#final}:warm~p:ada                  a limit that takes nothing back
 //! ```
+//!
+//! All limits that take nothing back share one slot: so a request whose keys lie on several
+//! slots charges them in one call, the last of all, and never has to take such a charge back.
 //!
 //! In a cluster the bytes between the first `{` and the first `}` after it choose the slot. So
 //! braces in values are escaped, as are `%`, `:` and what is no printable ASCII.
@@ -23,12 +27,33 @@ const LONGEST_VALUE: usize = 64;
 /// Digits of a hash, 128 bits: nobody can make two values share a name.
 const HASH_DIGITS: usize = 32;
 
+/// The subject of all limits that take nothing back. No escaped value begins with `#`, and a
+/// hash has digits only.
+const FINAL: &str = "#final";
+
 /// The name of `key` under a limit.
 pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
-    let Label { limit, shape } = label;
+    let Label {
+        limit,
+        shape,
+        is_final,
+    } = label;
     let mut name = String::with_capacity(prefix.len() + limit.len() + key.as_bytes().len() + 16);
     name.push_str(prefix);
     name.push_str(":{");
+    if *is_final {
+        let _ = write!(name, "{FINAL}}}:{limit}{shape}"); // a string takes everything
+        if well_formed(key) {
+            for part in key.parts() {
+                name.push(':');
+                push_value(&mut name, part);
+            }
+        } else {
+            name.push('!');
+            push_value(&mut name, key.as_bytes());
+        }
+        return name.into_bytes().into();
+    }
     if !well_formed(key) {
         push_value(&mut name, key.as_bytes());
         name.push_str("}!");
@@ -98,16 +123,43 @@ mod tests {
         Label {
             limit: "limit".into(),
             shape: String::new(),
+            is_final: false,
+        }
+    }
+
+    fn last() -> Label {
+        Label {
+            shape: "~p".into(),
+            is_final: true,
+            ..label()
         }
     }
 
     fn named(parts: &[&[u8]]) -> String {
+        named_by(&label(), parts)
+    }
+
+    fn named_by(label: &Label, parts: &[&[u8]]) -> String {
         let mut bytes = Vec::new();
         let mut builder = KeyBuilder::new(&mut bytes);
         for part in parts {
             builder.part(part);
         }
-        String::from_utf8(name("rk", &label(), Key::from_bytes(&bytes)).into_vec()).unwrap()
+        String::from_utf8(name("rk", label, Key::from_bytes(&bytes)).into_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_takes_nothing_back_shares_a_slot() {
+        let slot = crate::redis::slot::slot_of(b"rk:{#final}");
+        for (parts, text) in [
+            (&[][..], "rk:{#final}:limit~p"),
+            (&[&b""[..]], "rk:{#final}:limit~p:"),
+            (&[b"ada", b"}{"], "rk:{#final}:limit~p:ada:%7D%7B"),
+        ] {
+            let name = named_by(&last(), parts);
+            assert_eq!(name, text);
+            assert_eq!(crate::redis::slot::slot_of(name.as_bytes()), slot);
+        }
     }
 
     #[test]
@@ -136,20 +188,22 @@ mod tests {
             assert!(names.insert(name.clone()), "{name}");
             count += 1;
         };
-        add(named(&[]));
-        for a in pieces {
-            add(named(&[a]));
-            for b in pieces {
-                add(named(&[a, b]));
-                for c in pieces {
-                    add(named(&[a, b, c]));
+        for label in [label(), last()] {
+            add(named_by(&label, &[]));
+            for a in pieces {
+                add(named_by(&label, &[a]));
+                for b in pieces {
+                    add(named_by(&label, &[a, b]));
+                    for c in pieces {
+                        add(named_by(&label, &[a, b, c]));
+                    }
                 }
             }
+            for raw in [&b"ada"[..], b"limit", b"zz"] {
+                let name = name("rk", &label, Key::from_bytes(raw)).into_vec();
+                add(String::from_utf8(name).unwrap());
+            }
         }
-        for raw in [&b"ada"[..], b"limit", b"zz"] {
-            let name = name("rk", &label(), Key::from_bytes(raw)).into_vec();
-            add(String::from_utf8(name).unwrap());
-        }
-        assert_eq!(count, 1 + 7 + 49 + 343 + 3);
+        assert_eq!(count, 2 * (1 + 7 + 49 + 343 + 3));
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   items     a.slot 7   b.slot 7   c.slot 3   d.slot 7
-//!   groups    7: a b d                3: c               in the order of their first items
-//!
+//!   groups    7: a b d                3: c               in the order of their first items,
+//!                                                        what takes nothing back the last
 //!   decide    7 allows --> 3 denies --> give back to 7, unless it counts denials; say how
 //!                                       all stands
 //! ```
 //!
 //! No call spans two slots, so what is one step elsewhere is several here. They are taken so
 //! that a race or a crash between them admits less, never more: what was charged stays
-//! charged until it is given back. (What an algorithm cannot take back stays charged.)
-//! Limits that share a subject share a slot; see [`name`](super::name).
+//! charged until it is given back. Limits that take nothing back share one slot, which is
+//! asked when all others have allowed. Limits that share a subject share a slot too; see
+//! [`name`](super::name).
 
 use ratekeeper_core::{Decision, Key, Lend, Permits, UnixMicros};
 use smallvec::SmallVec;
@@ -32,6 +33,11 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// Whether what it is charged cannot be given back.
+    fn is_final(&self) -> bool {
+        self.items.iter().any(|item| item.limit.label.is_final)
+    }
+
     fn ask(&self, act: Act) -> Ask {
         Ask {
             act,
@@ -69,6 +75,16 @@ impl RedisStore {
         if !self.servers.has_slots() {
             return self.one(ask, keys, 0, told).await;
         }
+        // Large: it stays out of the future of a decision on one server.
+        Box::pin(self.spread_over_slots(ask, keys, told)).await
+    }
+
+    async fn spread_over_slots(
+        &self,
+        ask: Ask,
+        keys: &[Key<'_>],
+        told: Option<UnixMicros>,
+    ) -> Result<Outcome, Trouble> {
         let act = ask.act;
         let mut parts = parts(ask, keys);
         if parts.len() == 1 {
@@ -215,7 +231,8 @@ impl RedisStore {
     }
 }
 
-/// The parts of a request, in the order of their first items.
+/// The parts of a request, in the order of their first items; the final one, if there is one,
+/// at the end.
 fn parts<'a>(ask: Ask, keys: &[Key<'a>]) -> Vec<Part<'a>> {
     let mut parts: Vec<Part<'a>> = Vec::new();
     for (at, (item, &key)) in ask.items.into_iter().zip(keys).enumerate() {
@@ -235,6 +252,7 @@ fn parts<'a>(ask: Ask, keys: &[Key<'a>]) -> Vec<Part<'a>> {
         part.items.push(item);
         part.keys.push(key);
     }
+    parts.sort_by_key(Part::is_final); // stable
     parts
 }
 

@@ -19,5 +19,6 @@ mod logins;
 mod punctual;
 mod sentinel;
 mod server;
+mod spread;
 mod tls;
 mod under_load;

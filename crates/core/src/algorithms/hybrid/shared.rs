@@ -22,7 +22,7 @@ impl Shared for Hybrid {
         let (phase, at, number) = (reader.byte()?, reader.u64()?, reader.u32()?);
         let at = Time::from_nanos(at);
         let phase = match phase {
-            BURSTY if (1..=self.permits).contains(&number) => Phase::Bursty {
+            BURSTY if number <= self.permits => Phase::Bursty {
                 opened: at,
                 left: number,
             },

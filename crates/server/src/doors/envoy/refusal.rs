@@ -6,6 +6,9 @@ use crate::grpc::{Code, Status};
 
 /// Nothing internal is told: the log has it. Envoy's `failure_mode_deny` decides.
 pub(super) fn store_down(error: &StoreError) -> Status {
+    if let StoreError::Unsupported(why) = error {
+        return wrong(why.clone());
+    }
     tracing::warn!(event = "store.failed", %error);
     Status::new(Code::Unavailable, "the store cannot answer")
 }

@@ -1,0 +1,147 @@
+//! Open: a keeper from the text of a policy, with the store that the policy asks for.
+//!
+//! ```text
+//!   [store.memory]   counters in this process
+//!   [store.redis]    counters in Redis; while it fails, what each limit chose
+//! ```
+
+use std::fmt;
+use std::path::Path;
+
+use ratekeeper_policy::config::{self, Colour, Context};
+use ratekeeper_store::{AnyStore, Fallback, MemoryConfig, MemoryStore, RedisStore, StoreError};
+
+use crate::{Clock, Keeper, SystemClock, redis_config};
+
+/// Bytes of a policy file; the language takes no more.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Why there is no keeper.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file cannot be read.
+    Unreadable {
+        /// Its path.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The policy has errors: all of them, each with its line and a hint.
+    Invalid(String),
+    /// Its store cannot be used as it was told: a password, a certificate, an address.
+    Store(StoreError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, reason } => {
+                write!(f, "the policy `{path}` cannot be read: {reason}")
+            }
+            Self::Invalid(findings) => f.write_str(findings.trim_end()),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Keeper<AnyStore, SystemClock> {
+    /// A keeper of the policy in `text`, counted where it says: in the memory of this process,
+    /// or with `[store.redis]` in Redis or Valkey, together with all other processes. Redis is
+    /// first asked by the first request, inside a Tokio runtime; while it does not answer, each
+    /// limit does what its `on_store_error` says, and requests find out when it is back.
+    ///
+    /// What the text says of the service (its addresses, its files for Envoy) does nothing here.
+    ///
+    /// ```
+    /// use ratekeeper::policy::Facts;
+    /// use ratekeeper::{Keeper, Scope};
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let keeper = Keeper::open(
+    ///     r#"
+    ///     version = 1
+    ///     [store.redis]
+    ///     url = "redis://127.0.0.1:1"    # nothing listens there: this process decides alone
+    ///     [[limit]]
+    ///     name  = "all"
+    ///     key   = ["all"]
+    ///     limit = "2/1h"
+    ///     "#,
+    /// )?;
+    /// for expected in [true, true, false] {
+    ///     let answer = keeper.check(&Facts::default(), Scope::All).await.unwrap();
+    ///     assert_eq!(answer.allowed(), expected);
+    /// }
+    /// # Ok::<(), ratekeeper::OpenError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError`], for errors in the text, and for a password, a certificate or an address
+    /// that is not as it must be. That Redis does not answer is none.
+    pub fn open(text: &str) -> Result<Self, OpenError> {
+        Self::open_with_clock(text, SystemClock::new())
+    }
+
+    /// As [`open`](Self::open), of the text in a file; it is read once. Its paths are relative
+    /// to the file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the file cannot be read.
+    pub fn open_file(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let shown = path.display().to_string();
+        let text = read(path).map_err(|error| OpenError::Unreadable {
+            path: shown.clone(),
+            reason: error.to_string(),
+        })?;
+        let home = path.parent().unwrap_or(Path::new(""));
+        made(&shown, &text, home, SystemClock::new())
+    }
+}
+
+impl<C: Clock> Keeper<AnyStore, C> {
+    /// As [`open`](Keeper::open), on any clock.
+    ///
+    /// # Errors
+    /// As [`open`](Keeper::open).
+    pub fn open_with_clock(text: &str, clock: C) -> Result<Self, OpenError> {
+        made("policy", text, Path::new(""), clock)
+    }
+}
+
+fn made<C: Clock>(
+    name: &str,
+    text: &str,
+    home: &Path,
+    clock: C,
+) -> Result<Keeper<AnyStore, C>, OpenError> {
+    let origin = clock.origin();
+    let loaded = config::parse(text, Context { origin }).map_err(|findings| {
+        OpenError::Invalid(config::render(name, text, &findings, Colour::Never))
+    })?;
+    let policy = loaded.policy;
+    let budget_bytes = policy.settings.memory_budget;
+    let budget_bytes = budget_bytes.unwrap_or(MemoryConfig::default().budget_bytes);
+    let memory = MemoryStore::new(MemoryConfig { budget_bytes });
+    let store = match &policy.settings.redis {
+        None => AnyStore::Memory(memory),
+        Some(redis) => {
+            let config = redis_config(&redis.clone().at_home(home), None);
+            let main = config.and_then(RedisStore::new).map_err(OpenError::Store)?;
+            AnyStore::Redis(Box::new(Fallback::new(main, memory, redis.nodes)))
+        }
+    };
+    Ok(Keeper::new(policy, store, clock))
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?; // one more is too long for the parser
+    Ok(text)
+}

@@ -1,0 +1,213 @@
+//! Redis settings: how a shared store is reached, by the settings of a policy and by what they
+//! only name.
+//!
+//! ```text
+//!   url       "redis://h:1"             \
+//!   username  "env:REDIS_USERNAME"       >  redis://ada:p%40ss@h:1/3, certificates and keys
+//!   password  "file:/run/secrets/redis" /
+//! ```
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use ratekeeper_policy::{RedisSettings, Secret, StoreTls};
+use ratekeeper_store::{
+    RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls, StoreError,
+};
+
+/// Longest secret read from a file.
+const MAX_SECRET_BYTES: u64 = 4 << 10;
+/// Bytes of a certificate or key file.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
+/// How the shared store of these settings is reached: secrets and certificates are read now.
+/// `login` is a name, which may be empty, and a password, in place of those that the settings
+/// name. Paths are taken as they are: see [`RedisSettings::at_home`].
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if a secret or a certificate is not where the settings say.
+pub fn redis_config(
+    redis: &RedisSettings,
+    login: Option<(String, String)>,
+) -> Result<RedisConfig, StoreError> {
+    let secret = |name, secret: &Option<Secret>| {
+        let found = secret.as_ref().map(|secret| look_up(name, secret));
+        found.transpose()
+    };
+    let (username, password) = if let Some((username, password)) = login {
+        (
+            Some(username).filter(|name| !name.is_empty()),
+            Some(password),
+        )
+    } else {
+        let username = secret("username", &redis.username)?;
+        (username, secret("password", &redis.password)?)
+    };
+    let mut config = RedisConfig::new("");
+    config.servers = if let Some(sentinel) = &redis.sentinel {
+        let own_name = secret("sentinel.username", &sentinel.username)?;
+        let own_word = secret("sentinel.password", &sentinel.password)?;
+        let own_login = own_word.map(|password| (own_name.unwrap_or_default(), password));
+        let urls = redis.urls.iter();
+        RedisServers::Sentinel(RedisSentinels {
+            urls: urls.map(|url| full(url, own_login.as_ref(), 0)).collect(),
+            master: sentinel.master.clone(),
+            login: RedisLogin {
+                username,
+                password,
+                database: redis.database,
+            },
+        })
+    } else {
+        let login = password.map(|password| (username.unwrap_or_default(), password));
+        let urls = redis.urls.iter();
+        let urls = urls.map(|url| full(url, login.as_ref(), redis.database));
+        if redis.cluster {
+            RedisServers::Cluster(urls.collect())
+        } else {
+            RedisServers::One(urls.take(1).collect())
+        }
+    };
+    config.tls = tls_files(&redis.tls)?;
+    config.prefix.clone_from(&redis.prefix);
+    config.deadline = Duration::from_nanos(redis.deadline.as_nanos());
+    Ok(config)
+}
+
+/// What the files of `[store.redis.tls]` hold.
+fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
+    let read = |name: &str, path: &Path| {
+        let bytes = read(path, MAX_PEM_BYTES);
+        bytes.map_err(|why| {
+            let place = path.display();
+            StoreError::Misconfigured(format!("`{name}` is not in the file `{place}`: {why}"))
+        })
+    };
+    let identity = tls.identity.as_ref().map(|(certificate, key)| {
+        Ok::<_, StoreError>(RedisIdentity {
+            certificate: read("client_certificate", certificate)?,
+            key: read("client_key", key)?,
+        })
+    });
+    Ok(RedisTls {
+        ca: tls.ca.as_deref().map(|path| read("ca", path)).transpose()?,
+        identity: identity.transpose()?,
+        server_name: tls.server_name.clone(),
+    })
+}
+
+/// What the policy only names; what it is never shows.
+fn look_up(name: &str, secret: &Secret) -> Result<String, StoreError> {
+    let absent = |place: String, why: String| {
+        StoreError::Misconfigured(format!("`{name}` is not in {place}: {why}"))
+    };
+    let found = match secret {
+        Secret::Env(variable) => std::env::var(variable)
+            .map_err(|error| absent(format!("the environment as {variable}"), error.to_string()))?,
+        Secret::File(path) => read(path, MAX_SECRET_BYTES)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
+            .map_err(|error| absent(format!("the file `{}`", path.display()), error.to_string()))?,
+    };
+    let found = found.strip_suffix('\n').unwrap_or(&found);
+    let found = found.strip_suffix('\r').unwrap_or(found);
+    if found.is_empty() {
+        let place = match secret {
+            Secret::Env(variable) => format!("the environment as {variable}"),
+            Secret::File(path) => format!("the file `{}`", path.display()),
+        };
+        return Err(absent(place, "it is empty".into()));
+    }
+    Ok(found.to_owned())
+}
+
+fn read(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The URL with what the policy says beside it.
+fn full(url: &str, login: Option<&(String, String)>, database: u16) -> String {
+    let encoded = login.map(|(username, password)| (encode(username), encode(password)));
+    if let Some(socket) = url.strip_prefix("unix://") {
+        let mut full = format!("unix://{socket}?db={database}");
+        if let Some((username, password)) = encoded {
+            if !username.is_empty() {
+                let _ = write!(full, "&user={username}"); // a string takes everything
+            }
+            let _ = write!(full, "&pass={password}");
+        }
+        return full;
+    }
+    let (scheme, address) = url.split_once("://").unwrap_or(("redis", url));
+    let login = encoded.map_or(String::new(), |(username, password)| {
+        format!("{username}:{password}@")
+    });
+    format!("{scheme}://{login}{address}/{database}")
+}
+
+/// Percent-encoding of everything that is no letter or digit (RFC 3986, section 2.1).
+fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}"); // a string takes everything
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_hold_what_stands_beside_them() {
+        let login = |name: &str, word: &str| Some((name.to_owned(), word.to_owned()));
+        for (url, login, database, expected) in [
+            ("redis://h:1", None, 0, "redis://h:1/0"),
+            (
+                "redis://h:1",
+                login("", "p@:/"),
+                3,
+                "redis://:p%40%3A%2F@h:1/3",
+            ),
+            ("redis://h:1", login("ada", "x"), 0, "redis://ada:x@h:1/0"),
+            ("rediss://h:1", login("ada", "x"), 0, "rediss://ada:x@h:1/0"),
+            ("unix:///s", None, 2, "unix:///s?db=2"),
+            (
+                "unix:///s",
+                login("ada", "&"),
+                0,
+                "unix:///s?db=0&user=ada&pass=%26",
+            ),
+        ] {
+            assert_eq!(full(url, login.as_ref(), database), expected);
+        }
+    }
+
+    #[test]
+    fn secrets_are_looked_up_where_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "hunter2\n").unwrap();
+        assert_eq!(
+            look_up("password", &Secret::File(path.clone())).unwrap(),
+            "hunter2"
+        );
+        std::fs::write(&path, "\n").unwrap();
+        for absent in [
+            Secret::File(path),
+            Secret::File(directory.path().join("other")),
+            Secret::Env("RATEKEEPER_TEST_IS_NOT_SET".into()),
+        ] {
+            let error = look_up("password", &absent).unwrap_err().to_string();
+            assert!(error.contains("`password` is not in the "), "{error}");
+        }
+    }
+}
