@@ -2,7 +2,7 @@
 //!
 //! Verbs write colour always; the stream takes it out where it does not belong.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use anstream::{AutoStream, stderr, stdout};
 use clap::builder::styling::{AnsiColor, Style};
@@ -48,13 +48,7 @@ impl Output {
     /// no error.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
         let text = text.as_ref();
-        let written = writeln!(self.data, "{text}").and_then(|()| self.data.flush());
-        match written {
-            Err(why) if why.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
-                "cannot write to standard output: {why}"
-            ))),
-            _ => Ok(()),
-        }
+        written(writeln!(self.data, "{text}").and_then(|()| self.data.flush()))
     }
 
     /// A JSON document on one line.
@@ -78,6 +72,40 @@ impl Output {
             }
             Failure::Findings(rendered) => self.talk(rendered.trim_end()),
         }
+    }
+}
+
+/// Bytes written at once.
+const BLOCK: usize = 64 << 10;
+
+/// Data without colour on its way to stdout, written when 64 KiB have come together or at [`Block::flush`].
+pub(crate) struct Block(BufWriter<StdoutLock<'static>>);
+
+impl Block {
+    pub(crate) fn new() -> Self {
+        Self(BufWriter::with_capacity(BLOCK, io::stdout().lock()))
+    }
+
+    /// # Errors
+    /// As [`Output::line`].
+    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), Failure> {
+        written(self.0.write_all(data))
+    }
+
+    /// # Errors
+    /// As [`Output::line`].
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        written(self.0.flush())
+    }
+}
+
+/// A reader that closed the pipe has had enough, which is no error.
+fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
+            "cannot write to standard output: {why}"
+        ))),
+        _ => Ok(()),
     }
 }
 

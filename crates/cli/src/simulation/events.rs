@@ -5,36 +5,40 @@
 //!   {"at_us": 5, "op": "sit"}     -->  {"line":2,"error":"there is no op `sit`"}
 //! ```
 //!
-//! A line that is wrong changes nothing; the lines after it are still answered.
+//! A line that is wrong changes nothing; the lines after it are still answered. Answers are
+//! written in blocks, and whenever no more input is there yet, so a program may talk to it line
+//! by line.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
-use ratekeeper_core::{Decision, Nanos, Origin, Permits, Time, Verdict};
+use ratekeeper_core::{Algorithm as _, Decision, Nanos, Origin, Permits, Time, Verdict};
 use ratekeeper_lab::{Bench, KeyId};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use super::subject::{self, Subject};
-use crate::{Failure, Output, words};
+use crate::output::Block;
+use crate::{Failure, words};
 
+/// Bytes of input read at once.
+const BLOCK: usize = 64 << 10;
 /// Bytes of one line; the longest is a limit in words and a key.
 const MAX_LINE: usize = 16 << 10;
 /// Bytes of a key.
 const MAX_KEY: usize = 1_000;
-/// Keys of one sequence; a state of the largest kind has 80,000 bytes.
-const MAX_KEYS: usize = 10_000;
+/// Bytes that the keys of one sequence and their states may take: 1 GiB.
+const MAX_KEYS_BYTES: usize = 1 << 30;
+/// Bytes of a key and its state beside what the state keeps on the heap, about.
+const KEY_BYTES: usize = 160;
 /// The fields of an event.
 const FIELDS: [&str; 6] = ["at_us", "op", "cost", "max_wait_us", "key", "limit"];
 /// What an event may ask for.
 const OPS: [&str; 6] = ["check", "peek", "reserve", "refund", "reset", "set"];
 
-/// Answers every line of `input`; says how many lines there were, and how many were wrong.
-pub(crate) fn answer(
-    input: impl BufRead,
-    subject: Subject,
-    origin: Origin,
-    output: &mut Output,
-) -> Result<Tally, Failure> {
+/// Answers every line of `input`. Returns how many lines there were, and how many were wrong.
+pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Result<Tally, Failure> {
     let mut desk = Desk {
         bench: Bench::new(subject.algorithm),
         keys: HashMap::new(),
@@ -42,21 +46,43 @@ pub(crate) fn answer(
     };
     let mut tally = Tally::default();
     let mut lines = Lines::new(input);
-    while let Some(line) = lines.next()? {
-        tally.lines += 1;
-        let text = match &line {
-            Ok(text) if text.trim().is_empty() => continue,
-            Ok(text) => desk.answer(text),
-            Err(error) => Err(error.clone()),
+    let mut output = Block::new();
+    let mut text = Vec::new();
+    loop {
+        if !lines.is_ready() {
+            output.flush()?;
+        }
+        let Some(line) = lines.next()? else {
+            break;
         };
-        let mut answer = text.unwrap_or_else(|error| {
+        tally.lines += 1;
+        text.clear();
+        let answered = match line {
+            Ok(text) if text.trim().is_empty() => continue,
+            Ok(line) => desk.answer(line, tally.lines, &mut text),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = answered {
             tally.wrong += 1;
-            json!({ "error": error })
-        });
-        answer["line"] = tally.lines.into();
-        output.json(&answer)?;
+            let line = tally.lines;
+            write_json(
+                &Wrong {
+                    error: &error,
+                    line,
+                },
+                &mut text,
+            );
+        }
+        text.push(b'\n');
+        output.write(&text)?;
     }
+    output.flush()?;
     Ok(tally)
+}
+
+/// Numbers, flags and strings: this cannot fail.
+fn write_json(document: &impl Serialize, out: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(out, document);
 }
 
 /// Lines, and those that were wrong.
@@ -74,18 +100,67 @@ struct Desk {
 
 /// An event, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Event {
+struct Event<'l> {
     at: Time,
     op: &'static str,
     cost: Permits,
     max_wait: Nanos,
-    key: String,
-    limit: Option<String>,
+    key: Cow<'l, str>,
+    limit: Option<Cow<'l, str>>,
+}
+
+/// The fields of an event that is well formed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'l> {
+    at_us: u64,
+    #[serde(default, borrow, deserialize_with = "given")]
+    op: Option<Cow<'l, str>>,
+    #[serde(default, deserialize_with = "given")]
+    cost: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    max_wait_us: Option<u64>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    key: Option<Cow<'l, str>>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    limit: Option<Cow<'l, str>>,
+}
+
+/// A field that is there, and not `null`.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(json: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(json).map(Some)
+}
+
+/// The answer to a line that could not be answered.
+#[derive(Serialize)]
+struct Wrong<'a> {
+    error: &'a str,
+    line: usize,
+}
+
+/// The answer to an event; times in nanoseconds, and in microseconds rounded up.
+#[derive(Serialize)]
+struct Answered<'a> {
+    allowed: bool,
+    at_us: u64,
+    cost: u32,
+    key: &'a str,
+    line: usize,
+    op: &'static str,
+    remaining: u32,
+    reset_after_ns: u64,
+    reset_after_us: u64,
+    retry_after_ns: Option<u64>,
+    retry_after_us: Option<u64>,
+    verdict: &'static str,
+    waited_ns: u64,
+    waited_us: u64,
 }
 
 impl Desk {
-    fn answer(&mut self, line: &str) -> Result<Value, String> {
-        let event = Event::read(line)?;
+    /// Answers the event of one line into `out`.
+    fn answer(&mut self, text: &str, line: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        let event = Event::read(text)?;
         let limit = match (event.op, &event.limit) {
             ("set", Some(words)) => {
                 let subject = subject::in_words(words, None, self.origin).map_err(sentence)?;
@@ -96,7 +171,7 @@ impl Desk {
             (_, None) => None,
         };
         let key = self.key(&event.key)?;
-        let Event { at, cost, .. } = event;
+        let (at, cost) = (event.at, event.cost);
         let name = self.bench.algorithm().name();
         let decision = match (event.op, limit) {
             (_, Some(subject)) => {
@@ -118,7 +193,8 @@ impl Desk {
             }
             _ => self.bench.decide(key, at, cost),
         };
-        Ok(document(&event, &decision))
+        write_json(&answered(&event, &decision, line), out);
+        Ok(())
     }
 
     fn key(&mut self, key: &str) -> Result<KeyId, String> {
@@ -126,10 +202,11 @@ impl Desk {
             return Ok(id);
         }
         let id = self.keys.len();
-        if id >= MAX_KEYS {
+        let bytes = KEY_BYTES + self.bench.algorithm().heap_bytes();
+        if id >= MAX_KEYS_BYTES / bytes {
             return Err(format!(
-                "there are {} keys already; no more are kept",
-                words::count(MAX_KEYS as u64)
+                "there are {} keys already, which take 1 GiB; no more are kept",
+                words::count(id as u64)
             ));
         }
         self.keys.insert(key.to_owned(), id);
@@ -137,8 +214,36 @@ impl Desk {
     }
 }
 
-impl Event {
-    fn read(line: &str) -> Result<Self, String> {
+impl<'l> Event<'l> {
+    fn read(line: &'l str) -> Result<Self, String> {
+        Self::well_formed(line).map_or_else(|| Event::with_reasons(line), Ok)
+    }
+
+    /// The event, or `None` if anything about the line is wrong.
+    fn well_formed(line: &'l str) -> Option<Self> {
+        let fields: Fields<'l> = serde_json::from_str(line).ok()?;
+        let op = fields.op.as_deref().unwrap_or("check");
+        let op = OPS.into_iter().find(|known| *known == op)?;
+        let cost = fields.cost.unwrap_or(u64::from(op != "peek"));
+        let wait = fields.max_wait_us.filter(|_| op == "reserve");
+        let key = fields.key.unwrap_or_default();
+        let is_bounded = fields.at_us <= MAX_MICROS
+            && wait.is_none_or(|wait| wait <= MAX_MICROS)
+            && wait == fields.max_wait_us
+            && key.len() <= MAX_KEY;
+        Some(Self {
+            at: Time::ZERO + Nanos::from_micros(fields.at_us),
+            op,
+            cost: Permits::new(u32::try_from(cost).ok()?),
+            max_wait: Nanos::from_micros(wait.unwrap_or(0)),
+            key,
+            limit: fields.limit,
+        })
+        .filter(|_| is_bounded)
+    }
+
+    /// The event, or what is wrong with the line.
+    fn with_reasons(line: &str) -> Result<Event<'static>, String> {
         let value: Value = serde_json::from_str(line).map_err(|why| format!("not JSON: {why}"))?;
         let Value::Object(fields) = value else {
             return Err("not an object, as in {\"at_us\": 0, \"op\": \"check\"}".into());
@@ -167,13 +272,13 @@ impl Event {
         if key.len() > MAX_KEY {
             return Err(format!("a key has at most {MAX_KEY} bytes"));
         }
-        Ok(Self {
+        Ok(Event {
             at: Time::ZERO + Nanos::from_micros(at),
             op,
             cost: Permits::saturating_from(cost),
             max_wait: Nanos::from_micros(wait.unwrap_or(0)),
-            key: key.to_owned(),
-            limit: text(&fields, "limit")?.map(str::to_owned),
+            key: Cow::Owned(key.to_owned()),
+            limit: text(&fields, "limit")?.map(|limit| Cow::Owned(limit.to_owned())),
         })
     }
 }
@@ -226,8 +331,7 @@ fn sentence(failure: Failure) -> String {
     }
 }
 
-/// Every field of a decision; times in nanoseconds, and in microseconds rounded up.
-fn document(event: &Event, decision: &Decision) -> Value {
+fn answered<'a>(event: &'a Event<'_>, decision: &Decision, line: usize) -> Answered<'a> {
     let verdict = match decision.verdict {
         Verdict::Allow => "allow",
         Verdict::AllowAfter(_) => "allow_after",
@@ -239,40 +343,46 @@ fn document(event: &Event, decision: &Decision) -> Value {
         _ => Nanos::ZERO,
     };
     let retry_after = decision.verdict.retry_after();
-    let micros = |span: Nanos| span.as_nanos().div_ceil(1_000); // up: who waits that long has waited enough
-    json!({
-        "at_us": micros(event.at.since(Time::ZERO)),
-        "op": event.op,
-        "key": event.key,
-        "cost": event.cost.get(),
-        "verdict": verdict,
-        "allowed": decision.verdict.allows(),
-        "remaining": decision.remaining.get(),
-        "retry_after_ns": retry_after.map(Nanos::as_nanos),
-        "retry_after_us": retry_after.map(micros),
-        "reset_after_ns": decision.reset_after.as_nanos(),
-        "reset_after_us": micros(decision.reset_after),
-        "waited_ns": waited.as_nanos(),
-        "waited_us": micros(waited),
-    })
+    let micros = |span: Nanos| span.as_nanos().div_ceil(1_000); // up: such a wait is enough
+    Answered {
+        allowed: decision.verdict.allows(),
+        at_us: micros(event.at.since(Time::ZERO)),
+        cost: event.cost.get(),
+        key: &event.key,
+        line,
+        op: event.op,
+        remaining: decision.remaining.get(),
+        reset_after_ns: decision.reset_after.as_nanos(),
+        reset_after_us: micros(decision.reset_after),
+        retry_after_ns: retry_after.map(Nanos::as_nanos),
+        retry_after_us: retry_after.map(micros),
+        verdict,
+        waited_ns: waited.as_nanos(),
+        waited_us: micros(waited),
+    }
 }
 
 /// Lines of bounded length.
 struct Lines<R> {
-    input: R,
+    input: BufReader<R>,
     line: Vec<u8>,
 }
 
-impl<R: BufRead> Lines<R> {
-    const fn new(input: R) -> Self {
+impl<R: Read> Lines<R> {
+    fn new(input: R) -> Self {
         Self {
-            input,
+            input: BufReader::with_capacity(BLOCK, input),
             line: Vec::new(),
         }
     }
 
-    /// The next line, or why it cannot be used; none at the end.
-    fn next(&mut self) -> Result<Option<Result<String, String>>, Failure> {
+    /// Returns true if the next line can be read without waiting for input.
+    fn is_ready(&self) -> bool {
+        self.input.buffer().contains(&b'\n')
+    }
+
+    /// The next line, or why it cannot be used; `None` at the end.
+    fn next(&mut self) -> Result<Option<Result<&str, String>>, Failure> {
         let wrong = |why: io::Error| Failure::new(format!("cannot read the events: {why}"));
         self.line.clear();
         let most = MAX_LINE as u64 + 1;
@@ -290,7 +400,7 @@ impl<R: BufRead> Lines<R> {
             return Ok(Some(Err(format!("longer than {MAX_LINE} bytes"))));
         }
         Ok(Some(match std::str::from_utf8(&self.line) {
-            Ok(text) => Ok(text.to_owned()),
+            Ok(text) => Ok(text),
             Err(_) => Err("not UTF-8".into()),
         }))
     }
@@ -334,6 +444,35 @@ mod tests {
     }
 
     #[test]
+    fn both_ways_to_read_a_line_agree() {
+        for line in [
+            r#"{"at_us":0}"#,
+            r#"{"at_us":7,"op":"reserve","cost":3,"max_wait_us":9,"key":"a\u0041"}"#,
+            r#"{"at_us":7,"op":"set","limit":"5/1s","key":""}"#,
+            r#"{"at_us":18446744073709551,"op":"peek","cost":4294967295}"#,
+        ] {
+            let quick = Event::well_formed(line);
+            assert_eq!(
+                quick.as_ref(),
+                Event::with_reasons(line).as_ref().ok(),
+                "{line}"
+            );
+        }
+        for line in [
+            r#"{"at_us":18446744073709552}"#,
+            r#"{"at_us":0,"cost":4294967296}"#,
+            r#"{"at_us":0,"cost":null}"#,
+            r#"{"at_us":0,"op":"check","max_wait_us":1}"#,
+            r#"{"at_us":0,"sum":1}"#,
+        ] {
+            assert_eq!(Event::well_formed(line), None, "{line}");
+            assert!(Event::with_reasons(line).is_err(), "{line}");
+        }
+        let long = format!(r#"{{"at_us":0,"key":"{}"}}"#, "k".repeat(MAX_KEY + 1));
+        assert_eq!(Event::well_formed(&long), None);
+    }
+
+    #[test]
     fn lines_are_bounded() {
         let long = "x".repeat(3 * MAX_LINE);
         let fits = "y".repeat(MAX_LINE);
@@ -341,7 +480,7 @@ mod tests {
         let mut lines = Lines::new(input.as_bytes());
         let mut found = Vec::new();
         while let Some(line) = lines.next().expect("memory can be read") {
-            found.push(line.map(|text| text.trim_end().len()).map_err(|_| ()));
+            found.push(line.map(|text| text.trim_end().len()).map_err(drop));
         }
         assert_eq!(found, [Ok(1), Err(()), Ok(MAX_LINE), Ok(1)]);
     }

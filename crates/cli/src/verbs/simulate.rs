@@ -5,7 +5,7 @@
 //!   events   --lab--> a line of answer for each line
 //! ```
 
-use std::io::{self, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -156,7 +156,7 @@ impl Simulate {
         };
         let subject = said.subject(origin, output)?;
         if let Some(path) = &self.events {
-            return answer_events(path, subject, origin, output);
+            return answer_events(path, subject, origin);
         }
         let workload = self.workload(&subject)?;
         let title = self.title(&subject, &workload);
@@ -313,18 +313,13 @@ impl Simulate {
     }
 }
 
-fn answer_events(
-    path: &Path,
-    subject: Subject,
-    origin: Origin,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
+fn answer_events(path: &Path, subject: Subject, origin: Origin) -> Result<Exit, Failure> {
     let tally = if path == Path::new("-") {
-        events::answer(io::stdin().lock(), subject, origin, output)?
+        events::answer(io::stdin().lock(), subject, origin)?
     } else {
         let file = std::fs::File::open(path)
             .map_err(|why| Failure::new(format!("cannot open `{}`: {why}", path.display())))?;
-        events::answer(BufReader::new(file), subject, origin, output)?
+        events::answer(file, subject, origin)?
     };
     if tally.wrong == 0 {
         return Ok(Exit::Done);
