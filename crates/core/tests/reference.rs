@@ -178,21 +178,21 @@ impl NaiveWindow {
         (0..self.buckets).map(|back| self.count(bucket, back)).sum()
     }
 
-    /// What is used, in units of a permit for a nanosecond, and the bucket of `now`.
-    fn used(&self, now: i128) -> (i128, i128) {
+    /// The permits used: parts of one do not count.
+    fn used(&self, now: i128) -> i128 {
         let (bucket, start) = self.bucket(now);
         let elapsed = (now - start).max(0);
         let oldest = self.count(bucket, self.buckets);
         let edge = match self.edge {
             Edge::Drop => 0,
-            Edge::Full => oldest * self.width,
-            Edge::Weighted => oldest * (self.width - elapsed),
+            Edge::Full => oldest,
+            Edge::Weighted => oldest * (self.width - elapsed) / self.width,
         };
-        (self.whole(bucket) * self.width + edge, bucket)
+        self.whole(bucket) + edge
     }
 
     fn fits(&self, now: i128, cost: i128) -> bool {
-        self.used(now).0 + cost * self.width <= self.permits * self.width
+        self.used(now) + cost <= self.permits
     }
 
     /// The first moment from `now` on at which `is_so`, trying every one.
@@ -222,13 +222,9 @@ impl NaiveWindow {
                 }
             }
         };
-        let room = self.permits * self.width - self.used(now).0;
-        let reset = Self::first(now, |then| self.used(then).0 == 0);
-        decision(
-            verdict,
-            u64::try_from(room.max(0) / self.width).unwrap(),
-            reset,
-        )
+        let room = (self.permits - self.used(now)).max(0);
+        let reset = Self::first(now, |then| self.used(then) == 0);
+        decision(verdict, u64::try_from(room).unwrap(), reset)
     }
 
     fn refund(&mut self, now: Time, cost: Permits) {

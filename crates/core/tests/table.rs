@@ -227,7 +227,7 @@ fn whole(text: &str, of: Numbers) -> Option<u64> {
 
 /// What the last column says of a P.
 fn long_run(text: &str, of: Numbers) -> f64 {
-    match text.trim_end_matches(" **") {
+    match text {
         "as fast as work is" => f64::INFINITY,
         "0 while tried" => 0.0,
         "N per P + P/m" => f64::from(of.n * of.m) / f64::from(of.m + 1),

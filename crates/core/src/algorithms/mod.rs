@@ -2,8 +2,9 @@
 //!
 //! N permits a span P, burst B, queue Q, m sub-buckets, largest cost C. "In one P" is the
 //! most that any span of P admits, a promise for the worst caller, not an average; "in the
-//! long run" is what a caller gets who always asks. None rounds in the caller's favour,
-//! except the two of Guava, which agree with it to the microsecond.
+//! long run" is what a caller gets who always asks. None rounds in the caller's favour, but
+//! for the two of Guava, which agree with it to the microsecond, and the weighted edge,
+//! which does not count a part of a permit.
 //!
 //! The numbers are checked by `tests/table.rs`, and the worst cases proved by exhaustive
 //! search (`tests/worst_case.rs`), the exponential's by comparison. The guide shows the same
@@ -19,10 +20,10 @@
 //!   fixed window | Window::fixed           | 16     | 2N        | N per P
 //!   calendar     | Window::calendar        | 16     | 2N        | N per P
 //!   quota reset  | Window::quota_reset     | 16     | 2N - 1    | N per P
-//!   two-window   | Window::two_window      | 16     | 2N - 1    | N - 1 per P
+//!   two-window   | Window::two_window      | 16     | 2N        | N per P
 //!   sub-buckets: | SubBuckets::sub_buckets |        |           |
 //!     drop       |   .. Edge::Drop         | 36+4m  | 2N        | N per P
-//!     weighted   |   .. Edge::Weighted     | 36+4m  | 2N - 1    | N - 1 per P **
+//!     weighted   |   .. Edge::Weighted     | 36+4m  | 2N        | N per P
 //!     full       |   .. Edge::Full         | 36+4m  | N         | N per P + P/m
 //!   interval     | Interval::on_grid       | 16     | 2N *      | N per P
 //!     first take | Interval::from_first    | 16     | 2N - 1 *  | N per P
@@ -35,7 +36,6 @@
 //!   permits      | Concurrency::new        | 640+32N| N at once | as fast as work is
 //!
 //!   * of M = N permits, all refilled at once; M + R x ceil((P - 1 ns) / F) in general
-//!   ** with m < N; with more sub-buckets nearly N
 //!
 //!   algorithm    | choose it when
 //!   -------------+----------------------------------------------------------------------

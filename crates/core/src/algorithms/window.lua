@@ -3,6 +3,7 @@
 
 local FULL, WEIGHTED = 1, 2
 local MOST = 4294967295
+local EXACT = 9007199254740992
 
 -- The product of a count below 2^32 and a span of up to 2^62 ns: three limbs of 21 bits,
 -- highest first. No step passes 2^53.
@@ -23,8 +24,12 @@ local function product(count, u, n)
   return high + carry, middle - carry * LIMB, low
 end
 
--- Whether a x span <= b x width, exactly; floats decide unless it is close.
-local function within(a, u, n, b, wu, wn)
+-- Whether a x span < b x width, exactly; floats decide unless it is close.
+local function below(a, u, n, b, wu, wn)
+  if n == 0 and wn == 0 then
+    local left, right = a * u, b * wu
+    if left < EXACT and right < EXACT then return left < right end
+  end
   local left, right = a * (u * 1000 + n), b * (wu * 1000 + wn)
   if left < right * 0.999999 then return true end
   if left > right * 1.000001 then return false end
@@ -32,7 +37,7 @@ local function within(a, u, n, b, wu, wn)
   local wh, wm, wl = product(b, wu, wn)
   if h ~= wh then return h < wh end
   if m ~= wm then return m < wm end
-  return l <= wl
+  return l < wl
 end
 
 -- What now sees of a state: halves of the index, how many windows on, and what is left of
@@ -87,7 +92,7 @@ twins.w = {
     if fits and edge == FULL then
       fits = oldest <= room
     elseif fits and edge == WEIGHTED and oldest > room then
-      fits = within(oldest, lu, ln, room, limit[8], limit[9])
+      fits = below(oldest, lu, ln, room + 1, limit[8], limit[9])
     end
     local charge = 0
     if fits then

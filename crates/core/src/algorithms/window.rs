@@ -14,7 +14,8 @@
 //!                 +- edge(o): drop 0; full o; weighted o x left / w
 //! ```
 //!
-//! `used = n0 + .. + n(m-1) + edge(o)`; allow iff `used + cost <= N`; then `n0 += cost`.
+//! `used = n0 + .. + n(m-1) + edge(o)`, rounded down; allow iff `used + cost <= N`; then
+//! `n0 += cost`. For a cost of 1: refuse when `used`, before this request, has reached N.
 //!
 //! The named algorithms, each a constructor:
 //!
@@ -23,16 +24,17 @@
 //!   fixed          1     drop      on a grid            2N                   N per P
 //!   calendar       1     drop      where days do        2N                   N per window
 //!   quota reset    1     drop      at a first request   2N - 1               N per P
-//!   two-window     1     weighted  on a grid            2N - 1               N - 1 per P
+//!   two-window     1     weighted  on a grid            2N                   N per P
 //!   sub-buckets    1-60  drop      on a grid            2N (N in P - w)      N per P
-//!                        weighted  on a grid            below 2N             N - 1 per P
+//!                        weighted  on a grid            2N                   N per P
 //!                        full      on a grid            N, the promise       N per P + w
 //! ```
 //!
 //! * State: 16 bytes for one window and the last; for sub-buckets 32, which hold the sum of
 //!   the newest `m`, and `m + 1` counters of 4 bytes, allocated by the first charge.
-//! * Error: none. `w = ceil(P / m)`, up, and the weighted share is rounded up: rounding
-//!   never admits more.
+//! * Error: none. `w = ceil(P / m)`, up: where m does not divide P, sub-buckets leave the
+//!   clock's grid of P. The weighted share is rounded down, as its source has it, so that a
+//!   caller at the rate is never refused a permit for a part of one; the bound says so.
 //! * Choose `fixed` or `calendar` when the contract names the window, `full` when it says
 //!   "never more than N in any span"; two-window to soften the edge at the price of two
 //!   counters. Else choose [GCRA](super::gcra).
@@ -241,7 +243,7 @@ impl<C> Window<C> {
     /// The time to the end of the current window, as far as a decision tells.
     pub(crate) fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
         let last = decision.reset_after.as_nanos().checked_sub(1)?;
-        if let Anchor::Calendar(_) = self.anchor {
+        if matches!(self.anchor, Anchor::Calendar(_)) || self.edge == Edge::Weighted {
             return Some(decision.reset_after);
         }
         // Counts leave at the end of a window, so the reset is whole windows after this end.

@@ -77,8 +77,9 @@ impl<C> Window<C> {
         match (self.edge, seen.at(self.whole())) {
             (Edge::Drop, _) | (Edge::Weighted, 0) => 0,
             (Edge::Full, oldest) => oldest,
-            // Up: a part of a permit counts as one.
-            (Edge::Weighted, oldest) => scale(oldest, left, self.width, Rounding::Up),
+            // Down: a part of a permit counts for nothing. It is the rule of the source, and what
+            // lets a steady caller have N a span.
+            (Edge::Weighted, oldest) => scale(oldest, left, self.width, Rounding::Down),
         }
     }
 
@@ -107,8 +108,8 @@ impl<C> Window<C> {
             Edge::Drop => self.width,
             // out of sight,
             Edge::Full => 0,
-            // or in sight by no more than there is room. Down: a little less is enough.
-            Edge::Weighted => scale(room, self.width, seen.at(stay).max(1), Rounding::Down),
+            // or in sight by less than one permit more than there is room.
+            Edge::Weighted => self.visible(room, seen.at(stay)),
         };
         self.wait(sight, ahead, visible)
     }
@@ -126,7 +127,25 @@ impl<C> Window<C> {
     fn reset_after(&self, seen: Seen<'_>, sight: Sight) -> Nanos {
         match seen.newest_of(self.in_sight()) {
             None => Nanos::ZERO,
-            Some(back) => self.wait(sight, self.in_sight() - back - 1, 0),
+            Some(back) => {
+                let visible = match self.edge {
+                    Edge::Drop | Edge::Full => 0,
+                    Edge::Weighted => self.visible(0, seen.at(back)),
+                };
+                self.wait(sight, self.in_sight() - back - 1, visible)
+            }
+        }
+    }
+
+    /// The most nanoseconds of a window of `count`, which is above `room`, that may be in sight
+    /// so that no more than `room` of it count.
+    #[inline]
+    fn visible(&self, room: u64, count: u64) -> u64 {
+        // count x visible / w < room + 1, so count x visible <= (room + 1) x w - 1. Down.
+        let count = count.max(1);
+        match (room + 1).checked_mul(self.width) {
+            Some(product) => (product - 1) / count,
+            None => wide_visible(room, self.width, count),
         }
     }
 }
@@ -147,6 +166,12 @@ pub(super) fn scale(count: u64, part: u64, whole: u64, rounding: Rounding) -> u6
         (Some(product), Rounding::Down) => product / whole,
         (None, _) => scale_wide(count, part, whole, rounding),
     }
+}
+
+#[cold]
+fn wide_visible(room: u64, width: u64, count: u64) -> u64 {
+    let below = (u128::from(room) + 1) * u128::from(width) - 1;
+    u64::try_from(below / u128::from(count)).unwrap_or(u64::MAX)
 }
 
 #[cold]

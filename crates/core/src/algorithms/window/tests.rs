@@ -55,17 +55,46 @@ fn fixed_windows_start_afresh() {
 #[test]
 fn two_windows_share_the_edge() {
     let limit = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
-    check(
-        &limit,
-        &[
-            (900, 10, None, 0),
-            (1_000, 1, Some(100), 0), // all of the ten are still in sight
-            (1_100, 1, None, 0),      // nine of them
-            (1_500, 5, Some(100), 4), // five of them, and one
-            (1_600, 5, None, 0),
-            (1_999, 10, Some(1_001), 3), // the six weigh nothing at 3.0 s only
-        ],
-    );
+    let mut state = WindowState::default();
+    for (now, cost, wait, remaining) in [
+        (900, 10, None, 0),
+        (1_000, 1, Some(1), 0),          // all of the ten are still in sight
+        (1_050, 1, None, 0),             // nine and a half of them: the half is for free
+        (1_050, 1, Some(50_000_001), 0), // until less than nine are
+        (1_500, 5, Some(1), 4),          // five of them, and one
+        (1_501, 5, None, 0),
+        (1_999, 10, Some(834_333_334), 4), // until less than one of the six is in sight
+    ] {
+        let now = Time::ZERO + Nanos::from_millis(now);
+        let decision = limit.decide(&mut state, now, Permits::new(cost));
+        let waits = decision.verdict.retry_after().map(Nanos::as_nanos);
+        assert_eq!(waits, wait, "cost {cost} at {now:?}");
+        assert_eq!(
+            decision.remaining.get(),
+            remaining,
+            "cost {cost} at {now:?}"
+        );
+    }
+}
+
+#[test]
+fn a_caller_at_the_rate_gets_the_rate() {
+    // One a minute, asked for each second of an hour: half of them passed when the estimate
+    // counted the request itself.
+    for (permits, passed) in [(1, 60), (2, 120), (5, 300)] {
+        let quota = Quota::new(Permits::new(permits), Nanos::from_secs(60)).unwrap();
+        let limit = Window::two_window(quota, Nanos::ZERO).unwrap();
+        let mut state = WindowState::default();
+        let passes = |second: &u64| {
+            let now = Time::from_nanos(second * SECOND);
+            limit.decide(&mut state, now, Permits::ONE).verdict.allows()
+        };
+        assert_eq!(
+            (0..3_600).filter(passes).count(),
+            passed,
+            "{permits} a minute"
+        );
+    }
 }
 
 #[test]
