@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Zoned;
-use ratekeeper_core::{Algorithm, AnyAlgorithm, Decision, Permits, Time};
+use ratekeeper_core::{AnyAlgorithm, Permits, Time};
 use ratekeeper_policy::{Charges, Entry, Exemption, Facts, Field, Matcher, Policy, Rule, RuleMode};
 
 use crate::limits;
@@ -65,19 +65,8 @@ fn applies(rule: &Rule, charges: &Charges, entry: &Entry, at: Option<&Zoned>) ->
 ///
 /// The policy was read for a clock whose zero is `at`.
 fn window_end(algorithm: &AnyAlgorithm, at: &Zoned) -> Option<Zoned> {
-    let first = if let AnyAlgorithm::Window(window) = algorithm {
-        first_decision(window)
-    } else if let AnyAlgorithm::SubBuckets(window) = algorithm {
-        first_decision(window)
-    } else {
-        return None;
-    };
-    let left = algorithm.effective_window(&first)?;
+    let left = algorithm.window_end(Time::ZERO)?.since(Time::ZERO);
     at.checked_add(Duration::from(left)).ok()
-}
-
-fn first_decision<A: Algorithm>(algorithm: &A) -> Decision {
-    algorithm.look(&A::State::default(), Time::ZERO, Permits::ONE)
 }
 
 /// Why a limit does not apply to a request.

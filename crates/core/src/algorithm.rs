@@ -19,6 +19,7 @@
 //! * **Exact wait.** Denied with `retry_after = r`: denied at `now + r - 1 ns`, allowed at
 //!   `now + r`.
 //! * **Exact remainder.** Cost `remaining` is allowed now, cost `remaining + 1` is not.
+//! * **Exact increase.** After `more_after`, and no sooner, more than `remaining` is allowed.
 //! * **Exact reset.** After `reset_after`, and from `expires_at` on, the state acts as
 //!   `Default`: forgetting it changes nothing.
 //! * **No gift from a bad clock.** A clock that steps back never admits more.

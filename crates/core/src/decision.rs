@@ -4,7 +4,7 @@ use crate::{Nanos, Permits};
 
 /// The answer of one limit to one request.
 ///
-/// `remaining` and `reset_after` describe the state *after* the decision: after the charge
+/// `remaining`, `reset_after` and `more_after` describe the state *after* the decision: after the charge
 /// if the request is allowed, as it stands if it is denied.
 #[must_use = "a decision nobody reads limits nothing"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +15,9 @@ pub struct Decision {
     pub remaining: Permits,
     /// The time after which the limit acts as if it had never seen this key.
     pub reset_after: Nanos,
+    /// The least wait after which a larger cost than `remaining` is allowed, if nobody else
+    /// spends meanwhile; zero where `remaining` is all there ever is.
+    pub more_after: Nanos,
 }
 
 /// Whether a request may pass, and when.

@@ -45,6 +45,7 @@ pub fn state_holds<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
     let state = &settled;
     oracles::remaining(algorithm, state, now, reach);
     oracles::reset_after(algorithm, state, now, reach);
+    oracles::more_after(algorithm, state, now, reach);
     oracles::expires_at(algorithm, state, now, reach);
     additive(algorithm, state, now, reach);
 }
@@ -84,6 +85,12 @@ pub fn decide<A: Algorithm + Debug>(
         decision.reset_after,
         after.reset_after,
         "the reset after: {}",
+        context()
+    );
+    assert_eq!(
+        decision.more_after,
+        after.more_after,
+        "more after: {}",
         context()
     );
 

@@ -6,7 +6,7 @@ use crate::Algorithm;
 use crate::algorithms::window::{SubBuckets, Window};
 use crate::{
     Concurrency, Decision, Denials, Error, Exponential, Gcra, Hybrid, Interval, Lend, Log, Nanos,
-    Origin, Permits, Quota, WarmUp,
+    Origin, Permits, Quota, Time, WarmUp,
 };
 
 /// Where a store keeps the states of a limit: given once per name, kept across reloads.
@@ -168,13 +168,12 @@ impl AnyAlgorithm {
         }
     }
 
-    /// The time within which the client may use no more than `decision.remaining`: `t` of
-    /// the `RateLimit` field. `None` if the decision does not tell.
+    /// A time after which more than `decision.remaining` may be used, if nobody else spends
+    /// meanwhile: `t` of the `RateLimit` field. `None` while nothing is used.
     ///
-    /// Token buckets: the time that grants `remaining` anew, at least that to the next
-    /// permit, so that `remaining / t` is never above the rate. Windows: the time to the
-    /// end of the current (sub-)window, unknown while nothing has been counted. Interval
-    /// buckets: the time to the next refill, unknown while full.
+    /// It is `decision.more_after`; where permits come back one by one (token bucket, weighted
+    /// windows, sliding log) at least the time in which the rate grants `remaining` anew, so
+    /// that a client that spreads `remaining` over it keeps to the rate.
     ///
     /// ```
     /// use ratekeeper_core::{Algorithm, AnyAlgorithm, Gcra, Nanos, Permits, Time};
@@ -184,15 +183,35 @@ impl AnyAlgorithm {
     /// assert_eq!(window, Some(Nanos::from_millis(400)), "four more take that long");
     /// ```
     pub fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
+        let more = decision.more_after;
+        if more == Nanos::ZERO {
+            return None;
+        }
+        let one_by_one = match self {
+            Self::Gcra(_) | Self::Log(_) => true,
+            Self::Window(window) => window.slides(),
+            Self::SubBuckets(window) => window.slides(),
+            Self::Interval(_)
+            | Self::Hybrid(_)
+            | Self::Exponential(_)
+            | Self::WarmUp(_)
+            | Self::Concurrency(_) => false,
+        };
+        let anew = self.window().filter(|_| one_by_one).map(|window| {
+            let share = u128::from(window.as_nanos()) * u128::from(decision.remaining.get());
+            let anew = share.div_ceil(u128::from(self.capacity().get().max(1)));
+            Nanos::from_nanos(u64::try_from(anew).unwrap_or(u64::MAX))
+        });
+        Some(anew.map_or(more, |anew| anew.max(more)))
+    }
+
+    /// The end of the window of the clock, the calendar or the key that a first request at
+    /// `now` falls into; of sub-buckets the end of its sub-bucket. `None` without windows.
+    pub fn window_end(&self, now: Time) -> Option<Time> {
         match self {
-            Self::Gcra(gcra) => Some(gcra.effective_window(decision)),
-            Self::Window(window) => window.effective_window(decision),
-            Self::SubBuckets(window) => window.effective_window(decision),
-            Self::Interval(interval) => interval.effective_window(decision),
-            // How soon more comes depends on more than the decision tells.
-            Self::Log(_) | Self::Hybrid(_) | Self::Exponential(_) | Self::WarmUp(_)
-            // More comes when somebody is done.
-            | Self::Concurrency(_) => None,
+            Self::Window(window) => Some(window.end_at(now)),
+            Self::SubBuckets(window) => Some(window.end_at(now)),
+            _ => None,
         }
     }
 
@@ -305,7 +324,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::{Denials, Edge, Time};
+    use crate::{Denials, Edge};
 
     #[test]
     fn a_window_is_that_of_the_quota_although_intervals_are_rounded_up() {
@@ -435,9 +454,10 @@ mod tests {
     fn effective_windows_never_promise_more_than_the_rate() {
         let quota: Quota = "10/1s".parse().unwrap();
         let gcra = Gcra::token_bucket(quota).unwrap();
-        for (cost, window) in [(0, 1_000), (4, 600), (9, 100), (10, 100), (11, 1_000)] {
+        for (cost, window) in [(4, 600), (9, 100), (10, 100)] {
             assert_eq!(window_of(gcra, cost), Some(millis(window)), "cost {cost}");
         }
+        assert_eq!(window_of(gcra, 11), None, "nothing is spent");
         let fixed = Window::fixed(quota, Nanos::ZERO).unwrap();
         assert_eq!(window_of(fixed.clone(), 4), Some(millis(700)));
         assert_eq!(
@@ -446,19 +466,18 @@ mod tests {
             "nothing is counted, so nothing tells"
         );
         let two_window = Window::two_window(quota, Nanos::ZERO).unwrap();
-        let reset = window_of(two_window, 4);
         assert_eq!(
-            reset,
-            Some(millis(1_450) + Nanos::from_nanos(1)),
-            "less than one of the four"
+            window_of(two_window, 4),
+            Some(millis(700) + Nanos::from_nanos(1)),
+            "less than four of the four"
         );
         assert_eq!(
             window_of(Window::quota_reset(quota).unwrap(), 4),
             Some(millis(1_000))
         );
-        for edge in [Edge::Drop, Edge::Full] {
+        for (edge, after) in [(Edge::Drop, 950), (Edge::Full, 1_200)] {
             let window = SubBuckets::sub_buckets(quota, 4, edge, Nanos::ZERO).unwrap();
-            assert_eq!(window_of(window, 4), Some(millis(200)), "{edge:?}");
+            assert_eq!(window_of(window, 4), Some(millis(after)), "{edge:?}");
         }
     }
 }

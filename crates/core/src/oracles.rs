@@ -7,6 +7,7 @@
 //!   remaining    = the largest cost allowed now                         O1
 //!   retry_after  = the least wait after which the cost is allowed       O2
 //!   reset_after  = the least wait after which the state acts as fresh   O3
+//!   more_after   = the least wait after which more than remaining fits  O9
 //!   expires_at   = a moment from which it acts as fresh                 O7
 //!   and for one state, a later moment never turns an allowance away     O8
 //!
@@ -178,6 +179,29 @@ pub fn reset_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
                  {algorithm:?}\n{state:?}",
             );
         }
+    }
+}
+
+/// O9: `more_after` is the least wait after which more than `remaining` is allowed; zero where
+/// nothing more ever is.
+///
+/// # Panics
+/// If it is not.
+pub fn more_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
+    let told = algorithm.look(state, now, Permits::ZERO);
+    let most = |state: &A::State, then| algorithm.look(state, then, Permits::ZERO).remaining;
+    for span in reach.spans(&[told.more_after]) {
+        let Some(then) = later(now, span) else {
+            continue;
+        };
+        // Of a fresh state less remains too where the algorithm's time ends.
+        let fresh = most(&A::State::default(), then) > told.remaining;
+        let expected = fresh && told.more_after > Nanos::ZERO && span >= told.more_after;
+        assert_eq!(
+            most(state, then) > told.remaining,
+            expected,
+            "O9: {told:?} at {now:?}; more after {span:?}?\n{algorithm:?}\n{state:?}",
+        );
     }
 }
 

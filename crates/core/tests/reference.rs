@@ -17,12 +17,13 @@ fn quota(permits: u32, nanos: u64) -> Quota {
     Quota::new(Permits::new(permits), Nanos::from_nanos(nanos)).unwrap()
 }
 
-fn decision(verdict: Verdict, remaining: u64, reset_after: u64) -> Decision {
+fn decision(verdict: Verdict, remaining: u64, [reset, more]: [u64; 2]) -> Decision {
     let remaining = Permits::saturating_from(remaining);
     Decision {
         verdict,
         remaining,
-        reset_after: Nanos::from_nanos(reset_after),
+        reset_after: Nanos::from_nanos(reset),
+        more_after: Nanos::from_nanos(more),
     }
 }
 
@@ -109,7 +110,14 @@ impl BigGcra {
         let debt = (self.tat - now).max(0);
         let room = limit.min(Self::END - 1 - now) - debt;
         let remaining = u64::try_from(room.max(0) / self.interval).unwrap();
-        decision(verdict, remaining, up(debt))
+        let remaining = remaining.min(u64::from(u32::MAX));
+        let more = match (i128::from(remaining) + 1) * self.interval {
+            // Not where it would be paid for past the end of time.
+            larger if self.tat.max(now) + larger >= Self::END => 0,
+            larger if larger <= limit => (debt + larger - limit).max(0),
+            _ => 0,
+        };
+        decision(verdict, remaining, [up(debt), up(more)])
     }
 
     fn refund(&mut self, now: Time, cost: Permits) {
@@ -224,7 +232,11 @@ impl NaiveWindow {
         };
         let room = (self.permits - self.used(now)).max(0);
         let reset = Self::first(now, |then| self.used(then) == 0);
-        decision(verdict, u64::try_from(room).unwrap(), reset)
+        let more = match room < self.permits {
+            true => Self::first(now, |then| self.fits(then, room + 1)),
+            false => 0,
+        };
+        decision(verdict, u64::try_from(room).unwrap(), [reset, more])
     }
 
     fn refund(&mut self, now: Time, cost: Permits) {
@@ -396,7 +408,12 @@ proptest! {
             };
             let full = (burst * per - tokens).div_ceil(permits);
             let said = gcra.decide(&mut tat, Time::from_nanos(now), Permits::new(cost));
-            prop_assert_eq!(said, decision(verdict, tokens / per, full));
+            let next = (tokens / per + 1) * per;
+            let more = match next <= burst * per {
+                true => (next - tokens).div_ceil(permits),
+                false => 0,
+            };
+            prop_assert_eq!(said, decision(verdict, tokens / per, [full, more]));
         }
     }
 

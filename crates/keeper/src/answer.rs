@@ -190,6 +190,7 @@ impl Answer {
                     verdict: Verdict::DenyForever,
                     remaining: Permits::ZERO,
                     reset_after: Nanos::ZERO,
+                    more_after: Nanos::ZERO,
                 },
                 key: Key::ALL,
                 cost: Permits::ZERO,

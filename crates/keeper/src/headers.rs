@@ -221,24 +221,17 @@ fn is_level(outcome: &Outcome<'_>) -> bool {
     outcome.limit.algorithm.concurrency().is_some()
 }
 
-/// `;r=0;t=37`: within `t` seconds the client may use no more than `r`. Of a level there is
-/// no `t`.
+/// `;r=0;t=37`: after `t` seconds more than `r` may be used, if nobody else spends meanwhile.
+/// Of a level there is no `t`.
 fn limit_item(outcome: &Outcome<'_>, list: &mut Value) {
     list.push("\";r=", outcome.decision.remaining.get().into());
     if is_level(outcome) {
         return;
     }
-    let window = match outcome.decision.verdict.retry_after() {
-        Some(wait) => Some(retry_after_secs(wait)),
-        None => outcome
-            .limit
-            .algorithm
-            .effective_window(&outcome.decision)
-            .or(outcome.window())
-            .map(Nanos::as_secs_ceil),
-    };
-    if let Some(seconds) = window {
-        list.push(";t=", seconds);
+    let algorithm = &outcome.limit.algorithm;
+    let window = algorithm.effective_window(&outcome.decision);
+    if let Some(window) = window.or(outcome.window()) {
+        list.push(";t=", window.as_secs_ceil());
     }
 }
 

@@ -194,11 +194,19 @@ impl Exponential {
     }
 
     fn decision(&self, verdict: Verdict, level: &Level, left: u64, now: Time) -> Decision {
+        // Down: what is left is whole permits only.
+        let remaining = self.limit().saturating_sub(left) >> UNITS_LOG2;
+        let expiry = self.expires_at(level);
+        let more_at = match self.limit().checked_sub((remaining + 1) << UNITS_LOG2) {
+            None => Time::ZERO,
+            Some(0) => expiry,
+            Some(target) => self.faded_to(level, target),
+        };
         Decision {
             verdict,
-            // Down: what is left is whole permits only.
-            remaining: Permits::saturating_from(self.limit().saturating_sub(left) >> UNITS_LOG2),
-            reset_after: self.expires_at(level).since(now),
+            remaining: Permits::saturating_from(remaining),
+            reset_after: expiry.since(now),
+            more_after: more_at.since(now),
         }
     }
 }

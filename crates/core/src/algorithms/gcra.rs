@@ -256,10 +256,24 @@ impl Gcra {
             0 => Verdict::Allow,
             wait => Verdict::AllowAfter(nanos_ceil(wait)),
         };
+        let remaining = self.left(now, to, limit);
         Decision {
             verdict,
-            remaining: self.left(now, to, limit),
+            remaining,
             reset_after: nanos_ceil(to - now),
+            more_after: self.more_after(now, to, limit, remaining),
+        }
+    }
+
+    /// The time until one more than the `remaining` permits fit into the limit; zero if they
+    /// never do, or would be paid for past the end of time.
+    #[inline]
+    fn more_after(&self, now: u64, to: u64, limit: u64, remaining: Permits) -> Nanos {
+        let larger = u64::from(remaining.get()) + 1;
+        let price = self.interval.get().saturating_mul(larger);
+        match limit.checked_sub(price) {
+            Some(spare) if to <= u64::MAX - price => nanos_ceil((to - now).saturating_sub(spare)),
+            _ => Nanos::ZERO,
         }
     }
 
@@ -283,21 +297,6 @@ impl Gcra {
         let low = (product >> 64) as u64; // the upper half
         let more = u64::from(ticks - low * self.interval.get() >= self.interval.get());
         Permits::saturating_from(low + more) // one at most: see the field
-    }
-
-    /// The time that grants `remaining` anew, at least that to the next permit.
-    pub(crate) fn effective_window(&self, decision: &Decision) -> Nanos {
-        let remaining = u64::from(decision.remaining.get());
-        let anew = self.interval.get().saturating_mul(remaining);
-        let debt = decision
-            .reset_after
-            .as_nanos()
-            .saturating_mul(1 << TICKS_PER_NANO_LOG2);
-        let full = self.burst.saturating_add(self.queue);
-        let next = debt
-            .saturating_add(self.interval.get())
-            .saturating_sub(full);
-        nanos_ceil(anew.max(next))
     }
 }
 

@@ -223,14 +223,22 @@ impl Hybrid {
 
     /// How the state stands.
     fn decision(&self, verdict: Verdict, phase: Phase, now: Time) -> Decision {
+        let reset_after = self.expires_at(&Allowance(phase)).since(now);
+        let (remaining, more_after) = match phase {
+            Phase::Fresh => (Permits::new(self.permits), Nanos::ZERO),
+            Phase::Bursty { left, .. } => (Permits::new(left), reset_after),
+            Phase::Smooth { at, part } => {
+                let empty = Empty { at, part };
+                let held = self.held(empty, now);
+                let more = self.after(empty, Permits::new(held.get() + 1));
+                (held, more.up().since(now))
+            }
+        };
         Decision {
             verdict,
-            remaining: match phase {
-                Phase::Fresh => Permits::new(self.permits),
-                Phase::Bursty { left, .. } => Permits::new(left),
-                Phase::Smooth { at, part } => self.held(Empty { at, part }, now),
-            },
-            reset_after: self.expires_at(&Allowance(phase)).since(now),
+            remaining,
+            reset_after,
+            more_after,
         }
     }
 }

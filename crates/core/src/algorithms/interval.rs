@@ -150,12 +150,6 @@ impl Interval {
         }
     }
 
-    /// The time to the next stroke, as far as a decision tells.
-    pub(crate) fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
-        let last = decision.reset_after.as_nanos().checked_sub(1)?;
-        Some(Nanos::from_nanos(last % self.every + 1))
-    }
-
     /// The refills that make it full, if it is empty.
     pub(crate) const fn window(&self) -> Nanos {
         let refills = self.most.div_ceil(self.refill); // up: the last may be a part
@@ -246,6 +240,7 @@ impl Algorithm for Interval {
             verdict,
             remaining: Permits::new(self.most - seen.permits),
             reset_after: self.stroke_of(seen.permits, seen.next).since(now),
+            more_after: self.stroke_of(seen.permits.min(1), seen.next).since(now),
         }
     }
 

@@ -228,6 +228,10 @@ impl Algorithm for Log {
             verdict,
             remaining,
             reset_after: self.expires_at(logged).since(now),
+            more_after: match remaining {
+                all if all == self.capacity() => Nanos::ZERO,
+                some => self.fits_at(logged, some + Permits::ONE).since(now),
+            },
         }
     }
 

@@ -176,21 +176,31 @@ impl Concurrency {
         if cost == Permits::ZERO {
             return Verdict::Allow;
         }
-        let Some(others) = self.permits.checked_sub(cost.get()) else {
+        if cost > self.capacity() {
             return Verdict::DenyForever;
+        }
+        match self.freed(leases, now, cost) {
+            Nanos::ZERO => Verdict::Allow,
+            retry_after => Verdict::Deny { retry_after },
+        }
+    }
+
+    /// The time until enough leases have ended for `cost`; zero if it fits, or never does.
+    fn freed(&self, leases: &Leases, now: Time, cost: Permits) -> Nanos {
+        let Some(others) = self.permits.checked_sub(cost.get()) else {
+            return Nanos::ZERO;
         };
         let mut held = leases.held(now);
         if held <= u64::from(others) {
-            return Verdict::Allow;
+            return Nanos::ZERO;
         }
         for lease in &leases.by_end[leases.ended(now)..] {
             held -= u64::from(lease.permits);
             if held <= u64::from(others) {
-                let retry_after = lease.ends.since(now);
-                return Verdict::Deny { retry_after };
+                return lease.ends.since(now);
             }
         }
-        Verdict::Allow // not reached: when all have ended, nothing is held
+        Nanos::ZERO // not reached: when all have ended, nothing is held
     }
 
     fn take(&self, leases: &mut Leases, now: Time, holder: Option<LeaseId>, cost: Permits) {
@@ -241,10 +251,12 @@ impl Concurrency {
     }
 
     fn standing(&self, leases: &Leases, now: Time, verdict: Verdict) -> Decision {
+        let remaining = self.remaining(leases, now);
         Decision {
             verdict,
-            remaining: self.remaining(leases, now),
+            remaining,
             reset_after: leases.latest().since(now),
+            more_after: self.freed(leases, now, remaining + Permits::ONE),
         }
     }
 
@@ -271,9 +283,13 @@ impl Algorithm for Concurrency {
         if !verdict.allows() || cost == Permits::ZERO {
             return standing;
         }
+        let end = self.end(leases, now, None);
+        let first = leases.by_end.get(leases.ended(now));
+        let first = first.map_or(end, |lease| lease.ends.min(end));
         Decision {
             remaining: standing.remaining - cost,
-            reset_after: self.end(leases, now, None).max(leases.latest()).since(now),
+            reset_after: end.max(leases.latest()).since(now),
+            more_after: first.since(now),
             ..standing
         }
     }

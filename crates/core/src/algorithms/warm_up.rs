@@ -256,13 +256,16 @@ impl WarmUp {
     }
 
     fn decision(&self, verdict: Verdict, state: &Stored, now: Time, max_wait: Nanos) -> Decision {
-        let open = state
+        let wait = state
             .0
-            .is_none_or(|ticket| wait(ticket.next_us, now) <= max_wait);
+            .map_or(Nanos::ZERO, |ticket| wait(ticket.next_us, now));
+        let more_after = wait.saturating_sub(max_wait);
+        let open = more_after == Nanos::ZERO;
         Decision {
             verdict,
             remaining: if open { self.largest } else { Permits::ZERO },
             reset_after: self.expires_at(state).since(now),
+            more_after,
         }
     }
 }

@@ -240,14 +240,15 @@ impl<C> Window<C> {
         }
     }
 
-    /// The time to the end of the current window, as far as a decision tells.
-    pub(crate) fn effective_window(&self, decision: &Decision) -> Option<Nanos> {
-        let last = decision.reset_after.as_nanos().checked_sub(1)?;
-        if matches!(self.anchor, Anchor::Calendar(_)) || self.edge == Edge::Weighted {
-            return Some(decision.reset_after);
-        }
-        // Counts leave at the end of a window, so the reset is whole windows after this end.
-        Some(Nanos::from_nanos(last % self.width + 1))
+    /// Whether permits come back one by one, not window by window.
+    pub(crate) fn slides(&self) -> bool {
+        self.edge == Edge::Weighted
+    }
+
+    /// The end of the window that a first request at `now` falls into.
+    pub(crate) fn end_at(&self, now: Time) -> Time {
+        let sight = self.anchor.sight(0, || false, now, self.width);
+        now + Nanos::from_nanos(sight.left)
     }
 
     /// m, as a number of counters.

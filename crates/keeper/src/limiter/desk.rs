@@ -45,6 +45,7 @@ pub(crate) fn behind_the_line(desk: &impl Desk, now: Time, cost: Permits) -> Dec
         verdict: Verdict::Deny { retry_after },
         remaining: Permits::ZERO,
         reset_after: desk.look(now, Permits::ZERO).reset_after,
+        more_after: retry_after,
     }
 }
 

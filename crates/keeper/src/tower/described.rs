@@ -220,6 +220,7 @@ impl Look {
             verdict: Verdict::Allow,
             remaining: rule.quota,
             reset_after: Nanos::ZERO,
+            more_after: Nanos::ZERO,
         };
         let mut promise = None;
         let shown = [outcome(&rule, fresh)];

@@ -83,6 +83,7 @@ pub(super) fn decision(verdict: Verdict, left: u32) -> Decision {
         verdict,
         remaining: Permits::new(left),
         reset_after: Nanos::ZERO,
+        more_after: Nanos::ZERO,
     }
 }
 

@@ -215,6 +215,7 @@ fn without_store(charges: &[Charge<'_>]) -> Decisions {
         verdict: Verdict::Deny { retry_after: RETRY },
         remaining: Permits::ZERO,
         reset_after: RETRY,
+        more_after: RETRY,
     };
     let passes = |charge: &Charge<'_>| charge.limit.outage == Outage::Allow;
     let each = charges.iter().map(|charge| {
@@ -223,6 +224,7 @@ fn without_store(charges: &[Charge<'_>]) -> Decisions {
                 verdict: Verdict::Allow,
                 remaining: charge.limit.algorithm.capacity(),
                 reset_after: Nanos::ZERO,
+                more_after: Nanos::ZERO,
             }
         } else {
             refusal

@@ -94,6 +94,7 @@ impl<S: Remote> Inner<S> {
                 verdict: Verdict::Allow,
                 remaining: charge.limit.algorithm.capacity(),
                 reset_after: Nanos::ZERO,
+                more_after: Nanos::ZERO,
             },
             Outage::Deny => refusal(),
         });
@@ -109,5 +110,6 @@ fn refusal() -> Decision {
         verdict: Verdict::Deny { retry_after: RETRY },
         remaining: Permits::ZERO,
         reset_after: RETRY,
+        more_after: RETRY,
     }
 }

@@ -305,5 +305,6 @@ pub(super) fn no_room() -> Decision {
         },
         remaining: Permits::ZERO,
         reset_after: NO_ROOM_RETRY,
+        more_after: NO_ROOM_RETRY,
     }
 }

@@ -351,6 +351,10 @@ fn later(decision: Decision, lag: Nanos) -> Decision {
             verdict => verdict,
         },
         reset_after: decision.reset_after + lag,
+        more_after: match decision.more_after {
+            Nanos::ZERO => Nanos::ZERO,
+            wait => wait + lag,
+        },
         ..decision
     }
 }

@@ -69,6 +69,7 @@ impl Denied {
                 retry_after: retry_after.saturating_sub(passed),
             },
             reset_after: decision.reset_after.saturating_sub(passed),
+            more_after: decision.more_after.saturating_sub(passed),
             ..decision
         };
         Some(Outcome::Decided(Decisions {

@@ -65,10 +65,12 @@ impl Gcra {
             },
             _ => Verdict::DenyForever,
         };
+        let remaining = self.left(now, from, limit);
         Decision {
             verdict,
-            remaining: self.left(now, from, limit),
+            remaining,
             reset_after: nanos_ceil(from - now),
+            more_after: self.more_after(now, from, limit, remaining),
         }
     }
 }

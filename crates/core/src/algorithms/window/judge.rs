@@ -56,11 +56,17 @@ impl<C: Counters> Window<C> {
             };
             (verdict, charge)
         };
-        let used = used + u64::from(charge);
+        let left = limit.saturating_sub(used + u64::from(charge));
+        let more_after = match verdict {
+            _ if left == limit => Nanos::ZERO,
+            Verdict::Deny { retry_after } if price == left + 1 => retry_after,
+            _ => self.retry_after(seen, sight, left + 1),
+        };
         let decision = Decision {
             verdict,
-            remaining: Permits::saturating_from(limit.saturating_sub(used)),
+            remaining: Permits::saturating_from(left),
             reset_after: self.reset_after(seen, sight),
+            more_after,
         };
         Judged {
             decision,
