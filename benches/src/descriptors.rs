@@ -65,7 +65,7 @@ type BenchKeeper = Keeper<MemoryStore, ManualClock>;
 /// Lines of limit `n`: its own, or the one for all.
 fn limit(n: usize, lines: &str) -> String {
     let name = format!("[[limit]]\nname = \"l{n}\"\n");
-    format!("{name}{lines}\nlimit = \"1000000000/1h\"\nalgorithm = \"fixed\"\n")
+    format!("{name}{lines}\nlimit = \"1000000000/1h\"\nalgorithm = \"fixed-window\"\n")
 }
 
 fn keeper(limits: &str) -> BenchKeeper {

@@ -36,7 +36,7 @@ name  = "per-user"
 match = { domain = "edge" }
 key   = ["descriptor:user"]
 limit = "LIMIT"
-algorithm = "fixed"
+algorithm = "fixed-window"
 "#;
 
 struct Row<'a> {

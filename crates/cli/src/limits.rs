@@ -1,7 +1,7 @@
 //! Limits in words: which one is meant, how it decides, what it admits at worst.
 
-use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits};
-use ratekeeper_policy::{Exemption, Field, KeyPart, Pattern, Policy, Rule, RuleMode};
+use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
+use ratekeeper_policy::{Cost, Exemption, Field, KeyPart, Pattern, Policy, Rule, RuleMode};
 
 use crate::{Failure, words};
 
@@ -51,7 +51,53 @@ pub(crate) fn key(rule: &Rule) -> String {
 /// The span that the worst case is told for: the limit's own, or 31 days for months and
 /// years.
 pub(crate) fn span(rule: &Rule) -> Nanos {
-    rule.window.unwrap_or(Nanos::from_secs(31 * 86_400))
+    let span = rule.keeps_to.map(Quota::per).or(rule.window);
+    span.unwrap_or(Nanos::from_secs(31 * 86_400))
+}
+
+/// What a client is served at least that keeps to the limit, in words: `every request of a
+/// client that sends at most 10 in any 1 min`.
+pub(crate) fn at_least(rule: &Rule) -> String {
+    let (share, ones) = (rule.least_served(), rule.cost == Cost::Fixed(Permits::ONE));
+    let ones = ones || rule.cost == Cost::Request;
+    let served = match share {
+        Share::ALL => "every request".to_owned(),
+        Share::NONE => {
+            return "no share is certain: refused requests count as well, so a client that goes \
+                    on asking may stay shut out"
+                .into();
+        }
+        share => {
+            let (served, of) = (words::count(share.served()), words::count(share.of()));
+            format!(
+                "{served} of {of} requests{}",
+                if ones { "" } else { " of cost 1" }
+            )
+        }
+    };
+    let client = match (rule.keeps_to, rule.limit.algorithm.concurrency()) {
+        (_, Some(limit)) => {
+            let at_once = u64::from(limit.capacity().get());
+            format!("never has more than {} at work", words::count(at_once))
+        }
+        (Some(quota), None) => {
+            let (sends, permits) = if ones {
+                ("sends", "")
+            } else {
+                ("spends", " permits")
+            };
+            format!(
+                "{sends} at most {}{permits} in any {}",
+                words::count(quota.permits().get().into()),
+                words::span(quota.per())
+            )
+        }
+        (None, None) => {
+            let (number, word) = rule.text.split_once('/').unwrap_or((&rule.text, "window"));
+            format!("sends at most {number} in each calendar {word}")
+        }
+    };
+    format!("{served} of a client that {client}")
 }
 
 /// The most that one key is ever admitted, in words: `at most 39 in any 1 s; 20 at once`, of

@@ -20,6 +20,7 @@ mod request;
 mod simulation;
 mod source;
 mod store;
+mod terms;
 mod trial;
 mod verbs;
 mod words;
@@ -67,6 +68,7 @@ First steps:
   ratekeeper try --limit per-ip -n 25    see what it does, in virtual time
   ratekeeper run                         serve it
   ratekeeper check per-ip ip=192.0.2.1   ask the service
+  ratekeeper help leaky bucket           what a word of the field is here
 
 Exit codes: 0 done, or allowed; 1 denied, or findings; 2 usage or error.";
 

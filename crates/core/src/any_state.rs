@@ -270,7 +270,7 @@ impl AnyAlgorithm {
     /// let paid_later = AnyAlgorithm::from(WarmUp::bursty(1.0, 1.0).unwrap());
     /// let refused = paid_later.try_refund(&mut Default::default(), now, Permits::ONE).unwrap_err();
     /// assert_eq!(refused.to_string(), "a smooth bursty limit takes nothing back; \
-    ///     hint: choose another algorithm, such as `gcra`, where charges are given back");
+    ///     hint: choose another algorithm, such as `token-bucket`, where charges are given back");
     /// ```
     ///
     /// # Errors
@@ -320,8 +320,8 @@ impl AnyAlgorithm {
     ///
     /// let log = AnyAlgorithm::from(Log::sliding("10/1m".parse().unwrap()).unwrap());
     /// let refused = log.try_reserve(&mut Default::default(), now, Permits::ONE, wait).unwrap_err();
-    /// assert_eq!(refused.to_string(), "a sliding log limit promises no later moment; \
-    ///     hint: wait in line with `acquire`, or choose `gcra`");
+    /// assert_eq!(refused.to_string(), "a sliding window log limit promises no later moment; \
+    ///     hint: wait in line with `acquire`, or choose `token-bucket`");
     /// ```
     ///
     /// # Errors

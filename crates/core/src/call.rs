@@ -20,7 +20,7 @@ pub enum Call {
 /// The algorithm that was configured does not have the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unsupported {
-    /// Its name, for people: `sliding log`.
+    /// Its name, for people: `sliding window log`.
     pub algorithm: &'static str,
     /// What was asked of it.
     pub call: Call,
@@ -37,11 +37,12 @@ impl fmt::Display for Unsupported {
         write!(f, "{article} {algorithm} limit ")?;
         f.write_str(match call {
             Call::Refund => {
-                "takes nothing back; hint: choose another algorithm, such as `gcra`, where \
+                "takes nothing back; hint: choose another algorithm, such as `token-bucket`, where \
                  charges are given back"
             }
             Call::Reserve => {
-                "promises no later moment; hint: wait in line with `acquire`, or choose `gcra`"
+                "promises no later moment; hint: wait in line with `acquire`, or choose \
+                 `token-bucket`"
             }
         })
     }

@@ -28,7 +28,7 @@ pub enum Error {
     WindowTooLong,
     /// A bucket that takes more than 146 years to fill.
     RefillTooLong,
-    /// A sliding log of more than 10,000 permits.
+    /// A sliding window log of more than 10,000 permits.
     LogTooLarge,
     /// A counter that takes more than 4.5 years to fade to a third.
     DecayTooLong,
@@ -52,7 +52,7 @@ impl fmt::Display for Error {
             Self::SubBuckets => "sub-buckets must number 1 to 60, each at least 1 ns long",
             Self::WindowTooLong => "window is longer than 73 years",
             Self::RefillTooLong => "the time to refill the empty bucket passes 146 years",
-            Self::LogTooLarge => "a sliding log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
+            Self::LogTooLarge => "a sliding window log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
             Self::DecayTooLong => "the time in which the quota grants its burst passes 4.5 years",
             Self::Rate => "a rate must be above 0 per second, a cold factor at least 1, a burst time at least 0",
             Self::TooManyLeases => "permits on loan take 32 bytes each for each key, so at most 10,000 of them (320,000 bytes)",

@@ -36,6 +36,7 @@ mod limit;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracles;
 mod quota;
+mod share;
 mod shared;
 mod time;
 
@@ -57,5 +58,6 @@ pub use decision::{Decision, Verdict};
 pub use error::Error;
 pub use limit::{AnyAlgorithm, Limit, LimitId, Outage};
 pub use quota::{Permits, Quota};
+pub use share::Share;
 pub use shared::{EXPIRY_STEP_MICROS, Shared, Twin, UnixMicros};
 pub use time::{Nanos, Origin, Time};

@@ -61,15 +61,15 @@ pub enum Outage {
 pub enum AnyAlgorithm {
     /// Token bucket, leaky bucket (meter and queue), spacing.
     Gcra(Gcra),
-    /// Fixed window, two-window counter, quota reset, calendar window.
+    /// Fixed window, sliding window counter, quota reset, calendar window.
     Window(Window),
     /// Sliding window of sub-buckets.
     SubBuckets(SubBuckets),
     /// Bucket refilled in whole steps.
     Interval(Interval),
-    /// Sliding log, strict or not, with or without a gap.
+    /// Sliding window log, strict or not, with or without a gap.
     Log(Log),
-    /// Hybrid quota-linear.
+    /// Hybrid: a quota at once, then a pace.
     Hybrid(Hybrid),
     /// Exponentially fading counter.
     Exponential(Exponential),
@@ -391,7 +391,7 @@ mod tests {
             (Window::fixed(quota, phase).unwrap().into(), "fixed window"),
             (
                 Window::two_window(quota, phase).unwrap().into(),
-                "two-window counter",
+                "sliding window counter",
             ),
             (Window::quota_reset(quota).unwrap().into(), "quota reset"),
             (
@@ -406,22 +406,16 @@ mod tests {
                     .into(),
                 "interval bucket",
             ),
-            (Log::sliding(quota).unwrap().into(), "sliding log"),
+            (Log::sliding(quota).unwrap().into(), "sliding window log"),
             (
                 Log::sliding(quota)
                     .unwrap()
                     .with_denials(Denials::Counted)
                     .into(),
-                "strict sliding log",
+                "strict sliding window log",
             ),
-            (
-                Hybrid::quota_linear(quota).unwrap().into(),
-                "hybrid quota-linear",
-            ),
-            (
-                Exponential::new(quota).unwrap().into(),
-                "exponential counter",
-            ),
+            (Hybrid::quota_linear(quota).unwrap().into(), "hybrid"),
+            (Exponential::new(quota).unwrap().into(), "exponential"),
             (
                 WarmUp::warming_up(1.0, Nanos::SECOND).unwrap().into(),
                 "warm-up",

@@ -82,7 +82,7 @@
 //!     name  = "per-user"
 //!     key   = ["attr:user"]
 //!     limit = "2/1s"
-//!     algorithm = "gcra"
+//!     algorithm = "token-bucket"
 //! "#;
 //! let clock = ManualClock::at(Origin::UNIX);
 //! let loaded = config::parse(policy, config::Context { origin: Origin::UNIX }).unwrap();

@@ -64,14 +64,14 @@ name = "user"
 match = { domain = "edge" }
 key = ["descriptor:user"]
 limit = "3/1m"
-algorithm = "fixed"
+algorithm = "fixed-window"
 
 [[limit]]
 name = "path"
 match = { domain = "edge", descriptor.path = "/login" }
 key = ["all"]
 limit = "2/1m"
-algorithm = "fixed"
+algorithm = "fixed-window"
 "#;
 
 const ADA: &[(&str, &str)] = &[("user", "ada")];
@@ -174,8 +174,8 @@ fn a_caller_brings_numbers_of_its_own() {
 fn look_then_charge_works_for_llm_tokens() {
     for numbers in [
         "bucket = { size = 100, refill = \"1/1s\" }",
-        "limit = \"100/100s\"\nalgorithm = \"gcra\"",
-        "limit = \"100/100s\"\nalgorithm = \"fixed\"",
+        "limit = \"100/100s\"\nalgorithm = \"token-bucket\"",
+        "limit = \"100/100s\"\nalgorithm = \"fixed-window\"",
         "limit = \"100/100s\"",
         "limit = \"100/100s\"\nalgorithm = \"sub-buckets\"",
         "limit = \"100/100s\"\nalgorithm = \"exponential\"",
@@ -219,7 +219,7 @@ name = "calls"
 match = { domain = "edge", descriptor.flow = "up" }
 key = ["all"]
 limit = "5/1m"
-algorithm = "fixed"
+algorithm = "fixed-window"
 count_denied = true
 
 [[limit]]

@@ -25,17 +25,23 @@ use Can::{Both, Neither, Refund, Reserve};
 /// Words, and what they can do; each holds four permits at once.
 const ROWS: [(&str, Can); 17] = [
     ("4/1s", Both),
-    ("{ limit = \"4/1s\", algorithm = \"fixed\" }", Refund),
+    ("{ limit = \"4/1s\", algorithm = \"fixed-window\" }", Refund),
     ("{ limit = \"4/1s\", algorithm = \"quota-reset\" }", Refund),
-    ("{ limit = \"4/1s\", algorithm = \"sliding\" }", Refund),
+    (
+        "{ limit = \"4/1s\", algorithm = \"sliding-window-counter\" }",
+        Refund,
+    ),
     ("{ limit = \"4/1s\", algorithm = \"sub-buckets\" }", Refund),
     (
         "{ limit = \"4/1s\", algorithm = { name = \"sub-buckets\", edge = \"weighted\" } }",
         Refund,
     ),
-    ("{ limit = \"4/1s\", algorithm = \"log\" }", Refund),
     (
-        "{ limit = \"4/1s\", algorithm = \"log\", count_denied = true }",
+        "{ limit = \"4/1s\", algorithm = \"sliding-window-log\" }",
+        Refund,
+    ),
+    (
+        "{ limit = \"4/1s\", algorithm = \"sliding-window-log\", count_denied = true }",
         Refund,
     ),
     ("{ limit = \"4/1s\", algorithm = \"hybrid\" }", Neither),
@@ -326,7 +332,7 @@ fn settle_is_there_where_both_are_or_says_so() {
 /// full one stays half full, a full one full.
 #[test]
 fn what_is_saved_up_stays_the_same_share_under_another_period() {
-    let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"gcra\" }}");
+    let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"token-bucket\" }}");
     for (from, taken, to, left, wait_ms) in [
         ("10/1m", 10, "10/1h", 0, 360_000), // an attack is not given a fresh burst
         ("10/1h", 10, "10/1m", 0, 6_000),   // and who is let go does not wait for the hour
@@ -355,7 +361,7 @@ fn what_is_saved_up_stays_the_same_share_under_another_period() {
 /// What was promised stays promised, under any numbers.
 #[test]
 fn what_is_owed_beyond_an_empty_bucket_stays_owed_as_time() {
-    let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"gcra\" }}");
+    let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"token-bucket\" }}");
     let hour = Nanos::from_secs(3_600);
     for (from, to) in [("6/1m", "6/1h"), ("6/1h", "6/1m"), ("60/1h", "1/1m")] {
         for limiter in limiters(&gcra(from)) {

@@ -353,7 +353,7 @@ fn a_settlement_forgives_no_debt() {
             })
         },
         {
-            let words = "{ limit = \"1000/24h\", algorithm = \"gcra\" }";
+            let words = "{ limit = \"1000/24h\", algorithm = \"token-bucket\" }";
             let limiter = Limiter::parse_with_clock(words, Arc::clone(&clock)).unwrap();
             Box::new(move || {
                 let taken = Permits::ONE;

@@ -39,7 +39,7 @@ concurrency = { max = 2, lease = "60s" }
 name = "per-hour"
 key = ["attr:user"]
 limit = "3/1h"
-algorithm = "fixed"
+algorithm = "fixed-window"
 "#;
 
 const ANN: Facts<'static> = Facts {

@@ -119,7 +119,7 @@ limit = "3/day"
 name = "per-minute"
 key = ["attr:user"]
 limit = "2/1m"
-algorithm = "fixed"
+algorithm = "fixed-window"
 "#;
 
 #[test]
@@ -281,9 +281,10 @@ fn a_reload_keeps_balances_and_applies_new_numbers_at_once() {
         "and not a full bucket"
     );
 
-    keeper.install(policy(
-        &BUCKET.replace("bucket =", "limit = \"20/1h\"\nalgorithm = \"fixed\" #"),
-    ));
+    keeper.install(policy(&BUCKET.replace(
+        "bucket =",
+        "limit = \"20/1h\"\nalgorithm = \"fixed-window\" #",
+    )));
     for _ in 0..5 {
         assert!(
             check(&keeper, &user("ann")).allowed(),

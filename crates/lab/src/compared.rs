@@ -39,11 +39,11 @@ pub const ALL: &[Compared] = &[
         build: |quota, _| Ok(Gcra::token_bucket(quota)?.into()),
     },
     Compared {
-        name: "leaky queue",
+        name: "leaky bucket, queue",
         build: |quota, _| Ok(Gcra::leaky_queue(quota, fifth(quota))?.into()),
     },
     Compared {
-        name: "spacing",
+        name: "leaky bucket",
         build: |quota, _| Ok(Gcra::spacing(quota.time_for(Permits::ONE))?.into()),
     },
     Compared {
@@ -55,7 +55,7 @@ pub const ALL: &[Compared] = &[
         build: |quota, _| Ok(Window::quota_reset(quota)?.into()),
     },
     Compared {
-        name: "two-window counter",
+        name: "sliding window counter",
         build: |quota, origin| Ok(Window::two_window(quota, origin.phase(quota.per()))?.into()),
     },
     Compared {
@@ -78,19 +78,19 @@ pub const ALL: &[Compared] = &[
         },
     },
     Compared {
-        name: "sliding log",
+        name: "sliding window log",
         build: |quota, _| Ok(Log::sliding(quota)?.into()),
     },
     Compared {
-        name: "strict sliding log",
+        name: "strict sliding window log",
         build: |quota, _| Ok(Log::sliding(quota)?.with_denials(Denials::Counted).into()),
     },
     Compared {
-        name: "hybrid quota-linear",
+        name: "hybrid",
         build: |quota, _| Ok(Hybrid::quota_linear(quota)?.into()),
     },
     Compared {
-        name: "exponential counter",
+        name: "exponential",
         build: |quota, _| Ok(Exponential::new(quota)?.into()),
     },
     Compared {

@@ -97,7 +97,7 @@ fn every_algorithm_finishes_within_its_bound_unless_refusals_count() {
             let most = report.most_within(span).expect("one key");
             assert!(most <= limit.bound(span), "{name}: {most} in {span}");
         }
-        if name == "strict sliding log" {
+        if name == "strict sliding window log" {
             assert!(report.stop.is_some() && counts, "{name}");
             continue;
         }

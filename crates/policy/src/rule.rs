@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Window};
+use ratekeeper_core::{
+    AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Quota, Share, Window,
+};
 
 use crate::descriptor::MAX_ENTRIES;
 use crate::request::Request;
@@ -31,6 +33,10 @@ pub struct Rule {
     pub quota: Permits,
     /// `w` of the RateLimit-Policy header: the span of the quota; none for months and years.
     pub window: Option<Nanos>,
+    /// What a client sends at most that keeps to the limit: the quota as it is written, or the
+    /// size of a bucket in the time that refills it. `None` for windows of the calendar, which
+    /// have no one length, and for limits of what is at work.
+    pub keeps_to: Option<Quota>,
     /// The limit in the policy's words: `20/day`, `bucket of 40, 20/1s`.
     pub text: String,
     /// Line of the policy file where the limit begins, from 1.
@@ -43,6 +49,15 @@ impl Rule {
     pub fn is_for_descriptors(&self) -> bool {
         let of_descriptors = |(field, _): &(Field, _)| field.is_of_descriptors();
         self.matcher.fields.iter().any(of_descriptors) || self.entry_names().next().is_some()
+    }
+
+    /// The least share of its requests that a client is served which keeps to the limit and has
+    /// it to itself, if each costs 1; see [`AnyAlgorithm::least_served`].
+    pub fn least_served(&self) -> Share {
+        match self.keeps_to {
+            Some(quota) => self.limit.algorithm.least_served(quota),
+            None => Share::ALL, // by its windows, or by what is at work
+        }
     }
 
     /// Whether it is for this request.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   --limit per-ip                                   a limit of the policy file
-//!   --limit 100/1m --algorithm fixed                 a quota, and how it is counted
+//!   --limit 100/1m --algorithm fixed-window-window                 a quota, and how it is counted
 //!   --limit 'bucket = { size = 40, refill = "20/1s" }'    any fields of a [[limit]]
 //! ```
 //!
@@ -67,7 +67,7 @@ impl Said {
                 self.limit
             );
             return Err(Failure::new(message)
-                .hint("--algorithm goes with a quota, as in --limit 100/1m --algorithm fixed"));
+                .hint("--algorithm goes with a quota, as in --limit 100/1m --algorithm fixed-window-window"));
         }
         let path = source::path_or_default(self.policy.clone())?;
         let policy = Source::read(&path)?.policy(origin, output)?;
@@ -77,9 +77,8 @@ impl Said {
 
 impl Subject {
     fn of(rule: &Rule) -> Self {
-        let quota = rule
-            .window
-            .and_then(|window| Quota::new(rule.quota, window).ok());
+        let by_window = |window| Quota::new(rule.quota, window).ok();
+        let quota = rule.keeps_to.or_else(|| rule.window.and_then(by_window));
         Self {
             name: rule.limit.name.to_string(),
             text: rule.text.clone(),
@@ -219,7 +218,7 @@ mod tests {
     fn whatever_a_policy_can_say_is_a_subject() {
         let rows = [
             ("100/1m", None, "token bucket", "100/1m"),
-            ("100/1m", Some("fixed"), "fixed window", "100/1m"),
+            ("100/1m", Some("fixed-window"), "fixed window", "100/1m"),
             ("100/day", None, "calendar window", "100/day"),
             (
                 "100/1m",
@@ -234,12 +233,12 @@ mod tests {
                 "bucket of 40, 20/1s",
             ),
             (
-                "limit = \"5/1h\", algorithm = \"fixed\", count_denied = true",
+                "limit = \"5/1h\", algorithm = \"fixed-window\", count_denied = true",
                 None,
                 "fixed window",
                 "5/1h",
             ),
-            ("spacing = \"200ms\"", None, "token bucket", "1 every 200ms"),
+            ("spacing = \"200ms\"", None, "leaky bucket", "1 every 200ms"),
         ];
         for (words, algorithm, name, shown) in rows {
             let expected = Ok((name.to_owned(), shown.to_owned()));

@@ -17,7 +17,7 @@ use crate::request::{Request, RequestArgs};
 use crate::source::{self, Source};
 use crate::{Exit, Failure, Output, limits, words};
 
-/// Show which limits a request must pass and why, and what each admits at worst
+/// Show which limits a request must pass and why, and what each admits at most and at least
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Explain {
@@ -216,6 +216,7 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
         rule.limit.algorithm.name()
     ))?;
     output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
+    output.line(format!("    at least  {}", limits::at_least(rule)))?;
     if rule.limit.algorithm.concurrency().is_some() {
         output.line("    taken by  POST /v1/acquire; a check only looks whether one is free")?;
     }
@@ -265,6 +266,13 @@ fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer
                 "lease_ms": concurrency.lease().as_millis_ceil(),
             });
         }
+        let (share, kept) = (rule.least_served(), rule.keeps_to);
+        limit["at_least"] = json!({
+            "served": share.served(),
+            "of": share.of(),
+            "permits": kept.map(|quota| quota.permits().get()),
+            "span_ms": kept.map(|quota| quota.per().as_millis_ceil()),
+        });
         if let Some(redis) = &policy.settings.redis {
             limit["store"] = json!({
                 "deadline_ms": redis.deadline.as_millis_ceil(),

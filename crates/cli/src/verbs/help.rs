@@ -1,39 +1,50 @@
-//! `help`: explains a code, or a verb.
+//! `help`: explains a code, a verb, or a term.
 
 use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
 use ratekeeper_server::PROBLEMS;
 
+use crate::output::{NAME, paint};
+use crate::terms::{self, Term};
 use crate::{Cli, Exit, Failure, Output, words};
 
-/// Explain a code such as RK0103, or a verb
+/// Explain a code such as RK0103, a verb, or a term such as "leaky bucket"
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Help {
-    /// A code that a message showed, or a verb
-    topic: Option<String>,
+    /// A code that a message showed, a verb, a term, or `terms` for the list of them
+    topic: Vec<String>,
 }
 
 const HELP: &str = "\
 Examples:
   ratekeeper help RK0103      what the code means, and how to mend it
   ratekeeper help validate    the same as `ratekeeper validate --help`
+  ratekeeper help leaky bucket    a word of the field: what it is here, and how it is written
+  ratekeeper help terms       all such words
 
 Exit codes: 0 explained; 2 nothing by that name.";
 
 impl Help {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let Some(topic) = self.topic else {
+        if self.topic.is_empty() {
             return page(&["ratekeeper", "--help"], output);
-        };
+        }
+        let topic = self.topic.join(" ");
         if is_code(&topic) {
             return explain_code(&topic, output);
         }
         let command = Cli::command();
-        if command.find_subcommand(&topic).is_none() {
-            return Err(unknown(&topic, &command));
+        if command.find_subcommand(&topic).is_some() {
+            return page(&["ratekeeper", &topic, "--help"], output);
         }
-        page(&["ratekeeper", &topic, "--help"], output)
+        if topic == "terms" {
+            return list_terms(output);
+        }
+        match terms::find(&topic) {
+            Some(term) => explain_term(&term, output),
+            None => Err(unknown(&topic, &command)),
+        }
     }
 }
 
@@ -74,11 +85,40 @@ fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// What the term is, how it is written, and where to read on.
+fn explain_term(term: &Term, output: &mut Output) -> Result<Exit, Failure> {
+    output.line(paint(NAME, term.name))?;
+    output.line(term.text)?;
+    for line in term.policy.into_iter().flat_map(str::lines) {
+        output.line(format!("    {line}").trim_end())?;
+    }
+    let page = match term.page.strip_prefix("../../") {
+        Some(page) => page.to_owned(),
+        None => match term.page.strip_prefix("../") {
+            Some(page) => format!("docs/{page}"),
+            None => format!("docs/guide/{}", term.page),
+        },
+    };
+    output.line(format!("more: {page}"))?;
+    Ok(Exit::Done)
+}
+
+/// The names of all terms, and the first line of each.
+fn list_terms(output: &mut Output) -> Result<Exit, Failure> {
+    for term in terms::all() {
+        let first = term.text.lines().next().unwrap_or_default();
+        output.line(format!("{}: {first}", paint(NAME, term.name)))?;
+    }
+    Ok(Exit::Done)
+}
+
 fn unknown(topic: &str, command: &clap::Command) -> Failure {
     let verbs = command.get_subcommands().map(clap::Command::get_name);
-    let failure = Failure::new(format!("there is no verb or code `{topic}`"));
-    match words::near(topic, verbs) {
+    let failure = Failure::new(format!("there is no verb, code or term `{topic}`"));
+    match words::near(topic, verbs).or_else(|| terms::near(topic)) {
         Some(near) => failure.hint(format!("did you mean `ratekeeper help {near}`?")),
-        None => failure.hint("`ratekeeper --help` lists the verbs"),
+        None => {
+            failure.hint("`ratekeeper --help` lists the verbs, `ratekeeper help terms` the terms")
+        }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Simulate {
     /// A limit of the policy, a quota such as 100/1m, or fields of a [[limit]]
     #[arg(long, value_name = "NAME|QUOTA|FIELDS")]
     limit: String,
-    /// How a quota is counted, as in the policy: fixed, gcra, quota-reset ..
+    /// How a quota is counted, as in the policy: fixed-window, quota-reset .. [default: token-bucket]
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
     /// Every algorithm at the same quota, side by side
@@ -83,7 +83,7 @@ pub(crate) struct Simulate {
 }
 
 const HELP: &str = r#"Examples:
-  ratekeeper simulate --limit 10/1s --algorithm gcra
+  ratekeeper simulate --limit 10/1s
   ratekeeper simulate --limit 10/1s --compare --svg compare.svg
   ratekeeper simulate ratekeeper.toml --limit per-ip --workload bursty --rate 100/1s --for 10s
   ratekeeper simulate --limit 'bucket = { size = 40, refill = "20/1s" }' --workload retry

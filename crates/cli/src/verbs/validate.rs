@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ratekeeper_core::Origin;
+use ratekeeper_policy::Rule;
 use ratekeeper_policy::config::{self, Context, Diagnostic, Severity};
 use ratekeeper_policy::envoy::{self, File};
 use ratekeeper_server::{EnvoyFile, read_envoy_files};
 use serde_json::{Value, json};
 
-use crate::output::{BAD, GOOD, WARN, paint};
+use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::source::{self, Source};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Failure, Output, limits, words};
 
 /// Check policies: every error and warning, with line, caret and a concrete edit
 #[derive(Args)]
@@ -72,7 +73,19 @@ struct Checked {
     source: Source,
     findings: Vec<Diagnostic>,
     limits: usize,
+    /// Of a policy: both sides of each limit.
+    sides: Vec<Sides>,
 }
+
+/// What a limit admits at most, and serves at least, in words.
+struct Sides {
+    name: String,
+    at_most: String,
+    at_least: String,
+}
+
+/// Limits whose sides are shown; `explain` shows those of all.
+const MAX_SIDES: usize = 20;
 
 impl Validate {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
@@ -149,6 +162,7 @@ impl Validate {
                     text: file.text,
                 },
                 findings,
+                sides: Vec::new(),
             })
             .collect())
     }
@@ -175,12 +189,22 @@ fn check(source: Source) -> Checked {
             source,
             findings: loaded.warnings,
             limits: loaded.policy.rules.len(),
+            sides: loaded.policy.rules.iter().map(sides).collect(),
         },
         Err(findings) => Checked {
             source,
             findings,
             limits: 0,
+            sides: Vec::new(),
         },
+    }
+}
+
+fn sides(rule: &Rule) -> Sides {
+    Sides {
+        name: rule.limit.name.to_string(),
+        at_most: limits::worst_case(rule),
+        at_least: limits::at_least(rule),
     }
 }
 
@@ -230,7 +254,21 @@ fn text(one: &Checked, output: &mut Output) -> Result<(), Failure> {
             paint(GOOD, "nothing found")
         )
     };
-    output.line(format!("{}: {verdict}", one.source.name))
+    output.line(format!("{}: {verdict}", one.source.name))?;
+    for Sides {
+        name,
+        at_most,
+        at_least,
+    } in one.sides.iter().take(MAX_SIDES)
+    {
+        output.line(format!("  {}: {at_most}", paint(NAME, name)))?;
+        output.line(format!("    at least {at_least}"))?;
+    }
+    if one.sides.len() > MAX_SIDES {
+        let more = words::counted(one.sides.len() - MAX_SIDES, "limit");
+        output.line(format!("  {more} more: `ratekeeper explain` shows them"))?;
+    }
+    Ok(())
 }
 
 fn document(checked: &[Checked]) -> Value {
@@ -244,9 +282,14 @@ fn document(checked: &[Checked]) -> Value {
             "valid": !refused,
             "limits": one.limits,
             "findings": one.findings,
+            "promises": one.sides.iter().map(promise).collect::<Vec<_>>(),
         })
     });
     json!({ "policies": policies.collect::<Vec<_>>() })
+}
+
+fn promise(sides: &Sides) -> Value {
+    json!({ "name": sides.name, "at_most": sides.at_most, "at_least": sides.at_least })
 }
 
 /// A workflow command; `%`, line ends and, in properties, `:` and `,` are escaped.

@@ -42,7 +42,7 @@ name = "window"
 key = ["attr:run"]
 match = { path = "/window" }
 limit = "1000/100d"
-algorithm = "fixed"
+algorithm = "fixed-window"
 missing_key = "skip"
 
 [[limit]]
@@ -50,7 +50,7 @@ name = "log"
 key = ["attr:run"]
 match = { path = "/log" }
 limit = "1000/24h"
-algorithm = "log"
+algorithm = "sliding-window-log"
 missing_key = "skip"
 
 [[limit]]

@@ -96,7 +96,7 @@ limit = "10/1m"
 name = "fixed"
 key = ["ip"]
 limit = "10/1m"
-algorithm = "fixed"
+algorithm = "fixed-window"
 
 [[limit]]
 name = "calendar"
@@ -118,7 +118,7 @@ algorithm = "quota-reset"
 name = "gcra"
 key = ["ip"]
 limit = "10/1m"
-algorithm = "gcra"
+algorithm = "token-bucket"
 
 [[limit]]
 name = "in-flight"
@@ -174,19 +174,19 @@ algorithm = { name = "sub-buckets", edge = "drop" }
 name = "log"
 key = ["ip"]
 limit = "10/1m"
-algorithm = "log"
+algorithm = "sliding-window-log"
 
 [[limit]]
 name = "log-gap"
 key = ["ip"]
 limit = "10/1m"
-algorithm = { name = "log", min_gap = "1s" }
+algorithm = { name = "sliding-window-log", min_gap = "1s" }
 
 [[limit]]
 name = "strict-log"
 key = ["ip"]
 limit = "10/1m"
-algorithm = "log"
+algorithm = "sliding-window-log"
 count_denied = true
 
 [[limit]]

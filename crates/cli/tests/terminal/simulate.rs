@@ -10,7 +10,7 @@ const GUIDE: &str = include_str!("../../../../docs/guide/simulate.md");
 #[test]
 fn the_eight_phases_at_ten_a_second() {
     insta::assert_snapshot!(Desk::new().terminal(&[
-        &["simulate", "--limit", "10/1s", "--algorithm", "gcra"],
+        &["simulate", "--limit", "10/1s"],
         &["simulate", "--limit", "10/1s", "--compare"],
     ]));
 }
@@ -89,7 +89,13 @@ fn what_makes_no_sense_is_refused() {
     insta::assert_snapshot!(desk.terminal(&[
         &["simulate"],
         &["simulate", "--limit", "per-pi"],
-        &["simulate", "--limit", "per-ip", "--algorithm", "fixed"],
+        &[
+            "simulate",
+            "--limit",
+            "per-ip",
+            "--algorithm",
+            "fixed-window"
+        ],
         &["simulate", "ratekeeper.toml", "--limit", "10/1s"],
         &["simulate", "--limit", "10/1s", "--algorithm", "fixde"],
         &["simulate", "--limit", "ten/1s"],

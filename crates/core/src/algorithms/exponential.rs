@@ -66,6 +66,7 @@ const MARGIN: f64 = f64::EPSILON * 16.0;
 /// assert_eq!(half.as_millis_ceil(), 694, "ln 2 seconds");
 /// assert!(limit.decide(&mut level, Time::ZERO + half, Permits::new(5)).verdict.allows());
 /// ```
+#[doc(alias("exponential rate limiter", "ewma"))]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Exponential {
     /// L: at least 1.
@@ -125,7 +126,7 @@ impl Exponential {
 
     #[expect(clippy::unused_self, reason = "as every algorithm")]
     pub(crate) const fn name(&self) -> &'static str {
-        "exponential counter"
+        "exponential"
     }
 
     /// L in units.

@@ -88,6 +88,12 @@ impl Word for Tat {
 /// assert_eq!(retry_after, Nanos::from_millis(100));
 /// assert_eq!(gcra.decide(&mut tat, t + retry_after, Permits::ONE).verdict, Verdict::Allow);
 /// ```
+#[doc(alias(
+    "token bucket",
+    "leaky bucket",
+    "generic cell rate algorithm",
+    "spacing"
+))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gcra {
     /// T: ticks between two permits.
@@ -221,8 +227,8 @@ impl Gcra {
         self.burst + self.queue.max(self.patience)
     }
 
-    pub(crate) const fn name(&self) -> &'static str {
-        if self.queue > 0 {
+    pub(crate) fn name(&self) -> &'static str {
+        if self.queue > 0 || self.permits_in(self.burst) == Permits::ONE {
             "leaky bucket"
         } else {
             "token bucket"

@@ -72,6 +72,7 @@ const MAX_WINDOW: Nanos = Nanos::from_nanos(1 << 62);
 ///     assert_eq!(denied.verdict, Verdict::Deny { retry_after });
 /// }
 /// ```
+#[doc(alias = "hybrid quota-linear")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Hybrid {
     /// N: at least 1.
@@ -120,7 +121,7 @@ impl Hybrid {
 
     #[expect(clippy::unused_self, reason = "as every algorithm")]
     pub(crate) const fn name(&self) -> &'static str {
-        "hybrid quota-linear"
+        "hybrid"
     }
 
     /// The span of the quota.

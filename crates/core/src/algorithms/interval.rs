@@ -68,6 +68,7 @@ enum Strokes {
 /// let denied = logins.decide(&mut failed, Time::ZERO, Permits::ONE);
 /// assert_eq!(denied.verdict, Verdict::Deny { retry_after: hour });
 /// ```
+#[doc(alias("interval bucket", "intervally", "token bucket"))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Interval {
     /// M: at least 1.

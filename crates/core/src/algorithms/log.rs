@@ -51,7 +51,7 @@ pub const MAX_PERMITS: u32 = 10_000;
 /// The longest span or gap, 146 years: no sum of spans overflows.
 const MAX_SPAN: Nanos = Nanos::from_nanos(1 << 62);
 
-/// A sliding log; see the [module](self) for figure and formula.
+/// A sliding window log; see the [module](self) for figure and formula.
 ///
 /// ```
 /// use ratekeeper_core::{Algorithm, Log, Nanos, Permits, Time, Verdict};
@@ -65,6 +65,7 @@ const MAX_SPAN: Nanos = Nanos::from_nanos(1 << 62);
 /// let denied = log.decide(&mut logged, at(49), Permits::ONE);
 /// assert_eq!(denied.verdict, Verdict::Deny { retry_after });
 /// ```
+#[doc(alias("sliding window log", "rolling log", "sorted set"))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Log {
     /// N: 1 to [`MAX_PERMITS`].
@@ -126,8 +127,8 @@ impl Log {
 
     pub(crate) const fn name(&self) -> &'static str {
         match self.denials {
-            Denials::Free => "sliding log",
-            Denials::Counted => "strict sliding log",
+            Denials::Free => "sliding window log",
+            Denials::Counted => "strict sliding window log",
         }
     }
 

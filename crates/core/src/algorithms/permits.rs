@@ -78,6 +78,7 @@ const LATE: Nanos = Nanos::from_secs(10);
 /// assert_eq!(limit.release(&mut leases, now, a), Permits::ZERO);
 /// assert_eq!(limit.acquire(&mut leases, now, b, one).verdict, Verdict::Allow);
 /// ```
+#[doc(alias("semaphore", "bulkhead"))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Concurrency {
     /// N: 1 to [`MAX_LEASES`].

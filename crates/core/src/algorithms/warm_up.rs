@@ -77,6 +77,7 @@ pub const COLD_FACTOR: f64 = 3.0;
 /// assert_eq!(ask(100), Verdict::Allow);
 /// assert_eq!(ask(1), Verdict::AllowAfter(Nanos::from_secs(100)));
 /// ```
+#[doc(alias("SmoothWarmingUp", "SmoothBursty", "RateLimiter"))]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WarmUp {
     line: Line,
@@ -171,6 +172,12 @@ impl WarmUp {
             Rest::Cools { .. } => "warm-up",
             Rest::Saves { .. } => "smooth bursty",
         }
+    }
+
+    /// How many whole permits a rested key has saved up; `None` if rest cools it down.
+    pub(crate) fn saved_up(&self) -> Option<u64> {
+        let most = floor(self.line.most);
+        (!self.line.cools()).then_some(most)
     }
 
     /// Permits per second.

@@ -95,6 +95,12 @@ pub enum Edge {
 /// assert_eq!(limit.decide(&mut state, t, Permits::ONE).verdict, Verdict::Deny { retry_after });
 /// assert_eq!(limit.decide(&mut state, t + retry_after, Permits::ONE).verdict, Verdict::Allow);
 /// ```
+#[doc(alias(
+    "fixed window",
+    "sliding window counter",
+    "quota reset",
+    "calendar window"
+))]
 #[derive(Clone, PartialEq, Debug)]
 pub struct Window<C = [u32; 2]> {
     /// N: at least 1.
@@ -122,6 +128,7 @@ pub struct Window<C = [u32; 2]> {
 /// let denied = limit.decide(&mut state, Time::ZERO, Permits::ONE);
 /// assert_eq!(denied.verdict, Verdict::Deny { retry_after });
 /// ```
+#[doc(alias("sliding window", "sub-buckets"))]
 pub type SubBuckets = Window<Buckets>;
 
 /// The counters of one key.
@@ -235,7 +242,7 @@ impl<C> Window<C> {
             (Anchor::Calendar(_), ..) => "calendar window",
             (Anchor::First, ..) => "quota reset",
             (_, Edge::Drop, 1) => "fixed window",
-            (_, Edge::Weighted, 1) => "two-window counter",
+            (_, Edge::Weighted, 1) => "sliding window counter",
             _ => "sub-buckets",
         }
     }

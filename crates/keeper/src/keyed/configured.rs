@@ -14,7 +14,7 @@ impl KeyedLimiter<AnyAlgorithm> {
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
-    /// let limiter = KeyedLimiter::parse("{ limit = \"2/1h\", algorithm = \"fixed\" }")?;
+    /// let limiter = KeyedLimiter::parse("{ limit = \"2/1h\", algorithm = \"fixed-window\" }")?;
     /// let ask = || limiter.check("ann").verdict.allows();
     /// assert_eq!([ask(), ask(), ask()], [true, true, false]);
     /// # Ok::<(), ratekeeper::policy::config::WordsError>(())
@@ -35,7 +35,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::KeyedLimiter;
     /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
-    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"log\" }").unwrap();
+    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"sliding-window-log\" }").unwrap();
     /// assert_eq!(limiter.peek("ann").remaining.get(), 20);
     /// ```
     ///
@@ -80,7 +80,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// let reserved = limiter.try_reserve("ann", Permits::ONE, minute).unwrap();
     /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
     /// assert_eq!(reserved.try_cancel(), Ok(true));
-    /// let window = KeyedLimiter::parse("{ limit = \"10/1m\", algorithm = \"fixed\" }").unwrap();
+    /// let window = KeyedLimiter::parse("{ limit = \"10/1m\", algorithm = \"fixed-window\" }").unwrap();
     /// assert!(window.try_reserve("ann", Permits::ONE, minute).is_err());
     /// ```
     ///

@@ -50,7 +50,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::core::Permits;
     /// use ratekeeper::{KeyedLimiter, Settlement};
-    /// let tokens = KeyedLimiter::parse("{ limit = \"9/1h\", algorithm = \"gcra\" }").unwrap();
+    /// let tokens = KeyedLimiter::parse("{ limit = \"9/1h\", algorithm = \"token-bucket\" }").unwrap();
     /// let (taken, used) = (Permits::new(4), Permits::new(1));
     /// assert!(tokens.check_n("ann", taken).verdict.allows());
     /// tokens.try_settle("ann", Settlement { taken, used }).unwrap();

@@ -33,7 +33,7 @@ impl Limiter<AnyAlgorithm> {
     /// use ratekeeper::Limiter;
     /// let texts = [
     ///     "100/1m",
-    ///     "{ limit = \"100/1m\", algorithm = \"log\" }",
+    ///     "{ limit = \"100/1m\", algorithm = \"sliding-window-log\" }",
     ///     "bucket = { size = 100, refill = \"10/1s\" }",
     ///     "limit = \"100/1s\"\nwarmup = { period = \"10s\" }",
     /// ];
@@ -72,9 +72,9 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::Limiter;
     /// use ratekeeper::core::Permits;
-    /// let limiter = Limiter::parse("{ limit = \"10/1h\", algorithm = \"log\" }").unwrap();
+    /// let limiter = Limiter::parse("{ limit = \"10/1h\", algorithm = \"sliding-window-log\" }").unwrap();
     /// let _ = limiter.check_n(Permits::new(4));
-    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"gcra\" }").unwrap();
+    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"token-bucket\" }").unwrap();
     /// assert_eq!(limiter.peek().remaining.get(), 16, "what was used stays used");
     /// ```
     ///
@@ -116,7 +116,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// let pace = Limiter::parse("spacing = \"10s\"").unwrap();
     /// let reserved = pace.try_reserve(Permits::ONE, minute).unwrap();
     /// assert_eq!(reserved.wait(), Some(Nanos::ZERO));
-    /// let window = Limiter::parse("{ limit = \"10/1m\", algorithm = \"fixed\" }").unwrap();
+    /// let window = Limiter::parse("{ limit = \"10/1m\", algorithm = \"fixed-window\" }").unwrap();
     /// assert!(window.try_reserve(Permits::ONE, minute).is_err());
     /// ```
     ///

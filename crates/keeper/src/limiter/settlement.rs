@@ -103,7 +103,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::core::Permits;
     /// use ratekeeper::{Limiter, Settlement};
-    /// let tokens = Limiter::parse("{ limit = \"1000/24h\", algorithm = \"gcra\" }").unwrap();
+    /// let tokens = Limiter::parse("{ limit = \"1000/24h\", algorithm = \"token-bucket\" }").unwrap();
     /// let taken = Permits::new(400);
     /// assert!(tokens.check_n(taken).verdict.allows());
     /// tokens.try_settle(Settlement { taken, used: Permits::new(150) }).unwrap();

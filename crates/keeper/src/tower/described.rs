@@ -263,6 +263,7 @@ impl Look {
             refusal: Arc::clone(&self.refusal),
             quota,
             window,
+            keeps_to: window.and_then(|window| Quota::new(quota, window).ok()),
             text,
             line: 0,
         }

@@ -83,7 +83,7 @@ async fn exactly_the_bound_is_admitted() {
     let all = RateLimitLayer::new(Limiter::per("500/24h").unwrap()).named("all");
     let policy = RateLimitLayer::policy_text(
         "version = 1\n[[limit]]\nname = \"per-ip\"\nkey = [\"ip\"]\nlimit = \"500/24h\"\n\
-         algorithm = \"gcra\"\nmissing_key = \"deny\"\n",
+         algorithm = \"token-bucket\"\nmissing_key = \"deny\"\n",
     )
     .unwrap()
     .peer_from(peer);

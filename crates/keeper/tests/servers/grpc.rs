@@ -34,7 +34,7 @@ async fn client(address: SocketAddr) -> HealthClient<Channel> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exactly_the_bound_is_admitted_and_the_rest_told_when_to_retry() {
     let text = "version = 1\n[[limit]]\nname = \"per-ip\"\nkey = [\"ip\"]\nlimit = \"100/24h\"\n\
-                algorithm = \"gcra\"\nmissing_key = \"deny\"\n";
+                algorithm = \"token-bucket\"\nmissing_key = \"deny\"\n";
     let layer = RateLimitLayer::policy_text(text)
         .unwrap()
         .peer_from(|extensions| extensions.get::<TcpConnectInfo>()?.remote_addr());

@@ -120,28 +120,28 @@ name = "rate"
 match = { path = "/rate" }
 key = ["all"]
 limit = "5/24h"
-algorithm = "gcra"
+algorithm = "token-bucket"
 on_store_error = "deny"
 [[limit]]
 name = "open"
 match = { path = "/open" }
 key = ["all"]
 limit = "5/24h"
-algorithm = "gcra"
+algorithm = "token-bucket"
 on_store_error = "allow"
 [[limit]]
 name = "local"
 match = { path = "/local" }
 key = ["all"]
 limit = "5/24h"
-algorithm = "gcra"
+algorithm = "token-bucket"
 on_store_error = "local"
 [[limit]]
 name = "busy"
 match = { path = "/busy" }
 key = ["all"]
 limit = "1000000/1s"
-algorithm = "gcra"
+algorithm = "token-bucket"
 on_store_error = "allow"
 [[limit]]
 name = "at-work"
@@ -243,10 +243,10 @@ async fn servers_share_what_redis_counts() {
 /// The ways to count that several processes can hold exactly.
 const COUNTED: [(&str, &str); 8] = [
     ("default", ""),
-    ("gcra", "algorithm = \"gcra\""),
-    ("fixed", "algorithm = \"fixed\""),
-    ("sliding", "algorithm = \"sliding\""),
-    ("log", "algorithm = \"log\""),
+    ("gcra", "algorithm = \"token-bucket\""),
+    ("fixed", "algorithm = \"fixed-window\""),
+    ("sliding", "algorithm = \"sliding-window-counter\""),
+    ("log", "algorithm = \"sliding-window-log\""),
     ("quota-reset", "algorithm = \"quota-reset\""),
     ("hybrid", "algorithm = \"hybrid\""),
     ("exponential", "algorithm = \"exponential\""),
@@ -291,7 +291,7 @@ async fn a_store_made_by_hand_learns_the_clock_of_its_keeper() {
         return;
     };
     let text = "version = 1\n[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"10/300d\"\n\
-                algorithm = \"fixed\"\n";
+                algorithm = \"fixed-window\"\n";
     let mut admitted = 0;
     for _process in 0..3 {
         let clock = SystemClock::new();

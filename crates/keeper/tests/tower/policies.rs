@@ -20,12 +20,12 @@ name = "login"
 match = { method = "POST", path = "/login", host = "shop.example" }
 key = ["ip"]
 limit = "2/1m"
-algorithm = "gcra"
+algorithm = "token-bucket"
 [[limit]]
 name = "per-user"
 key = ["attr:user", "query:tenant"]
 limit = "3/1m"
-algorithm = "gcra"
+algorithm = "token-bucket"
 missing_key = "skip"
 "#;
 
@@ -133,7 +133,7 @@ detail = "Come back in {retry_after}."
 name = "busy"
 key = ["all"]
 limit = "1/1m"
-algorithm = "gcra"
+algorithm = "token-bucket"
 response = "busy"
 "#;
     for (headers, expected) in [
@@ -252,8 +252,7 @@ queue = { max = 2 }
 #[test]
 fn a_new_policy_holds_for_services_that_are_there() {
     let clock = clock();
-    let text =
-        "[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"2/1m\"\nalgorithm = \"fixed\"\n";
+    let text = "[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"2/1m\"\nalgorithm = \"fixed-window\"\n";
     let layer = policy(text, &clock);
     let mut service = layer.layer(Stage::default());
     let mut ask = || status(&mut service, get("/", &[]));

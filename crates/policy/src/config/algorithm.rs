@@ -16,15 +16,17 @@ const DEFAULT_SUB_BUCKETS: u32 = 6;
 /// An algorithm as written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Algorithm {
-    Sliding,
+    TokenBucket,
+    /// One permit each duration / N.
+    LeakyBucket,
     Fixed,
+    SlidingCounter,
     QuotaReset,
-    Gcra,
     SubBuckets {
         count: u32,
         edge: Edge,
     },
-    Log {
+    SlidingLog {
         /// Least time between two requests; zero asks for none.
         gap: Nanos,
     },
@@ -49,7 +51,7 @@ pub(super) struct Named {
 const OWNED: [(&str, &str); 4] = [
     ("count", "sub-buckets"),
     ("edge", "sub-buckets"),
-    ("min_gap", "log"),
+    ("min_gap", "sliding-window-log"),
     ("save_up", "smooth-bursty"),
 ];
 
@@ -57,16 +59,22 @@ impl Algorithm {
     /// As it stands in the file.
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Sliding => "sliding",
-            Self::Fixed => "fixed",
+            Self::TokenBucket => "token-bucket",
+            Self::LeakyBucket => "leaky-bucket",
+            Self::Fixed => "fixed-window",
+            Self::SlidingCounter => "sliding-window-counter",
             Self::QuotaReset => "quota-reset",
-            Self::Gcra => "gcra",
             Self::SubBuckets { .. } => "sub-buckets",
-            Self::Log { .. } => "log",
+            Self::SlidingLog { .. } => "sliding-window-log",
             Self::Hybrid => "hybrid",
             Self::Exponential => "exponential",
             Self::SmoothBursty { .. } => "smooth-bursty",
         }
+    }
+
+    /// Whether it is counted by GCRA, which has room for a queue.
+    pub(super) const fn is_gcra(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 }
 
@@ -92,12 +100,13 @@ pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<N
         }
     };
     let value = match name {
-        "sliding" => Algorithm::Sliding,
-        "fixed" => Algorithm::Fixed,
+        "token-bucket" => Algorithm::TokenBucket,
+        "leaky-bucket" => Algorithm::LeakyBucket,
+        "fixed-window" => Algorithm::Fixed,
+        "sliding-window-counter" => Algorithm::SlidingCounter,
         "quota-reset" => Algorithm::QuotaReset,
-        "gcra" | "token-bucket" | "leaky-bucket" => Algorithm::Gcra,
         "sub-buckets" => sub_buckets(fields),
-        "log" => Algorithm::Log {
+        "sliding-window-log" => Algorithm::SlidingLog {
             gap: written("min_gap", Written::MinGap)?.unwrap_or_default(),
         },
         "hybrid" => Algorithm::Hybrid,
@@ -144,21 +153,20 @@ fn strays(name: &str, fields: &DeTable<'_>, out: &mut Findings<'_>) -> bool {
     true
 }
 
-/// `algorithm` beside a quantity that has its own; `gcra` may be said of those that are.
+/// `algorithm` beside a quantity that has its own, which may be named: `own`.
 pub(super) fn no_algorithm(
     named: Option<Named>,
     quantity: &str,
-    gcra: bool,
+    own: Option<Algorithm>,
     out: &mut Findings<'_>,
 ) {
-    let Some(named) = named.filter(|named| !gcra || named.value != Algorithm::Gcra) else {
+    let Some(named) = named.filter(|named| Some(named.value) != own) else {
         return;
     };
     let message = format!("`algorithm` beside {quantity}");
-    let label = if gcra {
-        format!("a {quantity} is always counted by GCRA")
-    } else {
-        format!("{quantity} has an algorithm of its own")
+    let label = match own {
+        Some(own) => format!("{quantity} is always a \"{}\"", own.word()),
+        None => format!("{quantity} has an algorithm of its own"),
     };
     out.error(codes::ALGORITHM, named.at, message, label)
         .help("remove `algorithm`, or write the number as limit = \"100/1m\"");

@@ -34,7 +34,7 @@ pub(super) fn concurrency(
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let at = table.get("concurrency")?.span();
-    no_algorithm(named, "`concurrency`", false, out);
+    no_algorithm(named, "`concurrency`", None, out);
     if let Some(queue) = queue {
         let help = "leave `queue` out: who finds nothing free is told when to try again";
         queue.stray("`concurrency`", help.to_owned(), out);
@@ -61,6 +61,7 @@ pub(super) fn concurrency(
         algorithm: limit.with_denials(around.denials).into(),
         quota: permits,
         window: None,
+        keeps_to: None,
         at,
         kind: Kind::AtOnce {
             permits,

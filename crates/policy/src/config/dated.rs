@@ -101,6 +101,7 @@ impl<'a> Dated<'a> {
             algorithm: window.into(),
             quota: permits,
             window: word.nominal.map(Nanos::from_secs),
+            keeps_to: None,
             text: text.value.to_owned(),
             at: text.at.clone(),
             kind: Kind::Calendar(word.word),
@@ -111,7 +112,7 @@ impl<'a> Dated<'a> {
         let name = self.word.name;
         let rolling = rolling(name).unwrap_or_default();
         let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
-        let label = "calendar periods are counted by \"fixed\"";
+        let label = "calendar periods are counted by \"fixed-window\"";
         out.error(codes::ALGORITHM, at, message, label)
             .help(format!(
                 "remove `algorithm`, or write limit = \"{permits}/{rolling}\" for a rolling {name}"

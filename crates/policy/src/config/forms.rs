@@ -1,8 +1,9 @@
 //! Forms: how a quantity is written, from `limit`, `bucket` or `spacing` to an algorithm.
 //!
 //! ```text
-//!   limit = "N/duration"   gcra (default), sliding, fixed, quota-reset, sub-buckets, log,
-//!                          hybrid, exponential, smooth-bursty
+//!   limit = "N/duration"   token-bucket (default), leaky-bucket, fixed-window,
+//!                          sliding-window-counter, sliding-window-log, sub-buckets,
+//!                          quota-reset, hybrid, exponential, smooth-bursty
 //!   warmup = { .. }        beside such a limit: whoever rested is served slowly at first
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
 //!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
@@ -61,14 +62,14 @@ pub(super) fn quantity(
         if let Some(step) = written.value.get("step")
             && step.get_ref().as_bool() == Some(true)
         {
-            no_algorithm(named, "a bucket with `step`", false, out);
+            no_algorithm(named, "a bucket with `step`", None, out);
             return steps(&written, &step.span(), queue.as_ref(), around, out);
         }
-        no_algorithm(named, "`bucket`", true, out);
+        no_algorithm(named, "`bucket`", Some(Algorithm::TokenBucket), out);
         return bucket(&written, queue.as_ref(), around, out);
     }
     let text = read::text(table, "spacing")?;
-    no_algorithm(named, "`spacing`", true, out);
+    no_algorithm(named, "`spacing`", Some(Algorithm::LeakyBucket), out);
     spacing(&text, queue.as_ref(), around, out)
 }
 
@@ -83,10 +84,7 @@ fn limit(
 ) -> Option<Quantity> {
     if let Some(dated) = Dated::read(text.value) {
         if let Some(queue) = queue {
-            let help = format!(
-                "write limit = \"{}\" and algorithm = \"gcra\"",
-                dated.rolling()
-            );
+            let help = format!("write limit = \"{}\"", dated.rolling());
             queue.stray("a limit of the calendar", help, out);
         }
         return dated.quantity(text, named, around, out);
@@ -97,17 +95,17 @@ fn limit(
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
     let (named, at, span_at) = match named {
-        None => (Algorithm::Gcra, 0..0, 0..0),
+        None => (Algorithm::TokenBucket, 0..0, 0..0),
         Some(Named { value, at, span_at }) => (value, at, span_at),
     };
-    if let Some(queue) = queue.filter(|_| named != Algorithm::Gcra) {
-        let help = "write algorithm = \"gcra\", or leave `queue` out".to_owned();
+    if let Some(queue) = queue.filter(|_| !named.is_gcra()) {
+        let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
         queue.stray(&format!("algorithm = \"{}\"", named.word()), help, out);
         return None;
     }
     let mut words = text.value.to_owned();
     let algorithm = match named {
-        Algorithm::Sliding => windows(Window::two_window(quota, phase)),
+        Algorithm::SlidingCounter => windows(Window::two_window(quota, phase)),
         Algorithm::Fixed => windows(Window::fixed(quota, phase)),
         Algorithm::QuotaReset => windows(Window::quota_reset(quota)),
         Algorithm::SubBuckets { count, edge } => {
@@ -116,17 +114,30 @@ fn limit(
             let window = SubBuckets::sub_buckets(quota, count, edge, phase);
             window.map(|window| window.with_denials(denials).into())
         }
-        Algorithm::Gcra => {
+        Algorithm::TokenBucket => {
             return paced(quota, words, (text, Written::Limit), queue, denials, out);
         }
-        Algorithm::Log { gap } => {
+        Algorithm::LeakyBucket => {
+            let one = built(quota.with_burst(Permits::ONE), text, Written::Limit, out)?;
+            let paced = paced(one, words, (text, Written::Limit), queue, denials, out)?;
+            return Some(Quantity {
+                keeps_to: Some(quota),
+                ..paced
+            });
+        }
+        Algorithm::SlidingLog { gap } => {
             if gap > Nanos::ZERO {
                 words = format!("{words}, {gap} apart");
             }
             log(quota, (gap, span_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
         }
         Algorithm::Hybrid => {
-            if !free(denials, ("\"hybrid\"", "algorithm = \"gcra\""), &at, out) {
+            if !free(
+                denials,
+                ("\"hybrid\"", "algorithm = \"token-bucket\""),
+                &at,
+                out,
+            ) {
                 return None;
             }
             Hybrid::quota_linear(quota).map(Into::into)
@@ -144,6 +155,7 @@ fn limit(
         algorithm,
         quota: quota.permits(),
         window: Some(quota.per()),
+        keeps_to: Some(quota),
         text: words,
         at: text.at.clone(),
         kind: Kind::Windows(named),
@@ -190,10 +202,12 @@ fn steps(
     let interval = Interval::from_first(size, permits, per);
     let interval = built(interval, &refill, Written::Refill, out)?;
     let rounds = u64::from(size.get().div_ceil(permits.get()));
+    let window = Nanos::from_nanos(per.as_nanos().saturating_mul(rounds));
     Some(Quantity {
         algorithm: interval.into(),
         quota: size,
-        window: Some(Nanos::from_nanos(per.as_nanos().saturating_mul(rounds))),
+        window: Some(window),
+        keeps_to: Quota::new(size, window).ok(),
         text: format!("bucket of {size}, {} in steps", refill.value),
         at: refill.at,
         kind: Kind::Steps { permits, per },
@@ -243,10 +257,12 @@ fn paced(
         }
     };
     let holds = gcra.capacity();
+    let window = quota.time_for(holds);
     Some(Quantity {
         algorithm: gcra.with_denials(denials).into(),
         quota: holds,
-        window: Some(quota.time_for(holds)),
+        window: Some(window),
+        keeps_to: Quota::new(holds, window).ok(),
         text: words,
         at: text.at.clone(),
         kind: Kind::Bucket {

@@ -152,6 +152,7 @@ pub(super) fn limit<'a>(
             refusal,
             quota: quantity.quota,
             window: quantity.window,
+            keeps_to: quantity.keeps_to,
             text: quantity.text,
             line: 0,
         },

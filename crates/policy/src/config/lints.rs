@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Nanos, Permits};
+use ratekeeper_core::{Denials, Nanos, Permits, Share};
 
 use super::algorithm::Algorithm;
 use super::codes;
@@ -59,6 +59,7 @@ pub(super) fn lints(drafts: &[Draft], responses: &Responses, out: &mut Findings<
     off(drafts, out);
     for draft in drafts {
         missing_key(draft, out);
+        less_than_kept(draft, out);
     }
     never_refuses(drafts, out);
     responses.unused(out);
@@ -112,6 +113,39 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
         "a request may come without it; it is then counted by address",
     )
     .help("say so with missing_key = \"use:ip\", or choose \"skip\", \"deny\" or \"shared\"");
+}
+
+/// A limit that refuses clients which keep to it, by an algorithm whose name does not say so: a
+/// leaky bucket, a gap and a warm-up are chosen because they space requests.
+fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
+    let share = draft.rule.least_served();
+    let says_so = match draft.kind {
+        Kind::Windows(algorithm) => matches!(algorithm, Algorithm::SlidingLog { .. }),
+        _ => true,
+    };
+    let Some(quota) = draft
+        .rule
+        .keeps_to
+        .filter(|_| !says_so && share != Share::ALL)
+    else {
+        return;
+    };
+    let name = &draft.rule.limit.name;
+    let (permits, per) = (quota.permits(), quota.per());
+    let label = if share == Share::NONE {
+        format!("no share is certain for one that sends {permits} at once each {per}")
+    } else {
+        let (served, of) = (share.served(), share.of());
+        format!("serves {served} of {of} for one that sends {permits} at once each {per}")
+    };
+    let message = format!("limit `{name}` may refuse a client that keeps to it");
+    out.warning(
+        codes::LESS_THAN_KEPT,
+        draft.places.quantity.clone(),
+        message,
+        label,
+    )
+    .help("leave `algorithm` out: a token bucket serves such a client whole");
 }
 
 /// Limits that another one, for the same requests and callers, always comes before.
@@ -224,17 +258,18 @@ fn admits_less(strict: &Draft, loose: &Draft) -> bool {
             match kind {
                 Algorithm::Fixed | Algorithm::QuotaReset => algorithm.bound(window) <= most,
                 // One that logs attempts, or asks for a gap, refuses what fits its number.
-                Algorithm::Log { gap } => {
+                Algorithm::SlidingLog { gap } => {
                     let plain = gap == Nanos::ZERO && loose.denials == Denials::Free;
                     plain && algorithm.bound(window) <= most
                 }
-                // What these refuse depends on when the requests came; GCRA has no windows.
+                // What these refuse depends on when the requests came; buckets have no windows.
                 Algorithm::Hybrid
                 | Algorithm::Exponential
-                | Algorithm::Gcra
+                | Algorithm::TokenBucket
+                | Algorithm::LeakyBucket
                 | Algorithm::SmoothBursty { .. } => false,
                 // The estimate may show the last window once more: 2 b + r x t.
-                Algorithm::Sliding => {
+                Algorithm::SlidingCounter => {
                     let paced = u128::from(permits.get()) * u128::from(window.as_nanos());
                     let paced = paced.div_ceil(u128::from(per.as_nanos())); // up: in doubt, no lint
                     2 * u128::from(algorithm.bound(per)) + paced <= u128::from(most)
@@ -347,12 +382,12 @@ mod tests {
             ("limit = \"10/1m\"", "limit = \"11/2m\"", None),
             (
                 "limit = \"10/1m\"",
-                "limit = \"11/1m\"\nalgorithm = \"fixed\"",
+                "limit = \"11/1m\"\nalgorithm = \"fixed-window\"",
                 None,
             ),
             (
                 "limit = \"10/1m\"",
-                "limit = \"50/1m\"\nalgorithm = \"fixed\"",
+                "limit = \"50/1m\"\nalgorithm = \"fixed-window\"",
                 Some("`b`"),
             ),
             (
@@ -385,12 +420,12 @@ mod tests {
             ),
             (
                 "limit = \"10/1m\"",
-                "limit = \"20/1m\"\nalgorithm = \"log\"",
+                "limit = \"20/1m\"\nalgorithm = \"sliding-window-log\"",
                 Some("`b`"),
             ),
             (
                 "limit = \"10/1m\"",
-                "limit = \"20/1m\"\nalgorithm = { name = \"log\", min_gap = \"1s\" }",
+                "limit = \"20/1m\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"1s\" }",
                 None,
             ),
             (
@@ -450,14 +485,14 @@ mod tests {
 
     fn quantity() -> impl Strategy<Value = String> {
         let algorithm = prop::sample::select(vec![
-            "\"sliding\"",
-            "\"fixed\"",
+            "\"sliding-window-counter\"",
+            "\"fixed-window\"",
             "\"quota-reset\"",
-            "\"gcra\"",
+            "\"token-bucket\"",
             "{ name = \"sub-buckets\", count = 3, edge = \"full\" }",
             "{ name = \"sub-buckets\", count = 4, edge = \"weighted\" }",
             "{ name = \"sub-buckets\", count = 5, edge = \"drop\" }",
-            "\"log\"",
+            "\"sliding-window-log\"",
             "\"hybrid\"",
             "\"exponential\"",
             "\"leaky-bucket\"\nqueue = { max = 3 }",

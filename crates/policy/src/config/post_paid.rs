@@ -169,7 +169,7 @@ pub(super) fn smooth_bursty(
         out.error(codes::PARAMETERS, save_up.at, message, label)
             .related(text.at.clone())
             .help(format!(
-                "write save_up = \"{interval}\" or more, or algorithm = \"gcra\""
+                "write save_up = \"{interval}\" or more, or algorithm = \"token-bucket\""
             ));
         return None;
     }
@@ -187,7 +187,12 @@ fn quota(
     out: &mut Findings<'_>,
 ) -> Option<Quota> {
     let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
-    if !free(around.denials, (what, "algorithm = \"gcra\""), at, out) {
+    if !free(
+        around.denials,
+        (what, "algorithm = \"token-bucket\""),
+        at,
+        out,
+    ) {
         return None;
     }
     if quota.per_second() > f64::from(MAX_PER_SECOND) {
@@ -198,7 +203,7 @@ fn quota(
         );
         out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
             .help(format!(
-                "write at most \"{MAX_PER_SECOND}/1s\", or algorithm = \"gcra\""
+                "write at most \"{MAX_PER_SECOND}/1s\", or algorithm = \"token-bucket\""
             ));
         return None;
     }
@@ -217,6 +222,7 @@ fn post_paid(
         algorithm: AnyAlgorithm::from(limiter.with_largest(quota.permits())),
         quota: quota.permits(),
         window: Some(quota.per()),
+        keeps_to: Some(quota),
         text: words,
         at: text.at.clone(),
         kind: Kind::PostPaid {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits};
+use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
 use super::algorithm::Algorithm;
 use super::codes;
@@ -16,6 +16,8 @@ pub(super) struct Quantity {
     pub(super) algorithm: AnyAlgorithm,
     pub(super) quota: Permits,
     pub(super) window: Option<Nanos>,
+    /// See [`Rule::keeps_to`](crate::Rule::keeps_to).
+    pub(super) keeps_to: Option<Quota>,
     pub(super) text: String,
     /// The value in the file.
     pub(super) at: Range<usize>,

@@ -161,7 +161,7 @@ mod tests {
         ("client_certificate", "client_key", "\"client.key\""),
         ("client_key", "client_certificate", "\"client.pem\""),
         ("queue", "bucket", "{ size = 20, refill = \"10/1s\" }"),
-        ("min_gap", "name", "\"log\""),
+        ("min_gap", "name", "\"sliding-window-log\""),
         ("save_up", "name", "\"smooth-bursty\""),
     ];
 
@@ -344,8 +344,8 @@ mod tests {
                 format!("name = \"a\", key = [\"ip\"], limit = \"9/1m\", algorithm = {text}");
             read(&format!("version = 1\nlimit = [{{ {limit} }}]")).unwrap()
         };
-        let log = "{ name = \"log\", min_gap = \"1s\" }";
-        assert_ne!(algorithm("\"log\""), algorithm(log));
+        let log = "{ name = \"sliding-window-log\", min_gap = \"1s\" }";
+        assert_ne!(algorithm("\"sliding-window-log\""), algorithm(log));
         let saves = "{ name = \"smooth-bursty\", save_up = \"30s\" }";
         assert_ne!(algorithm("\"smooth-bursty\""), algorithm(saves));
         let plain = algorithm("{ name = \"sub-buckets\" }");

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   100/1m                                       limit = "100/1m"
-//!   { limit = "100/1m", algorithm = "log" }      the same words on one line
+//!   { limit = "100/1m", algorithm = "sliding-window-log" }      the same words on one line
 //!   limit = "100/1m"                             or as they stand in a [[limit]]
-//!   algorithm = "log"
+//!   algorithm = "sliding-window-log"
 //! ```
 //!
 //! They are read by what reads policies, so the words, the algorithm that is meant if none is
@@ -32,7 +32,7 @@ const FILE: &str = "limit";
 /// use ratekeeper_policy::config::{Context, words};
 /// let name = |text| words(text, Context::default()).map(|limit| limit.name());
 /// assert_eq!(name("100/1m")?, "token bucket", "as in a policy");
-/// assert_eq!(name("{ limit = \"100/1m\", algorithm = \"fixed\" }")?, "fixed window");
+/// assert_eq!(name("{ limit = \"100/1m\", algorithm = \"fixed-window\" }")?, "fixed window");
 /// assert_eq!(name("bucket = { size = 20, refill = \"10/1s\" }")?, "token bucket");
 /// assert_eq!(name("concurrency = 10")?, "concurrency");
 ///
@@ -136,7 +136,7 @@ mod tests {
             ("10/1m", "token bucket"),
             ("  10/1m\n", "token bucket"),
             ("\"10/1m\"", "token bucket"),
-            ("spacing = \"200ms\"", "token bucket"),
+            ("spacing = \"200ms\"", "leaky bucket"),
             ("timezone = \"UTC\"\nlimit = \"10/day\"", "calendar window"),
             (
                 "bucket = { size = 5, refill = \"1/1s\", step = true }",
@@ -156,21 +156,22 @@ mod tests {
             assert_eq!(name(text).as_deref(), Ok(algorithm), "{text}");
         }
         for (word, algorithm) in [
-            ("sliding", "two-window counter"),
-            ("fixed", "fixed window"),
+            ("sliding-window-counter", "sliding window counter"),
+            ("fixed-window", "fixed window"),
             ("quota-reset", "quota reset"),
-            ("gcra", "token bucket"),
+            ("token-bucket", "token bucket"),
+            ("leaky-bucket", "leaky bucket"),
             ("sub-buckets", "sub-buckets"),
-            ("log", "sliding log"),
-            ("hybrid", "hybrid quota-linear"),
-            ("exponential", "exponential counter"),
+            ("sliding-window-log", "sliding window log"),
+            ("hybrid", "hybrid"),
+            ("exponential", "exponential"),
             ("smooth-bursty", "smooth bursty"),
         ] {
             let text = format!("{{ limit = \"10/1m\", algorithm = \"{word}\" }}");
             assert_eq!(name(&text).as_deref(), Ok(algorithm), "{text}");
         }
-        let counted = "limit = \"10/1m\"\nalgorithm = \"log\"\ncount_denied = true";
-        assert_eq!(name(counted).as_deref(), Ok("strict sliding log"));
+        let counted = "limit = \"10/1m\"\nalgorithm = \"sliding-window-log\"\ncount_denied = true";
+        assert_eq!(name(counted).as_deref(), Ok("strict sliding window log"));
     }
 
     #[test]
@@ -182,7 +183,7 @@ mod tests {
             ("limit = \"10/1m\"\nkey = [\"ip\"]", "RK0103", 2, 1),
             ("limit = \"10/1m\"\nspacing = \"1s\"", "RK0204", 2, 1),
             ("{ limit = \"10/1m\"", "RK0101", 1, 28),
-            ("algorithm = \"log\"", "RK0203", 1, 1),
+            ("algorithm = \"sliding-window-log\"", "RK0203", 1, 1),
         ] {
             let error = words(text, Context::default()).unwrap_err();
             let first = &error.findings()[0];

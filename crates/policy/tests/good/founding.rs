@@ -40,7 +40,7 @@ response = "review"
 name      = "user-second"
 key       = ["attr:user_id"]
 limit     = "2/1s"
-algorithm = "log"
+algorithm = "sliding-window-log"
 missing_key = "skip"
 
 [[limit]]   # log-ins of an account: one is forgiven every hour

@@ -21,11 +21,11 @@ fn numbers_become_algorithms() {
             Gcra::token_bucket(quota("5/1m")).unwrap().into(),
         ),
         (
-            "limit = \"5/1m\"\nalgorithm = \"sliding\"",
+            "limit = \"5/1m\"\nalgorithm = \"sliding-window-counter\"",
             Window::two_window(quota("5/1m"), zero).unwrap().into(),
         ),
         (
-            "limit = \"5/1m\"\nalgorithm = \"fixed\"",
+            "limit = \"5/1m\"\nalgorithm = \"fixed-window\"",
             Window::fixed(quota("5/1m"), zero).unwrap().into(),
         ),
         (
@@ -33,7 +33,7 @@ fn numbers_become_algorithms() {
             Window::quota_reset(quota("5/1m")).unwrap().into(),
         ),
         (
-            "limit = \"5/1m\"\nalgorithm = \"gcra\"",
+            "limit = \"5/1m\"\nalgorithm = \"token-bucket\"",
             Gcra::token_bucket(quota("5/1m")).unwrap().into(),
         ),
         (
@@ -53,7 +53,7 @@ fn numbers_become_algorithms() {
             sub_buckets("5/1m", 6, Edge::Weighted),
         ),
         (
-            "limit = \"5/1m\"\nalgorithm = { name = \"fixed\" }\ncount_denied = true",
+            "limit = \"5/1m\"\nalgorithm = { name = \"fixed-window\" }\ncount_denied = true",
             Window::fixed(quota("5/1m"), zero)
                 .unwrap()
                 .with_denials(counted)
@@ -108,10 +108,12 @@ fn queues_steps_logs_and_curves_become_algorithms() {
     let rows: Vec<(&str, AnyAlgorithm)> = vec![
         (
             "limit = \"5/1m\"\nalgorithm = \"leaky-bucket\"",
-            Gcra::leaky_meter(quota("5/1m")).unwrap().into(),
+            Gcra::leaky_queue(quota("5/1m"), Permits::ZERO)
+                .unwrap()
+                .into(),
         ),
         (
-            "limit = \"5/1m\"\nalgorithm = \"gcra\"\nqueue = { max = 3 }",
+            "limit = \"5/1m\"\nalgorithm = \"token-bucket\"\nqueue = { max = 3 }",
             Gcra::new(quota("5/1m"), Permits::new(3)).unwrap().into(),
         ),
         (
@@ -132,11 +134,11 @@ fn queues_steps_logs_and_curves_become_algorithms() {
                 .into(),
         ),
         (
-            "limit = \"2/1s\"\nalgorithm = \"log\"",
+            "limit = \"2/1s\"\nalgorithm = \"sliding-window-log\"",
             Log::sliding(quota("2/1s")).unwrap().into(),
         ),
         (
-            "limit = \"5/1s\"\nalgorithm = { name = \"log\", min_gap = \"200ms\" }\ncount_denied = true",
+            "limit = \"5/1s\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"200ms\" }\ncount_denied = true",
             Log::sliding(quota("5/1s"))
                 .and_then(|log| log.with_gap(Nanos::from_millis(200)))
                 .unwrap()
@@ -253,7 +255,7 @@ fn queues_tell_requests_to_wait() {
             "0 0 100 200 300 400 500 -",
         ),
         (
-            "limit = \"3/300ms\"\nalgorithm = \"leaky-bucket\"\nqueue = { max = 2 }",
+            "limit = \"3/300ms\"\nqueue = { max = 2 }",
             &[0, 0, 0, 0, 0, 0, 100, 100],
             "0 0 0 100 200 - 200 -",
         ),
@@ -283,17 +285,17 @@ fn whole_steps_logs_and_curves_admit_what_they_say() {
         ),
         // A third request within any second is refused.
         (
-            "limit = \"2/1s\"\nalgorithm = \"log\"",
+            "limit = \"2/1s\"\nalgorithm = \"sliding-window-log\"",
             &[0, 600, 999, 1_000, 1_599, 1_600],
             "0 0 - 0 - 0",
         ),
         (
-            "limit = \"2/1s\"\nalgorithm = \"log\"\ncount_denied = true",
+            "limit = \"2/1s\"\nalgorithm = \"sliding-window-log\"\ncount_denied = true",
             &[0, 600, 999, 1_000, 1_599, 2_600],
             "0 0 - - - 0",
         ),
         (
-            "limit = \"2/1s\"\nalgorithm = { name = \"log\", min_gap = \"200ms\" }",
+            "limit = \"2/1s\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"200ms\" }",
             &[0, 199, 200, 999, 1_000, 1_199, 1_200],
             "0 - 0 - 0 - 0",
         ),
@@ -330,18 +332,18 @@ fn whole_steps_logs_and_curves_admit_what_they_say() {
 #[test]
 fn names_of_algorithms_explain_them() {
     for (lines, name) in [
-        ("limit = \"5/1m\"\nalgorithm = \"log\"", "sliding log"),
         (
-            "limit = \"5/1m\"\nalgorithm = \"log\"\ncount_denied = true",
-            "strict sliding log",
+            "limit = \"5/1m\"\nalgorithm = \"sliding-window-log\"",
+            "sliding window log",
         ),
         (
-            "limit = \"5/1m\"\nalgorithm = \"hybrid\"",
-            "hybrid quota-linear",
+            "limit = \"5/1m\"\nalgorithm = \"sliding-window-log\"\ncount_denied = true",
+            "strict sliding window log",
         ),
+        ("limit = \"5/1m\"\nalgorithm = \"hybrid\"", "hybrid"),
         (
             "limit = \"5/1m\"\nalgorithm = \"exponential\"",
-            "exponential counter",
+            "exponential",
         ),
         (
             "bucket = { size = 5, refill = \"1/1m\", step = true }",
@@ -367,7 +369,7 @@ fn quota_window_and_text_tell_the_client() {
         ("limit = \"20/hour\"", 20, Some(3_600), "20/hour"),
         ("limit = \"20/day\"", 20, Some(day), "20/day"),
         (
-            "limit = \"20/week\"\nalgorithm = \"fixed\"",
+            "limit = \"20/week\"\nalgorithm = \"fixed-window\"",
             20,
             Some(7 * day),
             "20/week",
@@ -388,7 +390,7 @@ fn quota_window_and_text_tell_the_client() {
             "bucket of 7, 2/1h in steps",
         ),
         (
-            "limit = \"5/1s\"\nalgorithm = { name = \"log\", min_gap = \"200ms\" }",
+            "limit = \"5/1s\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"200ms\" }",
             5,
             Some(1),
             "5/1s, 200ms apart",
@@ -412,7 +414,7 @@ fn quota_window_and_text_tell_the_client() {
 fn windows_begin_at_whole_periods_of_unix_time() {
     // The clock's zero lies 25 s into a minute: the next minute begins 35 s later.
     let origin = Origin::from_unix_nanos(Nanos::from_secs(60 * 1_000 + 25).as_nanos());
-    let text = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\nalgorithm = \"fixed\"\n";
+    let text = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\nalgorithm = \"fixed-window\"\n";
     let fixed = Window::fixed(quota("5/1m"), Nanos::from_secs(35)).unwrap();
     assert_eq!(
         policy_at(text, origin).rules[0].limit.algorithm,

@@ -18,7 +18,7 @@ name  = "per-user"
 match = { domain = "edge" }
 key   = ["descriptor:user"]
 limit = "3/1h"
-algorithm = "fixed"
+algorithm = "fixed-window"
 "#;
 
 pub(crate) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
@@ -102,28 +102,28 @@ name  = "pro"
 match = { domain = "edge", descriptor.plan = "pro" }
 key   = ["descriptor:user"]
 limit = "5/10m"
-algorithm = "fixed"
+algorithm = "fixed-window"
 
 [[limit]]
 name  = "all"
 match = { domain = "edge", descriptor.generic_key = "all" }
 key   = ["all"]
 limit = "2/1m"
-algorithm = "fixed"
+algorithm = "fixed-window"
 
 [[limit]]
 name  = "fast"
 match = { domain = "edge" }
 key   = ["descriptor:fast"]
 limit = "3/100ms"
-algorithm = "fixed"
+algorithm = "fixed-window"
 
 [[limit]]
 name  = "monthly"
 match = { domain = "edge" }
 key   = ["descriptor:monthly"]
 limit = "9/30d"
-algorithm = "fixed"
+algorithm = "fixed-window"
 
 [[limit]]
 name  = "bucket"

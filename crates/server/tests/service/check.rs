@@ -22,7 +22,7 @@ name  = "per-user"
 match = { path = "/api/**" }
 key   = ["attr:user_id"]
 limit = "100/1h"
-algorithm = "fixed"
+algorithm = "fixed-window"
 
 [[limit]]
 name   = "rehearsed"

@@ -21,7 +21,7 @@ concurrency = { max = 2, lease = "60s" }
 name = "per-hour"
 key = ["attr:user"]
 limit = "5/1h"
-algorithm = "fixed"
+algorithm = "fixed-window"
 "#;
 
 const ANN: &str = r#"{"attributes":{"user":"ann"}}"#;

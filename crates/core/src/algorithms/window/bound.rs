@@ -22,7 +22,23 @@
 
 use super::judge::{Rounding, scale};
 use super::{Anchor, Edge, Window};
-use crate::Nanos;
+use crate::{Nanos, Share};
+
+impl<C> Window<C> {
+    /// The least share that is served of a client which sends at most N in any span of `per`.
+    ///
+    /// A request is refused because N are in sight. Where no more than `per` is in sight, the
+    /// client has sent fewer. Otherwise no more than two `per` are: of at most 2N, N were served;
+    /// and no more than that if N come at once as a (sub-)window begins, and again `per` later.
+    pub(crate) fn least_served(&self, per: Nanos) -> Share {
+        let exact = match (&self.anchor, self.edge) {
+            (Anchor::Calendar(_), _) => true, // the quota is that of its windows, however long
+            (_, Edge::Drop) => self.width * u64::from(self.buckets) <= per.as_nanos(),
+            (_, Edge::Full | Edge::Weighted) => false,
+        };
+        if exact { Share::ALL } else { Share::new(1, 2) }
+    }
+}
 
 /// The most that any half-open span of length `span` can admit.
 pub(super) fn bound<C>(window: &Window<C>, span: Nanos) -> u64 {

@@ -158,44 +158,86 @@ pub(super) static CONCURRENCY: Table = Table {
 
 pub(super) const ALGORITHMS: Words = Words {
     known: &[
-        "sliding",
-        "fixed",
-        "quota-reset",
-        "gcra",
         "token-bucket",
         "leaky-bucket",
+        "fixed-window",
+        "sliding-window-counter",
+        "sliding-window-log",
         "sub-buckets",
-        "log",
+        "quota-reset",
         "hybrid",
         "exponential",
         "smooth-bursty",
     ],
     planned: &[],
     mistaken: hints! {
-        "permits" => "the number at work is a field of its own: concurrency = { max = 50, lease \
-            = \"60s\" }",
-        "concurrency" => "it is a field of its own: concurrency = { max = 50, lease = \"60s\" }",
-        "sliding-window" => "write \"sliding\", or leave it out: it is the default",
-        "two-window" => "write \"sliding\", or leave it out: it is the default",
-        "rolling" => "write \"sliding\", or leave it out: it is the default",
-        "fixed-window" => "write \"fixed\"",
-        "leaky-meter" => "write \"leaky-bucket\": without a queue it is the meter",
-        "leaky-queue" => "the queue is a field of its own: spacing = \"100ms\" with queue = { max = \
-            100 }",
-        "sliding-log" => "write \"log\"",
-        "rolling-log" => "write \"log\"",
-        "strict-log" => "write algorithm = \"log\" and count_denied = true",
+        "gcra" => TOKEN_BUCKET,
+        "linear" => TOKEN_BUCKET,
+        "bucket" => "write \"token-bucket\", or bucket = { size = 20, refill = \"10/1s\" } in place \
+            of `limit`",
+        "leaky-meter" => "write \"token-bucket\": the meter counts alike",
+        "leaky-queue" => "write \"leaky-bucket\" and queue = { max = 100 }",
+        "limit-req" => "write \"leaky-bucket\"; its `burst` is queue = { max = 100 }, and with \
+            `nodelay` bucket = { size = 101, refill = \"10/1s\" } in place of `limit`",
+        "nodelay" => "write bucket = { size = 21, refill = \"10/1s\" } in place of `limit`: rate, \
+            and burst + 1 at once",
+        "shaping" => "write \"leaky-bucket\" and queue = { max = 100 }",
+        "policing" => TOKEN_BUCKET,
+        "spacing" => "write \"leaky-bucket\", or spacing = \"200ms\" in place of `limit`",
+        "fixed" => "write \"fixed-window\"",
+        "fixed-window-counter" => "write \"fixed-window\"",
+        "window" => "write \"fixed-window\", or \"sliding-window-counter\"",
+        "simple-rate-limiter" => "write \"fixed-window\"",
+        "semaphore" => CONCURRENCY_INSTEAD,
+        "bulkhead" => CONCURRENCY_INSTEAD,
+        "permits" => CONCURRENCY_INSTEAD,
+        "concurrency" => CONCURRENCY_INSTEAD,
+        "calendar" => "leave it out: a word after the slash is of the calendar: limit = \"20/day\"",
+        "sliding" => SLIDING_COUNTER,
+        "sliding-window" => SLIDING_COUNTER,
+        "sliding-counter" => SLIDING_COUNTER,
+        "two-window" => SLIDING_COUNTER,
+        "two-window-counter" => SLIDING_COUNTER,
+        "weighted-window" => SLIDING_COUNTER,
+        "rolling" => SLIDING_COUNTER,
+        "rolling-window" => SLIDING_COUNTER,
+        "log" => SLIDING_LOG,
+        "sliding-log" => SLIDING_LOG,
+        "sliding-window-logs" => SLIDING_LOG,
+        "rolling-log" => "write \"sliding-window-log\"; for refused requests to count as well, \
+            count_denied = true beside it",
+        "strict-log" => "write algorithm = \"sliding-window-log\" and count_denied = true",
+        "strict-sliding-window-log" => "write algorithm = \"sliding-window-log\" and count_denied \
+            = true",
+        "interval" => INTERVAL,
+        "interval-bucket" => INTERVAL,
+        "intervally" => INTERVAL,
+        "greedy" => TOKEN_BUCKET,
         "quota-linear" => "write \"hybrid\"",
+        "hybrid-quota-linear" => "write \"hybrid\"",
         "ewma" => "write \"exponential\"",
-        "interval" => "it is a bucket that refills in whole amounts: bucket = { size = 20, refill = \
-            \"10/1s\", step = true }",
-        "spacing" => "it is a field of its own: spacing = \"200ms\"",
-        "warm-up" => "it is a field of its own, beside `limit`: warmup = { period = \"10s\" }",
-        "warmup" => "it is a field of its own, beside `limit`: warmup = { period = \"10s\" }",
+        "exponential-counter" => "write \"exponential\"",
+        "warm-up" => WARM_UP,
+        "warmup" => WARM_UP,
+        "smooth-warming-up" => WARM_UP,
+        "smoothwarmingup" => WARM_UP,
+        "smooth-warmup" => WARM_UP,
         "bursty" => "write \"smooth-bursty\"",
+        "smoothbursty" => "write \"smooth-bursty\"",
         "guava" => "write \"smooth-bursty\", or warmup = { period = \"10s\" } beside `limit`",
+        "ratelimiter" => "write \"smooth-bursty\", or warmup = { period = \"10s\" } beside `limit`",
     },
 };
+
+const TOKEN_BUCKET: &str = "write \"token-bucket\", or leave it out: it is the default";
+const SLIDING_COUNTER: &str = "write \"sliding-window-counter\", or \"sliding-window-log\" for the \
+    exact one";
+const SLIDING_LOG: &str = "write \"sliding-window-log\"";
+const CONCURRENCY_INSTEAD: &str = "the number at work is a field of its own: concurrency = { max = \
+    50, lease = \"60s\" }";
+const INTERVAL: &str = "it is a bucket that refills in whole amounts: bucket = { size = 20, refill \
+    = \"10/1s\", step = true }";
+const WARM_UP: &str = "it is a field of its own, beside `limit`: warmup = { period = \"10s\" }";
 
 pub(super) static ALGORITHM: Table = Table {
     what: "`algorithm`",
@@ -229,7 +271,7 @@ pub(super) static ALGORITHM: Table = Table {
             "min_gap",
             pattern(SPAN),
             "\"200ms\"",
-            "Of a log: the least time between two requests.",
+            "Of a sliding window log: the least time between two requests.",
         ),
         optional(
             "save_up",
@@ -245,7 +287,7 @@ pub(super) static ALGORITHM: Table = Table {
         "spacing" => "write min_gap = \"200ms\"",
         "burst" => "of smooth-bursty, a span: save_up = \"1s\"",
         "max_burst" => "write save_up = \"1s\"",
-        "strict" => "of a limit with \"log\": count_denied = true beside `algorithm`",
+        "strict" => "of a limit with \"sliding-window-log\": count_denied = true beside `algorithm`",
     },
     ..Table::EMPTY
 };

@@ -115,7 +115,7 @@ const NUMBER_FIELD: Field = optional(
     "limit",
     pattern(QUOTA),
     "\"100/1m\"",
-    "Requests in a period: a duration rolls, a word (day) is of the calendar.",
+    "Requests in a period: of a duration by the algorithm, of a word (day) by the calendar.",
 );
 const BUCKET_FIELD: Field = optional(
     "bucket",
@@ -138,14 +138,14 @@ const CONCURRENCY_FIELD: Field = optional(
 const ALGORITHM_FIELD: Field = optional(
     "algorithm",
     Shape::Either(WAYS),
-    "\"fixed\"",
-    "How `limit` counts.",
+    "\"fixed-window\"",
+    "How `limit` counts; a token bucket if left out.",
 );
 const QUEUE_FIELD: Field = optional(
     "queue",
     Shape::Table(&QUEUE),
     "{ max = 100, max_wait = \"2s\" }",
-    "Beside a bucket, spacing or \"gcra\": what is over waits its turn.",
+    "Beside a token bucket, a leaky bucket or spacing: what is over waits its turn.",
 );
 const WARMUP_FIELD: Field = optional(
     "warmup",

@@ -8,7 +8,7 @@ use super::shape::{Field, Need, Shape, Table};
 
 /// Pairs of a name and what to write in its place.
 macro_rules! hints {
-    ($($name:literal => $instead:literal,)*) => {
+    ($($name:literal => $instead:expr,)*) => {
         &[$(($name, $instead)),*]
     };
 }

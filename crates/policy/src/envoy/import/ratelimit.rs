@@ -72,7 +72,7 @@ fn draft(domain: &str, way: &[Step<'_>], rule: &Rule) -> Result<Draft, Option<St
         called: rule.name.as_deref().unwrap_or(&rule.path).to_owned(),
         domain: domain.to_owned(),
         quota: format!("{requests_per_unit}/{}", span(unit)),
-        algorithm: "fixed",
+        algorithm: "fixed-window",
         more: vec!["count_denied = true"],
         ..Draft::default()
     };

@@ -1,0 +1,148 @@
+//! Share: how much of what it asks for a client is served that keeps to its limit.
+//!
+//! A limit has two sides. [`AnyAlgorithm::bound`] is the most that it admits, whoever asks;
+//! the share is the least that it serves, if the client sends at most N requests in any span
+//! P and has the limit to itself:
+//!
+//! ```text
+//!   algorithm               at least    where the least is reached
+//!   ----------------------+-----------+--------------------------------------------------
+//!   token bucket (B >= N)   all
+//!   fixed, calendar, reset  all
+//!   sliding log             all
+//!   interval bucket         all         N per the time that refills all of it
+//!   leaky bucket, queue Q   (1 + Q)/N   N at once each P
+//!   log with a gap G        1/(N g)     N at once each P; g = G / P, rounded up
+//!   warm-up                 1/(N g)     the same from cold; G is the first permit's price
+//!   smooth bursty           (S + 1)/N   N at once each P; S are saved up
+//!   two-window              1/2         N at once each P, at the very start of a window
+//!   sub-buckets: full       1/2         the same, at the start of a sub-bucket
+//!     weighted              1/2         the same
+//!     drop                  all         1/2 where m does not divide P
+//!   hybrid                  (N + 1)/2N  N at once each P
+//!   exponential             (1 - 1/e)   N at once each P
+//! ```
+//!
+//! The reason is the same everywhere. A request is refused at `t` because of what was admitted
+//! in the span that the algorithm looks back on from `t`; in this span the client sent no more
+//! than it may. So each refusal lies in a span of which a known share was served, and such
+//! spans cover all refusals without overlapping. `tests/least_served.rs` searches for worse.
+
+use crate::{Algorithm, AnyAlgorithm, Denials, Nanos, Permits, Quota, Time};
+
+/// A share of requests in the long run: `served` of each `of`.
+///
+/// ```
+/// use ratekeeper_core::{AnyAlgorithm, Gcra, Nanos, Share, Window};
+/// let quota = "10/1m".parse().unwrap();
+/// let bucket = AnyAlgorithm::from(Gcra::token_bucket(quota).unwrap());
+/// assert_eq!(bucket.least_served(quota), Share::ALL);
+/// let counter = AnyAlgorithm::from(Window::two_window(quota, Nanos::ZERO).unwrap());
+/// assert_eq!(counter.least_served(quota), Share::new(1, 2), "in the worst case");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Share {
+    served: u64,
+    of: u64,
+}
+
+impl Share {
+    /// Every request.
+    pub const ALL: Self = Self { served: 1, of: 1 };
+    /// No request is certain.
+    pub const NONE: Self = Self { served: 0, of: 1 };
+
+    /// `served` of each `of` requests, in lowest terms; all of them if it is as many or more.
+    pub const fn new(served: u64, of: u64) -> Self {
+        if served >= of {
+            return Self::ALL;
+        }
+        let divisor = common_divisor(served, of);
+        Self {
+            served: served / divisor,
+            of: of / divisor,
+        }
+    }
+
+    /// The requests served of each [`of`](Self::of).
+    pub const fn served(self) -> u64 {
+        self.served
+    }
+
+    /// The requests that [`served`](Self::served) is a part of; at least 1.
+    pub const fn of(self) -> u64 {
+        self.of
+    }
+}
+
+/// The greatest common divisor; `b` is above zero.
+const fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while a > 0 {
+        (a, b) = (b % a, a);
+    }
+    b
+}
+
+impl AnyAlgorithm {
+    /// The least share of its requests that a client is served in the long run which sends at
+    /// most `kept.permits()` of cost 1 in any span of `kept.per()`, and has the limit to itself.
+    ///
+    /// `kept` is the quota that the limit was made of: of a bucket its size, in the time that
+    /// refills it; of a calendar the quota of one window. Of limits of what is at work, a client
+    /// that never has more at work than the limit allows is served always.
+    ///
+    /// Exact, but for two: of an exponential counter it is at most one permit of N too low, and
+    /// where refused requests are counted and not all are served, no share is certain.
+    pub fn least_served(&self, kept: Quota) -> Share {
+        let (permits, per) = (u64::from(kept.permits().get()), kept.per());
+        // One passes, and none for `gap`, in which N may come in each P that it touches.
+        let one_in = |gap: Nanos| {
+            let touched = gap.as_nanos().div_ceil(per.as_nanos());
+            match touched {
+                0 => Share::ALL,
+                spans => Share::new(1, permits.saturating_mul(spans)),
+            }
+        };
+        let (share, denials) = match self {
+            Self::Gcra(gcra) => {
+                let at_once = u64::from(gcra.capacity().get());
+                (Share::new(at_once, permits), gcra.denials())
+            }
+            Self::Window(window) => (window.least_served(per), window.denials()),
+            Self::SubBuckets(window) => (window.least_served(per), window.denials()),
+            Self::Log(log) => (one_in(gap(log)), log.denials()),
+            Self::Hybrid(_) => (Share::new(permits + 1, 2 * permits), Denials::Free),
+            Self::Exponential(counter) => {
+                let share = match permits {
+                    1 => one_in(gap(counter)),
+                    permits => Share::new(permits * FADED_PER_BILLION / 1_000_000_000, permits),
+                };
+                (share, counter.denials())
+            }
+            Self::WarmUp(limit) => {
+                let share = match limit.saved_up() {
+                    Some(saved_up) => Share::new(saved_up.saturating_add(1), permits),
+                    None => one_in(gap(limit)),
+                };
+                (share, Denials::Free)
+            }
+            Self::Interval(_) | Self::Concurrency(_) => (Share::ALL, Denials::Free),
+        };
+        match denials {
+            Denials::Counted if share != Share::ALL => Share::NONE,
+            Denials::Free | Denials::Counted => share,
+        }
+    }
+}
+
+/// What fades of a full exponential counter in the time that grants its quota, `1 - 1/e`,
+/// rounded down.
+const FADED_PER_BILLION: u64 = 632_120_558;
+
+/// How long after the first permit of a key the second may come.
+fn gap<A: Algorithm>(algorithm: &A) -> Nanos {
+    let mut state = A::State::default();
+    let _first = algorithm.decide(&mut state, Time::ZERO, Permits::ONE);
+    let second = algorithm.look(&state, Time::ZERO, Permits::ONE);
+    second.verdict.retry_after().unwrap_or(Nanos::ZERO)
+}
