@@ -94,7 +94,8 @@ pub struct Config {
     pub admin: Option<Listen>,
     /// Where the counters are; none: as the policy says.
     pub store: Option<StoreChoice>,
-    /// Bytes the store may use; none: as the policy says, else the store's default.
+    /// Bytes the store may use; none: as the policy says, else 256 MiB, or a quarter of the memory
+    /// of the machine or container if that is less.
     pub memory_budget: Option<usize>,
     /// What admin calls must present; without it the admin door stays on loopback.
     pub admin_token: Option<String>,

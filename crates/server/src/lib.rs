@@ -58,6 +58,7 @@ mod event;
 mod grpc;
 mod last_seen;
 mod listener;
+mod memory;
 mod metrics;
 mod pulse;
 mod redis_config;

@@ -25,6 +25,7 @@ use crate::doors::HttpDoor;
 use crate::doors::envoy::{self, EnvoyDoor};
 use crate::envoy_files::Source;
 use crate::listener::{Http, LINGER, Serve, accept};
+use crate::memory::{self, DefaultBudget};
 use crate::reload;
 use crate::shared::{Shared, Token};
 use crate::store_secrets::StoreSecrets;
@@ -90,13 +91,14 @@ impl Service {
         {
             return Err(StartError::AdminExposed(address));
         }
-        let budget_bytes = config
-            .memory_budget
-            .or(settings.memory_budget)
-            .unwrap_or(MemoryConfig::default().budget_bytes);
+        let budget = config.memory_budget.or(settings.memory_budget);
+        let DefaultBudget { bytes, reason } = memory::default_budget();
+        let memory = MemoryConfig {
+            budget_bytes: budget.unwrap_or(bytes),
+        };
+        let fitted = reason.filter(|_| budget.is_none());
         #[cfg(feature = "grpc")]
         let certificates = envoy::certificates(config, &loaded.policy)?;
-        let memory = MemoryConfig { budget_bytes };
         let home = policy.as_deref().and_then(Path::parent);
         let home = home.unwrap_or(Path::new(""));
         let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
@@ -112,6 +114,7 @@ impl Service {
             config.sink.clone(),
         ));
         let mut notices = loaded.notices;
+        notices.extend(fitted);
         if let Some((files, warnings)) = files {
             shared.install_envoy(files);
             notices.extend(warnings);
@@ -241,6 +244,7 @@ impl<C: Clock + 'static> Run<C> {
         let most = MAX_ADMIN_CONNECTIONS;
         let admin = Opened::start(doors.admin, most, door, &here, &admin_closes);
         tokio::spawn(sweep(Arc::clone(&shared)));
+        tokio::spawn(memory::watch(Arc::clone(&shared)));
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         tokio::spawn(store::tend(Arc::clone(&shared)));
         tokio::spawn(store::compare_clocks(Arc::clone(&shared)));

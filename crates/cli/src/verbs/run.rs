@@ -35,7 +35,7 @@ pub(crate) struct Run {
     shadow: bool,
     #[command(flatten)]
     store: StoreArgs,
-    /// Bytes the store may use, as in 64MiB [default: the policy's, else 256MiB]
+    /// Bytes the store may use, as in 64MiB [default: the policy's, else at most 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = words::bytes)]
     memory: Option<usize>,
     /// How the log is written, to stderr; `RATEKEEPER_LOG=debug` says more
