@@ -180,7 +180,7 @@ fn every_algorithm_decides_alike_by_itself_and_configured() {
         Log::sliding(quota).unwrap().with_denials(Denials::Counted),
         refunds
     );
-    row!(Hybrid::quota_linear(quota).unwrap());
+    row!(Hybrid::quota_linear(quota).unwrap(), refunds);
     row!(Exponential::new(quota).unwrap(), refunds);
     row!(
         WarmUp::warming_up(20.0, Nanos::SECOND)

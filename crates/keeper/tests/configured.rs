@@ -18,9 +18,8 @@ enum Can {
     Refund,
     Reserve,
     Both,
-    Neither,
 }
-use Can::{Both, Neither, Refund, Reserve};
+use Can::{Both, Refund, Reserve};
 
 /// Words, and what they can do; each holds four permits at once.
 const ROWS: [(&str, Can); 17] = [
@@ -44,7 +43,7 @@ const ROWS: [(&str, Can); 17] = [
         "{ limit = \"4/1s\", algorithm = \"sliding-window-log\", count_denied = true }",
         Refund,
     ),
-    ("{ limit = \"4/1s\", algorithm = \"hybrid\" }", Neither),
+    ("{ limit = \"4/1s\", algorithm = \"hybrid\" }", Refund),
     ("{ limit = \"4/1s\", algorithm = \"exponential\" }", Refund),
     (
         "{ limit = \"4/1s\", algorithm = \"smooth-bursty\" }",

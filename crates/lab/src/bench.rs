@@ -150,7 +150,7 @@ table! {
     SubBuckets: refunds;
     Interval: refunds;
     Log: refunds;
-    Hybrid:;
+    Hybrid: refunds;
     Exponential: refunds;
     WarmUp: reserves;
     Concurrency: refunds;
@@ -367,9 +367,11 @@ mod tests {
         assert_eq!(ask(fixed("1/1s").into()), None);
         let warm_up = WarmUp::bursty(1.0, 0.0).unwrap().into();
         assert_eq!(ask(warm_up).unwrap().verdict, wait, "post-paid");
+        let mut bench = Bench::new(WarmUp::bursty(1.0, 0.0).unwrap().into());
+        assert_eq!(bench.refund(0, Time::ZERO, Permits::ONE), None);
         let hybrid = Hybrid::quota_linear("2/1s".parse().unwrap()).unwrap();
         let mut bench = Bench::new(hybrid.into());
-        assert_eq!(bench.refund(0, Time::ZERO, Permits::ONE), None);
+        assert!(bench.refund(0, Time::ZERO, Permits::ONE).is_some());
     }
 
     #[test]
