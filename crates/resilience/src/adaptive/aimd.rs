@@ -37,8 +37,13 @@ impl Default for Aimd {
 }
 
 impl Aimd {
+    /// Whether work was dropped, or took longer than the time-out, which counts as dropped.
+    pub(super) fn backs_off(&self, sample: &Sample) -> bool {
+        sample.dropped > 0 || sample.slowest > self.timeout
+    }
+
     pub(super) fn next(&self, limit: f64, sample: &Sample) -> f64 {
-        if sample.dropped > 0 || sample.slowest > self.timeout {
+        if self.backs_off(sample) {
             return limit * f64::from(self.back_off_percent) / 100.0;
         }
         limit + 1.0

@@ -129,11 +129,16 @@ impl Law {
     /// sample.in_flight = 10;
     /// level = law.next(bounds, level, &sample);
     /// assert_eq!(level.limit(), 21, "half of it was not used");
+    /// sample.slowest = Nanos::from_secs(6);
+    /// level = law.next(bounds, level, &sample);
+    /// assert!(level.limit() < 21, "slower than the time-out, however little is used");
     /// ```
     pub fn next(&self, bounds: Bounds, level: Level, sample: &Sample) -> Level {
         let Level { limit, mut base } = level;
         let next = match self {
-            Self::Aimd(aimd) if says_something(limit, sample) => aimd.next(limit, sample),
+            Self::Aimd(aimd) if aimd.backs_off(sample) || says_something(limit, sample) => {
+                aimd.next(limit, sample)
+            }
             Self::Aimd(_) => limit,
             Self::Gradient(gradient) => {
                 let time = nanos(sample.p90);
