@@ -239,6 +239,41 @@ impl Answer {
         delays.max().unwrap_or_default()
     }
 
+    /// The answer once the request has been held back for `span`: what had to wait so long
+    /// may go now.
+    #[must_use]
+    pub fn held_for(mut self, span: Nanos) -> Self {
+        for decision in &mut self.decisions.each {
+            if let Verdict::AllowAfter(wait) = decision.verdict {
+                let rest = wait.saturating_sub(span);
+                decision.verdict = match rest {
+                    Nanos::ZERO => Verdict::Allow,
+                    rest => Verdict::AllowAfter(rest),
+                };
+            }
+            decision.reset_after = decision.reset_after.saturating_sub(span);
+        }
+        self
+    }
+
+    /// The refusal of a request that could not be held back: each limit that wanted it to wait
+    /// denies it, for as long as it would have waited.
+    #[must_use]
+    pub fn turned_away(mut self) -> Self {
+        let held: Vec<bool> = self
+            .outcomes()
+            .map(|outcome| outcome.mode() == Some(Mode::Enforce))
+            .collect();
+        for (decision, enforced) in self.decisions.each.iter_mut().zip(held) {
+            if let (Verdict::AllowAfter(wait), true) = (decision.verdict, enforced) {
+                decision.verdict = Verdict::Deny { retry_after: wait };
+                self.decisions.admitted = false;
+            }
+        }
+        self.refused_by = self.longest_wait();
+        self
+    }
+
     /// Limits in shadow mode that would refuse.
     pub fn shadow_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
         self.outcomes().filter(Outcome::shadow_denies)

@@ -209,6 +209,43 @@ pub(crate) struct Around<'a> {
     pub(crate) path_case: PathCase,
 }
 
+impl KeyPart {
+    /// Appends a value that an operator writes: as a request brings it (the API key itself, any
+    /// address of a network), or as a key shows it (`sha256:...`, `2001:db8::/64`, `~`).
+    ///
+    /// ```
+    /// use ratekeeper_policy::{KeyBytes, KeyPart};
+    /// let written = |value| {
+    ///     let mut key = KeyBytes::default();
+    ///     KeyPart::ApiKey.write_plain(value, 64, &mut key);
+    ///     key
+    /// };
+    /// assert_eq!(written("abc"), written("sha256:ba7816bf8f01cfea414140de5dae2223"));
+    /// ```
+    pub fn write_plain(&self, value: &str, ipv6_prefix: u8, out: &mut KeyBytes) {
+        if value::is_as_shown(value.as_bytes()) {
+            return value::write_as_shown(value.as_bytes(), out);
+        }
+        match self {
+            Self::Ip { bits } => match value.parse::<std::net::IpAddr>() {
+                Ok(ip) => value::write_ip(ip.to_canonical(), prefix(*bits, ipv6_prefix), out),
+                Err(_) => value::write_text(value.as_bytes(), out),
+            },
+            _ if self.is_secret() => value::write_hashed(value.as_bytes(), out),
+            _ => value::write_text(value.as_bytes(), out),
+        }
+    }
+
+    /// Whether keys hold only the hash of its values.
+    fn is_secret(&self) -> bool {
+        match self {
+            Self::ApiKey | Self::Cookie(_) => true,
+            Self::Header(name) => SECRET_HEADERS.contains(&name.as_str()),
+            _ => false,
+        }
+    }
+}
+
 /// Whether a request has a value for a key part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
@@ -451,6 +488,37 @@ mod tests {
             check(part, &facts, Some("/users/{id}"), expected);
         }
         check("route", &facts, None, Some("/users/7"));
+    }
+
+    #[test]
+    fn an_operator_writes_a_value_as_a_request_brings_it_or_as_a_key_shows_it() {
+        let abc = "sha256:ba7816bf8f01cfea414140de5dae2223";
+        for (part, value, expected) in [
+            ("api_key", "abc", abc),
+            ("api_key", abc, abc),
+            ("header:x-api-key", "abc", abc),
+            ("cookie:sid", "abc", abc),
+            ("header:x-user", "abc", "abc"),
+            ("attr:user", "~ip=192.0.2.1", "~ip=192.0.2.1"),
+            ("ip", "2001:db8::1", "2001:db8::/64"),
+            ("ip", "2001:db8::/64", "2001:db8::/64"),
+            ("ip", "::ffff:192.0.2.7", "192.0.2.7"),
+            ("ip/24", "192.0.2.7", "192.0.2.0/24"),
+            ("ip/24", "192.0.2.0/24", "192.0.2.0/24"),
+        ] {
+            let mut out = KeyBytes::default();
+            KeyPart::parse(part)
+                .unwrap()
+                .write_plain(value, 64, &mut out);
+            let key = Key::from_bytes(&out);
+            let parts: Vec<_> = key.display_parts().collect();
+            assert_eq!(parts, [expected], "{part} {value}");
+        }
+        // What only begins like a hash is a value as any other.
+        let mut out = KeyBytes::default();
+        KeyPart::ApiKey.write_plain("sha256:abc", 64, &mut out);
+        let key = Key::from_bytes(&out);
+        assert_ne!(key.display_parts().next().as_deref(), Some("sha256:abc"));
     }
 
     #[test]

@@ -44,6 +44,6 @@ pub use policy::{Charges, Entry, KeyBytes, Policy};
 pub use rule::{Body, Cost, Exemption, MissingKey, Refusal, Rule, RuleMode};
 pub use rules::Rules;
 pub use settings::{
-    EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Listen,
-    RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
+    AdminWrites, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle,
+    Listen, RedisSettings, Secret, SentinelSettings, Settings, StoreTls, Tls,
 };

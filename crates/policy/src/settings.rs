@@ -121,7 +121,7 @@ pub struct EnvoyFiles {
     pub settings: envoy::Settings,
 }
 
-/// `[listen]`: none means not stated, `Some("off")` means off.
+/// `[listen]`: `None` means not stated, `Some("off")` means off.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Listen {
     /// The check API and forward-auth.
@@ -130,6 +130,23 @@ pub struct Listen {
     pub grpc: Option<String>,
     /// Metrics, health, keys, reload.
     pub admin: Option<String>,
+    /// `admin_hosts`: names beside those of loopback that the `Host` of an admin call without
+    /// a token may have; in lower case.
+    pub admin_hosts: Vec<String>,
+    /// `admin_writes`: which calls may change state.
+    pub admin_writes: AdminWrites,
+    /// `max_held`: answers held back at a time by the http door.
+    pub max_held: Option<u32>,
+}
+
+/// Which calls may reset, refund and reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AdminWrites {
+    /// `"token"`: those that present the admin token.
+    #[default]
+    Token,
+    /// `"open"`: those too that come directly from this machine, and not from a web page.
+    Open,
 }
 
 /// `[envoy]`: how the gRPC door answers, beside the statuses.

@@ -51,6 +51,20 @@ pub(crate) fn write_hashed(value: &[u8], out: &mut KeyBytes) {
     write_digest(&Sha256::digest(value), out);
 }
 
+/// Whether a value reads as a key shows one that no request can bring: a hash, or what stands
+/// for a missing value.
+pub(crate) fn is_as_shown(value: &[u8]) -> bool {
+    let is_hash = value.strip_prefix(HASHED).is_some_and(|digits| {
+        digits.len() == 2 * HASH_BYTES && digits.iter().all(u8::is_ascii_hexdigit)
+    });
+    is_hash || value.starts_with(&[MISSING])
+}
+
+/// A value as a key shows it.
+pub(crate) fn write_as_shown(value: &[u8], out: &mut KeyBytes) {
+    KeyBuilder::new(out).part(value);
+}
+
 /// A query value, decoded on the way.
 pub(crate) fn write_encoded(encoded: &[u8], out: &mut KeyBytes) {
     let mut value: SmallVec<[u8; MAX_VALUE]> = SmallVec::new();

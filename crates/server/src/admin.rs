@@ -1,9 +1,8 @@
 //! The admin door: metrics, health, the policy in force, keys, reload.
 //!
-//! On loopback it needs no token unless one is set; beyond loopback it does not open
-//! without. Health needs none: probes have no secrets.
+//! On loopback it needs no token to read unless one is set; beyond loopback it does not open
+//! without. Health needs none: probes have no secrets. See `doors/access.rs`.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,9 +10,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
-use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, Limit, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::Rule;
+use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::envoy::RateLimit;
+use ratekeeper_policy::{KeyBytes, Rule};
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
@@ -21,12 +20,12 @@ use crate::Trigger;
 use crate::doors::answer::{key_parts, mode};
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{
-    NO_SUCH_KEY, NO_SUCH_LIMIT, NO_TOKEN, NOT_LISTED, Problem, RELOAD_REFUSED, UNKNOWN_PATH,
-    WRONG_QUERY, near_spelling, shown,
+    NO_SUCH_KEY, NO_SUCH_LIMIT, NOT_LISTED, Problem, RELOAD_REFUSED, UNKNOWN_PATH, WRONG_QUERY,
+    near_spelling, shown,
 };
-use crate::doors::{self, bearer_ok};
-use crate::listener::{Handle, Reply};
-use crate::metrics::{CONTENT_TYPE, SharedStore};
+use crate::doors::{self, Act};
+use crate::listener::{Caller, Handle, Reply};
+use crate::metrics::{Format, SharedStore};
 use crate::reload::Reloaded;
 use crate::shared::Shared;
 
@@ -40,7 +39,7 @@ const MAX_TOP: usize = 1000;
 pub(crate) struct AdminDoor<C>(pub(crate) Arc<Shared<C>>);
 
 impl<C: Clock + 'static> Handle for AdminDoor<C> {
-    async fn handle(&self, _peer: SocketAddr, request: Request<Incoming>) -> Response<Reply> {
+    async fn handle(&self, _caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
         let answered = answer(&self.0, request).await;
         answered.unwrap_or_else(|problem| problem.response())
     }
@@ -50,19 +49,17 @@ async fn answer<C: Clock + 'static>(
     shared: &Arc<Shared<C>>,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Problem> {
+    doors::one_host(&request)?;
     let path = request.uri().path();
-    let health = matches!(path, "/healthz" | "/readyz");
-    if let Some(token) = &shared.token
-        && !health
-        && !bearer_ok(token, request.headers())
-    {
-        let detail = "send `Authorization: Bearer` with the token of RATEKEEPER_ADMIN_TOKEN";
-        return Err(Problem::new(NO_TOKEN, detail));
+    if !matches!(path, "/healthz" | "/readyz") {
+        let writes = matches!(path, "/v1/reload" | "/v1/reset" | "/v1/refund");
+        let act = if writes { Act::Write } else { Act::Read };
+        shared.access.admin(act, request.headers())?;
     }
     match path {
         "/healthz" => get(&request).map(|()| text(StatusCode::OK, "ok\n")),
         "/readyz" => get(&request).map(|()| readiness(shared.ready())),
-        "/metrics" => get(&request).map(|()| metrics(shared)),
+        "/metrics" => get(&request).map(|()| metrics(shared, Format::accepted(request.headers()))),
         "/v1/policy" => get(&request).map(|()| policy(shared)),
         "/rlconfig" => get(&request).map(|()| envoy_rules(shared)),
         "/v1/limits" => get(&request).map(|()| limits(shared)),
@@ -123,7 +120,7 @@ fn readiness(ready: bool) -> Response<Reply> {
     }
 }
 
-fn metrics<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+fn metrics<C: Clock>(shared: &Shared<C>, format: Format) -> Response<Reply> {
     let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
     let store = any.local();
     let policy = shared.keeper.policy();
@@ -140,9 +137,11 @@ fn metrics<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
         clock_offset_nanos,
     });
     let usage = store.usage();
-    let scraped = shared.metrics.scrape(usage, loans.collect(), of_shared);
-    let mut response = Response::new(Full::from(scraped));
-    let content_type = HeaderValue::from_static(CONTENT_TYPE);
+    let scraped = shared
+        .metrics
+        .scrape(usage, loans.collect(), shared.hold.standing(), of_shared);
+    let mut response = Response::new(Full::from(format.written(scraped)));
+    let content_type = HeaderValue::from_static(format.content_type());
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, content_type);
@@ -264,7 +263,8 @@ fn keys<C: Clock>(shared: &Shared<C>, query: &str) -> Result<Response<Reply>, Pr
     Ok(reply(&json!({ "limit": &*rule.limit.name, "keys": keys })))
 }
 
-/// `GET /v1/keys/LIMIT?key=VALUE`: one key, `key` once for each part.
+/// `GET /v1/keys/LIMIT?key=VALUE`: one key, `key` once for each part, each as a request brings
+/// it or as the list of keys shows it.
 async fn key<C: Clock>(
     shared: &Shared<C>,
     name: &str,
@@ -272,14 +272,19 @@ async fn key<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
-    let mut bytes = Vec::new();
-    let mut builder = KeyBuilder::new(&mut bytes);
+    let mut bytes = KeyBytes::default();
+    let mut parts = key_parts(rule);
     for (parameter, value) in parameters(query)? {
-        match parameter {
-            "key" => {
-                builder.part(value.as_bytes());
+        match (parameter, parts.next()) {
+            ("key", Some(part)) => {
+                part.write_plain(&value, policy.client_ip.ipv6_prefix, &mut bytes);
             }
-            other => return Err(unknown_parameter(other, "`key`")),
+            ("key", None) => {
+                let most = key_parts(rule).count();
+                let detail = format!("the key of `{}` has {most} parts", rule.limit.name);
+                return Err(Problem::new(WRONG_QUERY, detail));
+            }
+            (other, _) => return Err(unknown_parameter(other, "`key`")),
         }
     }
     let key = Key::from_bytes(&bytes);

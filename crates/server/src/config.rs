@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ratekeeper_policy::AdminWrites;
 use ratekeeper_policy::config::Diagnostic;
 
 use crate::event::Sink;
@@ -99,6 +100,9 @@ pub struct Config {
     pub memory_budget: Option<usize>,
     /// What admin calls must present; without it the admin door stays on loopback.
     pub admin_token: Option<String>,
+    /// Which calls may reset, refund and reload; `None`: as the policy says, else those that
+    /// present the token.
+    pub admin_writes: Option<AdminWrites>,
     /// Threads that decide; none: one for each core.
     pub workers: Option<NonZeroUsize>,
     /// Whether a change of the policy file reloads it.
@@ -123,6 +127,7 @@ impl Config {
             store: None,
             memory_budget: None,
             admin_token: None,
+            admin_writes: None,
             workers: None,
             watch: true,
             shadow: false,

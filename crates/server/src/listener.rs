@@ -78,11 +78,18 @@ impl<H: Handle> Serve for Http<H> {
 /// The body of every answer: all there at once.
 pub(crate) type Reply = Full<Bytes>;
 
+/// The client of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) pulse: &'a Arc<Pulse>,
+}
+
 /// What a door does with a request.
 pub(crate) trait Handle: Send + Sync + 'static {
     fn handle(
         &self,
-        peer: SocketAddr,
+        caller: Caller<'_>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Reply>> + Send;
 }
@@ -211,7 +218,11 @@ async fn serve<H: Handle>(
             let InFlight(shared) = &flight;
             // HTTP/2 has a frame for it, and no such field.
             let one_by_one = request.version() < Version::HTTP_2;
-            let mut response = shared.door.0.handle(shared.peer, request).await;
+            let caller = Caller {
+                address: shared.peer,
+                pulse: &shared.pulse,
+            };
+            let mut response = shared.door.0.handle(caller, request).await;
             if one_by_one && shared.last.load(Ordering::Relaxed) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);

@@ -14,13 +14,15 @@
 //! The others would have allowed, but nothing was charged, so they count nothing.
 
 mod family;
+mod format;
 mod offset;
 mod rules;
 mod scrape;
 mod shared_store;
 
+pub(crate) use format::Format;
 pub(crate) use offset::{Offset, ahead};
-pub(crate) use scrape::CONTENT_TYPE;
+pub(crate) use scrape::Held;
 pub(crate) use shared_store::SharedStore;
 
 use std::sync::Arc;

@@ -42,6 +42,18 @@ pub(crate) struct Pulse {
     /// Requests begun since the start; wraps.
     begun: AtomicU32,
     in_flight: AtomicU32,
+    /// Requests whose answers are held back.
+    held: AtomicU32,
+}
+
+/// A request whose answer is held back; dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct HeldBack(Arc<Pulse>);
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a look at the notes shows.
@@ -75,6 +87,17 @@ impl Pulse {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// From now on an answer is held back: silence is no sign of death, and a client of HTTP/1
+    /// that closes the connection is noticed.
+    pub(crate) fn hold_back(self: &Arc<Self>) -> HeldBack {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        HeldBack(Arc::clone(self))
+    }
+
+    fn holds_back(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether the client speaks HTTP/2.
     pub(crate) fn is_h2(&self) -> bool {
         self.h2.load(Ordering::Relaxed)
@@ -104,7 +127,11 @@ impl Pulse {
         } else {
             0
         };
-        let alive = if idle { asked } else { moved };
+        let alive = if idle {
+            asked
+        } else {
+            moved || self.holds_back()
+        };
         ticks.quiet = if alive { 0 } else { ticks.quiet + 1 };
         ticks.head >= HEAD_TICKS || ticks.quiet >= IDLE_TICKS
     }
@@ -151,7 +178,13 @@ impl AsyncWrite for Watched {
         result
     }
 
+    /// Called whenever the connection is looked at. While an answer is held back, nothing is
+    /// read that would show that the client has left: so it is looked for here. A client that
+    /// closes only its own direction is taken for gone, as proxies do.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.pulse.holds_back() && !self.pulse.is_h2() && self.client_left(cx) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -179,6 +212,16 @@ impl AsyncWrite for Watched {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+impl Watched {
+    /// Whether the client has closed the connection; wakes the connection when it does, unless
+    /// the client has sent more before that.
+    fn client_left(&self, cx: &mut Context<'_>) -> bool {
+        let mut byte = [0];
+        let peeked = self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte));
+        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
     }
 }
 
@@ -238,6 +281,19 @@ mod tests {
             read(&pulse);
             assert!(!pulse.expired(&mut ticks));
         }
+        assert_eq!(lives(&pulse, &mut ticks), IDLE_TICKS);
+        pulse.end();
+    }
+
+    #[test]
+    fn an_answer_that_is_held_back_keeps_the_connection_open() {
+        let (pulse, mut ticks) = (Arc::new(Pulse::default()), Ticks::default());
+        pulse.begin();
+        let held = pulse.hold_back();
+        for _ in 0..10 * IDLE_TICKS {
+            assert!(!pulse.expired(&mut ticks));
+        }
+        drop(held);
         assert_eq!(lives(&pulse, &mut ticks), IDLE_TICKS);
         pulse.end();
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::{Clock, Keeper, SystemClock};
+use ratekeeper_core::Nanos;
 use ratekeeper_store::MemoryConfig;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -20,9 +21,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::addresses::Doors;
 use crate::admin::AdminDoor;
-use crate::doors::HttpDoor;
 #[cfg(feature = "grpc")]
 use crate::doors::envoy::{self, EnvoyDoor};
+use crate::doors::hold::{DEFAULT_MAX_HELD, Hold};
+use crate::doors::{Access, HttpDoor, needs_no_token};
 use crate::envoy_files::Source;
 use crate::listener::{Http, LINGER, Serve, accept};
 use crate::memory::{self, DefaultBudget};
@@ -85,9 +87,15 @@ impl Service {
         );
         let files = envoy_files.first(settings, clock.origin())?;
         let doors = Doors::chosen(config, settings)?;
+        let access = Access {
+            token,
+            writes: config.admin_writes.unwrap_or(settings.listen.admin_writes),
+            hosts: settings.listen.admin_hosts.clone(),
+        };
+        let hold = Hold::new(settings.listen.max_held.unwrap_or(DEFAULT_MAX_HELD));
         if let Some(address) = doors.admin
-            && !address.ip().to_canonical().is_loopback()
-            && token.is_none()
+            && !needs_no_token(address)
+            && access.token.is_none()
         {
             return Err(StartError::AdminExposed(address));
         }
@@ -110,7 +118,7 @@ impl Service {
             Keeper::new(loaded.policy, store, clock),
             (policy, envoy_files),
             last_seen,
-            token,
+            (access, hold),
             config.sink.clone(),
         ));
         let mut notices = loaded.notices;
@@ -254,6 +262,8 @@ impl<C: Clock + 'static> Run<C> {
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
         shared.set_ready(false);
+        let drain = Nanos::from_nanos(u64::try_from(DRAIN.as_nanos()).unwrap_or(u64::MAX));
+        shared.hold.close(shared.keeper.clock().now() + drain);
         close.send_replace(true);
         shared.sink.emit(&Event::Stopping);
         let drained = async {

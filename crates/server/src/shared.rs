@@ -8,6 +8,8 @@ use ratekeeper_policy::envoy;
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
+use crate::doors::Access;
+use crate::doors::hold::Hold;
 use crate::envoy_files;
 use crate::event::Sink;
 use crate::last_seen::LastSeen;
@@ -21,7 +23,8 @@ pub(crate) struct Shared<C> {
     pub(crate) path: Option<PathBuf>,
     pub(crate) envoy_files: envoy_files::Source,
     pub(crate) last_seen: LastSeen,
-    pub(crate) token: Option<Token>,
+    pub(crate) access: Access,
+    pub(crate) hold: Hold,
     pub(crate) sink: Sink,
     ready: watch::Sender<bool>,
     /// Whether the doors are open and the service is not stopping.
@@ -37,7 +40,7 @@ impl<C: Clock> Shared<C> {
         keeper: Keeper<AnyStore, C>,
         (path, envoy_files): (Option<PathBuf>, envoy_files::Source),
         last_seen: LastSeen,
-        token: Option<Token>,
+        (access, hold): (Access, Hold),
         sink: Sink,
     ) -> Self {
         let metrics = Metrics::default();
@@ -48,7 +51,8 @@ impl<C: Clock> Shared<C> {
             path,
             envoy_files,
             last_seen,
-            token,
+            access,
+            hold,
             sink,
             ready: watch::Sender::new(false),
             serving: AtomicBool::new(false),

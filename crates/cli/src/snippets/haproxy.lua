@@ -3,7 +3,9 @@
 -- Save as /etc/haproxy/ratekeeper.lua.
 
 local ratekeeper = "http://127.0.0.1:8080/v1/auth"
-local timeout_ms = 250 -- HAProxy asks up to four times: one second in all
+-- HAProxy asks up to four times: one second in all. Write more than the longest wait in a
+-- `queue` of the policy, or a request in the queue is asked about again.
+local timeout_ms = 250
 
 -- Not forwarded: they belong to one connection or body, or a visitor may not say them.
 local dropped = {
@@ -59,5 +61,8 @@ core.register_action("ratekeeper", { "http-req" }, function(txn)
     if headers["ratelimit"] then
         txn:set_var("txn.ratekeeper_limit", headers["ratelimit"][0])
         txn:set_var("txn.ratekeeper_policy", headers["ratelimit-policy"][0])
+    end
+    if headers["x-ratekeeper-shadow"] then
+        txn:set_var("txn.ratekeeper_shadow", headers["x-ratekeeper-shadow"][0])
     end
 end)

@@ -5,9 +5,11 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ratekeeper_core::{AnyAlgorithm, Nanos};
+use ratekeeper_policy::Policy;
 use serde_json::json;
 
-use crate::source::DEFAULT_FILE;
+use crate::source::{BEGINNING, DEFAULT_FILE, Source};
 use crate::{Exit, Failure, Output};
 
 /// Write a commented starter policy, and show how a proxy asks ratekeeper
@@ -17,7 +19,7 @@ pub(crate) struct Init {
     /// Where to write
     #[arg(value_name = "FILE", default_value = DEFAULT_FILE)]
     file: PathBuf,
-    /// Print the configuration of this proxy too
+    /// Print the configuration of this proxy too; a policy that is there already is kept
     #[arg(long = "for", value_enum, value_name = "PROXY")]
     proxy: Option<Proxy>,
     /// The application behind the proxy
@@ -40,7 +42,8 @@ Examples:
   ratekeeper init --for nginx --upstream http://127.0.0.1:3000 > ratekeeper.conf
   ratekeeper init policies/edge.toml --force
 
-Exit codes: 0 written; 2 usage, or the file is there already.";
+Exit codes: 0 written, or kept beside --for; 2 usage, an error in the policy, or the file is
+there already.";
 
 /// The policy; the proxies that are trusted stand in place of [`PROXIES`].
 const STARTER: &str = include_str!("../starter/ratekeeper.toml");
@@ -52,6 +55,18 @@ const LOCAL_PROXY: &str =
 /// The addresses that the snippets name, and that the options replace.
 const SERVICE: &str = "127.0.0.1:8080";
 const APPLICATION: &str = "127.0.0.1:3000";
+
+/// How long the snippets wait for an answer, where they say so.
+const TIMEOUTS: [&str; 3] = [
+    "proxy_read_timeout      1s;",
+    "timeout_ms = 250",
+    "cluster: ratekeeper, timeout: 0.25s",
+];
+
+const NO_TRUST: &str = "\
+hint: it trusts no proxy, so every visitor has the proxy's address; write for a proxy on this machine
+      [client_ip]
+      trusted_proxies = [\"127.0.0.1\", \"::1\"]";
 
 /// Proxies that can ask before they forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -88,23 +103,36 @@ impl Init {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let service = address(&self.service)?;
         let upstream = address(&self.upstream)?;
-        self.write()?;
+        let kept = self.kept(output)?;
+        if kept.is_none() {
+            self.write()?;
+        }
+        let changes = changes(&service, &upstream, kept.as_ref().map(longest_wait));
         let snippets: Vec<(&str, String)> = self
             .proxy
             .map_or(&[][..], Proxy::files)
             .iter()
-            .map(|(name, text)| (*name, place(text, &service, &upstream)))
+            .map(|(name, text)| (*name, place(text, &changes)))
             .collect();
         let file = self.file.display().to_string();
+        let done = if kept.is_some() { "kept" } else { "written" };
         if self.json {
             let snippets: Vec<_> = snippets
                 .iter()
                 .map(|(name, text)| json!({ "file": name, "text": text }))
                 .collect();
-            output.json(&json!({ "written": file, "snippets": snippets }))?;
+            output.json(&json!({ done: file, "snippets": snippets }))?;
             return Ok(Exit::Done);
         }
-        output.talk(format!("wrote {file}"));
+        match &kept {
+            None => output.talk(format!("wrote {file}")),
+            Some(policy) => {
+                output.talk(format!("kept {file}, which is there already"));
+                if policy.client_ip.trusted_proxies.is_empty() {
+                    output.talk(NO_TRUST);
+                }
+            }
+        }
         for (name, text) in &snippets {
             if snippets.len() > 1 {
                 output.line(format!("==> {name} <=="))?;
@@ -113,6 +141,15 @@ impl Init {
         }
         output.talk(next_steps(&self.file));
         Ok(Exit::Done)
+    }
+
+    /// The policy that is there already and stays: beside it a proxy's configuration is shown.
+    fn kept(&self, output: &mut Output) -> Result<Option<Policy>, Failure> {
+        if self.force || self.proxy.is_none() || !self.file.exists() {
+            return Ok(None);
+        }
+        let policy = Source::read(&self.file)?.policy(BEGINNING, output)?;
+        Ok(Some(policy))
     }
 
     fn write(&self) -> Result<(), Failure> {
@@ -177,15 +214,44 @@ fn address(text: &str) -> Result<String, Failure> {
     Ok(format!("{host}:{port}"))
 }
 
-/// A snippet with the addresses of this installation. In one pass: an application at the
-/// service's usual address stays the application.
-fn place(text: &str, service: &str, upstream: &str) -> String {
-    let changes = [
+/// The longest that a queue of the policy lets a request wait.
+fn longest_wait(policy: &Policy) -> Nanos {
+    let waits = policy.rules.iter().map(|rule| match &rule.limit.algorithm {
+        AnyAlgorithm::Gcra(gcra) => gcra.queue().1,
+        _ => Nanos::ZERO,
+    });
+    waits.max().unwrap_or_default()
+}
+
+/// What this installation has in the place of what the snippets have.
+fn changes(service: &str, upstream: &str, wait: Option<Nanos>) -> Vec<(String, String)> {
+    let mut changes = vec![
         (SERVICE.to_owned(), service.to_owned()),
         (APPLICATION.to_owned(), upstream.to_owned()),
         (in_fields(SERVICE), in_fields(service)),
         (in_fields(APPLICATION), in_fields(upstream)),
     ];
+    if let Some(wait) = wait.filter(|wait| *wait > Nanos::ZERO) {
+        let seconds = wait.as_secs_ceil() + 1;
+        let [nginx, haproxy, envoy] = TIMEOUTS;
+        changes.extend([
+            (
+                nginx.to_owned(),
+                format!("proxy_read_timeout      {seconds}s;"),
+            ),
+            (haproxy.to_owned(), format!("timeout_ms = {seconds}000")),
+            (
+                envoy.to_owned(),
+                format!("cluster: ratekeeper, timeout: {seconds}s"),
+            ),
+        ]);
+    }
+    changes
+}
+
+/// A snippet with those changes. In one pass: an application at the service's usual address
+/// stays the application.
+fn place(text: &str, changes: &[(String, String)]) -> String {
     let first = |text: &str| {
         let found = changes
             .iter()
@@ -221,7 +287,7 @@ mod tests {
                 .iter()
                 .map(|(_, text)| *text)
                 .collect::<String>();
-            let placed = place(&files, "10.0.0.7:8088", "10.0.0.8:8080");
+            let placed = place(&files, &changes("10.0.0.7:8088", "10.0.0.8:8080", None));
             assert!(placed.contains("10.0.0.7:8088"), "{proxy:?}: ratekeeper");
             assert!(
                 placed.contains("10.0.0.8:8080"),
@@ -237,10 +303,24 @@ mod tests {
     fn addresses_that_are_swapped_stay_apart() {
         let placed = place(
             "ask 127.0.0.1:8080, then 127.0.0.1:3000",
-            APPLICATION,
-            SERVICE,
+            &changes(APPLICATION, SERVICE, None),
         );
         assert_eq!(placed, "ask 127.0.0.1:3000, then 127.0.0.1:8080");
+    }
+
+    #[test]
+    fn a_proxy_waits_longer_than_a_queue() {
+        let wait = Some(Nanos::from_millis(4_200));
+        let changes = changes(SERVICE, APPLICATION, wait);
+        for (proxy, expected) in [
+            (Proxy::Nginx, "proxy_read_timeout      6s;"),
+            (Proxy::Haproxy, "timeout_ms = 6000"),
+            (Proxy::Envoy, "cluster: ratekeeper, timeout: 6s"),
+        ] {
+            let files = proxy.files().iter().map(|(_, text)| *text);
+            let placed: String = files.map(|text| place(text, &changes)).collect();
+            assert!(placed.contains(expected), "{proxy:?}: {placed}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct Run {
     /// without a policy beside it, only its limits apply
     #[arg(long, value_name = "PATH")]
     envoy_config: Option<PathBuf>,
-    /// Where a door listens: http or admin; port 0 takes a free one
+    /// Where a door listens: http, grpc or admin; port 0 takes a free one
     #[arg(long, value_name = "DOOR=ADDRESS|off")]
     listen: Vec<String>,
     /// Refuse nobody: every limit that enforces only watches

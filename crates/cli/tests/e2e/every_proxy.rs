@@ -36,6 +36,8 @@ behind_every_proxy! {
     other_spellings_of_a_path_are_the_same_path
     allowed_answers_tell_the_limit
     a_request_no_limit_matches_passes_untold
+    a_queue_lets_requests_leave_at_the_pace_of_the_limit
+    limits_in_shadow_mode_are_told_to_the_application
 }
 
 fn burst_then_pace(kind: Kind) {
@@ -328,6 +330,110 @@ fn a_request_no_limit_matches_passes_untold(kind: Kind) {
     for field in ["ratelimit", "ratelimit-policy", "retry-after"] {
         assert_eq!(answer.header(field), None, "{field}");
     }
+}
+
+fn a_queue_lets_requests_leave_at_the_pace_of_the_limit(kind: Kind) {
+    const INTERVAL: Duration = Duration::from_millis(700);
+    let limits = r#"
+        [[limit]]
+        name   = "paced"
+        key    = ["all"]
+        bucket = { size = 1, refill = "10/7s" }
+        queue  = { max = 3 }
+    "#;
+    let Some(stage) = Stage::open(kind, limits) else {
+        return;
+    };
+    let (begun, together) = (clock::now(), Barrier::new(6));
+    let ask = || {
+        together.wait();
+        Visitor::at(2).get(stage.address(), "/")
+    };
+    let answers: Vec<Answer> = thread::scope(|scope| {
+        let asking: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
+        asking
+            .into_iter()
+            .map(|one| one.join().expect("an answer"))
+            .collect()
+    });
+    let passed = answers.iter().filter(|answer| answer.status == 200).count();
+    // One more for each interval in which a busy machine was late to ask.
+    assert!(passed >= 4, "{passed}");
+    for answer in answers.iter().filter(|answer| answer.status != 200) {
+        assert_denied(answer, "paced");
+    }
+    let arrivals = stage.upstream.arrivals();
+    assert_eq!(arrivals.len(), passed);
+    for (index, arrival) in (0..).zip(&arrivals) {
+        let after = arrival.duration_since(begun);
+        assert!(after >= INTERVAL * index, "{index}: {after:?}");
+    }
+    let held = "ratekeeper_held_answers_ended_total{result=\"released\"}";
+    assert!(stage.service.metric(held) >= 3.0, "the service held them");
+}
+
+/// Of HAProxy's visitors nothing is heard while its Lua asks.
+#[test]
+fn who_leaves_the_queue_frees_a_place() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        let limits = r#"
+            [[limit]]
+            name   = "paced"
+            key    = ["all"]
+            bucket = { size = 1, refill = "1/5s" }
+            queue  = { max = 2 }
+        "#;
+        let Some(stage) = Stage::open(kind, limits) else {
+            continue;
+        };
+        let visitor = Visitor::at(2);
+        let await_metric = |series: &str, wanted: f64| {
+            let seen = clock::poll(series, Duration::from_secs(10), || {
+                let value = stage.service.metric(series);
+                (value == wanted).then_some(())
+            });
+            seen.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        };
+        assert_eq!(visitor.get(stage.address(), "/").status, 200);
+        let first = visitor.begin(stage.address(), "/");
+        await_metric("ratekeeper_held_answers", 1.0);
+        let second = visitor.begin(stage.address(), "/");
+        await_metric("ratekeeper_held_answers", 2.0);
+        assert_denied(&visitor.get(stage.address(), "/"), "paced");
+        drop(first);
+        let left = "ratekeeper_held_answers_ended_total{result=\"left\"}";
+        await_metric(left, 1.0);
+        let third = visitor.begin(stage.address(), "/");
+        await_metric("ratekeeper_held_answers", 2.0);
+        drop((second, third));
+    }
+}
+
+fn limits_in_shadow_mode_are_told_to_the_application(kind: Kind) {
+    let limits = format!(
+        "{THREE_PER_ADDRESS}
+        [[limit]]
+        name   = \"rehearsed\"
+        key    = [\"all\"]
+        bucket = {{ size = 1, refill = \"1/1h\" }}
+        mode   = \"shadow\"
+        "
+    );
+    let Some(stage) = Stage::open(kind, &limits) else {
+        return;
+    };
+    let told = |answer: &Answer| {
+        let body = answer.body.to_ascii_lowercase();
+        let line = body
+            .lines()
+            .find_map(|line| line.strip_prefix("x-ratekeeper-shadow:"));
+        line.map(|names| names.trim().to_owned())
+    };
+    let visitor = Visitor::at(2).with("X-Ratekeeper-Shadow", "forged");
+    assert_eq!(told(&visitor.get(stage.address(), "/")), None);
+    let second = visitor.get(stage.address(), "/");
+    assert_eq!(told(&second).as_deref(), Some("rehearsed"));
+    assert!(second.header("ratelimit").is_some());
 }
 
 const THREE_PER_ADDRESS: &str = r#"

@@ -4,10 +4,12 @@
 //! A proxy that is not installed skips its tests with a line that says so, unless `CI=true`:
 //! there it fails them.
 
+mod browser;
 mod caddy;
 mod doctor;
 mod envoy;
 mod every_proxy;
+mod ext_authz;
 mod founding;
 mod guide;
 mod harness;

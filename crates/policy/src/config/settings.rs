@@ -9,12 +9,13 @@ use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
+use super::fields::MAX_HELD;
 use super::read::{self, At};
 use super::redis;
 use super::shape::Hint;
 use crate::{
-    ClientIp, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle,
-    Listen, Settings, Tls, ValueError, envoy, network,
+    AdminWrites, ClientIp, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
+    HeaderStyle, Listen, Settings, Tls, ValueError, envoy, network,
 };
 
 /// Characters of a header name.
@@ -170,6 +171,20 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
             http: door(listen.value, "http", 8080, out),
             grpc: door(listen.value, "grpc", 8081, out),
             admin: door(listen.value, "admin", 9090, out),
+            admin_hosts: listen
+                .value
+                .get("admin_hosts")
+                .map(read::texts)
+                .unwrap_or_default()
+                .iter()
+                .map(|host| host.value.to_ascii_lowercase())
+                .collect(),
+            admin_writes: match read::text(listen.value, "admin_writes") {
+                Some(word) if word.value == "open" => AdminWrites::Open,
+                _ => AdminWrites::Token,
+            },
+            max_held: read::number(listen.value, "max_held", MAX_HELD)
+                .and_then(|most| u32::try_from(most.value).ok()),
         };
     }
     if let Some(envoy) = read::table(root, "envoy") {

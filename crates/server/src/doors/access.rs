@@ -1,21 +1,106 @@
-//! Access: who may change balances.
+//! Access: which calls are answered, and which may change state.
 //!
-//! On the http door: the operator, who is on this machine or has the token. A request that
-//! was forwarded comes from somewhere else, whatever its peer; and one that a browser
-//! sends on behalf of a page (`Origin`) is that page's idea, not the operator's.
+//! ```text
+//!                            no token is set              a token is set
+//!   admin, reads             Host of this machine,        the token
+//!                            no foreign web page
+//!   admin, writes            the same, and                the token
+//!                            admin_writes = "open"
+//!   http, reset and refund   admin_writes = "open", this machine, directly, no web page;
+//!                            or the token
+//!   http, checks             no web page
+//! ```
+//!
+//! A browser sends what any web page asks it to, also to addresses that only its own machine
+//! reaches. It names the page in `Origin` and `Sec-Fetch-Site`; and a page whose own name has
+//! been made to mean 127.0.0.1 (DNS rebinding) shows that name in `Host`. Pages cannot read the
+//! token, so a call that presents it is looked at no further.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, Request, Version, header};
+use ratekeeper_policy::AdminWrites;
 
-use super::problem::{NOT_LOCAL, Problem};
+use super::facts::host;
+use super::problem::{AMBIGUOUS, FROM_A_PAGE, NO_TOKEN, NOT_LOCAL, Problem, shown};
 use crate::shared::Token;
 
 /// Headers that only a proxy adds.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
+/// In which relation a page stands to what it asks for; browsers write it, pages cannot.
+const FETCH_SITE: &str = "sec-fetch-site";
+
+/// Which calls are let in.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) token: Option<Token>,
+    pub(crate) writes: AdminWrites,
+    /// Hosts of the admin door beside those of loopback, in lower case.
+    pub(crate) hosts: Vec<String>,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Read,
+    Write,
+}
+
+impl Access {
+    /// Refuses a call of the admin door that may not be made.
+    pub(crate) fn admin(&self, act: Act, headers: &HeaderMap) -> Result<(), Problem> {
+        if let Some(token) = &self.token {
+            if bearer_ok(token, headers) {
+                return Ok(());
+            }
+            let detail = "send `Authorization: Bearer` with the token of RATEKEEPER_ADMIN_TOKEN";
+            return Err(Problem::new(NO_TOKEN, detail));
+        }
+        // Without a token the door listens on loopback only.
+        let named = headers.get(header::HOST).map(|value| value.to_str());
+        if let Some(name) = named {
+            let name = name.unwrap_or_default();
+            let name = host(name);
+            if !is_loopback(&name) && !self.hosts.iter().any(|known| **known == *name) {
+                let name = shown(&name);
+                let detail = format!(
+                    "`{name}` in `Host` is not a name of loopback: call 127.0.0.1 or localhost, or \
+                     add it to `admin_hosts` in [listen]"
+                );
+                return Err(Problem::new(NOT_LOCAL, detail));
+            }
+        }
+        if let Some(page) = foreign_page(headers) {
+            return Err(from_a_page(&page));
+        }
+        match act {
+            Act::Write if self.writes == AdminWrites::Token => Err(writes_need_the_token()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a call of the http door that changes balances and may not be made.
+    pub(super) fn balances(&self, peer: IpAddr, headers: &HeaderMap) -> Result<(), Problem> {
+        if let Some(token) = &self.token
+            && bearer_ok(token, headers)
+        {
+            return Ok(());
+        }
+        not_a_page(headers)?;
+        if self.writes == AdminWrites::Token {
+            return Err(writes_need_the_token());
+        }
+        let forwarded = FORWARDED.iter().any(|name| headers.contains_key(*name));
+        if peer.to_canonical().is_loopback() && !forwarded {
+            return Ok(());
+        }
+        let detail = "call it from this machine, directly, or present the admin token";
+        Err(Problem::new(NOT_LOCAL, detail))
+    }
+}
 
 /// Whether the request presents the token.
-pub(crate) fn bearer_ok(token: &Token, headers: &HeaderMap) -> bool {
+fn bearer_ok(token: &Token, headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return false;
     };
@@ -25,50 +110,166 @@ pub(crate) fn bearer_ok(token: &Token, headers: &HeaderMap) -> bool {
     scheme.eq_ignore_ascii_case(b"bearer ") && token.matches(presented)
 }
 
-/// Refuses whoever may not change balances at the http door.
-pub(super) fn operator_only(
-    peer: IpAddr,
-    headers: &HeaderMap,
-    token: Option<&Token>,
-) -> Result<(), Problem> {
-    if token.is_some_and(|token| bearer_ok(token, headers)) {
+fn writes_need_the_token() -> Problem {
+    let detail = "start the service with a token in RATEKEEPER_ADMIN_TOKEN and present it, or \
+                  write `admin_writes = \"open\"` in [listen]";
+    Problem::new(NOT_LOCAL, detail)
+}
+
+/// Refuses a call that a web page makes: checks are asked by applications and proxies.
+pub(super) fn not_a_page(headers: &HeaderMap) -> Result<(), Problem> {
+    if let Some(origin) = headers.get(header::ORIGIN) {
+        return Err(from_a_page(&String::from_utf8_lossy(origin.as_bytes())));
+    }
+    match headers.get(FETCH_SITE) {
+        Some(site) if site != "none" => Err(from_a_page(&String::from_utf8_lossy(site.as_bytes()))),
+        _ => Ok(()),
+    }
+}
+
+/// The origin, or the relation, of a web page that is not the admin door's own.
+fn foreign_page(headers: &HeaderMap) -> Option<String> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let own = headers.get(header::HOST).map(text);
+    let own = own.map(|host| format!("http://{host}"));
+    let foreign = headers
+        .get_all(header::ORIGIN)
+        .iter()
+        .map(text)
+        .find(|origin| Some(origin) != own.as_ref());
+    foreign.or_else(|| {
+        let mut sites = headers.get_all(FETCH_SITE).iter().map(text);
+        sites.find(|site| site != "none" && site != "same-origin")
+    })
+}
+
+fn from_a_page(page: &str) -> Problem {
+    let page = shown(page);
+    let detail = format!("a browser sent this call for a web page (`{page}`)");
+    Problem::new(FROM_A_PAGE, detail)
+}
+
+/// Whether a host, without its port and in lower case, means this machine in every resolver.
+fn is_loopback(host: &str) -> bool {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    if let Some(address) = bare {
+        let address = address.parse::<Ipv6Addr>();
+        return address.is_ok_and(|address| IpAddr::from(address).to_canonical().is_loopback());
+    }
+    let address = host.parse::<std::net::Ipv4Addr>();
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Refuses what RFC 9112 wants refused: an HTTP/1.1 request without a `Host`, and any with
+/// several.
+pub(crate) fn one_host<B>(request: &Request<B>) -> Result<(), Problem> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    let fits = second.is_none() && (first.is_some() || request.version() != Version::HTTP_11);
+    if fits {
         return Ok(());
     }
-    let forwarded = FORWARDED.iter().any(|name| headers.contains_key(*name));
-    let by_page = headers.contains_key(header::ORIGIN);
-    if peer.to_canonical().is_loopback() && !forwarded && !by_page {
-        return Ok(());
-    }
-    let detail = "call it from this machine, directly, or present the admin token";
-    Err(Problem::new(NOT_LOCAL, detail))
+    let count = request.headers().get_all(header::HOST).iter().count();
+    let detail = format!("{count} `Host` lines; a request has exactly one");
+    Err(Problem::new(AMBIGUOUS, detail))
+}
+
+/// Whether a door at that address may be open without a token.
+pub(crate) fn needs_no_token(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn access(token: Option<&str>, writes: AdminWrites) -> Access {
+        Access {
+            token: token.map(|text| Token::new(text).unwrap()),
+            writes,
+            hosts: vec!["metrics.internal".into()],
+        }
+    }
+
     #[test]
-    fn who_may_change_balances() {
-        let token = Token::new("secret").unwrap();
-        let check = |peer: &str, name: &'static str, value: &'static str, expected: bool| {
-            let mut headers = HeaderMap::new();
-            if !name.is_empty() {
-                headers.insert(name, value.parse().unwrap());
-            }
-            let result = operator_only(peer.parse().unwrap(), &headers, Some(&token));
-            assert_eq!(result.is_ok(), expected, "{peer} {name}: {value}");
+    fn who_may_change_balances_at_the_http_door() {
+        let check = |writes, peer: &str, pairs: &[(&'static str, &str)], expected: bool| {
+            let access = access(Some("secret"), writes);
+            let result = access.balances(peer.parse().unwrap(), &headers(pairs));
+            assert_eq!(result.is_ok(), expected, "{writes:?} {peer} {pairs:?}");
         };
-        check("127.0.0.1", "", "", true);
-        check("::1", "", "", true);
-        check("::ffff:127.0.0.1", "", "", true);
-        check("192.0.2.1", "", "", false);
-        check("127.0.0.1", "x-forwarded-for", "192.0.2.1", false);
-        check("127.0.0.1", "forwarded", "for=192.0.2.1", false);
-        check("127.0.0.1", "origin", "null", false);
-        check("192.0.2.1", "authorization", "Bearer secret", true);
-        check("192.0.2.1", "authorization", "bearer secret", true);
-        check("192.0.2.1", "authorization", "Bearer secre", false);
-        check("192.0.2.1", "authorization", "Basic secret", false);
-        check("192.0.2.1", "authorization", "Bearer", false);
+        for peer in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            check(AdminWrites::Open, peer, &[], true);
+            check(AdminWrites::Token, peer, &[], false);
+        }
+        check(AdminWrites::Open, "192.0.2.1", &[], false);
+        for forwarded in [
+            ("x-forwarded-for", "192.0.2.1"),
+            ("forwarded", "for=192.0.2.1"),
+        ] {
+            check(AdminWrites::Open, "127.0.0.1", &[forwarded], false);
+        }
+        for page in [("origin", "null"), ("sec-fetch-site", "same-origin")] {
+            check(AdminWrites::Open, "127.0.0.1", &[page], false);
+        }
+        for (presented, expected) in [
+            ("Bearer secret", true),
+            ("bearer secret", true),
+            ("Bearer secre", false),
+            ("Basic secret", false),
+            ("Bearer", false),
+        ] {
+            let pairs = [("authorization", presented)];
+            check(AdminWrites::Token, "192.0.2.1", &pairs, expected);
+        }
+    }
+
+    #[test]
+    fn web_pages_do_not_reach_an_admin_door_without_a_token() {
+        let own = ("host", "127.0.0.1:9090");
+        for (pairs, expected) in [
+            (&[own][..], true),
+            (&[], true), // HTTP/1.0, which no browser speaks
+            (&[("host", "LocalHost")], true),
+            (&[("host", "[::1]:9090")], true),
+            (&[("host", "app.localhost:9090")], true),
+            (&[("host", "metrics.internal:9090")], true),
+            (&[("host", "rebind.example:9090")], false),
+            (&[("host", "127.0.0.1.rebind.example")], false),
+            (&[("host", "192.0.2.1:9090")], false),
+            (&[("host", "[::2]")], false),
+            (&[("host", "")], false),
+            (&[own, ("origin", "http://127.0.0.1:9090")], true),
+            (&[own, ("origin", "https://evil.example")], false),
+            (&[own, ("origin", "http://127.0.0.1:3000")], false),
+            (&[own, ("origin", "null")], false),
+            (&[own, ("sec-fetch-site", "none")], true),
+            (&[own, ("sec-fetch-site", "same-origin")], true),
+            (&[own, ("sec-fetch-site", "same-site")], false),
+            (&[own, ("sec-fetch-site", "cross-site")], false),
+        ] {
+            let reads = access(None, AdminWrites::Token).admin(Act::Read, &headers(pairs));
+            assert_eq!(reads.is_ok(), expected, "reads {pairs:?}");
+            let writes = access(None, AdminWrites::Open).admin(Act::Write, &headers(pairs));
+            assert_eq!(writes.is_ok(), expected, "writes {pairs:?}");
+            let closed = access(None, AdminWrites::Token).admin(Act::Write, &headers(pairs));
+            assert!(closed.is_err(), "writes without a token {pairs:?}");
+        }
+        let presented = headers(&[("host", "any"), ("authorization", "Bearer secret")]);
+        let guarded = access(Some("secret"), AdminWrites::Token);
+        assert!(guarded.admin(Act::Write, &presented).is_ok());
+        assert!(guarded.admin(Act::Read, &headers(&[own])).is_err());
     }
 }

@@ -14,6 +14,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -25,9 +26,11 @@ use smallvec::SmallVec;
 
 use super::check::store_down;
 use super::facts::{host, target, url};
+use super::hold;
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
 use super::{Reply, empty, put_fields};
 use crate::Event;
+use crate::listener::Caller;
 use crate::metrics::Protocol;
 use crate::shared::Shared;
 
@@ -41,6 +44,8 @@ struct Options {
     deny: Option<StatusCode>,
     /// `body=none`
     bodiless: bool,
+    /// `wait=false`: the proxy holds requests back itself.
+    unheld: bool,
 }
 
 /// The request that the question is about.
@@ -53,11 +58,12 @@ struct Original<'a> {
 }
 
 /// `/v1/auth`, any method; the body is not read.
-pub(super) async fn auth<C: Clock>(
-    shared: &Shared<C>,
-    peer: IpAddr,
+pub(super) async fn auth<C: Clock + 'static>(
+    shared: &Arc<Shared<C>>,
+    caller: Caller<'_>,
     parts: &Parts,
 ) -> Result<Response<Reply>, Problem> {
+    let peer = caller.address.ip().to_canonical();
     let path = parts.uri.path();
     let behind = path.strip_prefix(PREFIX).unwrap_or_default();
     let options = if behind.is_empty() {
@@ -90,7 +96,12 @@ pub(super) async fn auth<C: Clock>(
     };
     let answer = shared.keeper.check(&facts, Scope::All).await;
     let answer = answer.map_err(|error| store_down(&error))?;
-    shared.record(Protocol::Http, &answer);
+    drop(policy);
+    if options.unheld {
+        shared.record(Protocol::Http, &answer);
+        return Ok(respond(&answer, options));
+    }
+    let answer = hold::answer(shared, caller, answer).await;
     Ok(respond(&answer, options))
 }
 
@@ -101,6 +112,7 @@ impl Options {
             match parameter.split_once('=') {
                 Some(("deny", status)) => options.deny = Some(refusal(status, parameter)?),
                 Some(("body", "none")) => options.bodiless = true,
+                Some(("wait", "false")) => options.unheld = true,
                 _ => return Err(not_understood(parameter)),
             }
         }
@@ -118,8 +130,9 @@ fn refusal(status: &str, parameter: &str) -> Result<StatusCode, Problem> {
 
 fn not_understood(parameter: &str) -> Problem {
     let parameter = shown(parameter);
-    let detail =
-        format!("`{parameter}` is not understood; `deny=400` to `599` and `body=none` are");
+    let detail = format!(
+        "`{parameter}` is not understood; `deny=400` to `599`, `body=none` and `wait=false` are"
+    );
     Problem::new(WRONG_QUERY, detail)
 }
 
@@ -399,15 +412,16 @@ mod tests {
     fn options() {
         let read = Options::read;
         assert_eq!(read("").unwrap(), Options::default());
-        let both = read("deny=403&body=none").unwrap();
-        assert_eq!(both.deny, Some(StatusCode::FORBIDDEN));
-        assert!(both.bodiless);
+        let all = read("deny=403&body=none&wait=false").unwrap();
+        assert_eq!(all.deny, Some(StatusCode::FORBIDDEN));
+        assert!(all.bodiless && all.unheld);
         for query in [
             "deny=200",
             "deny=600",
             "deny=x",
             "deny",
             "body=all",
+            "wait=true",
             "denny=403",
             "=",
         ] {

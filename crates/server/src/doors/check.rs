@@ -1,5 +1,7 @@
 //! Check: a request described in JSON, decided, answered in JSON.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use ratekeeper::{Answer, Clock, Scope};
@@ -13,16 +15,10 @@ use super::problem::{
     NO_REFUND, Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown,
 };
 use super::request::Check;
-use super::{Reply, answer, facts, json, put_fields, request};
+use super::{Reply, answer, facts, hold, json, put_fields, request};
+use crate::listener::Caller;
 use crate::metrics::{Protocol, RequestResult};
 use crate::shared::Shared;
-
-/// Whether a call charges.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Charge {
-    Yes,
-    No,
-}
 
 /// Whether a refusal shows in the status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,18 +53,76 @@ impl StatusChoice {
     }
 }
 
-/// `POST /v1/check`, `POST /v1/peek`
-pub(super) async fn check<C: Clock>(
+/// How a check wants to be answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Options {
+    status: StatusChoice,
+    /// `wait=true`: the answer is held back until the moment that a queue grants.
+    held: bool,
+}
+
+impl Options {
+    /// Reads the query of a check.
+    pub(super) fn read(query: Option<&str>) -> Result<Self, Problem> {
+        let mut options = Self {
+            status: StatusChoice::OfTheLimit,
+            held: false,
+        };
+        let parameters = query.unwrap_or_default().split('&');
+        for parameter in parameters.filter(|parameter| !parameter.is_empty()) {
+            match parameter {
+                "status=200" => options.status = StatusChoice::Always200,
+                "wait=true" => options.held = true,
+                other => {
+                    let other = shown(other);
+                    let detail =
+                        format!("`?{other}` is not understood; `status=200` and `wait=true` are");
+                    return Err(Problem::new(WRONG_QUERY, detail));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// `POST /v1/check`
+pub(super) async fn check<C: Clock + 'static>(
+    shared: &Arc<Shared<C>>,
+    caller: Caller<'_>,
+    body: Bytes,
+    options: Options,
+) -> Result<Response<Reply>, Problem> {
+    let check = request::check(&body)?;
+    let answer = if options.held {
+        let answer = ask(shared, &check, Ask::Check).await?;
+        hold::answer(shared, caller, answer).await
+    } else {
+        decide(shared, &check).await?
+    };
+    Ok(respond(&answer, options.status))
+}
+
+/// `POST /v1/peek`
+pub(super) async fn peek<C: Clock>(
     shared: &Shared<C>,
     body: Bytes,
     status: StatusChoice,
-    charge: Charge,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
-    let answer = decide(shared, &check, charge).await?;
-    let mut response = json(status.of(&answer), answer::check(&answer));
-    put_fields(&mut response, &answer);
-    Ok(response)
+    let answer = ask(shared, &check, Ask::Peek).await?;
+    let result = if answer.allowed() {
+        RequestResult::Allowed
+    } else {
+        RequestResult::Denied
+    };
+    shared.metrics.request(Protocol::Http, result);
+    Ok(respond(&answer, status))
+}
+
+fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
+    let mut response = json(status.of(answer), answer::check(answer));
+    put_fields(&mut response, answer);
+    response
 }
 
 /// `POST /v1/check/batch`: each check is decided on its own, in order; but if one cannot be
@@ -87,7 +141,7 @@ pub(super) async fn batch<C: Clock>(
         if index > 0 {
             text.push(b',');
         }
-        let answer = decide(shared, check, Charge::Yes).await?;
+        let answer = decide(shared, check).await?;
         push_check(&mut text, &answer);
     }
     text.extend_from_slice(b"]}");
@@ -137,25 +191,10 @@ pub(super) enum Ask {
     Reset,
 }
 
-async fn decide<C: Clock>(
-    shared: &Shared<C>,
-    check: &Check<'_>,
-    charge: Charge,
-) -> Result<Answer, Problem> {
-    let ask_for = match charge {
-        Charge::Yes => Ask::Check,
-        Charge::No => Ask::Peek,
-    };
-    let answer = ask(shared, check, ask_for).await?;
-    match charge {
-        Charge::Yes => shared.record(Protocol::Http, &answer),
-        Charge::No if answer.allowed() => shared
-            .metrics
-            .request(Protocol::Http, RequestResult::Allowed),
-        Charge::No => shared
-            .metrics
-            .request(Protocol::Http, RequestResult::Denied),
-    }
+/// Decides and counts.
+async fn decide<C: Clock>(shared: &Shared<C>, check: &Check<'_>) -> Result<Answer, Problem> {
+    let answer = ask(shared, check, Ask::Check).await?;
+    shared.record(Protocol::Http, &answer);
     Ok(answer)
 }
 

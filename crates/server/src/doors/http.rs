@@ -1,6 +1,5 @@
 //! The http door: which path does what.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
@@ -8,13 +7,13 @@ use hyper::body::Incoming;
 use ratekeeper::Clock;
 
 use super::Reply;
-use super::access::operator_only;
+use super::access::{not_a_page, one_host};
 use super::auth::{self, PREFIX};
 use super::body::{self, MAX_BATCH_BYTES, MAX_CHECK_BYTES};
-use super::check::{self, Charge, StatusChoice};
+use super::check::{self, StatusChoice};
 use super::permits;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
-use crate::listener::Handle;
+use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
 use crate::shared::Shared;
 
@@ -23,9 +22,9 @@ use crate::shared::Shared;
 pub(crate) struct HttpDoor<C>(pub(crate) Arc<Shared<C>>);
 
 impl<C: Clock + 'static> Handle for HttpDoor<C> {
-    async fn handle(&self, peer: SocketAddr, request: Request<Incoming>) -> Response<Reply> {
-        let shared = &*self.0;
-        let answered = answer(shared, peer.ip().to_canonical(), request).await;
+    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
+        let shared = &self.0;
+        let answered = answer(shared, caller, request).await;
         answered.unwrap_or_else(|problem| {
             shared.metrics.request(Protocol::Http, RequestResult::Error);
             problem.response()
@@ -33,18 +32,19 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
     }
 }
 
-async fn answer<C: Clock>(
-    shared: &Shared<C>,
-    peer: IpAddr,
+async fn answer<C: Clock + 'static>(
+    shared: &Arc<Shared<C>>,
+    caller: Caller<'_>,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Problem> {
+    one_host(&request)?;
     let path = request.uri().path();
     match path {
         "/v1/check" => {
             post(&request)?;
-            let status = StatusChoice::read(request.uri().query())?;
+            let options = check::Options::read(request.uri().query())?;
             let body = body::read(request, MAX_CHECK_BYTES).await?;
-            check::check(shared, body, status, Charge::Yes).await
+            check::check(shared, caller, body, options).await
         }
         "/v1/check/batch" => {
             post(&request)?;
@@ -55,7 +55,7 @@ async fn answer<C: Clock>(
             post(&request)?;
             let status = StatusChoice::read(request.uri().query())?;
             let body = body::read(request, MAX_CHECK_BYTES).await?;
-            check::check(shared, body, status, Charge::No).await
+            check::peek(shared, body, status).await
         }
         "/v1/acquire" => {
             post(&request)?;
@@ -79,16 +79,16 @@ async fn answer<C: Clock>(
         }
         "/healthcheck" => Ok(healthcheck(shared.ready())),
         "/v1/reset" => {
-            let body = operators(shared, peer, request).await?;
+            let body = operators(shared, caller, request).await?;
             check::reset(shared, body).await
         }
         "/v1/refund" => {
-            let body = operators(shared, peer, request).await?;
+            let body = operators(shared, caller, request).await?;
             check::refund(shared, body).await
         }
         _ if asks(path) => {
             let (parts, _unread) = request.into_parts();
-            auth::auth(shared, peer, &parts).await
+            auth::auth(shared, caller, &parts).await
         }
         _ => {
             let detail = format!("`{}` is no path of the http door", shown(path));
@@ -109,21 +109,26 @@ fn healthcheck(ready: bool) -> Response<Reply> {
     response
 }
 
+/// Refuses what an application does not send: other methods, and the calls of web pages.
 fn post(request: &Request<Incoming>) -> Result<(), Problem> {
-    if request.method() == Method::POST {
-        return Ok(());
+    if request.method() != Method::POST {
+        return Err(Problem::wrong_method("POST"));
     }
-    Err(Problem::wrong_method("POST"))
+    not_a_page(request.headers())
 }
 
 /// The body of a call that only the operator may make.
 async fn operators<C: Clock>(
     shared: &Shared<C>,
-    peer: IpAddr,
+    caller: Caller<'_>,
     request: Request<Incoming>,
 ) -> Result<bytes::Bytes, Problem> {
-    post(&request)?;
-    operator_only(peer, request.headers(), shared.token.as_ref())?;
+    if request.method() != Method::POST {
+        return Err(Problem::wrong_method("POST"));
+    }
+    shared
+        .access
+        .balances(caller.address.ip(), request.headers())?;
     body::read(request, MAX_CHECK_BYTES).await
 }
 

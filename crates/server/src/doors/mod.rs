@@ -8,6 +8,7 @@ mod check;
 #[cfg(feature = "grpc")]
 pub(crate) mod envoy;
 mod facts;
+pub(crate) mod hold;
 mod http;
 mod permits;
 pub(crate) mod problem;
@@ -20,7 +21,7 @@ use http_body_util::Full;
 use ratekeeper::Answer;
 use ratekeeper::headers::names;
 
-pub(crate) use self::access::bearer_ok;
+pub(crate) use self::access::{Access, Act, needs_no_token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
 pub(crate) use self::http::HttpDoor;
 use crate::listener::Reply;

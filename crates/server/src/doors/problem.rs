@@ -53,6 +53,7 @@ problems! {
     NO_SUCH_KEY = "RK0517" 404 "the limit does not remember this key";
     NOT_LISTED = "RK0518" 501 "the keys of a shared store are not listed";
     NO_REFUND = "RK0519" 409 "a limit takes nothing back";
+    FROM_A_PAGE = "RK0520" 403 "web pages may not call this";
 }
 
 /// A call that cannot be served, and why.

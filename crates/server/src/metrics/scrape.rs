@@ -16,18 +16,25 @@ use super::family::{
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
 use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
+use crate::doors::hold::End;
 
-/// The content type of [`Metrics::scrape`].
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Answers held back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) now: usize,
+    /// By [`End`].
+    pub(crate) ended: [u64; End::ALL.len()],
+}
 
 const DID: [&str; 3] = ["allowed", "denied", "queued"];
 
 impl Metrics {
-    /// Everything, as Prometheus reads it.
+    /// Everything, in the `OpenMetrics` format.
     pub(crate) fn scrape(
         &self,
         usage: Usage,
         loans: Vec<(Arc<str>, Loans)>,
+        held: Held,
         shared: Option<SharedStore>,
     ) -> String {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
@@ -41,6 +48,7 @@ impl Metrics {
             config: self.config.load_full(),
             usage,
             loans,
+            held,
             shared,
         };
         let mut registry = Registry::with_prefix("ratekeeper");
@@ -67,6 +75,7 @@ struct Snapshot {
     usage: Usage,
     /// Of limits of concurrency, by name.
     loans: Vec<(Arc<str>, Loans)>,
+    held: Held,
     shared: Option<SharedStore>,
 }
 
@@ -90,6 +99,7 @@ impl Collector for Snapshot {
         self.requests(encoder)?;
         self.limits(encoder)?;
         self.loans(encoder)?;
+        self.held(encoder)?;
         self.rules(encoder)?;
         self.store(encoder)?;
         if let Some(shared) = &self.shared {
@@ -192,6 +202,18 @@ impl Snapshot {
         let mut family = counter(encoder, "leases_expired", help)?;
         for (name, loans) in &self.loans {
             put(&mut family, &[("limit", name)], loans.lapsed)?;
+        }
+        Ok(())
+    }
+
+    fn held(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Answers that the http door holds back at present";
+        let now = gauge(encoder, "held_answers", help)?;
+        level(self.held.now as u64).encode(now)?;
+        let help = "Answers that the http door held back, by how they ended";
+        let mut family = counter(encoder, "held_answers_ended", help)?;
+        for ((_, name), count) in End::ALL.iter().zip(self.held.ended) {
+            put(&mut family, &[("result", *name)], count)?;
         }
         Ok(())
     }

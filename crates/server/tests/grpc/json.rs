@@ -17,7 +17,7 @@ pub(crate) fn http(address: std::net::SocketAddr, head: &str, body: &str) -> (u1
     let length = body.len();
     write!(
         stream,
-        "{head} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     )
     .unwrap();
     let mut answer = String::new();

@@ -59,6 +59,7 @@ impl Fixture {
         let (sink, events) = channel();
         let mut config = Config::new(path);
         config.watch = false;
+        config.admin_writes = Some(ratekeeper_policy::AdminWrites::Open);
         let config = ["http", "grpc", "admin"]
             .iter()
             .fold(config, |config, door| {

@@ -1,10 +1,12 @@
 //! The admin door: whole answers, and who may ask.
 
+use std::io::Write;
+
 use ratekeeper_core::Nanos;
-use ratekeeper_server::{Config, Event, Service, StartError};
+use ratekeeper_server::{Config, Door, Event, Service, StartError};
 
 use super::Fixture;
-use super::client::Talk;
+use super::client::{Client, Talk};
 
 const POLICY: &str = r#"
 version = 1
@@ -164,6 +166,152 @@ fn a_token_guards_everything_but_health() {
     let mut http = fixture.http();
     let forwarded = "POST /v1/reset\nx-forwarded-for: 192.0.2.1\nauthorization: Bearer open-sesame";
     assert_eq!(http.ask(forwarded, LOGIN.as_bytes()).status, 200);
+}
+
+#[test]
+fn a_key_is_found_by_the_plain_api_key() {
+    let fixture = Fixture::new(
+        r#"
+version = 1
+
+[[limit]]
+name  = "per-key"
+key   = ["api_key", "ip"]
+limit = "30/1h"
+"#,
+    );
+    let check = r#"{"request":{"ip":"2001:db8::7","headers":{"x-api-key":"k1"}}}"#;
+    fixture.http().post("/v1/check", check);
+    let mut admin = fixture.admin();
+    let listed = admin.get("/v1/keys?limit=per-key").json();
+    let listed = listed["keys"][0]["key"][0].as_str().unwrap().to_owned();
+    let hash = listed.strip_prefix("api_key=").unwrap();
+    for (key, ip) in [("k1", "2001:db8::9"), (hash, "2001:db8::%2F64")] {
+        let target = format!("/v1/keys/per-key?key={key}&key={ip}");
+        assert_eq!(admin.get(&target).json()["remaining"], 29, "{target}");
+    }
+    for wrong in ["key=k2&key=2001:db8::7", "key=k1&key=2001:db9::7"] {
+        let answer = admin.get(&format!("/v1/keys/per-key?{wrong}"));
+        assert_eq!(answer.status, 404, "{wrong}");
+    }
+    let answer = admin.get("/v1/keys/per-key?key=k1&key=a&key=b");
+    assert_eq!(answer.status, 400, "{}", answer.body);
+}
+
+#[test]
+fn metrics_come_in_the_format_that_is_accepted() {
+    let fixture = Fixture::new(POLICY);
+    let mut admin = fixture.admin();
+    let plain = admin.get("/metrics");
+    assert_eq!(
+        plain.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    assert!(
+        plain
+            .body
+            .contains("# TYPE ratekeeper_requests_total counter\n")
+    );
+    assert!(!plain.body.contains("# EOF"));
+    let open = admin.ask(
+        "GET /metrics\naccept: application/openmetrics-text; version=1.0.0",
+        b"",
+    );
+    let content_type = open.header("content-type").unwrap();
+    assert!(content_type.starts_with("application/openmetrics-text"));
+    assert!(open.body.contains("# TYPE ratekeeper_requests counter\n"));
+    assert!(open.body.ends_with("# EOF\n"));
+}
+
+#[test]
+fn what_changes_state_needs_the_token_unless_the_policy_says_otherwise() {
+    let closed = Fixture::with(POLICY, |mut config| {
+        config.admin_writes = None;
+        config
+    });
+    let open = format!("{POLICY}\n[listen]\nadmin_writes = \"open\"\n");
+    let open = Fixture::with(&open, |mut config| {
+        config.admin_writes = None;
+        config
+    });
+    for target in ["/v1/reload", "/v1/reset", "/v1/refund"] {
+        let refused = closed.admin().post(target, LOGIN);
+        assert_eq!(refused.status, 403, "{target}: {}", refused.body);
+        assert!(refused.body.contains("RATEKEEPER_ADMIN_TOKEN"), "{target}");
+        assert_eq!(open.admin().post(target, LOGIN).status, 200, "{target}");
+    }
+    for target in ["/v1/reset", "/v1/refund"] {
+        assert_eq!(closed.http().post(target, LOGIN).status, 403, "{target}");
+        assert_eq!(open.http().post(target, LOGIN).status, 200, "{target}");
+    }
+    // Where a token is set, the http door wants it too.
+    let guarded = Fixture::with(POLICY, |mut config| {
+        config.admin_writes = None;
+        config.admin_token = Some("open-sesame".into());
+        config
+    });
+    assert_eq!(guarded.http().post("/v1/reset", LOGIN).status, 403);
+    let presented = "POST /v1/reset\nauthorization: Bearer open-sesame";
+    assert_eq!(guarded.http().ask(presented, LOGIN.as_bytes()).status, 200);
+}
+
+#[test]
+fn web_pages_change_and_read_nothing() {
+    let fixture = Fixture::new(POLICY);
+    let mut admin = fixture.admin();
+    for page in [
+        "host: rebind.example:9090",
+        "origin: https://evil.example",
+        "origin: null",
+        "sec-fetch-site: cross-site",
+        "sec-fetch-site: same-site",
+    ] {
+        for target in ["GET /v1/keys?limit=login", "GET /metrics", "POST /v1/reset"] {
+            let answer = admin.ask(&format!("{target}\n{page}"), LOGIN.as_bytes());
+            assert_eq!(answer.status, 403, "{target} {page}: {}", answer.body);
+        }
+    }
+    assert_eq!(admin.ask("GET /readyz\nhost: 10.1.2.3", b"").status, 200);
+    let mut http = fixture.http();
+    for page in ["origin: http://localhost", "sec-fetch-site: same-origin"] {
+        for target in [
+            "/v1/check",
+            "/v1/check/batch",
+            "/v1/peek",
+            "/v1/acquire",
+            "/v1/reset",
+        ] {
+            let answer = http.ask(&format!("POST {target}\n{page}"), LOGIN.as_bytes());
+            assert_eq!(answer.status, 403, "{target} {page}: {}", answer.body);
+        }
+    }
+    assert_eq!(
+        http.post("/v1/peek", LOGIN).json()["limits"][0]["remaining"],
+        5
+    );
+}
+
+#[test]
+fn a_request_has_one_host() {
+    let fixture = Fixture::new(POLICY);
+    for address in [Door::Http, Door::Admin].map(|door| fixture.service.address(door).unwrap()) {
+        for (version, hosts, status) in [
+            ("1.1", "", 400),
+            ("1.1", "host: localhost\r\nhost: localhost\r\n", 400),
+            ("1.1", "host: localhost\r\n", 404),
+            ("1.0", "", 404),
+            ("1.0", "host: localhost\r\nhost: b\r\n", 400),
+        ] {
+            let mut client = Client::new(address);
+            let request = format!("GET /nothing HTTP/{version}\r\n{hosts}\r\n");
+            client
+                .stream
+                .get_mut()
+                .write_all(request.as_bytes())
+                .unwrap();
+            assert_eq!(client.answer(false).status, status, "{version} {hosts:?}");
+        }
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Client {
         let mut bytes = format!("{request} HTTP/1.1\r\n");
         let lower = headers.to_ascii_lowercase();
         if !lower.contains("host:") {
-            bytes.push_str("host: ratekeeper\r\n");
+            bytes.push_str("host: localhost\r\n");
         }
         if !lower.contains("content-length:") && !body.is_empty() {
             write!(bytes, "content-length: {}\r\n", body.len()).unwrap();

@@ -8,7 +8,9 @@ mod bounds;
 mod check;
 mod client;
 mod envoy_files;
+mod hold;
 mod malformed;
+mod metrics_page;
 mod permits;
 mod reload;
 mod stop;
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use ratekeeper::ManualClock;
 use ratekeeper_core::Origin;
+use ratekeeper_policy::AdminWrites;
 use ratekeeper_server::{Config, Door, Event, Service};
 use tempfile::TempDir;
 
@@ -57,6 +60,7 @@ impl Fixture {
         let (sink, events) = channel();
         let mut config = Config::new(path);
         config.watch = false;
+        config.admin_writes = Some(AdminWrites::Open);
         let config = config
             .listen("http=127.0.0.1:0")
             .unwrap()

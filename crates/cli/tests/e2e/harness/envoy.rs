@@ -115,6 +115,29 @@ impl EnvoyStage {
     }
 }
 
+/// Envoy with exactly that configuration; nothing if Envoy is not there.
+pub(crate) fn start(dir: &Path, config: &str, address: SocketAddr) -> Option<Process> {
+    let program = program()?;
+    let path = dir.join("envoy.yaml");
+    fs::write(&path, config).expect("the test's directory is writable");
+    let mut envoy = Process::start(
+        "envoy",
+        Command::new(program)
+            .arg("-c")
+            .arg(&path)
+            .args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "warn"])
+            .current_dir(dir),
+        dir.join("envoy.out"),
+        dir.join("envoy.log"),
+    );
+    let ready = clock::poll("listening Envoy", START_WITHIN, || {
+        assert!(envoy.ended().is_none(), "Envoy ended at its start");
+        TcpStream::connect(address).ok()
+    });
+    ready.unwrap_or_else(|error| panic!("{error}"));
+    Some(envoy)
+}
+
 /// The program, or nothing and one line that says so. In CI it has to be there.
 fn program() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/envoy-1.40.0");

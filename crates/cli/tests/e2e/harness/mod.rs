@@ -57,6 +57,7 @@ impl Stage {
             dir: dir.path(),
             service: service.http(),
             upstream: upstream.address(),
+            policy: &policy,
             when_down,
         };
         let proxy = Proxy::start(kind, &program, &around);

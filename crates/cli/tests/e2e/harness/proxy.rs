@@ -56,6 +56,8 @@ pub(crate) struct Around<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) service: SocketAddr,
     pub(crate) upstream: SocketAddr,
+    /// Beside it `ratekeeper init --for` shows the configuration.
+    pub(crate) policy: &'a Path,
     pub(crate) when_down: WhenDown,
 }
 
@@ -152,6 +154,22 @@ fn uncomment(snippet: &str) -> String {
     text
 }
 
+/// What `ratekeeper init --for` shows beside a policy, file by file.
+pub(crate) fn snippets<const FILES: usize>(policy: &Path, proxy: &str) -> [String; FILES] {
+    let shown = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
+        .arg("init")
+        .arg(policy)
+        .args(["--for", proxy, "--json"])
+        .output()
+        .expect("the command runs");
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("it prints JSON");
+    assert!(json["kept"].is_string(), "{json}");
+    std::array::from_fn(|file| {
+        let text = json["snippets"][file]["text"].as_str();
+        text.expect("a configuration").to_owned()
+    })
+}
+
 impl Around<'_> {
     /// A snippet with this test's addresses and its choice; `listen` is the place where it
     /// says where to listen, and what stands there instead.
@@ -171,7 +189,8 @@ impl Around<'_> {
 
 fn nginx(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
     let dir = around.dir;
-    let site = around.site(NGINX, ("listen 80;", format!("listen {address};")));
+    let [snippet] = snippets(around.policy, "nginx");
+    let site = around.site(&snippet, ("listen 80;", format!("listen {address};")));
     let main = "daemon off; pid nginx.pid; error_log stderr notice; worker_processes 2;\n\
         events {}\n\
         http {\n  access_log off;\n  client_body_temp_path client; proxy_temp_path proxy;\n  \
@@ -189,7 +208,11 @@ fn nginx(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
 
 fn caddy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
     let dir = around.dir;
-    let site = around.site(CADDY, (":80 {", format!("http://:{} {{", address.port())));
+    let [snippet] = snippets(around.policy, "caddy");
+    let site = around.site(
+        &snippet,
+        (":80 {", format!("http://:{} {{", address.port())),
+    );
     write(dir, "ratekeeper.caddy", &site);
     let main =
         "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n}\nimport ratekeeper.caddy\n";
@@ -209,9 +232,11 @@ fn haproxy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
         service,
         upstream,
         when_down,
+        ..
     } = around;
+    let [config, lua] = snippets(around.policy, "haproxy");
     let lua_places = [("127.0.0.1:8080", service.to_string())];
-    let lua = write(dir, "ratekeeper.lua", &fill(HAPROXY_LUA, &lua_places));
+    let lua = write(dir, "ratekeeper.lua", &fill(&lua, &lua_places));
     let mut places = vec![
         ("127.0.0.1:8080", service.to_string()),
         ("127.0.0.1:3000", upstream.to_string()),
@@ -221,7 +246,7 @@ fn haproxy(command: &mut Command, address: SocketAddr, around: &Around<'_>) {
     if *when_down == WhenDown::LetPass {
         places.push((HAPROXY_REFUSES, String::new()));
     }
-    let site = write(dir, "ratekeeper.cfg", &fill(HAPROXY, &places));
+    let site = write(dir, "ratekeeper.cfg", &fill(&config, &places));
     // Without it a second HAProxy could share the port instead of failing.
     let main = write(dir, "haproxy.cfg", "global\n    noreuseport\n");
     command.arg("-db").arg("-f").arg(main).arg("-f").arg(site);

@@ -6,10 +6,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use super::clock;
 
 #[derive(Default)]
 struct Shared {
     counts: Mutex<HashMap<String, usize>>,
+    arrivals: Mutex<Vec<Instant>>,
     closing: AtomicBool,
 }
 
@@ -44,6 +48,12 @@ impl Upstream {
     /// Requests that have reached the application, whatever they asked for.
     pub(crate) fn total(&self) -> usize {
         self.counts(|counts| counts.values().sum())
+    }
+
+    /// When each request has reached the application, in order.
+    pub(crate) fn arrivals(&self) -> Vec<Instant> {
+        let arrivals = self.shared.arrivals.lock();
+        arrivals.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Requests for `what`, spelled `GET /path` without the query.
@@ -105,6 +115,11 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     }
     io::copy(&mut reader.take(body_length), &mut io::sink())?;
 
+    shared
+        .arrivals
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(clock::now());
     let mut words = head.split_whitespace();
     let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let path = target.split('?').next().unwrap_or("");

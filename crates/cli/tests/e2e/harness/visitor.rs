@@ -72,6 +72,15 @@ impl Visitor {
         })
     }
 
+    /// Sends a request, and does not wait for the answer.
+    pub(crate) fn begin(&self, to: SocketAddr, target: &str) -> TcpStream {
+        let sent = self.connect(to).and_then(|mut stream| {
+            stream.write_all(self.request("GET", target, "").as_bytes())?;
+            Ok(stream)
+        });
+        sent.unwrap_or_else(|error| panic!("GET {target}: {error}"))
+    }
+
     pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((self.address, 0)).into())?;
@@ -83,7 +92,10 @@ impl Visitor {
     }
 
     fn request(&self, method: &str, target: &str, body: &str) -> String {
-        let mut text = format!("{method} {target} HTTP/1.1\r\nHost: app.example\r\n");
+        // At the admin door, a caller on this machine.
+        let local = self.address == Ipv4Addr::LOCALHOST;
+        let host = if local { "localhost" } else { "app.example" };
+        let mut text = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n");
         for (name, value) in &self.headers {
             text.extend([name, ": ", value, "\r\n"]);
         }

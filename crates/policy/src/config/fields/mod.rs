@@ -22,6 +22,7 @@ mod store;
 
 pub(in crate::config) use self::limit::QUANTITY;
 use self::limit::{DEFAULTS, LIMIT};
+pub(super) use self::process::MAX_HELD;
 use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN};
 use self::requests::EXEMPT;
 pub(in crate::config) use self::requests::MATCH;

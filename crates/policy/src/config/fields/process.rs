@@ -14,6 +14,18 @@ pub(super) const HEADERS: Words = Words {
     },
 };
 
+/// Most answers that may be held back at a time: as many as there are connections.
+pub(in crate::config) const MAX_HELD: u64 = 10_000;
+
+const ADMIN_WRITES: Words = Words {
+    known: &["token", "open"],
+    planned: &[],
+    mistaken: hints! {
+        "off" => "a call without the token changes nothing by default: leave it out",
+        "on" => "write \"open\" to let callers on this machine change state without a token",
+    },
+};
+
 pub(super) static CLIENT_IP: Table = Table {
     what: "`[client_ip]`",
     fields: &[
@@ -67,6 +79,30 @@ pub(super) static LISTEN: Table = Table {
             Shape::TEXT,
             "\"127.0.0.1:8081\"",
             "Envoy's rate limit service: address and port, or \"off\", as it is unless stated.",
+        ),
+        optional(
+            "admin_writes",
+            Shape::Word(ADMIN_WRITES),
+            "\"open\"",
+            "Which calls may reset, refund and reload: \"token\", those with the admin token; \
+             \"open\", also those that come directly from this machine.",
+        ),
+        optional(
+            "admin_hosts",
+            Shape::List { most: MAX_VALUES },
+            "[\"metrics.internal\"]",
+            "Names that the `Host` of an admin call without a token may have, beside those of \
+             loopback.",
+        ),
+        optional(
+            "max_held",
+            Shape::Whole {
+                least: 1,
+                most: MAX_HELD,
+            },
+            "1000",
+            "Answers that the HTTP door holds back at a time, until the moment that a `queue` \
+             grants; further requests are refused.",
         ),
         optional(
             "resp",

@@ -1,0 +1,406 @@
+//! Hold: answers held back until the moment that a queue has granted.
+//!
+//! ```text
+//!   moments   5.0 s   5.2 s   5.4 s        what the limits have promised to this line
+//!   line      first   second  third        requests with the same limits, keys and costs
+//!               |        '- leaves: the third has 5.2 s now, and 5.4 s is given back
+//!               '- the only one with a timer; when it goes, the next has one
+//! ```
+//!
+//! Requests that pay the same to the same keys of the same limits may change places: the limits
+//! cannot tell them apart. So whoever leaves a line shortens it at its end, and all behind move
+//! up. The moment at the end is given back if the limit has promised nothing after it; else it
+//! stays for the next that joins, until it is over. A shared store takes no moment back.
+//!
+//! Answers held back are bounded by `[listen] max_held`; beyond it a request is refused, and
+//! what it was charged is given back.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use ratekeeper::{Answer, Clock, Outcome};
+use ratekeeper_core::{AnyAlgorithm, Charge, Mode, Nanos, Permits, Time};
+use ratekeeper_store::{AnyStore, Reserved, Store};
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use crate::listener::Caller;
+use crate::metrics::{Held, Protocol};
+use crate::shared::Shared;
+
+/// Answers held back at a time unless the policy says otherwise: each keeps a connection and
+/// its buffers, about 40 KB.
+pub(crate) const DEFAULT_MAX_HELD: u32 = 1_000;
+
+/// The answers held back by the http door.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    most: usize,
+    lines: Mutex<Lines>,
+    /// Until when answers may be held back, once the service stops.
+    closing: watch::Sender<Option<Time>>,
+    /// How they ended, by [`End`].
+    ended: [AtomicU64; 3],
+}
+
+/// How a held answer ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// Its moment came.
+    Released,
+    /// Its client left before.
+    Left,
+    /// It was refused: there were too many, or the service stopped before its moment.
+    Refused,
+}
+
+impl End {
+    pub(crate) const ALL: [(Self, &'static str); 3] = [
+        (Self::Released, "released"),
+        (Self::Left, "left"),
+        (Self::Refused, "refused"),
+    ];
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    held: usize,
+    next: u64,
+    by_charges: HashMap<Box<[u8]>, Line>,
+}
+
+/// Requests that may change places.
+#[derive(Debug, Default)]
+struct Line {
+    /// In the order in which they joined.
+    waiting: VecDeque<Waiting>,
+    /// At least as many as wait; the earliest first.
+    moments: VecDeque<Moment>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    first: Arc<Notify>,
+}
+
+/// What was promised to a request of the line.
+#[derive(Debug)]
+struct Moment {
+    at: Time,
+    answer: Answer,
+}
+
+impl Hold {
+    pub(crate) fn new(most: u32) -> Self {
+        Self {
+            most: most as usize,
+            lines: Mutex::default(),
+            closing: watch::Sender::new(None),
+            ended: Default::default(),
+        }
+    }
+
+    /// How many answers are held back, and how those before ended.
+    pub(crate) fn standing(&self) -> Held {
+        let ended = End::ALL.map(|(end, _)| self.ended[end as usize].load(Ordering::Relaxed));
+        let now = self.lines.lock().held;
+        Held { now, ended }
+    }
+
+    /// The service stops: what would be held back beyond `end` is refused at once.
+    pub(crate) fn close(&self, end: Time) {
+        self.closing.send_replace(Some(end));
+    }
+
+    fn count_end(&self, end: End) {
+        self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A place in a line; dropping it leaves the line.
+#[derive(Debug)]
+struct Place<C: Clock + 'static> {
+    shared: Arc<Shared<C>>,
+    charges: Box<[u8]>,
+    number: u64,
+    first: Arc<Notify>,
+    answer: Answer,
+    joined: Time,
+    end: End,
+}
+
+/// What becomes of an answer.
+enum Joined<C: Clock + 'static> {
+    /// It is sent at once.
+    No(Answer),
+    /// It is held back.
+    Yes(Place<C>),
+}
+
+/// Takes a place in line for a request that its limits let pass later; refuses it if too many
+/// wait.
+async fn join<C: Clock + 'static>(shared: &Arc<Shared<C>>, answer: Answer) -> Joined<C> {
+    let delay = answer.delay();
+    if !answer.allowed() || delay == Nanos::ZERO {
+        return Joined::No(answer);
+    }
+    let hold = &shared.hold;
+    let now = shared.keeper.clock().now();
+    let charges = charges_of(&answer);
+    let first = Arc::new(Notify::new());
+    let number = {
+        let mut lines = hold.lines.lock();
+        if lines.held >= hold.most {
+            None
+        } else {
+            lines.held += 1;
+            lines.next += 1;
+            let number = lines.next;
+            let line = lines.by_charges.entry(charges.clone()).or_default();
+            line.join(
+                Waiting {
+                    number,
+                    first: Arc::clone(&first),
+                },
+                Moment {
+                    at: now + delay,
+                    answer: answer.clone(),
+                },
+            );
+            Some(number)
+        }
+    };
+    let Some(number) = number else {
+        give_back(shared, &answer, now).await;
+        hold.count_end(End::Refused);
+        return Joined::No(answer.turned_away());
+    };
+    Joined::Yes(Place {
+        shared: Arc::clone(shared),
+        charges,
+        number,
+        first,
+        answer,
+        joined: now,
+        end: End::Left,
+    })
+}
+
+/// Counts a decided request, and holds its answer back until the moment that its limits grant.
+pub(super) async fn answer<C: Clock + 'static>(
+    shared: &Arc<Shared<C>>,
+    caller: Caller<'_>,
+    answer: Answer,
+) -> Answer {
+    match join(shared, answer).await {
+        Joined::No(answer) => {
+            shared.record(Protocol::Http, &answer);
+            answer
+        }
+        Joined::Yes(place) => {
+            shared.record(Protocol::Http, &place.answer);
+            // Beside the connection, which most requests are answered without.
+            Box::pin(place.wait(caller)).await
+        }
+    }
+}
+
+impl<C: Clock + 'static> Place<C> {
+    /// The answer at the moment granted; a refusal if the service stops before.
+    async fn wait(mut self, caller: Caller<'_>) -> Answer {
+        let _held_back = caller.pulse.hold_back();
+        let mut closing = self.shared.hold.closing.subscribe();
+        loop {
+            let now = self.shared.keeper.clock().now();
+            let (at, is_first) = self.standing(now);
+            let end = *closing.borrow_and_update();
+            if end.is_some_and(|end| at > end) {
+                self.end = End::Refused;
+                return self.answer.clone().turned_away();
+            }
+            tokio::select! {
+                () = sleep(Duration::from_nanos(at.since(now).as_nanos())), if is_first => break,
+                () = self.first.notified() => {}
+                _ = closing.changed() => {} // never an error: this holds the sender
+            }
+        }
+        self.end = End::Released;
+        let waited = self.shared.keeper.clock().now().since(self.joined);
+        let waited = waited.max(self.answer.delay());
+        self.answer.clone().held_for(waited)
+    }
+
+    /// Its moment, and whether nobody stands before it.
+    fn standing(&self, now: Time) -> (Time, bool) {
+        let lines = self.shared.hold.lines.lock();
+        let line = lines.by_charges.get(&self.charges);
+        let found = line.and_then(|line| {
+            let index = line.index_of(self.number)?;
+            Some((line.moments.get(index)?.at, index == 0))
+        });
+        // It stands there as long as it lives.
+        found.unwrap_or((now, true))
+    }
+}
+
+/// Leaves the line; those behind move up.
+impl<C: Clock + 'static> Drop for Place<C> {
+    fn drop(&mut self) {
+        let (shared, now) = (&self.shared, self.shared.keeper.clock().now());
+        shared.hold.count_end(self.end);
+        {
+            let mut guard = shared.hold.lines.lock();
+            let lines = &mut *guard;
+            lines.held -= 1;
+            let Some(line) = lines.by_charges.get_mut(&self.charges) else {
+                return; // it stands there as long as it lives
+            };
+            line.leave(self.number, self.end);
+            line.give_back_spare(shared.keeper.store(), now);
+            if line.waiting.is_empty() {
+                lines.by_charges.remove(&self.charges);
+            }
+        }
+        if self.end == End::Released {
+            return;
+        }
+        // Its moment went to those behind; what it was charged beside that goes back.
+        match shared.keeper.store() {
+            AnyStore::Memory(memory) => memory.refund_now(&unpromised(&self.answer), now),
+            AnyStore::Redis(_) => {
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    let (shared, answer) = (Arc::clone(shared), self.answer.clone());
+                    runtime.spawn(async move {
+                        let charges = unpromised(&answer);
+                        let refunded = shared.keeper.store().refund(&charges, now).await;
+                        // An error: it stays charged, which admits less.
+                        drop(refunded);
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Line {
+    fn join(&mut self, waiting: Waiting, moment: Moment) {
+        let at = self.moments.partition_point(|other| other.at <= moment.at);
+        self.moments.insert(at, moment);
+        self.waiting.push_back(waiting);
+        self.tell_first();
+    }
+
+    fn index_of(&self, number: u64) -> Option<usize> {
+        // Numbers ascend.
+        let found = self.waiting.binary_search_by_key(&number, |one| one.number);
+        found.ok()
+    }
+
+    fn leave(&mut self, number: u64, end: End) {
+        if let Some(index) = self.index_of(number) {
+            self.waiting.remove(index);
+            if end == End::Released {
+                self.moments.pop_front();
+            }
+            self.tell_first();
+        }
+    }
+
+    /// Gives moments back that nobody waits for, from the last on. One after which the limit has
+    /// promised others stays, while anybody waits who may use an earlier one instead.
+    fn give_back_spare(&mut self, store: &AnyStore, now: Time) {
+        while self.moments.len() > self.waiting.len() {
+            let Some(last) = self.moments.back() else {
+                return;
+            };
+            if !take_back(store, &last.answer, now) && !self.waiting.is_empty() {
+                return;
+            }
+            self.moments.pop_back();
+        }
+    }
+
+    fn tell_first(&self) {
+        if let Some(first) = self.waiting.front() {
+            first.first.notify_one();
+        }
+    }
+}
+
+/// Gives back all that a request was charged which is not held back after all.
+async fn give_back<C: Clock>(shared: &Shared<C>, answer: &Answer, now: Time) {
+    let store = shared.keeper.store();
+    take_back(store, answer, now);
+    // An error: it stays charged, which admits less.
+    let _ = store.refund(&unpromised(answer), now).await;
+}
+
+/// Gives back what the answer's limits with a queue have promised, where nothing was promised
+/// after it; whether any did.
+fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
+    let AnyStore::Memory(memory) = store else {
+        return false;
+    };
+    let promises = answer.outcomes().filter(promises);
+    promises.fold(false, |any, outcome| {
+        let reserved = Reserved {
+            decision: outcome.decision,
+            made: answer.decided_at(),
+        };
+        let charge = charge(&outcome);
+        let taken = charge.is_some_and(|charge| memory.cancel(&charge, reserved, now) == Ok(true));
+        any | taken
+    })
+}
+
+/// The charges of limits without a queue: they go back whatever came after them.
+fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
+    let plain = answer.outcomes().filter(|outcome| !promises(outcome));
+    let charged = plain.filter(|outcome| outcome.decision.verdict.allows());
+    charged.filter_map(|outcome| charge(&outcome)).collect()
+}
+
+/// Whether others may have been promised moments that stand upon what this limit charged.
+fn promises(outcome: &Outcome<'_>) -> bool {
+    match &outcome.limit.algorithm {
+        AnyAlgorithm::Gcra(gcra) => gcra.queue().0 > Permits::ZERO,
+        AnyAlgorithm::WarmUp(_) => true,
+        _ => false,
+    }
+}
+
+fn charge<'a>(outcome: &Outcome<'a>) -> Option<Charge<'a>> {
+    let lends = outcome.limit.algorithm.concurrency().is_some();
+    let mode = outcome.mode().filter(|_| !lends)?;
+    Some(Charge {
+        limit: outcome.limit,
+        key: outcome.key,
+        cost: outcome.cost,
+        mode,
+    })
+}
+
+/// The limits, keys and costs of a request: alike where two may change places.
+fn charges_of(answer: &Answer) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(64);
+    for outcome in answer.outcomes() {
+        let key = outcome.key.as_bytes();
+        let numbers = [
+            outcome.limit.id.index() as u64,
+            u64::from(outcome.limit.version),
+            u64::from(outcome.cost.get()),
+            u64::from(outcome.mode() == Some(Mode::Shadow)),
+            u64::from(outcome.decision.verdict.allows()),
+            key.len() as u64,
+        ];
+        for number in numbers {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(key);
+    }
+    bytes.into()
+}
