@@ -157,7 +157,7 @@ fn policy<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
     let client_ip = &policy.client_ip;
     let proxies = client_ip.trusted_proxies.iter();
     let proxies: Vec<String> = proxies.map(ToString::to_string).collect();
-    reply(&json!({
+    let mut document = json!({
         "version": policy.version,
         "sha": &*policy.sha,
         "client_ip": {
@@ -166,12 +166,15 @@ fn policy<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
             "ipv6_prefix": client_ip.ipv6_prefix,
         },
         "limits": policy.rules.iter().map(about).collect::<Vec<_>>(),
-        "envoy": shared.keeper.envoy().map(|config| json!({
+    });
+    if let Some(config) = shared.keeper.envoy() {
+        document["envoy"] = json!({
             "sha": &**config.sha(),
             "domains": config.domain_count(),
             "rules": config.rule_count(),
-        })),
-    }))
+        });
+    }
+    reply(&document)
 }
 
 /// `GET /rlconfig`: the rules of Envoy's rate limit service in force, one a line, in the form
