@@ -3,14 +3,15 @@
 //! The end-to-end tests put real proxies in front of a real service, and the store's tests
 //! share limits in real Redis servers. They are Debian packages; on another system the chore
 //! names what is missing, and the tests that need it say so and pass by. Envoy, an older Redis
-//! and two Valkeys come in Python packages that carry the binary of a server.
+//! and two Valkeys come in Python packages that carry the binary of a server; Express and Flask,
+//! which route paths behind a proxy, are installed into `target`.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
@@ -19,6 +20,8 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("redis-server", "redis-server"),
     ("faketime", "faketime"), // steps the clock of a server
     ("pip3", "python3-pip"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
 ];
 
 /// Servers that come in Python packages.
@@ -61,6 +64,33 @@ struct Carried {
     program: &'static str,
 }
 
+/// Web frameworks, each with what it needs: the program that installs it, its arguments, and a
+/// file that is there afterwards.
+const FRAMEWORKS: [(&str, &[&str], &str); 2] = [
+    (
+        "npm",
+        &[
+            "install",
+            "--prefix=target/express-5.1.0",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "express@5.1.0",
+        ],
+        "target/express-5.1.0/node_modules/express/package.json",
+    ),
+    (
+        "pip3",
+        &[
+            "install",
+            "--quiet",
+            "--target=target/flask-3.1.2",
+            "flask==3.1.2",
+        ],
+        "target/flask-3.1.2/flask/__init__.py",
+    ),
+];
+
 /// Directories of servers, which are not on every user's PATH.
 const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
@@ -69,6 +99,9 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     install(&missing())?;
     for carried in &CARRIED {
         fetch(root, carried);
+    }
+    for (installer, arguments, file) in FRAMEWORKS {
+        install_framework(root, installer, arguments, file);
     }
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut tests = Command::new(cargo);
@@ -157,6 +190,20 @@ fn fetch(root: &Path, carried: &Carried) {
             crate::say(&format!("no {package}; the tests that need it are skipped"));
             return;
         }
+    }
+}
+
+/// Installs a web framework below `target`, once. Where that fails, the tests that need it are
+/// skipped, or fail if they must not be.
+fn install_framework(root: &Path, installer: &str, arguments: &[&str], file: &str) {
+    if root.join(file).is_file() {
+        return;
+    }
+    crate::say(&format!("installing {file} ({installer})"));
+    let mut command = Command::new(installer);
+    command.args(arguments).current_dir(root);
+    if !matches!(run_command(&mut command), Ok(true)) {
+        crate::say(&format!("no {file}; the tests that need it are skipped"));
     }
 }
 

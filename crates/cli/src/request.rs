@@ -39,8 +39,9 @@ pub(crate) struct Entries {
 }
 
 /// The parts a request can be told in; `:X` stands for a name.
-const PARTS: [&str; 10] = [
-    "ip", "method", "path", "host", "header:", "query:", "cookie:", "attr:", "api_key", "query",
+const PARTS: [&str; 11] = [
+    "ip", "method", "path", "host", "header:", "query:", "cookie:", "attr:", "bearer", "api_key",
+    "query",
 ];
 
 impl Request {
@@ -68,6 +69,7 @@ impl Request {
             ("host", None) => self.host = value.to_ascii_lowercase(),
             ("query", None) => self.add_query(value),
             ("api_key", None) => self.add_header("x-api-key", value),
+            ("bearer", None) => self.add_header("authorization", &format!("Bearer {value}")),
             ("header", Some(name)) if !name.is_empty() => self.add_header(name, value),
             ("query", Some(name)) if !name.is_empty() => {
                 self.add_query(&format!("{}={}", escape(name), escape(value)));
@@ -378,7 +380,7 @@ fn unknown_part(part: &str) -> Failure {
         Some(near) if near == part => failure.hint(format!("it needs a name: {part}NAME=VALUE")),
         Some(near) => failure.hint(format!("did you mean `{near}`?")),
         None => failure.hint(
-            "known parts: ip, method, path, host, query, header:X, query:X, cookie:X, attr:X, api_key",
+            "known parts: ip, method, path, host, query, header:X, query:X, cookie:X, attr:X, bearer, api_key",
         ),
     }
 }

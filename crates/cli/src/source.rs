@@ -13,8 +13,8 @@ use crate::{Failure, Output};
 /// The policy that is meant when none is named.
 pub(crate) const DEFAULT_FILE: &str = "ratekeeper.toml";
 
-/// The largest policy that is read: thousands of limits, and a bound on a mistake.
-const MAX_BYTES: u64 = 4 << 20;
+/// The largest policy that is read.
+const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// Where virtual time begins: 2026-01-05, 00:00 UTC, a Monday. Fixed, so that the same call
 /// shows the same picture; windows of an hour, a day or a week begin with it.
@@ -87,8 +87,9 @@ impl Source {
     pub(crate) fn policy(&self, origin: Origin, output: &mut Output) -> Result<Policy, Failure> {
         match config::parse(&self.text, Context { origin }) {
             Ok(loaded) => {
-                if !loaded.warnings.is_empty() {
-                    output.talk(self.render(&loaded.warnings).trim_end());
+                for text in config::brief(&self.name, &self.text, &loaded.warnings, Colour::Always)
+                {
+                    output.talk(text.trim_end());
                 }
                 Ok(loaded.policy)
             }

@@ -83,6 +83,14 @@ impl Answer {
         shown.extend(self.outcomes().filter(enforced));
         if shown.len() > 1 {
             shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
+            // A request with two credentials has two counters of one limit: the tighter one.
+            let mut named: SmallVec<[&str; 4]> = SmallVec::new();
+            shown.retain(|outcome| {
+                let name: &str = &outcome.rule.limit.name;
+                let is_new = !named.contains(&name);
+                named.push(name);
+                is_new
+            });
         }
         put_promise(&shown, style, value, put);
         put_balance(&shown, style, value, put);

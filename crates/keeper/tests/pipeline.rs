@@ -375,3 +375,37 @@ fn calendars_keep_to_the_clock_of_the_keeper() {
         }
     }
 }
+
+/// A client with one bearer token makes up another credential for each request.
+#[test]
+fn a_made_up_credential_is_counted_beside_the_real_one() {
+    let keeper = keeper(
+        r#"
+        version = 1
+        [[limit]]
+        name = "per-key"
+        key = ["api_key"]
+        missing_key = "deny"
+        bucket = { size = 2, refill = "2/1h" }
+        "#,
+    );
+    let ask = |made_up: &[u8]| {
+        let headers = [
+            ("authorization", &b"Bearer real"[..]),
+            ("x-api-key", made_up),
+        ];
+        let facts = Facts {
+            headers: &headers,
+            ..Facts::default()
+        };
+        keeper.check_now(&facts, Scope::All)
+    };
+    assert!(ask(b"a").allowed());
+    let second = ask(b"b");
+    assert!(second.allowed());
+    let told = header(&second, "ratelimit").unwrap();
+    assert_eq!(told.matches("per-key").count(), 1, "{told}");
+    assert!(told.starts_with("\"per-key\";r=0"), "{told}");
+    assert!(!ask(b"c").allowed());
+    assert!(!ask(b"").allowed());
+}

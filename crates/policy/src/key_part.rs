@@ -16,13 +16,18 @@
 //!   header:X     the first, no space around it      absent or empty
 //!   cookie:X     the first, hashed                  absent or empty
 //!   query:X      the first, decoded                 absent or empty
-//!   api_key      `x-api-key`, else the bearer       absent or empty
+//!   bearer       the token of `authorization:       absent or empty
+//!                Bearer`; hashed
+//!   api_key      `x-api-key`, and the bearer        both absent or empty
 //!                token; hashed
 //!   attr:X       the first                          absent or empty
 //!   descriptor:X the value of the entry             absent or empty
 //! ```
 //!
 //! Headers that carry secrets (`authorization` and its like) are hashed too.
+//!
+//! A request with two credentials has two keys under `api_key`, and is charged under both:
+//! which of them the application reads is not known, and a made-up one must gain nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -76,7 +81,10 @@ pub enum KeyPart {
     Cookie(String),
     /// `query:X`
     Query(String),
-    /// `api_key`: header `x-api-key`, else a bearer token; only its hash is kept.
+    /// `bearer`: the token of `authorization: Bearer`; only its hash is kept.
+    Bearer,
+    /// `api_key`: header `x-api-key`, and a bearer token; only their hashes are kept. A
+    /// request with both is charged under each.
     ApiKey,
     /// `attr:X`
     Attribute(String),
@@ -105,6 +113,7 @@ impl KeyPart {
             "route" => Ok(Self::Route),
             "method" => Ok(Self::Method),
             "host" => Ok(Self::Host),
+            "bearer" => Ok(Self::Bearer),
             "api_key" => Ok(Self::ApiKey),
             "country" | "asn" => Err(not_built(text)),
             "header" | "cookie" | "query" | "attr" | "descriptor" => Err(ValueError::new(
@@ -165,6 +174,7 @@ impl KeyPart {
             route,
             ipv6_prefix,
             path_case,
+            credential,
         } = around;
         let text = match self {
             Self::All => return Value::Written,
@@ -175,7 +185,10 @@ impl KeyPart {
                 value::write_ip(ip, prefix(*bits, ipv6_prefix), out);
                 return Value::Written;
             }
-            Self::ApiKey => return written(api_key(request), value::write_hashed, out),
+            Self::Bearer => return written(bearer(request), value::write_hashed, out),
+            Self::ApiKey => {
+                return written(credential.of(request), value::write_hashed, out);
+            }
             Self::Cookie(name) => {
                 return written(request.cookies(name).next(), value::write_hashed, out);
             }
@@ -207,6 +220,27 @@ pub(crate) struct Around<'a> {
     pub(crate) route: Option<&'a str>,
     pub(crate) ipv6_prefix: u8,
     pub(crate) path_case: PathCase,
+    /// The one that `api_key` stands for.
+    pub(crate) credential: Credential,
+}
+
+/// One of the credentials of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Credential {
+    /// `x-api-key`, or the bearer token of a request without it.
+    First,
+    /// The bearer token of a request that has another `x-api-key`.
+    Second,
+}
+
+impl Credential {
+    pub(crate) fn of<'a>(self, request: &Request<'a>) -> Option<&'a [u8]> {
+        let (api_key, bearer) = (request.headers("x-api-key").next(), bearer(request));
+        match self {
+            Self::First => api_key.or(bearer),
+            Self::Second => bearer.filter(|bearer| api_key.is_some_and(|key| key != *bearer)),
+        }
+    }
 }
 
 impl KeyPart {
@@ -275,16 +309,14 @@ fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
     }
 }
 
-/// `x-api-key`, else the token of `authorization: Bearer`.
-fn api_key<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
-    let bearer = |value: &'a [u8]| {
+/// The token of `authorization: Bearer`.
+fn bearer<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+    let token = |value: &'a [u8]| {
         let (scheme, token) = value.split_at_checked("Bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then(|| trim(token))
     };
-    request.headers("x-api-key").next().or_else(|| {
-        let mut values = request.headers("authorization");
-        values.find_map(bearer).filter(|token| !token.is_empty())
-    })
+    let mut values = request.headers("authorization");
+    values.find_map(token).filter(|token| !token.is_empty())
 }
 
 /// The word of the policy file.
@@ -301,6 +333,7 @@ impl fmt::Display for KeyPart {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
+            Self::Bearer => f.write_str("bearer"),
             Self::ApiKey => f.write_str("api_key"),
             Self::Attribute(name) => write!(f, "attr:{name}"),
             Self::Descriptor(name) => write!(f, "descriptor:{name}"),
@@ -338,13 +371,14 @@ fn not_built(text: &str) -> ValueError {
 
 fn unknown(text: &str, kind: &str) -> ValueError {
     /// Words, and the kinds that are followed by a name.
-    const KNOWN: [&str; 12] = [
+    const KNOWN: [&str; 13] = [
         "all",
         "ip",
         "path",
         "route",
         "method",
         "host",
+        "bearer",
         "api_key",
         "header:",
         "cookie:",
@@ -366,7 +400,7 @@ fn unknown(text: &str, kind: &str) -> ValueError {
         (Some(near), _) if near.ends_with(':') => format!("did you mean `{near}NAME`?"),
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, _) => "known: all, ip, ip/24, path, route, method, host, header:X, cookie:X, \
-                      query:X, api_key, attr:X, descriptor:X"
+                      query:X, bearer, api_key, attr:X, descriptor:X"
             .into(),
     };
     ValueError::new(format!("unknown key part `{text}`"), help)
@@ -397,6 +431,7 @@ mod tests {
             "cookie:SID",
             "query:a[b]",
             "query:a b",
+            "bearer",
             "api_key",
             "attr:user_id",
             "attr:a:b",
@@ -481,6 +516,7 @@ mod tests {
             ("query:q", Some("a b!")),
             ("query:e", None),
             ("query:none", None),
+            ("bearer", Some(abc)),
             ("api_key", Some(abc)),
             ("attr:user_id", Some("u1")),
             ("attr:none", None),
@@ -583,6 +619,7 @@ mod tests {
             route,
             ipv6_prefix: 64,
             path_case: PathCase::Insensitive,
+            credential: Credential::First,
         };
         let part = KeyPart::parse(part).unwrap();
         let value = part.write(&request, around, &mut out);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use ratekeeper_core::Key;
 use smallvec::SmallVec;
 
-use crate::key_part::{Around, Value};
+use crate::key_part::{Around, Credential, Value};
 use crate::request::Request;
 use crate::value::{is_hashed, write_missing};
 use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule};
@@ -24,10 +24,12 @@ pub(crate) struct Keys<'p, 'r> {
     seen: SmallVec<[Seen<'p>; REMEMBERED]>,
 }
 
-/// A value that was written already. The value of `path` depends on the rule's case.
+/// A value that was written already. That of `path` depends on the rule's case, that of
+/// `api_key` on the credential.
 struct Seen<'p> {
     part: &'p KeyPart,
     path_case: PathCase,
+    credential: Credential,
     range: Range<usize>,
 }
 
@@ -58,12 +60,24 @@ impl<'p, 'r> Keys<'p, 'r> {
         self.request.facts
     }
 
+    /// Whether the request may have a second key under a rule: by another credential.
+    pub(crate) fn has_second(&self, rule: &Rule) -> bool {
+        let by_credential = rule.key.contains(&KeyPart::ApiKey)
+            || rule.missing_key == MissingKey::Use(KeyPart::ApiKey);
+        by_credential && Credential::Second.of(self.request).is_some()
+    }
+
     /// Appends the key of the request under `rule`, or nothing.
-    pub(crate) fn write(&mut self, rule: &'p Rule, out: &mut KeyBytes) -> Subject {
+    pub(crate) fn write(
+        &mut self,
+        rule: &'p Rule,
+        credential: Credential,
+        out: &mut KeyBytes,
+    ) -> Subject {
         let start = out.len();
         let mut subject = Subject::Known;
         for part in &rule.key {
-            if self.part(part, rule, out) == Value::Written {
+            if self.part(part, rule, credential, out) == Value::Written {
                 continue;
             }
             subject = match &rule.missing_key {
@@ -74,7 +88,7 @@ impl<'p, 'r> Keys<'p, 'r> {
                     Subject::StandIn
                 }
                 MissingKey::Use(stand_in) => {
-                    self.stand_in(stand_in, rule, out);
+                    self.stand_in(stand_in, rule, credential, out);
                     Subject::StandIn
                 }
             };
@@ -87,15 +101,23 @@ impl<'p, 'r> Keys<'p, 'r> {
         subject
     }
 
-    fn part(&mut self, part: &'p KeyPart, rule: &Rule, out: &mut KeyBytes) -> Value {
+    fn part(
+        &mut self,
+        part: &'p KeyPart,
+        rule: &Rule,
+        credential: Credential,
+        out: &mut KeyBytes,
+    ) -> Value {
         let path_case = rule.matcher.path_case;
-        let same = |seen: &&Seen<'_>| seen.part == part && seen.path_case == path_case;
+        let same = |seen: &&Seen<'_>| {
+            seen.part == part && seen.path_case == path_case && seen.credential == credential
+        };
         if let Some(seen) = self.seen.iter().find(same) {
             out.repeat(seen.range.clone());
             return Value::Written;
         }
         let start = out.len();
-        let value = self.value(part, rule, out);
+        let value = self.value(part, rule, credential, out);
         let takes_work = match part {
             // Depends on the rule.
             KeyPart::Route => false,
@@ -106,13 +128,20 @@ impl<'p, 'r> Keys<'p, 'r> {
             self.seen.push(Seen {
                 part,
                 path_case,
+                credential,
                 range: start..out.len(),
             });
         }
         value
     }
 
-    fn value(&self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) -> Value {
+    fn value(
+        &self,
+        part: &KeyPart,
+        rule: &Rule,
+        credential: Credential,
+        out: &mut KeyBytes,
+    ) -> Value {
         let route = match part {
             KeyPart::Route => rule.matcher.route(self.request),
             _ => None,
@@ -121,14 +150,15 @@ impl<'p, 'r> Keys<'p, 'r> {
             route,
             ipv6_prefix: self.ipv6_prefix,
             path_case: rule.matcher.path_case,
+            credential,
         };
         part.write(self.request, around, out)
     }
 
     /// Another part stands in; if it is missing as well, all such requests share.
-    fn stand_in(&self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) {
+    fn stand_in(&self, part: &KeyPart, rule: &Rule, credential: Credential, out: &mut KeyBytes) {
         let mut bytes = KeyBytes::default();
-        self.value(part, rule, &mut bytes);
+        self.value(part, rule, credential, &mut bytes);
         match Key::from_bytes(&bytes).parts().next() {
             Some(value) => write_missing(Some((part, value)), out),
             None => write_missing(None, out),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ratekeeper_core::{Charge, Key, KeySink, Limit, Origin, Permits};
 use smallvec::SmallVec;
 
+use crate::key_part::Credential;
 use crate::keys::{Keys, Subject};
 use crate::request::Request;
 use crate::{ClientIp, Facts, HeaderStyle, Numbers, Rule, Rules, Settings};
@@ -34,7 +35,7 @@ pub struct Policy {
 /// Holds indexes and key bytes, not references, so that it can travel with the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Charges {
-    /// One for each rule that applies.
+    /// One for each rule that applies; two for a request with two credentials under `api_key`.
     pub entries: SmallVec<[Entry; 4]>,
     /// Rules that deny because a key part is missing (`missing_key = "deny"`), those in
     /// shadow mode too.
@@ -131,16 +132,35 @@ impl Policy {
 
     /// Adds the charge of a rule that applies.
     fn add<'p>(&'p self, rule: u32, of: &'p Rule, keys: &mut Keys<'p, '_>, out: &mut Charges) {
-        let facts = keys.facts();
-        let numbers = facts.descriptor.and_then(|descriptor| descriptor.instead);
+        let descriptor = keys.facts().descriptor;
+        let numbers = descriptor.and_then(|descriptor| descriptor.instead);
         if let Some(numbers) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
             out.barred.push((rule, numbers));
             return;
         }
+        self.add_key(rule, of, Credential::First, keys, numbers, out);
+        if keys.has_second(of) {
+            self.add_key(rule, of, Credential::Second, keys, numbers, out);
+        }
+    }
+
+    /// Adds the charge under one key of the request.
+    fn add_key<'p>(
+        &'p self,
+        rule: u32,
+        of: &'p Rule,
+        credential: Credential,
+        keys: &mut Keys<'p, '_>,
+        numbers: Option<Numbers>,
+        out: &mut Charges,
+    ) {
+        let facts = keys.facts();
         let start = out.bytes.end();
-        match keys.write(of, &mut out.bytes) {
+        match keys.write(of, credential, &mut out.bytes) {
+            Subject::Deny if out.missing.last() == Some(&rule) => {} // said of the first key
             Subject::Deny => out.missing.push(rule),
             Subject::Skip => {}
+            _ if Self::is_repeated(rule, start, out) => out.bytes.truncate(start as usize),
             subject @ (Subject::Known | Subject::StandIn) => {
                 let replaced = numbers.and_then(|numbers| {
                     let limit = of.limit_of(numbers, self.origin)?;
@@ -171,6 +191,14 @@ impl Policy {
             limit.algorithm = limit.algorithm.on_clock(self.origin, origin);
         }
         self.origin = origin;
+    }
+
+    /// Whether the key from `start` on is the one before it, of the same rule: a credential
+    /// may stand in, and not be needed.
+    fn is_repeated(rule: u32, start: u32, out: &Charges) -> bool {
+        let key = &out.bytes[start as usize..];
+        let before = out.entries.last().filter(|entry| entry.rule == rule);
+        before.is_some_and(|before| out.key(before).as_bytes() == key)
     }
 
     /// The rule with that name.
@@ -278,6 +306,53 @@ mod tests {
             attributes: &[("user", "u1"), ("amount", "7"), ("odd", "7.5")],
             descriptor: None,
         }
+    }
+
+    #[test]
+    fn a_made_up_second_credential_gains_nothing() {
+        let keys = |limit: &str, headers: &[(&str, &[u8])]| {
+            let facts = Facts { headers, ..facts() };
+            charged(&policy(&[("l", limit)]), &facts)
+        };
+        let both = "key = [\"api_key\"]";
+        let real: (&str, &[u8]) = ("authorization", b"Bearer real");
+        let [bearer] = &*keys(both, &[real]) else {
+            panic!("one credential is one key");
+        };
+        for made_up in [b"x1", b"x2"] {
+            let found = keys(both, &[("x-api-key", made_up), real]);
+            assert_eq!(found.len(), 2);
+            assert!(found.contains(bearer), "{found:?}");
+            // Another part of the key stands in each of them.
+            let limit = "key = [\"ip\", \"api_key\", \"attr:user\"]";
+            let found = keys(limit, &[("x-api-key", made_up), real]);
+            assert_eq!(found.len(), 2);
+            assert_ne!(found[0], found[1]);
+            assert!(found.iter().all(|key| key.ends_with(" attr:user=u1")));
+        }
+        // The same value twice is one credential; one of nothing is none.
+        assert_eq!(
+            keys(both, &[("x-api-key", b"real"), real]),
+            [bearer.clone()]
+        );
+        assert_eq!(keys(both, &[("x-api-key", b" "), real]), [bearer.clone()]);
+        let only = "key = [\"bearer\"]";
+        let found = keys(only, &[("x-api-key", b"x1"), real]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found, keys(only, &[("x-api-key", b"x2"), real]));
+        // One that stands in, too, and once where it is not needed.
+        let stands_in = "key = [\"header:x-user\"]\nmissing_key = \"use:api_key\"";
+        assert_eq!(keys(stands_in, &[("x-api-key", b"x1"), real]).len(), 2);
+        let user: (&str, &[u8]) = ("x-user", b"u1");
+        assert_eq!(
+            keys(stands_in, &[("x-api-key", b"x1"), real, user]).len(),
+            1
+        );
+        // A part that is missing refuses once.
+        let strict = "key = [\"api_key\", \"header:x-none\"]\nmissing_key = \"deny\"";
+        assert_eq!(keys(strict, &[("x-api-key", b"x1"), real]), ["!l"]);
+        let lax = "key = [\"api_key\", \"header:x-none\"]\nmissing_key = \"skip\"";
+        assert_eq!(keys(lax, &[("x-api-key", b"x1"), real]), [""; 0]);
     }
 
     #[test]

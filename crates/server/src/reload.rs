@@ -15,11 +15,12 @@ use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
 use crate::envoy_files::{compile, read_envoy_files};
 use crate::last_seen::{LastSeen, Seen};
+use crate::policy_file::writable_by_all;
 use crate::shared::{Shared, unix_seconds};
 use crate::{Config, Event, StartError, Trigger};
 
-/// Longest policy file read: 4 MiB.
-const MAX_POLICY_BYTES: u64 = 4 << 20;
+/// Longest policy file read.
+const MAX_POLICY_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// The policy a service starts with.
 #[derive(Debug)]
@@ -71,8 +72,8 @@ pub(crate) fn load_first(
     if config.shadow {
         loaded.policy.rules.shadow();
     }
-    let warnings = loaded.warnings.chunks(1);
-    let notices = warnings.map(|warning| render(path, &text, warning));
+    let notices = brief(path, &text, &loaded.warnings).into_iter();
+    let notices = notices.chain(writable_by_all(path));
     let notices = notices.chain(on_loan(&loaded.policy)).collect();
     let seen = Seen {
         last: Some(text.clone()),
@@ -206,8 +207,8 @@ impl<C: Clock> Shared<C> {
         };
         let loaded = config::parse(text, context)
             .map_err(|findings| (render(path, text, &findings), findings))?;
-        let warnings = loaded.warnings.chunks(1);
-        let notices = warnings.map(|warning| render(path, text, warning));
+        let notices = brief(path, text, &loaded.warnings).into_iter();
+        let notices = notices.chain(writable_by_all(path));
         Ok(First {
             notices: notices.chain(on_loan(&loaded.policy)).collect(),
             policy: loaded.policy,
@@ -309,6 +310,11 @@ fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = 
 
 fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {
     config::render(&path.to_string_lossy(), text, findings, Colour::Never)
+}
+
+/// Warnings, one text for each code: many of one kind say no more than one.
+fn brief(path: &Path, text: &str, warnings: &[Diagnostic]) -> Vec<String> {
+    config::brief(&path.to_string_lossy(), text, warnings, Colour::Never)
 }
 
 /// Reads the file, within bounds.

@@ -30,7 +30,7 @@ struct Question {
     /// The limit, by its name in the policy
     limit: String,
     /// What is known about the request: ip, method, path, host, query, header:X, query:X,
-    /// cookie:X, attr:X, `api_key`
+    /// cookie:X, attr:X, `bearer`, `api_key`
     #[arg(value_name = "PART=VALUE", conflicts_with = "descriptor")]
     parts: Vec<String>,
     #[command(flatten)]

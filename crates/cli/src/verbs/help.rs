@@ -2,7 +2,7 @@
 
 use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
-use ratekeeper_server::PROBLEMS;
+use ratekeeper_server::explain_problem;
 
 use crate::output::{NAME, paint};
 use crate::terms::{self, Term};
@@ -70,13 +70,8 @@ fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
     let code = code.to_ascii_uppercase();
     if let Some(page) = config::explain(&code) {
         output.line(page.trim_end())?;
-    } else if let Some(problem) = PROBLEMS.iter().find(|problem| problem.code == code) {
-        let (status, title) = (problem.status, problem.title);
-        output.line(format!("{code}: {title} (HTTP {status})"))?;
-        output.line(
-            "\nThe service refuses a call with this problem document; its `detail` shows the",
-        )?;
-        output.line("value it refuses, and what would fit.")?;
+    } else if let Some(page) = explain_problem(&code) {
+        output.line(format!("# {page}"))?;
     } else {
         let failure = Failure::new(format!("there is no code `{code}`"));
         let hint = "a code stands in brackets after `error` or `warning`, as in error[RK0103]";

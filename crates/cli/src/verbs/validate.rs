@@ -1,5 +1,8 @@
 //! `validate`: every finding about a policy, for people, for scripts and for CI.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -7,7 +10,7 @@ use ratekeeper_core::Origin;
 use ratekeeper_policy::Rule;
 use ratekeeper_policy::config::{self, Context, Diagnostic, Severity};
 use ratekeeper_policy::envoy::{self, File};
-use ratekeeper_server::{EnvoyFile, read_envoy_files};
+use ratekeeper_server::{EnvoyFile, read_envoy_files, writable_by_all};
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
@@ -75,6 +78,8 @@ struct Checked {
     limits: usize,
     /// Of a policy: both sides of each limit.
     sides: Vec<Sides>,
+    /// What `run` will ask for besides.
+    note: Option<String>,
 }
 
 /// What a limit admits at most, and serves at least, in words.
@@ -103,6 +108,9 @@ impl Validate {
             named => named.to_vec(),
         };
         for path in &policies {
+            if let Some(remark) = writable_by_all(path) {
+                output.talk(remark);
+            }
             match Source::read(path) {
                 Ok(source) => checked.push(check(source)),
                 Err(failure) => {
@@ -157,6 +165,7 @@ impl Validate {
         Ok(pairs
             .map(|(file, findings)| Checked {
                 limits: if valid { rules_of(&file) } else { 0 },
+                note: None,
                 source: Source {
                     name: file.name,
                     text: file.text,
@@ -190,12 +199,14 @@ fn check(source: Source) -> Checked {
             findings: loaded.warnings,
             limits: loaded.policy.rules.len(),
             sides: loaded.policy.rules.iter().map(sides).collect(),
+            note: needs_a_token(loaded.policy.settings.listen.admin.as_deref()),
         },
         Err(findings) => Checked {
             source,
             findings,
             limits: 0,
             sides: Vec::new(),
+            note: None,
         },
     }
 }
@@ -206,6 +217,18 @@ fn sides(rule: &Rule) -> Sides {
         at_most: limits::worst_case(rule),
         at_least: limits::at_least(rule),
     }
+}
+
+/// What an admin listener needs that other machines reach.
+fn needs_a_token(admin: Option<&str>) -> Option<String> {
+    let address: SocketAddr = admin?.parse().ok()?;
+    let is_open = !address.ip().is_loopback();
+    is_open.then(|| {
+        format!(
+            "other machines reach admin = \"{address}\": `ratekeeper run` refuses it unless \
+             RATEKEEPER_ADMIN_TOKEN is set"
+        )
+    })
 }
 
 fn write(format: Format, checked: &[Checked], output: &mut Output) -> Result<(), Failure> {
@@ -255,6 +278,13 @@ fn text(one: &Checked, output: &mut Output) -> Result<(), Failure> {
         )
     };
     output.line(format!("{}: {verdict}", one.source.name))?;
+    if let Some(note) = &one.note {
+        output.talk(note);
+    }
+    let repeated = repeated(&one.findings);
+    if !repeated.is_empty() {
+        output.line(format!("  {}", repeated.join(", ")))?;
+    }
     for Sides {
         name,
         at_most,
@@ -269,6 +299,23 @@ fn text(one: &Checked, output: &mut Output) -> Result<(), Failure> {
         output.line(format!("  {more} more: `ratekeeper explain` shows them"))?;
     }
     Ok(())
+}
+
+/// How often each code comes, the most frequent first; nothing for a few findings.
+fn repeated(findings: &[Diagnostic]) -> Vec<String> {
+    /// As many as are taken in at a glance.
+    const FEW: usize = 10;
+    if findings.len() <= FEW {
+        return Vec::new();
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for finding in findings {
+        *counts.entry(finding.code).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let text = |(code, count): (&str, usize)| format!("{} x {code}", words::count(count as u64));
+    counts.into_iter().map(text).collect()
 }
 
 fn document(checked: &[Checked]) -> Value {

@@ -15,6 +15,7 @@ mod guide;
 mod harness;
 mod outage;
 mod password;
+mod paths;
 mod permits;
 mod readme;
 mod reload;

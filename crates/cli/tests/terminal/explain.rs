@@ -150,7 +150,7 @@ spacing = "200ms"
 name = "shaped"
 key = ["ip"]
 spacing = "200ms"
-queue = { max = 100, max_wait = "2s" }
+queue = { max = 10, max_wait = "2s" }
 
 [[limit]]
 name = "sub-full"
@@ -307,4 +307,44 @@ fn a_window_ends_where_the_calendar_says() {
         &["explain", "--request", "/", "--attr", "nothing"],
         &["explain", "--request", "/", "--ip", "192.0.2"],
     ]));
+}
+
+#[test]
+fn lists_with_exclamation_marks_and_exemptions_without_a_reason_are_put_in_words() {
+    let policy = r#"version = 1
+[[limit]]
+name  = "hours"
+match = { attr.hour = ["!1", "!2"], path = ["/api/**", "!/api/health"] }
+key   = ["ip"]
+limit = "5/1m"
+
+[[exempt]]
+limits = ["*"]
+match  = { ip = "192.0.2.0/24" }
+"#;
+    let desk = Desk::new().with("ratekeeper.toml", policy);
+    let page = desk.terminal(&[
+        &["explain"],
+        &["explain", "--request", "/api/a", "--attr", "hour=1"],
+        &[
+            "explain",
+            "--request",
+            "/API/HEALTH/",
+            "--ip",
+            "198.51.100.1",
+        ],
+        &["explain", "--request", "/api/health/"],
+        &["explain", "--request", "/api/a", "--ip", "192.0.2.1"],
+    ]);
+    for line in [
+        "path /api/** but not /api/health",
+        "attr.hour neither 1 nor 2",
+        "    exempt    ip 192.0.2.0/24",
+        "hours  does not apply: attr.hour is 1, and must be neither 1 nor 2",
+        "hours  applies  (enforce, line 2)",
+        "hours  does not apply: path is /api/health/, and must be /api/** but not /api/health",
+        "hours  does not apply: exempt: ip 192.0.2.0/24",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
 }

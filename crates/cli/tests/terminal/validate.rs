@@ -134,3 +134,58 @@ fn every_code_shown_is_explained() {
         );
     }
 }
+
+/// Twelve limits, each with the same warning, and a listener that needs a token.
+fn repetitive() -> String {
+    let mut text = "version = 1\n[listen]\nadmin = \"0.0.0.0:9090\"\n".to_owned();
+    for number in 1..=12 {
+        let limit =
+            format!("name = \"l{number}\"\nkey = [\"cookie:c{number}\"]\nlimit = \"5/1m\"\n");
+        text.extend(["[[limit]]\n", &limit]);
+    }
+    text
+}
+
+#[test]
+fn repeated_warnings_are_summed_up() {
+    let desk = Desk::new().with("ratekeeper.toml", repetitive());
+    let validated = desk.terminal(&[&["validate"]]);
+    for line in [
+        "ratekeeper.toml: 12 limits, 12 warnings",
+        "  12 x RK0303",
+        "! other machines reach admin = \"0.0.0.0:9090\": `ratekeeper run` refuses it unless \
+         RATEKEEPER_ADMIN_TOKEN is set",
+    ] {
+        assert!(
+            validated.lines().any(|shown| shown == line),
+            "{line}\n{validated}"
+        );
+    }
+    // Another verb only mentions them.
+    let explained = desk.terminal(&[&["explain"]]);
+    assert_eq!(
+        explained.matches("warning[RK0303]").count(),
+        1,
+        "{explained}"
+    );
+    let more = "and 11 more RK0303: `ratekeeper validate ratekeeper.toml` shows all";
+    assert!(explained.contains(more), "{explained}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_policy_that_everybody_may_write_is_remarked_on() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let desk = Desk::new().with("ratekeeper.toml", POLICY);
+    let path = desk.path().join("ratekeeper.toml");
+    for (mode, remarks) in [(0o644, 0), (0o666, 1)] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&path, permissions).expect("it is ours");
+        let page = desk.terminal(&[&["validate"]]);
+        assert_eq!(
+            page.matches("! RK-W102: ").count(),
+            remarks,
+            "{mode:o} {page}"
+        );
+    }
+}

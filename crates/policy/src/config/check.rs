@@ -206,7 +206,11 @@ fn list(node: &Node<'_>, most: usize, here: Here<'_>, out: &mut Findings<'_>) {
             message,
             "needs at least one value",
         )
-        .help(format!("write {field} = {example}, or leave `{field}` out"));
+        .help(match field {
+            "key" => "write key = [\"ip\"], or key = [\"all\"] for one counter".to_owned(),
+            "limits" => "write limits = [\"*\"], or the names of some limits".to_owned(),
+            _ => format!("write {field} = {example}, or leave `{field}` out"),
+        });
     }
     too_many(node, values.len(), most, here, out);
     for value in values

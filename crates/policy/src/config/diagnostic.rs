@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::codes;
 use super::near::nearest;
+use super::secrets::masked;
 
 /// Findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;
@@ -187,6 +188,7 @@ impl<'t> Findings<'t> {
         label: String,
     ) -> &mut Diagnostic {
         let at = one_line(self.text, at);
+        let (message, label) = (masked(&message).into_owned(), masked(&label).into_owned());
         self.errors |= severity == Severity::Error;
         let new = finding(code, severity, at, message, label);
         if self.found.len() < MAX_FINDINGS {
@@ -226,7 +228,7 @@ fn finding(
 impl Diagnostic {
     /// Adds a concrete edit.
     pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
-        self.help = Some(help.into());
+        self.help = Some(masked(&help.into()).into_owned());
         self
     }
 

@@ -13,7 +13,7 @@ use super::fields::MAX_EXEMPTIONS;
 use super::limit::Draft;
 use super::read::{self, At};
 use super::requests::requests;
-use crate::Exemption;
+use crate::{Exemption, Field, Matcher, Pattern};
 
 /// Reads the exemptions and adds each to the limits it names.
 pub(super) fn exempt(
@@ -30,6 +30,7 @@ pub(super) fn exempt(
             matcher: requests.matcher,
             reason: reason.unwrap_or_default(),
         });
+        everything(&exemption.matcher, index, &table, out);
         let globs = table
             .value
             .get("limits")
@@ -46,6 +47,32 @@ pub(super) fn exempt(
             draft.rule.exemptions.push(Arc::clone(&exemption));
         }
     }
+}
+
+/// Warns of an exemption that takes every request out.
+fn everything(matcher: &Matcher, index: usize, table: &At<&DeTable<'_>>, out: &mut Findings<'_>) {
+    let all = |(field, patterns): &(Field, Vec<Pattern>)| {
+        let one = |pattern: &Pattern| match field {
+            Field::Path => pattern.text() == "/**",
+            Field::Method | Field::Host => pattern.text() == "*",
+            Field::Ip => pattern.text().ends_with("/0"),
+            _ => false,
+        };
+        patterns.iter().all(|pattern| !pattern.negated) && patterns.iter().any(one)
+    };
+    if matcher.fields.is_empty() || !matcher.fields.iter().all(all) {
+        return;
+    }
+    let at = table
+        .value
+        .get("match")
+        .map_or(table.at.clone(), toml::Spanned::span);
+    let message = format!("exempt {} takes every request out of its limits", index + 1);
+    out.warning(codes::EXEMPTS_ALL, at, message, "matches every request")
+        .help(
+            "match what is exempt, as in match = { path = \"/health\" }; to switch a limit off, \
+             write mode = \"off\" in it",
+        );
 }
 
 /// Reports a name that no limit has.

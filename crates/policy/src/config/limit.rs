@@ -95,8 +95,9 @@ pub(super) fn limit<'a>(
     let written = table.value;
     let named = limit_name(written, &mut shared.names, out);
     let mut requests = requests(written, out);
-    requests.compare(path_case(written).or(shared.defaults.path_case));
     let key = key(written, out);
+    let case = path_case(written).or(shared.defaults.path_case);
+    requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
     let Defaults {

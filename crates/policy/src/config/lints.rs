@@ -11,8 +11,9 @@ use super::diagnostic::Findings;
 use super::limit::Draft;
 use super::quantity::Kind;
 use super::refusal::Responses;
+use super::shares;
 use crate::calendar::Word;
-use crate::{Cost, KeyPart, RuleMode, Settings};
+use crate::{Cost, Field, KeyPart, MissingKey, RuleMode, Settings};
 
 /// Limits with the same key and match that are compared with each other.
 const MAX_COMPARED: usize = 50;
@@ -55,11 +56,18 @@ pub(super) fn impossible(drafts: &[Draft], settings: &Settings, out: &mut Findin
 }
 
 /// Everything that deserves a warning.
-pub(super) fn lints(drafts: &[Draft], responses: &Responses, out: &mut Findings<'_>) {
+pub(super) fn lints(
+    drafts: &[Draft],
+    responses: &Responses,
+    settings: &Settings,
+    out: &mut Findings<'_>,
+) {
     off(drafts, out);
     for draft in drafts {
         missing_key(draft, out);
         less_than_kept(draft, out);
+        stands_in_for_itself(draft, out);
+        shares::no_share(draft, settings, out);
     }
     never_refuses(drafts, out);
     responses.unused(out);
@@ -90,11 +98,19 @@ fn off(drafts: &[Draft], out: &mut Findings<'_>) {
 
 /// A key that a stranger can leave out, and nothing said about it.
 fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
-    let omitted = |part: &&KeyPart| {
-        matches!(
-            part,
-            KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::ApiKey
-        )
+    let asked = |wanted: &Field| {
+        let mut fields = draft.rule.matcher.fields.iter();
+        fields.any(|(field, patterns)| field == wanted && patterns.iter().any(|p| !p.negated))
+    };
+    let header = |name: &str| asked(&Field::Header(name.to_owned()));
+    // What `match` asks for is there.
+    let omitted = |part: &&KeyPart| match part {
+        KeyPart::Header(name) => !header(name),
+        KeyPart::Cookie(name) => !asked(&Field::Cookie(name.clone())),
+        KeyPart::Query(name) => !asked(&Field::Query(name.clone())),
+        KeyPart::ApiKey => !header("x-api-key"),
+        KeyPart::Bearer => true,
+        _ => false,
     };
     let Some(part) = draft.rule.key.iter().find(omitted) else {
         return;
@@ -148,6 +164,25 @@ fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
     .help("leave `algorithm` out: a token bucket serves such a client whole");
 }
 
+/// A part of the key that is to stand in where it is missing itself. Addresses, which stand
+/// in by default, are missing from no request that came over the network.
+fn stands_in_for_itself(draft: &Draft, out: &mut Findings<'_>) {
+    let MissingKey::Use(part) = &draft.rule.missing_key else {
+        return;
+    };
+    let is_address = matches!(part, KeyPart::Ip { .. });
+    if is_address || !draft.rule.key.contains(part) {
+        return;
+    }
+    let message = format!(
+        "`{part}` stands in for itself in limit `{}`",
+        draft.rule.limit.name
+    );
+    let label = "all requests without it share one counter";
+    out.warning(codes::MISSING_KEY, draft.places.key.clone(), message, label)
+        .help("write missing_key = \"use:ip\", or \"shared\" if that is meant");
+}
+
 /// Limits that another one, for the same requests and callers, always comes before.
 fn never_refuses(drafts: &[Draft], out: &mut Findings<'_>) {
     let mut groups: HashMap<_, Vec<&Draft>> = HashMap::new();
@@ -169,6 +204,26 @@ fn never_refuses(drafts: &[Draft], out: &mut Findings<'_>) {
             if let Some((_, strict)) = strict {
                 report(loose, strict, out);
             }
+        }
+    }
+    never_refuse_within(drafts, out);
+}
+
+/// Limits on some requests that one on every request, with the same key, always comes before.
+fn never_refuse_within(drafts: &[Draft], out: &mut Findings<'_>) {
+    let of_requests = |draft: &&Draft| !draft.rule.is_for_descriptors();
+    let (wide, narrow): (Vec<&Draft>, Vec<&Draft>) = drafts
+        .iter()
+        .filter(of_requests)
+        .partition(|draft| draft.same.is_empty());
+    for loose in narrow {
+        let wide = wide.iter().take(MAX_COMPARED);
+        let same_key = wide.filter(|strict| strict.rule.key == loose.rule.key);
+        if let Some(strict) = same_key
+            .into_iter()
+            .find(|strict| covers_within(strict, loose))
+        {
+            report(loose, strict, out);
         }
     }
 }
@@ -202,16 +257,45 @@ fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
     .help(help);
 }
 
-/// Whether `strict` refuses whatever `loose` would refuse. Careful: says no in doubt.
-fn covers(strict: &Draft, loose: &Draft) -> bool {
+/// Whether two limits charge the same for a request of both, and `strict` can refuse it.
+fn alike(strict: &Draft, loose: &Draft) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
-    let alike = a.cost == b.cost
+    a.cost == b.cost
         && a.missing_key == b.missing_key
         && a.mode == RuleMode::Enforce
         && b.mode != RuleMode::Off
         && strict.denials == loose.denials
-        && same_exemptions(strict, loose);
-    if !alike {
+        && same_exemptions(strict, loose)
+}
+
+/// Whether `strict` refuses whatever `loose` would refuse, although it is charged for other
+/// requests as well. Careful: says no in doubt.
+fn covers_within(strict: &Draft, loose: &Draft) -> bool {
+    if !alike(strict, loose) || strict.denials == Denials::Counted {
+        return false;
+    }
+    let (a, b) = (&strict.rule, &loose.rule);
+    let in_step = strict.kind == loose.kind && a.window == b.window && a.quota <= b.quota;
+    // A charge more never lets a request pass that was refused. Not so where windows begin
+    // with a request, or the pace depends on the past.
+    let monotone = match loose.kind {
+        Kind::Calendar(_) => true,
+        Kind::Windows(kind) => matches!(
+            kind,
+            Algorithm::TokenBucket
+                | Algorithm::Fixed
+                | Algorithm::SlidingCounter
+                | Algorithm::SlidingLog { .. }
+        ),
+        _ => false,
+    };
+    in_step && monotone || admits_less(strict, loose)
+}
+
+/// Whether `strict` refuses whatever `loose` would refuse. Careful: says no in doubt.
+fn covers(strict: &Draft, loose: &Draft) -> bool {
+    let (a, b) = (&strict.rule, &loose.rule);
+    if !alike(strict, loose) {
         return false;
     }
     if a.limit.algorithm == b.limit.algorithm {
@@ -510,8 +594,73 @@ mod tests {
         ]
     }
 
+    /// The same, where the second limit is for some of the requests only.
+    fn needless_within(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
+        needless(first, &format!("{second}\nmatch = {{ path = \"/login\" }}"))
+    }
+
+    #[test]
+    fn a_limit_within_a_tighter_one_on_everything_is_found() {
+        for (wide, narrow, found) in [
+            ("limit = \"10/1m\"", "limit = \"100/1m\"", true),
+            ("limit = \"100/1m\"", "limit = \"10/1m\"", false),
+            (
+                "limit = \"10/1m\"\nalgorithm = \"quota-reset\"",
+                "limit = \"11/1m\"\nalgorithm = \"quota-reset\"",
+                false,
+            ),
+            (
+                "limit = \"10/1m\"\nmode = \"shadow\"",
+                "limit = \"100/1m\"",
+                false,
+            ),
+            ("limit = \"10/1m\"\ncost = 2", "limit = \"100/1m\"", false),
+            (
+                "limit = \"10/1m\"\nmissing_key = \"skip\"",
+                "limit = \"100/1m\"",
+                false,
+            ),
+        ] {
+            let (_, messages) = needless_within(wide, narrow);
+            assert_eq!(
+                messages.len(),
+                usize::from(found),
+                "{wide} {narrow} {messages:?}"
+            );
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+        /// What is said never to refuse within another does not, whatever else comes.
+        #[test]
+        fn what_is_found_within_never_refuses(
+            first in quantity(),
+            second in quantity(),
+            steps in prop::collection::vec((prop_oneof![
+                Just(0_u64), Just(1), 1..2_000_000_000_u64, 1..200_000_000_000_u64,
+            ], any::<bool>()), 200),
+            tries in 1..30_usize,
+        ) {
+            let (algorithms, found) = needless_within(&first, &second);
+            prop_assume!(!found.is_empty());
+            let mut keys: Vec<Key> = algorithms.iter().map(key).collect();
+            let mut now = Time::ZERO;
+            for (gap, of_both) in steps {
+                now = now + Nanos::from_nanos(gap);
+                for _ in 0..tries {
+                    if !keys[0](now, false) {
+                        break;
+                    }
+                    if of_both {
+                        prop_assert!(keys[1](now, false), "{found:?}\n{first}\n{second}");
+                        keys[1](now, true);
+                    }
+                    keys[0](now, true);
+                }
+            }
+        }
 
         /// What is said never to refuse does not, whatever comes when.
         #[test]

@@ -28,6 +28,7 @@ mod descriptors;
 mod diagnostic;
 mod exempt;
 mod fields;
+mod foreign;
 mod forms;
 mod limit;
 mod lints;
@@ -43,8 +44,10 @@ mod refusal;
 mod render;
 mod requests;
 mod schema;
+mod secrets;
 mod settings;
 mod shape;
+mod shares;
 mod syntax;
 mod words;
 
@@ -57,7 +60,7 @@ use toml::de::DeTable;
 
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
-pub use render::{Colour, render};
+pub use render::{Colour, brief, render};
 pub use schema::schema;
 pub use words::{WordsError, words};
 
@@ -66,8 +69,8 @@ use self::fields::MAX_LIMITS;
 use self::limit::{Draft, Shared};
 use crate::{Policy, Rules};
 
-/// Bytes of a policy file.
-const MAX_BYTES: usize = 1 << 20;
+/// Bytes of a policy file: thousands of limits, and a bound on a mistake.
+pub const MAX_BYTES: usize = 1 << 20;
 
 /// What a text becomes.
 #[derive(Clone, Debug)]
@@ -156,7 +159,7 @@ fn policy(
     if out.has_errors() {
         return None;
     }
-    lints::lints(&drafts, &shared.responses, out);
+    lints::lints(&drafts, &shared.responses, &settings, out);
     Some(Policy {
         version: 0,
         sha: sha([text]).into(),

@@ -90,7 +90,7 @@ impl Warming {
         }
         let quota = quota(text, ("`warmup`", &self.at), around, out)?;
         let factor = self.cold_factor.value;
-        self.makes_a_difference(quota, text, out)?;
+        self.makes_a_difference(quota, out)?;
         let limiter =
             WarmUp::with_cold_factor(quota.per_second(), self.period.value, f64::from(factor));
         let words = format!(
@@ -100,16 +100,11 @@ impl Warming {
         post_paid(limiter, quota, words, text, out)
     }
 
-    /// Some if a permit is dearer when cold, and one is granted before it is warm.
-    fn makes_a_difference(
-        &self,
-        quota: Quota,
-        text: &At<&str>,
-        out: &mut Findings<'_>,
-    ) -> Option<()> {
-        let (warm, period) = (quota.time_for(Permits::ONE), self.period.value);
-        let factor = self.cold_factor.value;
-        if factor == 1 {
+    /// Some if a permit is dearer when cold. A warm-up that is shorter than a permit is one, too:
+    /// the first permit after a rest is the dearer for it, as by Guava.
+    fn makes_a_difference(&self, quota: Quota, out: &mut Findings<'_>) -> Option<()> {
+        let warm = quota.time_for(Permits::ONE);
+        if self.cold_factor.value == 1 {
             let message = "a `cold_factor` of 1 warms nothing up";
             let label = format!("a permit takes 1 x {warm} = {warm}, cold or warm");
             out.error(
@@ -121,21 +116,7 @@ impl Warming {
             .help("write cold_factor = 3, or leave `warmup` out");
             return None;
         }
-        let both = u128::from(warm.as_nanos()) * u128::from(1 + factor);
-        if 2 * u128::from(period.as_nanos()) >= both {
-            return Some(());
-        }
-        let message = format!("no permit is granted in a warm-up of {period}");
-        let label = format!("2 x {period} / ({warm} + {factor} x {warm}), less than one");
-        let least = u64::try_from(both.div_ceil(2)).map(Nanos::from_nanos); // up: one permit
-        let help = least.map_or_else(
-            |_| "leave `warmup` out".to_owned(),
-            |least| format!("write period = \"{least}\" or more, or leave `warmup` out"),
-        );
-        out.error(codes::PARAMETERS, self.period.at.clone(), message, label)
-            .related(text.at.clone())
-            .help(help);
-        None
+        Some(())
     }
 
     /// Beside something that cannot warm up.

@@ -18,6 +18,7 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use super::diagnostic::{Diagnostic, Severity};
+use super::secrets;
 
 /// Columns that a rendered line may take; longer lines are cut around the carets.
 const WIDTH: usize = 140;
@@ -58,6 +59,29 @@ pub fn render(file: &str, text: &str, findings: &[Diagnostic], colour: Colour) -
     page
 }
 
+/// Renders findings for a log, where many of one kind say no more than one: the first of each
+/// code, and how many more of it there are. One text for each code.
+pub fn brief(file: &str, text: &str, findings: &[Diagnostic], colour: Colour) -> Vec<String> {
+    let mut codes: Vec<&str> = Vec::new();
+    for finding in findings {
+        if !codes.contains(&finding.code) {
+            codes.push(finding.code);
+        }
+    }
+    let of_code = |code: &&str| {
+        let mut same = findings.iter().filter(|finding| finding.code == *code);
+        let first: Vec<_> = same.by_ref().take(1).cloned().collect();
+        let page = render(file, text, &first, colour);
+        match same.count() {
+            0 => page,
+            more => format!(
+                "{page}  = and {more} more {code}: `ratekeeper validate {file}` shows all\n"
+            ),
+        }
+    };
+    codes.iter().map(of_code).collect()
+}
+
 fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> String {
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
@@ -81,7 +105,7 @@ fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> Str
     let shift = |at: std::ops::Range<usize>| at.start - from..at.end - from;
 
     let lines_before = text[..from].matches('\n').count();
-    let lines = text[from..to].replace('\r', " "); // the renderer would draw it
+    let lines = secrets::masked(&text[from..to]).replace('\r', " "); // the renderer would draw it
     let mut snippet = Snippet::source(&lines)
         .path(file)
         .line_start(lines_before + 1)

@@ -8,6 +8,7 @@ use toml::de::DeTable;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_NAME, MAX_NAMES};
+use super::foreign;
 use super::read::{self, At};
 use super::settings::header_name;
 use super::shape::Hint;
@@ -53,7 +54,7 @@ const MISTAKEN_PARTS: &[Hint] = &[
     ),
     (
         "token",
-        "write \"api_key\", or where it is found, as in \"header:x-token\"",
+        "write \"bearer\", or where it is found, as in \"header:x-token\"",
     ),
     (
         "domain",
@@ -139,10 +140,18 @@ pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests 
 }
 
 impl Requests {
-    /// Sets how paths compare, if the file says it.
-    pub(super) fn compare(&mut self, case: Option<PathCase>) {
-        self.matcher.path_case = case.unwrap_or_default();
-        if self.matcher.path_case == PathCase::Sensitive {
+    /// Sets how paths compare.
+    pub(super) fn compare(&mut self, case: PathCase, key: &[KeyPart]) {
+        self.matcher.path_case = case;
+        let matched = self
+            .matcher
+            .fields
+            .iter()
+            .any(|(field, _)| *field == Field::Path);
+        let counted = [KeyPart::Path, KeyPart::Route]
+            .iter()
+            .any(|part| key.contains(part));
+        if case == PathCase::Sensitive && (matched || counted) {
             self.same.push(("path_case".into(), Vec::new()));
         }
     }
@@ -152,8 +161,18 @@ impl Requests {
         let mut seen = BTreeSet::new();
         for text in values {
             match Pattern::parse(&field, text.value) {
-                Ok(pattern) => patterns.push(pattern),
-                Err(error) => {
+                Ok(pattern) => {
+                    foreign::remark(&field, text, out);
+                    patterns.push(pattern);
+                }
+                Err(mut error) => {
+                    if field == Field::Path && foreign::is_foreign(text.value) {
+                        let path = foreign::translated(text.value);
+                        error.help = format!(
+                            "write \"{}\": `*` is one segment, `**` any number of them",
+                            shown(&path)
+                        );
+                    }
                     let label = format!("not a value of `{name}`");
                     value_error(codes::MATCH_VALUE, text, label, error, out);
                 }

@@ -186,6 +186,7 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
             max_held: read::number(listen.value, "max_held", MAX_HELD)
                 .and_then(|most| u32::try_from(most.value).ok()),
         };
+        apart(listen.value, out);
     }
     if let Some(envoy) = read::table(root, "envoy") {
         settings.envoy_files = envoy_files(envoy.value);
@@ -278,6 +279,40 @@ fn door(listen: &DeTable<'_>, name: &str, port: u16, out: &mut Findings<'_>) -> 
     )
     .help(format!("write for example {name} = \"{example}\""));
     None
+}
+
+/// Reports two doors at one address.
+fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
+    let read = |name: &'static str| {
+        let text = read::text(listen, name)?;
+        let address: SocketAddr = text.value.parse().ok()?;
+        Some((name, address, text.at))
+    };
+    let doors: Vec<_> = ["http", "grpc", "admin"]
+        .into_iter()
+        .filter_map(read)
+        .collect();
+    for (index, (name, address, at)) in doors.iter().enumerate() {
+        let meets = |other: &SocketAddr| {
+            let all = other.ip().is_unspecified() || address.ip().is_unspecified();
+            other.port() == address.port() && (all || other.ip() == address.ip())
+        };
+        let taken = doors[..index]
+            .iter()
+            .find(|(_, other, _)| address.port() != 0 && meets(other));
+        if let Some((first, other, first_at)) = taken {
+            let message = format!("`{first}` and `{name}` listen at one address");
+            let free = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1024));
+            out.error(
+                codes::SAME_ADDRESS,
+                at.clone(),
+                message,
+                format!("taken by {other}"),
+            )
+            .related(first_at.clone())
+            .help(format!("write another port: {name} = \"{free}\""));
+        }
+    }
 }
 
 /// The address that was probably meant: what is missing or wrong is filled in.

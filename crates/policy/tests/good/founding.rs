@@ -60,7 +60,7 @@ name   = "partner"
 match  = { host = "partners.example.com" }
 key    = ["api_key"]
 bucket = { size = 40, refill = "20/1s" }
-queue  = { max = 100, max_wait = "2s", order = "fifo" }
+queue  = { max = 40, max_wait = "2s", order = "fifo" }
 missing_key = "deny"
 
 [[limit]]   # a key's month

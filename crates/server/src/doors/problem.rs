@@ -56,6 +56,19 @@ problems! {
     FROM_A_PAGE = "RK0520" 403 "web pages may not call this";
 }
 
+/// What each of them means, and how a call is put right.
+const PAGES: &str = include_str!("problems.md");
+
+/// Explains a code: `ratekeeper help RK0513`; `None` for a code that no door answers with.
+pub fn explain_problem(code: &str) -> Option<&'static str> {
+    let pages = PAGES
+        .split("\n# ")
+        .map(|page| page.trim_start_matches("# "));
+    let known = PROBLEMS.iter().any(|problem| problem.code == code);
+    let page = |page: &&str| page.split(':').next() == Some(code);
+    pages.filter(|_| known).find(page).map(str::trim_end)
+}
+
 /// A call that cannot be served, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Problem {
@@ -168,6 +181,33 @@ mod tests {
                 .iter()
                 .all(|kind| (400..600).contains(&kind.status))
         );
+    }
+
+    #[test]
+    fn every_problem_is_explained_under_its_title() {
+        for ProblemKind {
+            code,
+            status,
+            title,
+        } in PROBLEMS
+        {
+            let page = explain_problem(code).unwrap_or_else(|| panic!("{code} has no page"));
+            let (heading, text) = page.split_once("\n\n").expect("a heading and a text");
+            assert_eq!(heading, format!("{code}: {title} (HTTP {status})"));
+            let (reason, calls) = text
+                .split_once("\n\n```\n")
+                .expect("a wrong and a right call");
+            assert!(reason.len() > 80, "{code}: {reason}");
+            let calls = calls
+                .strip_suffix("\n```")
+                .expect("nothing after the calls");
+            assert!(calls.lines().count() >= 2, "{code}: {calls}");
+            assert!(
+                calls.lines().all(|line| line.len() <= 100),
+                "{code}: {calls}"
+            );
+        }
+        assert_eq!(explain_problem("RK0103"), None);
     }
 
     #[test]

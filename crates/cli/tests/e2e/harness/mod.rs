@@ -7,6 +7,7 @@
 //!               ratekeeper
 //! ```
 
+pub(crate) mod application;
 pub(crate) mod clock;
 pub(crate) mod envoy;
 pub(crate) mod ports;

@@ -20,7 +20,8 @@ pub(super) static DEFAULTS: Table = Table {
         PATH_CASE,
     ],
     planned: hints! {
-        "scope" => "leave it out: every limit counts on its own node",
+        "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
+            nodes together",
     },
     mistaken: hints! {
         "key" => "each [[limit]] has its own key",
@@ -41,6 +42,11 @@ pub(super) const MODE: Field = optional(
             "on" => "write \"enforce\"",
             "block" => "write \"enforce\"",
             "deny" => "write \"enforce\"",
+            "dry" => "to decide and count but never refuse, write \"shadow\"",
+            "test" => "to decide and count but never refuse, write \"shadow\"",
+            "warn" => "to decide and count but never refuse, write \"shadow\"",
+            "observe" => "to decide and count but never refuse, write \"shadow\"",
+            "simulate" => "to decide and count but never refuse, write \"shadow\"",
             "dry-run" => "to decide and count but never refuse, write \"shadow\"",
             "log" => "to decide and count but never refuse, write \"shadow\"",
             "monitor" => "to decide and count but never refuse, write \"shadow\"",
@@ -255,7 +261,8 @@ pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
     "reset_on" => "leave it out, and let the application call POST /v1/reset",
     "active" => "leave it out: the limit is then active at all hours",
     "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
-    "scope" => "leave it out: every limit counts on its own node",
+    "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
+        nodes together",
     "priority" => "write two limits, each with its own match, and give the important one more",
     "on_limit" => "leave it out; what a refusal looks like is said by `response` and `status`",
     "percent" => "try the limit on everybody without refusing anybody: mode = \"shadow\"",

@@ -1,0 +1,33 @@
+//! Shares: what one process holds of a limit while the shared store fails.
+
+use ratekeeper_core::{Outage, Permits};
+
+use super::codes;
+use super::diagnostic::Findings;
+use super::limit::Draft;
+use crate::{Cost, RuleMode, Settings};
+
+/// A limit of which nothing is left for one process while the shared store fails.
+pub(super) fn no_share(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
+    let rule = &draft.rule;
+    let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());
+    let cost = match rule.cost {
+        Cost::Fixed(cost) => cost,
+        Cost::Request | Cost::Attribute(_) => Permits::ONE,
+    };
+    let capacity = rule.limit.algorithm.capacity();
+    let fits = u64::from(cost.get()) * u64::from(nodes) <= u64::from(capacity.get());
+    if fits || rule.mode == RuleMode::Off || rule.limit.outage != Outage::Local {
+        return;
+    }
+    let name = &rule.limit.name;
+    let message = format!("limit `{name}` refuses everything while Redis fails");
+    let label = format!("{capacity} permits / {nodes} nodes: less than a request costs");
+    out.warning(
+        codes::NO_SHARE,
+        draft.places.quantity.clone(),
+        message,
+        label,
+    )
+    .help("write on_store_error = \"deny\" if that is meant, or on_store_error = \"allow\"");
+}
