@@ -11,12 +11,12 @@ use super::diagnostic::Findings;
 use super::limit::Draft;
 use super::quantity::Kind;
 use super::refusal::Responses;
-use super::shares;
+use super::{shares, within};
 use crate::calendar::Word;
 use crate::{Cost, Field, KeyPart, MissingKey, RuleMode, Settings};
 
 /// Limits with the same key and match that are compared with each other.
-const MAX_COMPARED: usize = 50;
+pub(super) const MAX_COMPARED: usize = 50;
 
 /// A policy that cannot be meant: one without limits (a file cut short reads like that, and
 /// would switch off all limiting), or with a limit that can never let a request pass.
@@ -206,29 +206,10 @@ fn never_refuses(drafts: &[Draft], out: &mut Findings<'_>) {
             }
         }
     }
-    never_refuse_within(drafts, out);
+    within::never_refuse(drafts, out);
 }
 
-/// Limits on some requests that one on every request, with the same key, always comes before.
-fn never_refuse_within(drafts: &[Draft], out: &mut Findings<'_>) {
-    let of_requests = |draft: &&Draft| !draft.rule.is_for_descriptors();
-    let (wide, narrow): (Vec<&Draft>, Vec<&Draft>) = drafts
-        .iter()
-        .filter(of_requests)
-        .partition(|draft| draft.same.is_empty());
-    for loose in narrow {
-        let wide = wide.iter().take(MAX_COMPARED);
-        let same_key = wide.filter(|strict| strict.rule.key == loose.rule.key);
-        if let Some(strict) = same_key
-            .into_iter()
-            .find(|strict| covers_within(strict, loose))
-        {
-            report(loose, strict, out);
-        }
-    }
-}
-
-fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
+pub(super) fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
     let (loose_name, strict_name) = (&loose.rule.limit.name, &strict.rule.limit.name);
     let message = format!("limit `{loose_name}` can never be the one that refuses");
     let (label, help) = if loose.rule.limit.algorithm == strict.rule.limit.algorithm {
@@ -258,7 +239,7 @@ fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
 }
 
 /// Whether two limits charge the same for a request of both, and `strict` can refuse it.
-fn alike(strict: &Draft, loose: &Draft) -> bool {
+pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
     a.cost == b.cost
         && a.missing_key == b.missing_key
@@ -266,30 +247,6 @@ fn alike(strict: &Draft, loose: &Draft) -> bool {
         && b.mode != RuleMode::Off
         && strict.denials == loose.denials
         && same_exemptions(strict, loose)
-}
-
-/// Whether `strict` refuses whatever `loose` would refuse, although it is charged for other
-/// requests as well. Careful: says no in doubt.
-fn covers_within(strict: &Draft, loose: &Draft) -> bool {
-    if !alike(strict, loose) || strict.denials == Denials::Counted {
-        return false;
-    }
-    let (a, b) = (&strict.rule, &loose.rule);
-    let in_step = strict.kind == loose.kind && a.window == b.window && a.quota <= b.quota;
-    // A charge more never lets a request pass that was refused. Not so where windows begin
-    // with a request, or the pace depends on the past.
-    let monotone = match loose.kind {
-        Kind::Calendar(_) => true,
-        Kind::Windows(kind) => matches!(
-            kind,
-            Algorithm::TokenBucket
-                | Algorithm::Fixed
-                | Algorithm::SlidingCounter
-                | Algorithm::SlidingLog { .. }
-        ),
-        _ => false,
-    };
-    in_step && monotone || admits_less(strict, loose)
 }
 
 /// Whether `strict` refuses whatever `loose` would refuse. Careful: says no in doubt.
@@ -324,7 +281,7 @@ fn same_exemptions(strict: &Draft, loose: &Draft) -> bool {
 ///
 /// What a limit admits in a span `t` is at most `b + r x t`, where `r` is its rate and `b`
 /// what it admits within its own period: every algorithm's `bound` keeps below that line.
-fn admits_less(strict: &Draft, loose: &Draft) -> bool {
+pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
     // Cut to microseconds, the rate of one is a little above what is written; what comes back
     // to the other is allowed again.
     if matches!(strict.kind, Kind::PostPaid { .. } | Kind::AtOnce { .. }) {

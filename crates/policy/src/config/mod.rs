@@ -49,6 +49,7 @@ mod settings;
 mod shape;
 mod shares;
 mod syntax;
+mod within;
 mod words;
 
 use std::collections::HashMap;
