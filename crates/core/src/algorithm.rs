@@ -11,8 +11,9 @@
 //! # Laws
 //!
 //! They hold while what is charged expires before time ends, 584 years after the clock's
-//! zero (GCRA: 9.1 years). `laws.rs` (feature `testing`) checks them for every algorithm; a
-//! file names those it breaks, and why.
+//! zero, and while no state is left alone for longer than it [lasts](Algorithm::lasts).
+//! `laws.rs` (feature `testing`) checks them for every algorithm; a file names those it
+//! breaks, and why.
 //!
 //! * **Denial is free.** A denial leaves the state equivalent (except [`Denials::Counted`]).
 //! * **Looking is free.** `look` and cost 0 change nothing.
@@ -95,8 +96,14 @@ pub trait Algorithm {
         0
     }
 
-    /// From this moment on the state acts as `Default`: it may be forgotten.
-    fn expires_at(&self, state: &Self::State) -> Time;
+    /// From this moment on the state acts as `Default`: it may be forgotten. Not after `now`
+    /// if it does already.
+    fn expires_at(&self, state: &Self::State, now: Time) -> Time;
+
+    /// How long after its last use, and after it expired, a state is still read for what it is.
+    fn lasts(&self) -> Nanos {
+        Nanos::MAX
+    }
 
     /// Makes `state` at least as strict as both itself and `other`.
     ///

@@ -168,9 +168,16 @@ impl Algorithm for AnyAlgorithm {
         with_state!(self, state, (algorithm, state) => algorithm.lapse(state, now), _ => 0)
     }
 
-    fn expires_at(&self, state: &AnyState) -> Time {
-        with_state!(self, state, (algorithm, state) => algorithm.expires_at(state),
+    fn expires_at(&self, state: &AnyState, now: Time) -> Time {
+        with_state!(self, state, (algorithm, state) => algorithm.expires_at(state, now),
             _ => Time::ZERO)
+    }
+
+    fn lasts(&self) -> Nanos {
+        match self {
+            Self::Gcra(gcra) => gcra.lasts(),
+            _ => Nanos::MAX,
+        }
     }
 
     fn stricter(&self, state: &mut AnyState, other: &AnyState) {

@@ -18,9 +18,9 @@ pub enum Error {
     TooManyPermits,
     /// A quota over no time.
     NoSpan,
-    /// So many permits a nanosecond that rounding would lose more than 1 %.
+    /// More than 64 permits a nanosecond.
     TooFast,
-    /// Burst times interval passes the horizon of 2^61 ticks (1.1 years).
+    /// The time to refill burst and queue passes 2^61 ticks of 1/64 ns (1.1 years).
     TooLong,
     /// A number of sub-buckets outside 1 to 60, or longer than the span in nanoseconds.
     SubBuckets,
@@ -47,7 +47,7 @@ impl fmt::Display for Error {
             Self::NoPermits => "a quota of `0` permits nothing",
             Self::TooManyPermits => "more than 4,294,967,295 permits cannot be counted",
             Self::NoSpan => "a quota needs a span longer than zero",
-            Self::TooFast => "so many permits a nanosecond that rounding would lose more than 1 %",
+            Self::TooFast => "more than 64 permits a nanosecond",
             Self::TooLong => "the time to refill the whole burst passes the horizon of 1.1 years",
             Self::SubBuckets => "sub-buckets must number 1 to 60, each at least 1 ns long",
             Self::WindowTooLong => "window is longer than 73 years",

@@ -28,10 +28,11 @@ use alloc::collections::VecDeque;
 use core::fmt::Debug;
 use core::hash::Hash;
 use std::collections::HashSet;
+use std::vec::Vec;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::{self, Reach, later};
-use crate::{Decision, Permits, Time, Verdict};
+use crate::{Decision, Nanos, Permits, Time, Verdict};
 
 /// Every law and oracle that concerns what `state` is at `now`, once a decision has settled
 /// it: a debt that a clock set back made too long is cut by deciding, not by looking.
@@ -103,7 +104,7 @@ pub fn decide<A: Algorithm + Debug>(
         // Only a debt that the clock made longer than it can be is cut, and cut once.
         let told = now + decision.reset_after;
         assert!(
-            told < algorithm.expires_at(&before),
+            told < algorithm.expires_at(&before, now),
             "written for nothing: {}",
             context()
         );
@@ -155,6 +156,20 @@ pub fn additive<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time
     }
 }
 
+/// The moments so many spans after `now` at which both states are still read for what they are.
+fn both_last<A: Algorithm>(
+    algorithm: &A,
+    states: [&A::State; 2],
+    now: Time,
+    spans: &[Nanos],
+) -> Vec<Time> {
+    let last = |&span: &Nanos| {
+        let [one, other] = states.map(|state| later(algorithm, state, now, span));
+        one.and(other)
+    };
+    spans.iter().filter_map(last).collect()
+}
+
 /// A refund gives back no more than its cost, and takes nothing.
 ///
 /// # Panics
@@ -197,7 +212,7 @@ fn refund_gives<A: Refund + Debug>(
     for cost in reach.costs(algorithm.capacity(), &[had]) {
         let mut refunded = state.clone();
         algorithm.refund(&mut refunded, now, cost);
-        for then in spans.iter().filter_map(|&span| later(now, span)) {
+        for then in both_last(algorithm, [state, &refunded], now, &spans) {
             let context = || {
                 std::format!(
                     "{cost:?} at {now:?}, asked at {then:?}\n{algorithm:?}\n{state:?}\n{refunded:?}"
@@ -236,7 +251,7 @@ pub fn refund_undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Ti
             continue;
         }
         algorithm.refund(&mut undone, now, cost);
-        for then in spans.iter().filter_map(|&span| later(now, span)) {
+        for then in both_last(algorithm, [state, &undone], now, &spans) {
             let ask = |state| algorithm.look(state, then, algorithm.capacity());
             assert_eq!(
                 ask(&undone),
@@ -326,7 +341,7 @@ pub fn stricter_is_stricter<A: Algorithm + Debug>(
     for then in reach
         .spans(&[reset])
         .into_iter()
-        .filter_map(|span| later(now, span))
+        .filter_map(|span| later(algorithm, &strict, now, span))
     {
         let remaining = |state| algorithm.look(state, then, Permits::ZERO).remaining;
         assert!(

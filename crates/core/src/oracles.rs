@@ -96,10 +96,17 @@ impl Reach {
 }
 
 /// The moment `span` after `now`; `None` at the end of time, 584 years, where spans saturate
-/// and nothing is promised.
-pub(crate) fn later(now: Time, span: Nanos) -> Option<Time> {
+/// and nothing is promised, and where `state` has been left alone for longer than it lasts.
+pub(crate) fn later<A: Algorithm>(
+    algorithm: &A,
+    state: &A::State,
+    now: Time,
+    span: Nanos,
+) -> Option<Time> {
     let then = now.as_nanos().checked_add(span.as_nanos())?;
-    (then < u64::MAX).then_some(Time::from_nanos(then))
+    let then = (then < u64::MAX).then_some(Time::from_nanos(then))?;
+    let lasts_until = algorithm.expires_at(state, now) + algorithm.lasts();
+    (then < lasts_until || *state == A::State::default()).then_some(then)
 }
 
 fn allows<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, cost: Permits) -> bool {
@@ -144,7 +151,7 @@ pub fn retry_after<A: Algorithm + Debug>(
     let wait = verdict.retry_after();
     let edges: Vec<Nanos> = wait.into_iter().collect();
     for span in reach.spans(&edges) {
-        let Some(then) = later(now, span) else {
+        let Some(then) = later(algorithm, state, now, span) else {
             continue;
         };
         // A fresh state is denied too where the algorithm's time ends.
@@ -166,7 +173,7 @@ pub fn reset_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
     let reset = algorithm.look(state, now, Permits::ZERO).reset_after;
     let all = algorithm.capacity();
     for span in reach.spans(&[reset]) {
-        let Some(then) = later(now, span) else {
+        let Some(then) = later(algorithm, state, now, span) else {
             continue;
         };
         if span >= reset {
@@ -191,7 +198,7 @@ pub fn more_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Ti
     let told = algorithm.look(state, now, Permits::ZERO);
     let most = |state: &A::State, then| algorithm.look(state, then, Permits::ZERO).remaining;
     for span in reach.spans(&[told.more_after]) {
-        let Some(then) = later(now, span) else {
+        let Some(then) = later(algorithm, state, now, span) else {
             continue;
         };
         // Of a fresh state less remains too where the algorithm's time ends.
@@ -210,14 +217,14 @@ pub fn more_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Ti
 /// # Panics
 /// If it does not.
 pub fn expires_at<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
-    let expiry = algorithm.expires_at(state);
+    let expiry = algorithm.expires_at(state, now);
     let reset = algorithm.look(state, now, Permits::ZERO).reset_after;
     assert!(
         expiry >= now + reset || reset == Nanos::ZERO,
         "O7: expires at {expiry:?}, resets after {reset:?} from {now:?}\n{algorithm:?}\n{state:?}",
     );
     for span in reach.spans(&[]) {
-        if let Some(then) = later(expiry.max(now), span) {
+        if let Some(then) = later(algorithm, state, expiry.max(now), span) {
             acts_as_fresh(algorithm, state, then, reach);
         }
     }
@@ -254,7 +261,10 @@ pub fn monotone<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time
         let mut spans = reach.spans(&[reset_after]);
         spans.sort();
         let mut allowed = false;
-        for then in spans.into_iter().filter_map(|span| later(now, span)) {
+        for then in spans
+            .into_iter()
+            .filter_map(|span| later(algorithm, state, now, span))
+        {
             let allows = allows(algorithm, state, then, cost);
             // A fresh state is denied too where the algorithm's time ends.
             let shut = !self::allows(algorithm, &A::State::default(), then, cost);

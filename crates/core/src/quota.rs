@@ -1,18 +1,5 @@
-//! Quota: permits per span. All rounding of rates is here.
-//!
-//! A rate limiter that rounds the interval between two permits *down* admits more than it
-//! says (11 % more at 300 M/s in whole nanoseconds). So the interval is rounded *up*, to a
-//! tick of 1/64 ns, and the loss is stated:
-//!
-//! ```text
-//!   interval = ceil(span x 64 / permits)  ticks      1 tick = 1/64 ns
-//!
-//!   rate          3/s     1 M/s    7 M/s     300 M/s    1,000 M/s
-//!   interval ns   333 M   1,000    142.859   3.34375    1.0
-//!   lost          0       0        0.002 %   0.3 %      0
-//! ```
-//!
-//! A rate at which rounding would lose more than 1 % is refused at construction.
+//! Quota: permits per span, as a policy says it. Nothing is rounded here; how an algorithm
+//! counts the time of a permit is its own affair (`algorithms/gcra/grid.rs` for the bucket).
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -20,11 +7,6 @@ use core::ops::{Add, Sub};
 use core::str::FromStr;
 
 use crate::{Error, Nanos};
-
-/// Ticks in a nanosecond: intervals are kept to 1/64 ns.
-pub(crate) const TICKS_PER_NANO_LOG2: u32 = 6;
-/// Horizon of debts: no limit may owe longer than this (1.1 years), so sums cannot overflow.
-pub(crate) const HORIZON_TICKS: u64 = 1 << 61;
 
 /// A number of permits: what a request costs, what a limit has left.
 ///
@@ -158,25 +140,6 @@ impl Quota {
         let nanos = exact.div_ceil(u128::from(self.permits.get())); // up: never early
         Nanos::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
-
-    /// The interval between two permits in ticks of 1/64 ns, rounded up.
-    ///
-    /// # Errors
-    /// [`Error::TooFast`] if rounding would lose more than 1 % of the rate,
-    /// [`Error::TooLong`] past the horizon.
-    pub(crate) fn interval_ticks(self) -> Result<u64, Error> {
-        let exact = u128::from(self.per.as_nanos()) << TICKS_PER_NANO_LOG2;
-        let permits = u128::from(self.permits.get());
-        let interval = exact.div_ceil(permits); // up: never more than the rate says
-        let lost = interval * permits - exact;
-        if lost * 100 > interval * permits {
-            return Err(Error::TooFast);
-        }
-        u64::try_from(interval)
-            .ok()
-            .filter(|&ticks| ticks <= HORIZON_TICKS)
-            .ok_or(Error::TooLong)
-    }
 }
 
 /// Writes `100/1m`; a burst that differs follows as `100/1m burst 20`.
@@ -227,27 +190,5 @@ mod tests {
         ] {
             assert_eq!(quota(text), Err(error), "{text}");
         }
-    }
-
-    #[test]
-    fn intervals_round_up_and_lose_little() {
-        for (text, ticks) in [
-            ("1/1s", 64_000_000_000),
-            ("3/1s", 21_333_333_334),
-            ("7000000/1s", 9_143), // 142.857 ns
-            ("300000000/1s", 214), // 3.333 ns
-            ("1000000000/1s", 64),
-        ] {
-            assert_eq!(quota(text).unwrap().interval_ticks(), Ok(ticks), "{text}");
-        }
-        assert_eq!(quota("4000000000/3s").unwrap().interval_ticks(), Ok(48));
-        assert_eq!(
-            quota("3000000000/1s").unwrap().interval_ticks(),
-            Err(Error::TooFast)
-        );
-        assert_eq!(
-            quota("1/99999d").unwrap().interval_ticks(),
-            Err(Error::TooLong)
-        );
     }
 }

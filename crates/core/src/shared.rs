@@ -62,11 +62,6 @@ pub trait Shared: Algorithm {
     /// Names the core, to its twin and in its states: a lower case letter.
     const TAG: u8;
 
-    /// `now` on the clock in which this algorithm's states are read.
-    fn frame(now: UnixMicros) -> Time {
-        now.time()
-    }
-
     /// The state that [`write`](Self::write) wrote; `None` if these bytes are no state of
     /// this limit.
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Self::State>;

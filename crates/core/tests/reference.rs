@@ -45,87 +45,116 @@ fn replay(
     }
 }
 
-/// GCRA in integers that cannot overflow, in units of 1/64 ns.
+/// GCRA in integers that cannot overflow, of a clock that never ends: `units` of them in `nanos`.
 #[derive(Clone, Debug)]
 struct BigGcra {
+    units: i128,
+    nanos: i128,
     interval: i128,
     burst: i128,
     queue: i128,
     counted: bool,
-    tat: i128,
+    /// In units since the clock's zero, if it was ever charged.
+    tat: Option<i128>,
 }
 
 impl BigGcra {
-    const END: i128 = 1 << 64;
     const SLACK: i128 = 10_000_000_000 * 64;
 
+    /// As the table in `gcra/grid.rs` says.
     fn new(quota: Quota, queue: u32, counted: bool) -> Self {
-        let ticks = i128::from(quota.per().as_nanos()) * 64;
-        let permits = i128::from(quota.permits().get());
-        let interval = (ticks + permits - 1) / permits;
-        let burst = i128::from(quota.burst().get()) * interval;
+        let [mut n, mut p] = [quota.permits().get().into(), quota.per().as_nanos().into()];
+        let common = gcd(n, p);
+        (n, p) = (n / common, p / common);
+        let parts = 1_000 * n / gcd(1_000 * n, p);
+        let (units, nanos) = match () {
+            () if 64 % n == 0 => (64, 1),
+            () if n < 64 => (n, 1),
+            () if parts <= 64_000 => (64_000 / parts * parts, 1_000),
+            () => (64 * p / n * n, p),
+        };
+        assert_eq!(units * p % (n * nanos), 0, "a whole number");
+        let interval = units * p / (n * nanos);
         Self {
+            units,
+            nanos,
             interval,
-            burst,
+            burst: i128::from(quota.burst().get()) * interval,
             queue: i128::from(queue) * interval,
             counted,
-            tat: 0,
+            tat: None,
         }
+    }
+
+    /// The unit that a moment lies in.
+    fn unit_at(&self, now: Time) -> i128 {
+        i128::from(now.as_nanos()) * self.units / self.nanos
+    }
+
+    /// How long it takes from `now` on until a unit begins.
+    fn until(&self, unit: i128, now: Time) -> u64 {
+        let begins = (unit * self.nanos + self.units - 1) / self.units;
+        u64::try_from((begins - i128::from(now.as_nanos())).max(0)).unwrap()
     }
 
     fn decide(&mut self, now: Time, cost: Permits) -> Decision {
         let limit = self.burst + self.queue;
-        let now = (i128::from(now.as_nanos()) * 64).min(Self::END - 1);
-        let up = |ticks: i128| u64::try_from((ticks + 63) / 64).unwrap();
+        let at = self.unit_at(now);
         let deepest = if self.counted { 2 * limit } else { limit };
-        if self.tat - now > deepest + Self::SLACK {
-            self.tat = (now + deepest).min(Self::END - 1);
+        let mut tat = self.tat.unwrap_or(at);
+        // Ticks are rounded up, each.
+        let ahead = 64 * (tat * self.nanos - i128::from(now.as_nanos()) * self.units);
+        let longest = (64 * deepest * self.nanos + self.units - 1) / self.units + Self::SLACK;
+        if ahead > longest * self.units {
+            tat = at + deepest;
+            self.tat = Some(tat);
         }
         let price = i128::from(cost.get()) * self.interval;
-        let next = self.tat.max(now) + price;
-        let verdict = if next - now <= limit && next < Self::END {
+        let next = tat.max(at) + price;
+        let verdict = if next - at <= limit {
             if cost > Permits::ZERO {
-                self.tat = next;
+                self.tat = Some(next);
             }
-            match next - now - self.burst {
-                wait if wait > 0 => Verdict::AllowAfter(Nanos::from_nanos(up(wait))),
+            match next - at - self.burst {
+                wait if wait > 0 => {
+                    Verdict::AllowAfter(Nanos::from_nanos(self.until(at + wait, now)))
+                }
                 _ => Verdict::Allow,
             }
         } else {
-            let counted = next.min(now + 2 * limit).min(Self::END - 1);
-            // Not where the wait, if there is one, would then reach past the end of time.
-            let in_time = price > limit || counted + price < Self::END;
-            if self.counted && counted > self.tat.max(now) && in_time {
-                self.tat = counted;
+            let counted = next.min(at + 2 * limit);
+            if self.counted && counted > tat.max(at) {
+                self.tat = Some(counted);
             }
-            let next = self.tat.max(now) + price;
-            if price <= limit && next < Self::END {
+            let next = self.tat.unwrap_or(at).max(at) + price;
+            if price <= limit {
                 Verdict::Deny {
-                    retry_after: Nanos::from_nanos(up(next - now - limit)),
+                    retry_after: Nanos::from_nanos(self.until(next - limit, now)),
                 }
             } else {
                 Verdict::DenyForever
             }
         };
-        let debt = (self.tat - now).max(0);
-        let room = limit.min(Self::END - 1 - now) - debt;
-        let remaining = u64::try_from(room.max(0) / self.interval).unwrap();
+        let tat = self.tat.unwrap_or(at).max(at);
+        let remaining = u64::try_from((limit - (tat - at)).max(0) / self.interval).unwrap();
         let remaining = remaining.min(u64::from(u32::MAX));
         let more = match (i128::from(remaining) + 1) * self.interval {
-            // Not where it would be paid for past the end of time.
-            larger if self.tat.max(now) + larger >= Self::END => 0,
-            larger if larger <= limit => (debt + larger - limit).max(0),
+            larger if larger <= limit => self.until(tat + larger - limit, now),
             _ => 0,
         };
-        decision(verdict, remaining, [up(debt), up(more)])
+        decision(verdict, remaining, [self.until(tat, now), more])
     }
 
     fn refund(&mut self, now: Time, cost: Permits) {
-        let now = (i128::from(now.as_nanos()) * 64).min(Self::END - 1);
-        if self.tat > now {
-            self.tat = now.max(self.tat - i128::from(cost.get()) * self.interval);
+        let at = self.unit_at(now);
+        if let Some(tat) = self.tat.filter(|&tat| tat > at) {
+            self.tat = Some(at.max(tat - i128::from(cost.get()) * self.interval));
         }
     }
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Windows as a list of all that was ever charged: (number of its bucket, permits).
@@ -333,8 +362,10 @@ fn windows_decide_as_a_list_of_all_events_does() {
 fn gcra_decides_as_big_integers_do() {
     for seed in seeds(600) {
         let mut random = laws::Random::new(seed);
-        // Any size, from a nanosecond to weeks, and starts near the end of ticks too.
-        let per = 1 + (random.next() >> (10 + random.below(54)));
+        // Any size, from a nanosecond to weeks, round ones too; from any moment on.
+        let per = 1 + (random.next() >> (13 + random.below(51)));
+        let round = [1, 1_000, 1_000_000_000][usize::try_from(random.below(3)).unwrap()];
+        let per = per.next_multiple_of(round);
         let permits = Permits::saturating_from(1 + (random.next() >> (32 + random.below(32))));
         let queue = Permits::saturating_from(random.below(5));
         let burst = Permits::saturating_from(1 + random.below(2 * u64::from(permits.get())));
@@ -342,8 +373,15 @@ fn gcra_decides_as_big_integers_do() {
         let Ok(gcra) = Gcra::new(quota, queue) else {
             continue;
         };
-        let start = [0, 1 << 40, (1 << 58) - per.min(1 << 57), u64::MAX - per];
-        let start = start[usize::try_from(random.below(4)).unwrap()];
+        let unix_2090 = 3_786_912_000_000_000_000;
+        // Ticks begin anew at 2^58 ns. A state of that very moment is kept a tick later, so the
+        // moment must not be one of a few.
+        let turn = match per {
+            ..=0xffff_ffff => 1 << 40,
+            _ => (1 << 58) - per - 1 - random.below(per),
+        };
+        let start = [0, 1 << 40, turn, unix_2090, u64::MAX - per];
+        let start = start[usize::try_from(random.below(5)).unwrap()];
         let events = laws::random_life(seed, 300, Nanos::from_nanos(per), permits);
         for counted in [false, true] {
             let denials = if counted {

@@ -112,11 +112,11 @@ fn seed_000_what_is_idle_can_be_forgotten() {
     let mut tat = Tat::default();
     let gcra = Gcra::token_bucket(quota).unwrap();
     let _ = gcra.decide(&mut tat, at(0), Permits::new(5));
-    assert_eq!(gcra.expires_at(&tat), at(1_000_000_000));
+    assert_eq!(gcra.expires_at(&tat, at(0)), at(1_000_000_000));
     let mut state = WindowState::default();
     let window = Window::two_window(quota, Nanos::ZERO).unwrap();
     let _ = window.decide(&mut state, at(0), Permits::new(5));
-    assert_eq!(window.expires_at(&state), at(2_000_000_000));
+    assert_eq!(window.expires_at(&state, at(0)), at(2_000_000_000));
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn check<A: Shared + Debug>(algorithm: &A) {
         if let Some(read) = algorithm.read(&bytes, now) {
             state = read;
         }
-        let _ = algorithm.lend(&mut state, A::frame(now), cost, lend);
+        let _ = algorithm.lend(&mut state, now.time(), cost, lend);
         bytes.clear();
         algorithm.write(&state, now, &mut bytes);
         if state == A::State::default() {
@@ -62,8 +62,8 @@ fn refuses_what_is_no_state<A: Shared + Debug>(algorithm: &A, bytes: &[u8], rand
     damaged[at] ^= u8::try_from(1 + random.below(255)).unwrap();
     damaged.truncate(damaged.len() - usize::try_from(random.below(2)).unwrap());
     if let Some(mut state) = algorithm.read(&damaged, now) {
-        let _ = algorithm.decide(&mut state, A::frame(now), Permits::ONE);
-        let _ = algorithm.expires_at(&state);
+        let _ = algorithm.decide(&mut state, now.time(), Permits::ONE);
+        let _ = algorithm.expires_at(&state, Time::ZERO);
     }
 }
 

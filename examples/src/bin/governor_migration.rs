@@ -46,6 +46,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("at most {} MiB", keyed.store().usage().budget_bytes >> 20);
 
     // Numbers that differ: governor keeps whole nanoseconds between two permits, rounded
-    // down, so 300,000,000 a second passes 11 % more; ours are 1/64 ns, rounded up.
+    // down, so 300,000,000 a second passes 11 % more; ours are exact.
     Ok(())
 }

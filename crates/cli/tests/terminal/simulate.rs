@@ -234,3 +234,31 @@ fn the_guide_shows_what_happens() {
     }
     assert_eq!(examples, 2);
 }
+
+#[test]
+fn events_of_any_year_are_answered_alike() {
+    // 1970, 2017, 2090: three at once, one when a third of a second has passed, two at the next.
+    let answered = |begin: u64| {
+        let moments = [
+            0, 0, 0, 0, 333_333, 333_334, 1_000_000, 1_000_000, 1_000_000,
+        ];
+        let event = |after| format!("{{\"at_us\": {}}}\n", begin + after);
+        let events: String = moments.iter().map(event).collect();
+        answers(
+            &Desk::new(),
+            "bucket = { size = 3, refill = \"3/1s\" }",
+            &events,
+        )
+    };
+    let zero = answered(0);
+    for begin in [1_490_868_000_000_000, 3_786_912_000_000_000] {
+        let of_year = answered(begin);
+        let verdicts = |told: &str| -> Vec<bool> {
+            told.lines()
+                .map(|line| line.contains("\"allowed\":true"))
+                .collect()
+        };
+        assert_eq!(verdicts(&of_year), verdicts(&zero), "{of_year}");
+        assert_eq!(of_year.matches("\"allowed\":true").count(), 6);
+    }
+}

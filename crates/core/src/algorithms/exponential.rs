@@ -146,7 +146,7 @@ impl Exponential {
         let left = self.faded(units, span);
         // Far above the line the logarithm need not be asked.
         let low = left <= (1 << FORGOTTEN_LOG2) + (1 << (FORGOTTEN_LOG2 - 2));
-        if low && now >= self.expires_at(level) {
+        if low && now >= self.forgotten_at(level) {
             return 0;
         }
         left
@@ -168,7 +168,7 @@ impl Exponential {
     /// whole permits, so that nothing is forgotten before.
     fn faded_to(&self, level: &Level, target: u64) -> Time {
         if target == 0 {
-            return self.expires_at(level);
+            return self.forgotten_at(level);
         }
         let is_low = |span| self.faded(level.units, span) <= target;
         // What `half_power` must come to: `left` keeps the margin back.
@@ -194,10 +194,19 @@ impl Exponential {
         level.at + Nanos::from_nanos(least(guess, is_low))
     }
 
+    /// When less than 2^-10 permit is left, and a half-life has passed.
+    fn forgotten_at(&self, level: &Level) -> Time {
+        if level.units == 0 {
+            return Time::ZERO;
+        }
+        let above = log2(float(level.units)) - f64::from(FORGOTTEN_LOG2);
+        level.at + Nanos::from_nanos(self.span_of(above.max(1.0)))
+    }
+
     fn decision(&self, verdict: Verdict, level: &Level, left: u64, now: Time) -> Decision {
         // Down: what is left is whole permits only.
         let remaining = self.limit().saturating_sub(left) >> UNITS_LOG2;
-        let expiry = self.expires_at(level);
+        let expiry = self.forgotten_at(level);
         let more_at = match self.limit().checked_sub((remaining + 1) << UNITS_LOG2) {
             None => Time::ZERO,
             Some(0) => expiry,
@@ -248,13 +257,8 @@ impl Algorithm for Exponential {
         self.decision(verdict, level, charged, now)
     }
 
-    /// When less than 2^-10 permit is left, and a half-life has passed.
-    fn expires_at(&self, level: &Level) -> Time {
-        if level.units == 0 {
-            return Time::ZERO;
-        }
-        let above = log2(float(level.units)) - f64::from(FORGOTTEN_LOG2);
-        level.at + Nanos::from_nanos(self.span_of(above.max(1.0)))
+    fn expires_at(&self, level: &Level, _now: Time) -> Time {
+        self.forgotten_at(level)
     }
 
     /// The higher of the two levels at the later of the two moments.

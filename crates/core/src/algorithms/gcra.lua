@@ -1,6 +1,7 @@
--- GCRA: the twin of gcra.rs. A state is a debt: whole microseconds, and ticks of 1/64 ns below
--- 64,000; microseconds are negative if it has been paid; and whether it has been moved back. The
--- value is the moment at which it is paid: see gcra/shared.rs.
+-- GCRA: the twin of gcra.rs. A state is a debt: whole microseconds, and units of the limit below
+-- the number that a microsecond holds; microseconds are negative if it has been paid; and whether
+-- it has been moved back. The value is the moment at which it is paid, in ticks of 1/64 ns: see
+-- gcra/shared.rs and gcra/grid.rs.
 
 local TURN, PAST = 92000000000000, 10000000000000
 
@@ -9,21 +10,25 @@ local function deeper(u, f, v, g)
   return u > v or u == v and f > g
 end
 
-local function sum(u, f, v, g)
+local function sum(limit, u, f, v, g)
   f = f + g
-  if f >= 64000 then return u + v + 1, f - 64000 end
+  if f >= limit[2] then return u + v + 1, f - limit[2] end
   return u + v, f
 end
 
 twins.g = {
-  -- Denials are counted; the limit; the deepest debt believed; what a deeper one is cut to.
-  numbers = '<ddddddd',
+  -- Denials are counted; units in a microsecond; the limit; the deepest debt believed; what a
+  -- deeper one is cut to.
+  numbers = '<dddddddd',
 
-  read = function(value)
+  read = function(value, limit)
     local low = string.byte(value) == 45
     if low then value = string.sub(value, 2) end
     local u, f = tonumber(string.sub(value, 1, -6)), tonumber(string.sub(value, -5))
     if not u or not f then return nil end
+    -- The fewest units that last as long: the very ones that were written, under this limit.
+    f = math.floor((f - 1) * limit[2] / 64000) + 1
+    if f == limit[2] then u, f = u + 1, 0 end
     u = u - math.fmod(now, TURN)
     if u < -PAST then u = u + TURN elseif u >= TURN - PAST then u = u - TURN end
     return {u, f, low}
@@ -41,17 +46,17 @@ twins.g = {
     local u, f, low, changed = 0, 0, state and state[3], false
     if state and state[1] >= 0 then
       u, f = state[1], state[2]
-      if deeper(u, f, limit[4], limit[5]) then
-        u, f, low, changed = limit[6], limit[7], true, true
+      if deeper(u, f, limit[5], limit[6]) then
+        u, f, low, changed = limit[7], limit[8], true, true
       end
     end
-    local cu, cf = sum(u, f, pu, pf)
-    if not deeper(cu, cf, limit[2], limit[3]) then
+    local cu, cf = sum(limit, u, f, pu, pf)
+    if not deeper(cu, cf, limit[3], limit[4]) then
       if pu > 0 or pf > 0 then return true, {cu, cf, low} end
       return true, changed and {u, f, low} or nil
     end
     if limit[1] == 1 then
-      local mu, mf = sum(limit[2], limit[3], limit[2], limit[3])
+      local mu, mf = sum(limit, limit[3], limit[4], limit[3], limit[4])
       if deeper(cu, cf, mu, mf) then cu, cf = mu, mf end
       if deeper(cu, cf, u, f) then return false, {cu, cf, low} end
     end
@@ -61,7 +66,7 @@ twins.g = {
   refund = function(limit, state, pu, pf)
     if not state or state[1] < 0 then return nil end
     local u, f = state[1] - pu, state[2] - pf
-    if f < 0 then u, f = u - 1, f + 64000 end
+    if f < 0 then u, f = u - 1, f + limit[2] end
     if u < 0 then return {0, 0, true} end
     return {u, f, true}
   end,
@@ -69,8 +74,9 @@ twins.g = {
   -- The value, and microseconds after which it says nothing.
   write = function(state, limit)
     local u, f = state[1], state[2]
-    local value = string.format('%d%05d', math.fmod(now + u, TURN), f)
+    local value = string.format('%d%05d', math.fmod(now + u, TURN),
+      math.ceil(f * 64000 / limit[2]))
     if not state[3] then return value, now + u + 1 end
-    return '-' .. value, now + math.max(u, limit[6] + 1) + 1
+    return '-' .. value, now + math.max(u, limit[7] + 1) + 1
   end,
 }

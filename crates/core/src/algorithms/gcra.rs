@@ -26,7 +26,12 @@
 //!   spacing             the moment the next action may happen        1       0
 //! ```
 //!
-//! * State: 8 bytes. Error: none; `T` is rounded up to 1/64 ns (see [`Quota`]).
+//! * State: 8 bytes, a moment in ticks of 1/64 ns, modulo 9.1 years: any limit reads what
+//!   another has left, and any clock will do. Left alone for 4.5 years or longer, a state may
+//!   be read as a full burst that is owed, once: no memory store keeps one for so long.
+//! * Error: none, for moments of whole nanoseconds and up to 64 permits in the span in lowest
+//!   terms, and of whole microseconds and up to 64,000; elsewhere a request may pass 1/32 ns
+//!   early. A client that takes at most the quota in each span is never refused. See `grid.rs`.
 //! * Worst case: any span `w` admits at most `burst + queue + (w - 1 ns) / T`: up to
 //!   `2 x burst - 1` within the time that refills the burst. Long run: exactly one per `T`.
 //! * Choose it first. Avoid it when the contract says "N per calendar window", or "never
@@ -42,6 +47,7 @@
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 
 mod denial;
+mod grid;
 mod promise;
 mod shared;
 
@@ -50,18 +56,22 @@ pub use shared::Paid;
 use core::num::NonZeroU64;
 
 use crate::algorithm::{Algorithm, Denials, Reserve as _, Word};
-use crate::quota::{HORIZON_TICKS, TICKS_PER_NANO_LOG2};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+use grid::{Grid, Moment, TICKS, Ticks, Units};
 
+/// Horizon of debts: no limit may owe longer than this (1.1 years), so that a debt is far from
+/// the 4.5 years at which a moment ahead cannot be told from one that has passed.
+const HORIZON_TICKS: u64 = 1 << 61;
 /// By how much a debt may pass the deepest there can be before the clock is held to have
 /// been set back: 10 s. Clocks of threads that race differ by less, clocks set by hand
 /// mostly by more. Nobody is locked out longer than this because of a clock.
-const CLOCK_SLACK_TICKS: u64 = 10_000_000_000 << TICKS_PER_NANO_LOG2;
+const CLOCK_SLACK_TICKS: u64 = 10_000_000_000 * TICKS;
+/// A moment that lies further ahead, 4.5 years, has passed: ticks are counted modulo 2^64.
+const FARTHEST_TICKS: u64 = u64::MAX / 2;
 
-/// The theoretical arrival time, in ticks of 1/64 ns since the clock's zero.
-///
-/// Ticks reach 9.1 years; a process that runs longer stops admitting, it does not wrap.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+/// The theoretical arrival time, in ticks of 1/64 ns since the clock's zero, modulo 2^64 (9.1
+/// years); 0 of a key never seen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tat(u64);
 
 impl Word for Tat {
@@ -70,6 +80,27 @@ impl Word for Tat {
     }
     fn from_word(word: u64) -> Self {
         Self(word)
+    }
+}
+
+impl Tat {
+    /// So many ticks after `now`.
+    #[inline]
+    fn after(now: Moment, ticks: u64) -> Self {
+        // What would be taken for a key never seen is a tick later.
+        match now.ticks.wrapping_add(ticks) {
+            0 => Self(u64::from(ticks > 0)),
+            word => Self(word),
+        }
+    }
+
+    /// How many ticks it lies ahead of `now`; zero if it has passed.
+    #[inline]
+    fn ahead(self, now: Moment) -> u64 {
+        match self.0.wrapping_sub(now.ticks) {
+            ahead if self.0 > 0 && ahead <= FARTHEST_TICKS => ahead,
+            _ => 0,
+        }
     }
 }
 
@@ -96,7 +127,9 @@ impl Word for Tat {
 ))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gcra {
-    /// T: ticks between two permits.
+    /// The units of all debts.
+    grid: Grid,
+    /// T: units between two permits.
     interval: NonZeroU64,
     /// burst x T.
     burst: u64,
@@ -104,9 +137,9 @@ pub struct Gcra {
     reciprocal: u64,
     /// queue x T.
     queue: u64,
-    /// How far ahead `reserve` may promise, in ticks.
+    /// How far ahead `reserve` may promise, in units.
     patience: u64,
-    /// The longest debt that is believed; see [`CLOCK_SLACK_TICKS`].
+    /// The longest debt that is believed, in ticks; see [`CLOCK_SLACK_TICKS`].
     deepest: u64,
     denials: Denials,
 }
@@ -115,7 +148,8 @@ impl Gcra {
     /// A token bucket: `quota.burst()` tokens at most, refilled evenly at the quota's rate.
     ///
     /// # Errors
-    /// [`Error::TooFast`] or [`Error::TooLong`] for quotas that ticks cannot express.
+    /// [`Error::TooFast`] for a quota of more than 64 permits a nanosecond, [`Error::TooLong`]
+    /// for one that grants its burst and queue in more than 1.1 years.
     pub fn token_bucket(quota: Quota) -> Result<Self, Error> {
         Self::new(quota, Permits::ZERO)
     }
@@ -153,15 +187,17 @@ impl Gcra {
     /// # Errors
     /// As [`Gcra::token_bucket`].
     pub fn new(quota: Quota, queue: Permits) -> Result<Self, Error> {
-        let interval = NonZeroU64::new(quota.interval_ticks()?).ok_or(Error::NoSpan)?;
-        let ticks_for = |permits: Permits| u64::from(permits.get()).checked_mul(interval.get());
-        let burst = ticks_for(quota.burst()).ok_or(Error::TooLong)?;
-        let queue = ticks_for(queue).ok_or(Error::TooLong)?;
+        let (grid, interval) = Grid::of(quota)?;
+        let interval = NonZeroU64::new(interval).ok_or(Error::TooFast)?;
+        let units_for = |permits: Permits| u64::from(permits.get()).checked_mul(interval.get());
+        let burst = units_for(quota.burst()).ok_or(Error::TooLong)?;
+        let queue = units_for(queue).ok_or(Error::TooLong)?;
         match burst.checked_add(queue) {
-            Some(sum) if sum <= HORIZON_TICKS => {}
+            Some(sum) if grid.most_ticks(sum) <= HORIZON_TICKS => {}
             _ => return Err(Error::TooLong),
         }
         let gcra = Self {
+            grid,
             interval,
             burst,
             reciprocal: u64::MAX / interval.get(), // down: the quotient is one too small at most
@@ -176,15 +212,9 @@ impl Gcra {
     /// The same limit with another price of denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
-        let deepest = match denials {
-            Denials::Free => self.full(),
-            Denials::Counted => 2 * self.full(),
-        };
-        Self {
-            denials,
-            deepest: deepest + CLOCK_SLACK_TICKS,
-            ..self
-        }
+        let limit = Self { denials, ..self };
+        let deepest = limit.grid.most_ticks(limit.deepest_debt()) + CLOCK_SLACK_TICKS;
+        Self { deepest, ..limit }
     }
 
     /// A bucket of other numbers, without a queue; denials cost what they did.
@@ -200,7 +230,8 @@ impl Gcra {
     /// [module](self) on clocks.
     #[must_use]
     pub fn with_patience(self, longest_wait: Nanos) -> Self {
-        let patience = ticks(Time::ZERO + longest_wait).min(HORIZON_TICKS - self.burst);
+        let longest = self.grid.units_of(HORIZON_TICKS) - self.burst;
+        let patience = self.grid.units_in(longest_wait, Moment::ZERO).min(longest);
         Self { patience, ..self }.with_denials(self.denials)
     }
 
@@ -213,18 +244,29 @@ impl Gcra {
     /// assert_eq!(gcra.paced_within(Nanos::from_millis(240)), Permits::new(4));
     /// ```
     pub fn paced_within(&self, span: Nanos) -> Permits {
-        self.permits_in(ticks(Time::ZERO + span))
+        self.permits_in(self.grid.units_in(span, Moment::ZERO))
     }
 
     /// The most permits that wait in the limit's own queue, and how long the last of them
     /// does; zero if there is none.
     pub fn queue(&self) -> (Permits, Nanos) {
-        (self.permits_in(self.queue), nanos_ceil(self.queue))
+        (
+            self.permits_in(self.queue),
+            self.nanos(self.queue, Moment::ZERO),
+        )
     }
 
     /// The deepest debt that allowed requests can leave.
     fn full(&self) -> u64 {
         self.burst + self.queue.max(self.patience)
+    }
+
+    /// The deepest debt that there can be.
+    fn deepest_debt(&self) -> u64 {
+        match self.denials {
+            Denials::Free => self.full(),
+            Denials::Counted => 2 * self.full(),
+        }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -235,73 +277,111 @@ impl Gcra {
         }
     }
 
-    /// What `decide` does, with a queue of `queue` ticks.
+    /// What `decide` does, with a queue of `queue` units.
     #[expect(
         clippy::inline_always,
         reason = "copying the answer costs more than deciding"
     )]
     #[inline(always)]
     fn charge(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
-        let now = ticks(now);
-        let mut from = tat.0.max(now);
-        if from - now > self.deepest {
-            from = self.believed(now);
-            *tat = Tat(from);
+        if self.grid.is_ticks() {
+            self.charge_by(Ticks, tat, now, cost, queue)
+        } else {
+            self.charge_by_grid(tat, now, cost, queue)
         }
-        let price = self.interval.get().saturating_mul(u64::from(cost.get()));
+    }
+
+    #[inline(never)]
+    fn charge_by_grid(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
+        self.charge_by(&self.grid, tat, now, cost, queue)
+    }
+
+    #[expect(clippy::inline_always, reason = "as `charge`")]
+    #[inline(always)]
+    fn charge_by(
+        &self,
+        by: impl Units,
+        tat: &mut Tat,
+        now: Time,
+        cost: Permits,
+        queue: u64,
+    ) -> Decision {
+        let now = by.at(now);
+        let ahead = tat.ahead(now);
+        let debt = if ahead <= self.deepest {
+            by.units(ahead, now)
+        } else {
+            self.cut(tat, now)
+        };
+        let price = self.price_of(cost);
         let limit = self.burst + queue;
-        // Time ends at 2^64 ticks: no debt reaches beyond it.
-        let to = match from.checked_add(price) {
-            Some(to) if to - now <= limit => to,
-            _ => return self.deny(tat, now, from, price, limit),
-        };
-        if price > 0 {
-            *tat = Tat(to);
+        let after = debt.saturating_add(price);
+        if after > limit {
+            return self.deny(by, tat, now, debt, price, limit);
         }
-        let verdict = match (to - now).saturating_sub(self.burst) {
+        let ticks = by.ticks(after, now);
+        if price > 0 {
+            *tat = Tat::after(now, ticks);
+        }
+        let verdict = match after.saturating_sub(self.burst) {
             0 => Verdict::Allow,
-            wait => Verdict::AllowAfter(nanos_ceil(wait)),
+            wait => Verdict::AllowAfter(nanos_ceil(by.ticks(wait, now))),
         };
-        let remaining = self.left(now, to, limit);
+        let remaining = self.permits_in(limit - after);
         Decision {
             verdict,
             remaining,
-            reset_after: nanos_ceil(to - now),
-            more_after: self.more_after(now, to, limit, remaining),
+            reset_after: nanos_ceil(ticks),
+            more_after: self.more_after(by, now, after, limit, remaining),
         }
     }
 
     /// The time until one more than the `remaining` permits fit into the limit; zero if they
-    /// never do, or would be paid for past the end of time.
+    /// never do.
     #[inline]
-    fn more_after(&self, now: u64, to: u64, limit: u64, remaining: Permits) -> Nanos {
+    fn more_after(
+        &self,
+        by: impl Units,
+        now: Moment,
+        debt: u64,
+        limit: u64,
+        remaining: Permits,
+    ) -> Nanos {
         let larger = u64::from(remaining.get()) + 1;
         let price = self.interval.get().saturating_mul(larger);
         match limit.checked_sub(price) {
-            Some(spare) if to <= u64::MAX - price => nanos_ceil((to - now).saturating_sub(spare)),
-            _ => Nanos::ZERO,
+            Some(spare) => nanos_ceil(by.ticks(debt.saturating_sub(spare), now)),
+            None => Nanos::ZERO,
         }
     }
 
-    /// What is left of the limit when the debt reaches `to`.
-    #[inline]
-    fn left(&self, now: u64, to: u64, limit: u64) -> Permits {
-        let limit = limit.min(u64::MAX - now);
-        self.permits_in(limit.saturating_sub(to - now))
+    /// The clock was set back, or the limit shrank: the deepest debt there can be is owed, and
+    /// that is kept.
+    #[cold]
+    fn cut(&self, tat: &mut Tat, now: Moment) -> u64 {
+        let debt = self.deepest_debt();
+        *tat = Tat::after(now, self.grid.ticks(debt, now));
+        debt
     }
 
-    /// The clock was set back, or the limit shrank: the deepest debt there can be is owed.
-    #[cold]
-    fn believed(&self, now: u64) -> u64 {
-        now.saturating_add(self.deepest - CLOCK_SLACK_TICKS)
+    /// The units of a cost; saturating.
+    #[inline]
+    fn price_of(&self, cost: Permits) -> u64 {
+        self.interval.get().saturating_mul(u64::from(cost.get()))
+    }
+
+    /// How long a debt of so many units lasts from `now` on, rounded up.
+    #[inline]
+    fn nanos(&self, units: u64, now: Moment) -> Nanos {
+        nanos_ceil(self.grid.ticks(units, now))
     }
 
     /// Down: what is left is whole permits only.
     #[inline]
-    fn permits_in(&self, ticks: u64) -> Permits {
-        let product = u128::from(ticks) * u128::from(self.reciprocal);
+    fn permits_in(&self, units: u64) -> Permits {
+        let product = u128::from(units) * u128::from(self.reciprocal);
         let low = (product >> 64) as u64; // the upper half
-        let more = u64::from(ticks - low * self.interval.get() >= self.interval.get());
+        let more = u64::from(units - low * self.interval.get() >= self.interval.get());
         Permits::saturating_from(low + more) // one at most: see the field
     }
 }
@@ -332,12 +412,27 @@ impl Algorithm for Gcra {
         self.charge(tat, now, cost, 0).verdict == Verdict::Allow
     }
 
-    fn expires_at(&self, tat: &Tat) -> Time {
-        Time::from_nanos(tat.0.div_ceil(1 << TICKS_PER_NANO_LOG2)) // up: not a tick too early
+    fn expires_at(&self, tat: &Tat, now: Time) -> Time {
+        if *tat == Tat::default() {
+            return Time::ZERO;
+        }
+        let now_ticks = self.grid.at(now).ticks;
+        match tat.0.wrapping_sub(now_ticks) {
+            ahead if ahead <= FARTHEST_TICKS => now + nanos_ceil(ahead),
+            _ => now - Nanos::from_nanos(now_ticks.wrapping_sub(tat.0) / TICKS), // not too early
+        }
     }
 
+    fn lasts(&self) -> Nanos {
+        Nanos::from_nanos(FARTHEST_TICKS / TICKS)
+    }
+
+    /// The later of the two; those that lie 4.5 years apart cannot be compared.
     fn stricter(&self, tat: &mut Tat, other: &Tat) {
-        *tat = (*tat).max(*other);
+        let is_later = other.0.wrapping_sub(tat.0) <= FARTHEST_TICKS;
+        if *other != Tat::default() && (is_later || *tat == Tat::default()) {
+            *tat = *other;
+        }
     }
 
     fn keeps_state_of(&self, _old: &Self) -> bool {
@@ -352,7 +447,7 @@ impl Algorithm for Gcra {
         let Some(last) = window.as_nanos().checked_sub(1) else {
             return 0;
         };
-        let refilled = u128::from(last) << TICKS_PER_NANO_LOG2;
+        let refilled = self.grid.most_units_in(last);
         let permits = (u128::from(self.full()) + refilled) / u128::from(self.interval.get());
         u64::try_from(permits).unwrap_or(u64::MAX)
     }
@@ -365,15 +460,9 @@ impl Algorithm for Gcra {
     }
 }
 
-/// The end of time, 9.1 years, for all later moments: there every limit is shut.
-#[inline]
-fn ticks(time: Time) -> u64 {
-    time.as_nanos().saturating_mul(1 << TICKS_PER_NANO_LOG2)
-}
-
 /// Up: who waits that long has waited enough.
 fn nanos_ceil(ticks: u64) -> Nanos {
-    Nanos::from_nanos(ticks.div_ceil(1 << TICKS_PER_NANO_LOG2))
+    Nanos::from_nanos(ticks.div_ceil(TICKS))
 }
 
 #[cfg(test)]

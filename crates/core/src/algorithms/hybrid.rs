@@ -134,7 +134,7 @@ impl Hybrid {
     fn seen(&self, state: &Allowance, now: Time) -> Phase {
         match self.plain(state.0) {
             Phase::Fresh => Phase::Fresh,
-            phase if now >= self.expires_at(&Allowance(phase)) => Phase::Fresh,
+            phase if now >= self.expires_at(&Allowance(phase), now) => Phase::Fresh,
             phase => phase,
         }
     }
@@ -224,7 +224,7 @@ impl Hybrid {
 
     /// How the state stands.
     fn decision(&self, verdict: Verdict, phase: Phase, now: Time) -> Decision {
-        let reset_after = self.expires_at(&Allowance(phase)).since(now);
+        let reset_after = self.expires_at(&Allowance(phase), now).since(now);
         let (remaining, more_after) = match phase {
             Phase::Fresh => (Permits::new(self.permits), Nanos::ZERO),
             Phase::Bursty { left, .. } => (Permits::new(left), reset_after),
@@ -300,7 +300,7 @@ impl Algorithm for Hybrid {
         self.decision(Verdict::Allow, state.0, now)
     }
 
-    fn expires_at(&self, state: &Allowance) -> Time {
+    fn expires_at(&self, state: &Allowance, _now: Time) -> Time {
         match self.plain(state.0) {
             Phase::Fresh => Time::ZERO,
             Phase::Bursty { opened, .. } => self.end_of(opened),
@@ -365,7 +365,7 @@ impl Algorithm for Hybrid {
 impl Refund for Hybrid {
     /// Exact for the charge that came last: the key is in the mode that it was in before.
     fn refund(&self, state: &mut Allowance, now: Time, cost: Permits) {
-        if cost == Permits::ZERO || now >= self.expires_at(state) {
+        if cost == Permits::ZERO || now >= self.expires_at(state, now) {
             return; // nothing is owed
         }
         if cost.get() >= self.permits {

@@ -245,7 +245,7 @@ impl Algorithm for Interval {
         }
     }
 
-    fn expires_at(&self, missing: &Missing) -> Time {
+    fn expires_at(&self, missing: &Missing, _now: Time) -> Time {
         self.stroke_of(missing.permits.min(self.most), missing.next)
     }
 

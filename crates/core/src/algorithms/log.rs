@@ -228,7 +228,7 @@ impl Algorithm for Log {
         Decision {
             verdict,
             remaining,
-            reset_after: self.expires_at(logged).since(now),
+            reset_after: self.expires_at(logged, now).since(now),
             more_after: match remaining {
                 all if all == self.capacity() => Nanos::ZERO,
                 some => self.fits_at(logged, some + Permits::ONE).since(now),
@@ -236,7 +236,7 @@ impl Algorithm for Log {
         }
     }
 
-    fn expires_at(&self, logged: &Logged) -> Time {
+    fn expires_at(&self, logged: &Logged, _now: Time) -> Time {
         match logged.0.back() {
             Some(&newest) => newest + self.per.max(self.gap),
             None => Time::ZERO,

@@ -321,7 +321,7 @@ impl Algorithm for Concurrency {
         leases.drop_ended(now)
     }
 
-    fn expires_at(&self, leases: &Leases) -> Time {
+    fn expires_at(&self, leases: &Leases, _now: Time) -> Time {
         leases.latest()
     }
 

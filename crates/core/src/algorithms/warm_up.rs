@@ -36,7 +36,7 @@
 //!
 //! * State: 24 bytes. Numbers are floats and microseconds, each wait cut to a whole one, so
 //!   as to agree with Guava's to the bit. Here, not in [GCRA](super::gcra), live both twins:
-//!   GCRA is exact in ticks of 1/64 ns and therefore cannot agree so.
+//!   GCRA is exact and therefore cannot agree so.
 //! * Error: each request is priced up to 3 us too low. Above 250,000/s that decides.
 //! * Worst case: one request may ask for any number of permits, so no number of permits
 //!   bounds a span, unless [`WarmUp::with_largest`] bounds a request. Then a span `w` admits
@@ -271,7 +271,7 @@ impl WarmUp {
         Decision {
             verdict,
             remaining: if open { self.largest } else { Permits::ZERO },
-            reset_after: self.expires_at(state).since(now),
+            reset_after: self.expires_at(state, now).since(now),
             more_after,
         }
     }
@@ -289,7 +289,7 @@ impl Algorithm for WarmUp {
     }
 
     /// When as much is stored as can be.
-    fn expires_at(&self, state: &Stored) -> Time {
+    fn expires_at(&self, state: &Stored, _now: Time) -> Time {
         let Some(ticket) = state.0 else {
             return Time::ZERO;
         };
@@ -449,7 +449,7 @@ mod tests {
         let cold = [0, 1_375, 1_125, 875, 625, 500, 500, 500];
         assert_eq!(waits(&limit, &mut state, 0, 8), cold);
         // The last one is paid for at 6 s; 8 permits are stored 4 s later, and it is cold.
-        assert_eq!(limit.expires_at(&state), at(10_000));
+        assert_eq!(limit.expires_at(&state, at(0)), at(10_000));
         assert_eq!(waits(&limit, &mut state, 10_000, 8), cold);
         // Half the rest, half as cold: at the threshold, warm.
         assert_eq!(waits(&limit, &mut state, 18_000, 3), [0, 500, 500]);

@@ -322,7 +322,7 @@ impl<C: Counters> Algorithm for Window<C> {
         judged.decision
     }
 
-    fn expires_at(&self, state: &WindowState<C>) -> Time {
+    fn expires_at(&self, state: &WindowState<C>, _now: Time) -> Time {
         let seen = Seen::new(state.counts.as_slice(), 0);
         match seen.newest_of(self.in_sight()) {
             None => Time::ZERO,
@@ -361,7 +361,7 @@ impl<C: Counters> Algorithm for Window<C> {
     fn begin(&self, floor: &WindowState<C>, now: Time) -> WindowState<C> {
         let mut state = floor.clone();
         if let Anchor::First = self.anchor
-            && self.expires_at(floor) > now
+            && self.expires_at(floor, now) > now
         {
             state.index = state.index.max(now.as_nanos());
         }

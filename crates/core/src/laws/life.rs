@@ -103,7 +103,11 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
     for event in events {
         match *event {
             Event::Wait(span) => {
+                let lasts_until = algorithm.expires_at(&state, now) + algorithm.lasts();
                 now = now + span;
+                if now >= lasts_until {
+                    state = A::State::default(); // whoever keeps states has forgotten it
+                }
                 furthest = furthest.max(now);
             }
             // However many steps: further back, the clock was set (see `LATEST_READER`).

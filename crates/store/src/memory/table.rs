@@ -183,7 +183,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     /// Forgets a key; says whether it was in debt.
     pub(super) fn reset(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
         let removed = self.find(ask).and_then(|at| self.remove(at, budget));
-        removed.is_some_and(|state| self.algorithm.expires_at(&state) > ask.now)
+        removed.is_some_and(|state| self.algorithm.expires_at(&state, ask.now) > ask.now)
     }
 
     /// The state of a key that is here and in debt.
@@ -202,13 +202,13 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     }
 
     fn standing_of(&self, state: &A::State, now: Time) -> Option<Decision> {
-        let live = self.algorithm.expires_at(state) > now;
+        let live = self.algorithm.expires_at(state, now) > now;
         live.then(|| self.algorithm.look(state, now, Permits::ZERO))
     }
 
     /// Where a key that is not here starts at `now`.
     fn start(&mut self, now: Time) -> Start<A::State> {
-        if self.floor != A::State::default() && self.algorithm.expires_at(&self.floor) <= now {
+        if self.floor != A::State::default() && self.algorithm.expires_at(&self.floor, now) <= now {
             self.floor = A::State::default();
             self.forgotten = self.forgotten.max(now);
         }

@@ -6,7 +6,7 @@
 
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, AnyState, Decision, Gcra, LeaseId, Lend, Nanos, Paid, Permits, Shared,
-    Time, UnixMicros,
+    UnixMicros,
 };
 
 /// A state; each is read, changed and written by the limit that it belongs to. At first, that
@@ -88,7 +88,7 @@ impl State {
         now: UnixMicros,
         cost: Permits,
     ) -> Decision {
-        algorithm.look(&self.0, frame(algorithm, now), cost)
+        algorithm.look(&self.0, now.time(), cost)
     }
 
     /// Decides and charges; limits of concurrency lend as `lend` says.
@@ -99,7 +99,7 @@ impl State {
         cost: Permits,
         lend: Lend,
     ) -> Decision {
-        algorithm.lend(&mut self.0, frame(algorithm, now), cost, lend)
+        algorithm.lend(&mut self.0, now.time(), cost, lend)
     }
 
     /// Takes back what a name holds; says how many permits that were.
@@ -130,7 +130,7 @@ impl State {
 
     /// Gives back; nothing, if the algorithm takes nothing back.
     pub(super) fn refund(&mut self, algorithm: &AnyAlgorithm, now: UnixMicros, cost: Permits) {
-        let _ = algorithm.try_refund(&mut self.0, frame(algorithm, now), cost);
+        let _ = algorithm.try_refund(&mut self.0, now.time(), cost);
     }
 
     /// Under a token bucket: which, and when its debt is paid if anything is owed.
@@ -183,15 +183,8 @@ impl State {
 
     /// Microseconds from `now` until it may be forgotten, rounded up.
     pub(super) fn lasts(&self, algorithm: &AnyAlgorithm, now: UnixMicros) -> u64 {
-        let span = algorithm.expires_at(&self.0).since(frame(algorithm, now));
+        let now = now.time();
+        let span = algorithm.expires_at(&self.0, now).since(now);
         span.as_nanos().div_ceil(1_000)
     }
-}
-
-/// `now` on the clock of the algorithm's states.
-fn frame(algorithm: &AnyAlgorithm, now: UnixMicros) -> Time {
-    fn of<A: Shared>(_: &A, now: UnixMicros) -> Time {
-        A::frame(now)
-    }
-    with_shared!(algorithm, algorithm => of(algorithm, now))
 }

@@ -12,14 +12,14 @@
 //! sizes that the twins hold. `RATEKEEPER_OPS=1000000` runs so many for each core and server.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Charge, Decision, Denials, Edge, Exponential, Gcra, Hybrid, Interval,
-    Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Quota, Refund, SubBuckets, Time,
-    Window,
+    Key, Limit, LimitId, Log, Mode, Nanos, Origin, Outage, Permits, Quota, Refund, SubBuckets, Tat,
+    Time, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 
@@ -34,9 +34,12 @@ const LIVES: usize = 64;
 const LENGTH: u64 = 200;
 /// Values of GCRA are read right for so long after they have become meaningless.
 const IDLE: Nanos = Nanos::from_secs(90 * 86_400);
-/// Far from the end of GCRA's time in memory, 9.1 years: in the store it has none.
+/// A few years: values are dated modulo 2.9.
 const END: Time = Time::from_nanos(5 * YEAR.as_nanos());
 const YEAR: Nanos = Nanos::from_secs(365 * 86_400);
+
+/// Where the zero of all clocks lies.
+static ORIGIN: LazyLock<Origin> = LazyLock::new(tomorrow);
 
 /// A core on trial.
 struct Trial<A: Algorithm> {
@@ -107,7 +110,7 @@ where
         let server = Server::start(&program, &[]);
         let store = Arc::new(
             RedisStore::new(RedisConfig {
-                origin: tomorrow(),
+                origin: *ORIGIN,
                 clock: RedisClock::Caller,
                 deadline: Duration::from_mins(1),
                 ..RedisConfig::new(server.url())
@@ -252,7 +255,7 @@ fn moment<A: Algorithm>(
     ahead: Nanos,
     random: &mut Random,
 ) -> Time {
-    let expires = algorithm.expires_at(state);
+    let expires = algorithm.expires_at(state, now);
     let capacity = algorithm.capacity();
     let edge = algorithm
         .look(state, now, Permits::new(1 + below(random, capacity)))
@@ -320,11 +323,59 @@ fn denials(random: &mut Random) -> Denials {
     }
 }
 
+/// GCRA on the clock of the store. Its units count from the clock's zero, if a microsecond is no
+/// whole number of them.
+#[derive(Clone, Debug)]
+struct OnUnix(Gcra);
+
+impl OnUnix {
+    fn at(now: Time) -> Time {
+        now + Nanos::from_nanos(ORIGIN.as_unix_nanos())
+    }
+}
+
+impl From<OnUnix> for AnyAlgorithm {
+    fn from(gcra: OnUnix) -> Self {
+        gcra.0.into()
+    }
+}
+
+impl Algorithm for OnUnix {
+    type State = Tat;
+
+    fn capacity(&self) -> Permits {
+        self.0.capacity()
+    }
+    fn decide(&self, tat: &mut Tat, now: Time, cost: Permits) -> Decision {
+        self.0.decide(tat, Self::at(now), cost)
+    }
+    fn expires_at(&self, tat: &Tat, now: Time) -> Time {
+        ORIGIN.time_at(self.0.expires_at(tat, Self::at(now)).as_nanos())
+    }
+    fn stricter(&self, tat: &mut Tat, other: &Tat) {
+        self.0.stricter(tat, other);
+    }
+    fn keeps_state_of(&self, old: &Self) -> bool {
+        self.0.keeps_state_of(&old.0)
+    }
+    fn bound(&self, window: Nanos) -> u64 {
+        self.0.bound(window)
+    }
+}
+
+/// As many spans of whole microseconds and seconds as of nanoseconds.
+fn quota_of_any_step(random: &mut Random) -> Quota {
+    let bits = [6, 16, 30][usize::try_from(random.below(3)).unwrap()];
+    let step = [1, 1_000, 1_000_000_000][usize::try_from(random.below(3)).unwrap()];
+    let per = span(random).as_nanos().next_multiple_of(step);
+    Quota::new(Permits::new(number(random, bits)), Nanos::from_nanos(per)).unwrap()
+}
+
 #[test]
 fn gcra_equals_its_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let quota = Quota::new(Permits::new(number(&mut random, 30)), span(&mut random)).unwrap();
+        let quota = quota_of_any_step(&mut random);
         let quota = match random.below(2) {
             0 => quota
                 .with_burst(Permits::new(number(&mut random, 24)))
@@ -336,12 +387,12 @@ fn gcra_equals_its_twin() {
             _ => Permits::ZERO,
         };
         let gcra = Gcra::new(quota, queue).ok()?; // too fast or too long: another
-        Some(gcra.with_denials(denials(&mut random)))
+        Some(OnUnix(gcra.with_denials(denials(&mut random))))
     };
     run(&Trial {
         name: "gcra",
         make,
-        refund: Gcra::refund,
+        refund: |gcra, tat, now, cost| gcra.0.refund(tat, OnUnix::at(now), cost),
         ahead: Nanos::from_secs(900 * 86_400),
     });
 }

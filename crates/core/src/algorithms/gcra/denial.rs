@@ -3,10 +3,11 @@
 //! ```text
 //!        |<---------- limit --------->|
 //!   -----+----------------------*=====+==*-----> time
-//!       now                   from       to = from + price
+//!       now                   debt       debt + price
 //!                                      |-|  retry_after
 //! ```
 
+use super::grid::{Moment, Units};
 use super::{Gcra, Tat, nanos_ceil};
 use crate::algorithm::{Algorithm as _, Denials};
 use crate::{Decision, Permits, Time, Verdict};
@@ -16,35 +17,31 @@ impl Gcra {
     #[inline]
     pub(super) fn deny(
         &self,
+        by: impl Units,
         tat: &mut Tat,
-        now: u64,
-        from: u64,
+        now: Moment,
+        debt: u64,
         price: u64,
         limit: u64,
     ) -> Decision {
         if self.denials == Denials::Counted {
-            let (to, decision) = self.deny_counted(now, from, price, limit);
-            if to > from {
-                *tat = Tat(to);
+            let (after, decision) = self.deny_counted(now, debt, price, limit);
+            if after > debt {
+                *tat = Tat::after(now, self.grid.ticks(after, now));
             }
             return decision;
         }
-        self.denied(now, from, price, limit)
+        self.denied(by, now, debt, price, limit)
     }
 
-    /// A denial is charged too, up to one further limit: to where it reaches. Not where that
-    /// would make the wait reach past the end of time.
+    /// A denial is charged too, up to one further limit.
     ///
     /// Out of line, for the registers of those whose denials are free.
     #[cold]
     #[inline(never)]
-    fn deny_counted(&self, now: u64, from: u64, price: u64, limit: u64) -> (u64, Decision) {
-        let most = now.saturating_add(2 * limit);
-        let mut to = from.saturating_add(price).min(most);
-        if to < from || price <= limit && to.checked_add(price).is_none() {
-            to = from;
-        }
-        (to, self.denied(now, to, price, limit))
+    fn deny_counted(&self, now: Moment, debt: u64, price: u64, limit: u64) -> (u64, Decision) {
+        let after = debt.saturating_add(price).min(2 * limit).max(debt);
+        (after, self.denied(&self.grid, now, after, price, limit))
     }
 
     /// The state after a charge that passes at once; what is charged for a denial is not.
@@ -55,22 +52,23 @@ impl Gcra {
         passes.then_some(tat)
     }
 
-    /// What is told of a debt that reaches to `from`.
+    /// What is told of a debt that leaves no room for `price`.
     #[inline]
-    fn denied(&self, now: u64, from: u64, price: u64, limit: u64) -> Decision {
-        // Waiting helps if the price fits the limit, and is paid before time ends.
-        let verdict = match from.checked_add(price) {
-            Some(to) if price <= limit => Verdict::Deny {
-                retry_after: nanos_ceil(to - now - limit),
-            },
-            _ => Verdict::DenyForever,
+    fn denied(&self, by: impl Units, now: Moment, debt: u64, price: u64, limit: u64) -> Decision {
+        // Waiting helps if the price fits the limit.
+        let verdict = if price <= limit {
+            Verdict::Deny {
+                retry_after: nanos_ceil(by.ticks(debt + price - limit, now)),
+            }
+        } else {
+            Verdict::DenyForever
         };
-        let remaining = self.left(now, from, limit);
+        let remaining = self.permits_in(limit.saturating_sub(debt));
         Decision {
             verdict,
             remaining,
-            reset_after: nanos_ceil(from - now),
-            more_after: self.more_after(now, from, limit, remaining),
+            reset_after: nanos_ceil(by.ticks(debt, now)),
+            more_after: self.more_after(by, now, debt, limit, remaining),
         }
     }
 }

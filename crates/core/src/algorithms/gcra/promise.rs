@@ -6,14 +6,23 @@
 //!   rescale   TAT moves to where the same share of another burst is spent
 //! ```
 
-use super::{Gcra, Tat, ticks};
+use super::grid::{Moment, Units as _};
+use super::{FARTHEST_TICKS, Gcra, Tat};
 use crate::algorithm::{Refund, Reserve};
 use crate::{Decision, Nanos, Permits, Time};
 
 impl Refund for Gcra {
     fn refund(&self, tat: &mut Tat, now: Time, cost: Permits) {
-        let back = self.interval.get().saturating_mul(u64::from(cost.get()));
-        *tat = Tat(tat.0.saturating_sub(back).max(tat.0.min(ticks(now))));
+        let now = self.grid.at(now);
+        // A debt that is too long to be believed is not cut here: it is by the next decision.
+        let debt = self.grid.units(tat.ahead(now), now);
+        if debt == 0 {
+            return;
+        }
+        *tat = match debt.saturating_sub(self.price_of(cost)) {
+            0 => Tat::after(self.grid.begun(now), 0),
+            left => Tat::after(now, self.grid.ticks(left, now)),
+        };
     }
 }
 
@@ -21,7 +30,8 @@ impl Reserve for Gcra {
     /// Waits no longer than the limit's patience; see [`Gcra::with_patience`].
     fn reserve(&self, tat: &mut Tat, now: Time, cost: Permits, max_wait: Nanos) -> Decision {
         let longest = self.queue.max(self.patience);
-        self.charge(tat, now, cost, ticks(Time::ZERO + max_wait).min(longest))
+        let queue = self.grid.units_in(max_wait, self.grid.at(now)).min(longest);
+        self.charge(tat, now, cost, queue)
     }
 }
 
@@ -29,19 +39,21 @@ impl Reserve for Gcra {
 /// of it; at the same rate, the same permits, as far as it holds them. What is owed beyond an
 /// empty bucket, moments that were promised, stays the same time.
 pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time) {
-    let now = ticks(now);
-    let debt = tat.0.saturating_sub(now);
-    if new.burst == old.burst || debt == 0 {
+    let now = new.grid.at(now);
+    let debt = tat.ahead(now);
+    let ticks = |limit: &Gcra, units| limit.grid.ticks(units, Moment::ZERO);
+    let (old_burst, new_burst) = (ticks(old, old.burst), ticks(new, new.burst));
+    if new_burst == old_burst || debt == 0 {
         return;
     }
-    let lacking = debt.min(old.burst);
+    let lacking = debt.min(old_burst);
     let promised = debt - lacking;
-    let lacking = if new.interval == old.interval {
-        lacking.min(new.burst + new.queue)
+    let lacking = if (new.grid, new.interval) == (old.grid, old.interval) {
+        lacking.min(ticks(new, new.burst + new.queue))
     } else {
-        let share = u128::from(lacking) * u128::from(new.burst);
-        let share = share.div_ceil(u128::from(old.burst)); // up: nobody gains
+        let share = u128::from(lacking) * u128::from(new_burst);
+        let share = share.div_ceil(u128::from(old_burst)); // up: nobody gains
         u64::try_from(share).unwrap_or(u64::MAX) // at most the new burst
     };
-    *tat = Tat(now.saturating_add(lacking).saturating_add(promised));
+    *tat = Tat::after(now, lacking.saturating_add(promised).min(FARTHEST_TICKS));
 }

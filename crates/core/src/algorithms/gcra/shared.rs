@@ -7,11 +7,13 @@
 //!   microseconds since 1970, modulo TURN (2.9 years): 19 digits hold no more
 //! ```
 //!
-//! A number of this kind has no horizon: a key is gone once its TAT has passed, so its value
-//! is read as the moment nearest to now of all that it may mean. No debt is deeper than
-//! twice 1.1 years and 10 s; what lies up to `PAST` behind now is a TAT that has passed.
+//! A key is gone once its TAT has passed, so its value is read as the moment nearest to now of
+//! all that it may mean. No debt is deeper than twice 1.1 years and 10 s; what lies up to `PAST`
+//! behind now is a TAT that has passed.
 //!
-//! GCRA works with debts only, so states are read on a clock that always shows `PAST`.
+//! Twins count debts in the units of the limit's grid, as the core does: whole microseconds, and
+//! units below the number that a microsecond holds. A limit whose grid has no such number, of
+//! more than 64,000 permits in its span in lowest terms, has no twin.
 //!
 //! TATs only move forward, but where something is given back, a key is reset, or a debt is cut.
 //! Such a value has a minus sign, keeps it, and stays for the deepest debt there can be: so
@@ -22,13 +24,12 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{CLOCK_SLACK_TICKS, Gcra, Tat};
-use crate::algorithm::{Denials, Word};
+use super::grid::{Moment, TICKS_PER_MICRO as TICKS, Units as _};
+use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
+use crate::algorithm::Denials;
 use crate::shared::{Shared, Twin, UnixMicros, double};
-use crate::{Nanos, Permits, Time};
+use crate::{Nanos, Permits};
 
-/// Ticks of 1/64 ns in a microsecond.
-const TICKS: u64 = 64_000;
 /// Digits of a number of ticks.
 const TICK_DIGITS: usize = 5;
 /// Microseconds after which values repeat: `TURN x 100,000` stays below 2^63.
@@ -36,10 +37,8 @@ const TURN: u64 = 92_000_000_000_000;
 /// How far behind now a value may lie, 116 days.
 const PAST: u64 = 10_000_000_000_000;
 
-/// A number of ticks as the twin reads it.
-fn micros_and_ticks(ticks: u64) -> [f64; 2] {
-    [double(ticks / TICKS), double(ticks % TICKS)]
-}
+/// Microseconds by which a debt may be too long to be believed.
+const SLACK: u64 = CLOCK_SLACK_TICKS / TICKS;
 
 /// Begins the value of a TAT that has been moved back.
 const LOWERED: u8 = b'-';
@@ -87,24 +86,14 @@ impl Gcra {
         self.denials
     }
 
-    /// The span in which the burst and the queue are granted anew. Intervals are rounded up
-    /// by a tick at most, so the span is the roundest that such intervals can stand for.
+    /// The span in which the burst and the queue are granted anew, rounded up.
     pub(crate) fn window(&self) -> Nanos {
-        let ticks = self.burst.saturating_add(self.queue);
-        let rounding = ticks / self.interval; // a tick for each permit
-        let round = [1_000_000_000, 1_000_000, 1_000, 1].map(|nanos: u64| nanos << 6);
-        let found = round
-            .into_iter()
-            .find(|unit| ticks >= *unit && ticks % unit <= rounding);
-        match found {
-            Some(unit) => Nanos::from_nanos((ticks - ticks % unit) >> 6),
-            None => Nanos::from_nanos(ticks.div_ceil(1 << 6)), // up: never told too fast
-        }
+        self.nanos(self.burst + self.queue, Moment::ZERO)
     }
 
-    /// When the debt of a state is paid, whose clock shows `now`; none if nothing is owed.
+    /// When the debt of a state is paid; none if nothing is owed.
     pub fn paid(&self, tat: &Tat, now: UnixMicros) -> Option<Paid> {
-        let ahead = tat.to_word().checked_sub(PAST * TICKS)?;
+        let ahead = tat.ahead(self.grid.at(now.time()));
         (ahead > 0).then(|| Paid {
             micros: now.get() + ahead / TICKS,
             ticks: (ahead % TICKS) as u32,
@@ -114,8 +103,9 @@ impl Gcra {
     /// The state of a debt that is paid then; none that has been paid.
     pub fn owing(&self, paid: Paid, now: UnixMicros) -> Option<Tat> {
         let ahead = paid.micros.checked_sub(now.get())?;
-        let ticks = (PAST + ahead).checked_mul(TICKS)? + u64::from(paid.ticks);
-        (ticks > PAST * TICKS).then(|| Tat::from_word(ticks))
+        let ahead = ahead.checked_mul(TICKS)?.checked_add(paid.ticks.into())?;
+        let tat = || Tat::after(self.grid.at(now.time()), ahead);
+        (0 < ahead && ahead <= FARTHEST_TICKS).then(tat)
     }
 
     /// Whether these bytes are of a TAT that has been moved back.
@@ -130,36 +120,42 @@ impl Gcra {
     }
 
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
-    /// `gcra/short.lua`. None for limits whose debts may reach 39 hours.
+    /// `gcra/short.lua`. None for limits without a twin, and those whose debts may reach 2^53
+    /// units: 39 hours at 64,000 in a microsecond, 34 days at 3,000 (3 permits a second).
     pub fn short_twin(&self) -> Option<Twin> {
-        let full = self.deepest - CLOCK_SLACK_TICKS;
+        let per_micro = self.grid.units_per_micro()?;
+        let full = self.deepest_debt();
         let limit = self.burst + self.queue;
         let is_counted = self.denials == Denials::Counted;
         // Denials that are counted go up to twice the limit.
-        if self.deepest >= EXACT || is_counted && 2 * limit >= EXACT {
+        if full + SLACK * per_micro >= EXACT || is_counted && 2 * limit >= EXACT {
             return None;
         }
         let counted = f64::from(u8::from(is_counted));
         Some(Twin {
             source: include_str!("short.lua"),
-            numbers: vec![double(limit), double(full), counted],
+            numbers: vec![double(limit), double(full), counted, double(per_micro)],
         })
     }
 
     /// A cost as the short twin reads it. One of twice the limit is as good as any higher, and
     /// so is one above the deepest debt where denials are free.
     pub fn short_price(&self, cost: Permits) -> f64 {
-        let ticks = self.interval.get().saturating_mul(u64::from(cost.get()));
-        double(ticks.min(2 * (self.burst + self.queue)).min(EXACT - 1))
+        double(
+            self.price_of(cost)
+                .min(2 * (self.burst + self.queue))
+                .min(EXACT - 1),
+        )
     }
+}
+
+/// Units as the twin reads them: whole microseconds, and units below a microsecond.
+fn micros_and_units(units: u64, per_micro: u64) -> [f64; 2] {
+    [double(units / per_micro), double(units % per_micro)]
 }
 
 impl Shared for Gcra {
     const TAG: u8 = b'g';
-
-    fn frame(_now: UnixMicros) -> Time {
-        UnixMicros::new(PAST).time()
-    }
 
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
         let bytes = bytes.strip_prefix(&[LOWERED]).unwrap_or(bytes);
@@ -168,15 +164,21 @@ impl Shared for Gcra {
         if micros >= TURN || ticks >= TICKS {
             return None;
         }
-        let ahead = (micros + TURN - now.get() % TURN + PAST) % TURN;
-        Some(Tat::from_word(ahead * TICKS + ticks))
+        let from_past = (micros + TURN - now.get() % TURN + PAST) % TURN;
+        // Modulo 2^64, as moments are: PAST lies behind now.
+        let ahead = from_past.wrapping_sub(PAST).wrapping_mul(TICKS);
+        Some(Tat::after(
+            self.grid.at(now.time()),
+            ahead.wrapping_add(ticks),
+        ))
     }
 
     fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {
-        let ahead = tat.to_word();
-        if ahead > 0 {
-            let micros = (now.get() % TURN + ahead / TICKS + (TURN - PAST)) % TURN;
-            out.extend_from_slice(format!("{micros}{:05}", ahead % TICKS).as_bytes());
+        let past = self.grid.at(now.time()).ticks.wrapping_sub(PAST * TICKS);
+        let from_past = tat.0.wrapping_sub(past);
+        if *tat != Tat::default() && from_past < TURN * TICKS {
+            let micros = (now.get() % TURN + from_past / TICKS + (TURN - PAST)) % TURN;
+            out.extend_from_slice(format!("{micros}{:05}", from_past % TICKS).as_bytes());
         }
     }
 
@@ -186,12 +188,16 @@ impl Shared for Gcra {
     }
 
     fn twin(&self) -> Option<Twin> {
-        let limit = micros_and_ticks(self.burst + self.queue);
-        let deepest = micros_and_ticks(self.deepest);
-        let full = micros_and_ticks(self.deepest - CLOCK_SLACK_TICKS);
+        let per_micro = self.grid.units_per_micro()?;
+        let full = self.deepest_debt();
+        let debts = [self.burst + self.queue, full + SLACK * per_micro, full];
         let counted = f64::from(u8::from(self.denials == Denials::Counted));
-        let mut numbers = vec![counted];
-        numbers.extend([limit, deepest, full].as_flattened());
+        let mut numbers = vec![counted, double(per_micro)];
+        numbers.extend(
+            debts
+                .map(|units| micros_and_units(units, per_micro))
+                .as_flattened(),
+        );
         Some(Twin {
             source: include_str!("../gcra.lua"),
             numbers,
@@ -199,9 +205,10 @@ impl Shared for Gcra {
     }
 
     fn price(&self, cost: Permits) -> [f64; 4] {
-        let ticks = self.interval.get().saturating_mul(u64::from(cost.get()));
-        let [micros, ticks] = micros_and_ticks(ticks);
-        [micros, ticks, 0.0, 0.0]
+        let per_micro = self.grid.units_per_micro();
+        let price = |per_micro| micros_and_units(self.price_of(cost), per_micro);
+        let [micros, units] = per_micro.map_or([0.0; 2], price); // without a twin, none reads it
+        [micros, units, 0.0, 0.0]
     }
 }
 
@@ -224,21 +231,28 @@ mod tests {
         Gcra::token_bucket("3/1s".parse().unwrap()).unwrap()
     }
 
+    /// So many ticks from `now` on; before it if they are negative.
+    fn tat(now: u64, ahead: i64) -> Tat {
+        Tat::after(gcra().grid.at(UnixMicros::new(now).time()), ahead as u64)
+    }
+
     #[test]
     fn moments_come_back_to_the_tick_whenever_they_are_read() {
         let mut random = Random::new(5);
         for _ in 0..100_000 {
             let now = random.below(1 << 52);
             let bits = 1 + random.below(62);
-            let ahead = 1 + random.below(1 << bits);
+            let from_past = 1 + random.below(1 << bits).min(TURN * TICKS - 2);
+            let state = tat(now, from_past.cast_signed() - (PAST * TICKS).cast_signed());
             let mut text = Vec::new();
-            gcra().write(&Tat(ahead), UnixMicros::new(now), &mut text);
-            let read = |at| gcra().read(&text, UnixMicros::new(at)).unwrap().0;
-            assert_eq!(read(now), ahead);
-            let later = random.below(ahead / TICKS + 1);
-            assert_eq!(read(now + later), ahead - later * TICKS);
-            let earlier = random.below(PAST.min(now + 1));
-            assert_eq!(read(now - earlier), ahead + earlier * TICKS);
+            gcra().write(&state, UnixMicros::new(now), &mut text);
+            let read = |at| gcra().read(&text, UnixMicros::new(at)).unwrap();
+            assert_eq!(read(now), state);
+            let later = random.below(from_past / TICKS + 1);
+            assert_eq!(read(now + later), state);
+            let room = (TURN * TICKS - 1 - from_past) / TICKS;
+            let earlier = random.below(now.min(room) + 1);
+            assert_eq!(read(now - earlier), state);
         }
     }
 
@@ -248,18 +262,19 @@ mod tests {
         for _ in 0..100_000 {
             let now = UnixMicros::new(random.below(1 << 52));
             let bits = 1 + random.below(59);
-            let tat = Tat(PAST * TICKS + 1 + random.below(1 << bits));
-            let paid = gcra().paid(&tat, now).unwrap();
-            assert_eq!(gcra().owing(paid, now), Some(tat));
+            let state = tat(now.get(), 1 + random.below(1 << bits).cast_signed());
+            let paid = gcra().paid(&state, now).unwrap();
+            assert_eq!(gcra().owing(paid, now), Some(state));
             for bytes in [paid.value(), paid.lowered()] {
-                assert_eq!(gcra().read(&bytes, now), Some(tat));
+                assert_eq!(gcra().read(&bytes, now), Some(state));
                 let number: i64 = String::from_utf8(bytes).unwrap().parse().unwrap();
                 assert_ne!(number, 0, "Redis keeps it in place");
             }
             assert!(Gcra::is_lowered(&paid.lowered()) && !Gcra::is_lowered(&paid.value()));
         }
         let now = UnixMicros::new(7);
-        assert_eq!(gcra().paid(&Tat(PAST * TICKS), now), None);
+        assert_eq!(gcra().paid(&tat(7, 0), now), None);
+        assert_eq!(gcra().paid(&Tat::default(), now), None);
         assert_eq!(gcra().owing(Paid::at(now), now), None);
     }
 
@@ -267,8 +282,7 @@ mod tests {
     fn a_value_is_a_number_that_redis_keeps_in_place() {
         for now in [TURN - 1, TURN * 19 + 12, 1_763_712_345_678_901] {
             let mut text = Vec::new();
-            let tat = Tat(PAST * TICKS + 63_999);
-            gcra().write(&tat, UnixMicros::new(now), &mut text);
+            gcra().write(&tat(now, 63_999), UnixMicros::new(now), &mut text);
             let number: i64 = String::from_utf8(text).unwrap().parse().unwrap();
             assert_eq!(number.unsigned_abs(), now % TURN * 100_000 + 63_999);
         }

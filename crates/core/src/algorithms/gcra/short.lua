@@ -1,11 +1,11 @@
 -- GCRA alone, and short: the twin of gcra.rs for requests of one charge each, under limits whose
--- debts are below 2^53 ticks of 1/64 ns (39 hours), so that a debt is one number. The same
--- values and the same answers as decide.lua with gcra.lua, in half the time.
+-- debts are below 2^53 units of their grid, so that a debt is one number. The same values and the
+-- same answers as decide.lua with gcra.lua, in half the time.
 --
 -- KEYS      the keys, each once
 -- ARGV[1]   microseconds since 1970, for tests; empty: the server's clock, read once
 -- ARGV[..]  for each key: the limit, the deepest debt that is left, whether denials are
---           counted, then the price of each request in its order
+--           counted, units in a microsecond, then the price of each request in its order
 -- ARGV[..]  if anything is: for each key the value that the caller remembers, or nothing
 -- Answers   the moment; then each value as it was found, or as the caller remembers it. Of one
 --           key, by the server's clock: one text, `seconds micros value`, since Redis asks a
@@ -15,8 +15,9 @@
 -- value expires keeps its expiry.
 
 local call, format, sub, unpack = redis.call, string.format, string.sub, struct.unpack
+local ceil = math.ceil
 local KEYS, ARGV = KEYS, ARGV
-local TURN, PAST, SLACK, STEP = 92000000000000, 10000000000000, 640000000000, 4000000
+local TURN, PAST, SLACK, STEP = 92000000000000, 10000000000000, 10000000, 4000000
 local now, time = ARGV[1], nil
 if now == '' then
   time = call('TIME')
@@ -28,12 +29,13 @@ local base = now % TURN
 local count = #KEYS
 local found, values, expiries
 if count > 1 then found, values, expiries = {now}, {}, {} end
-local last, limit, full, counted, first, rest
+local last, limit, full, counted, units, first, rest, deepest
 for i = 1, count do
   local value = call('GET', KEYS[i])
   local pack = ARGV[i + 1]
   if pack ~= last then -- mostly one limit, and one request of each key
-    last, limit, full, counted, first, rest = pack, unpack('<dddd', pack)
+    last, limit, full, counted, units, first, rest = pack, unpack('<ddddd', pack)
+    deepest = full + SLACK * units
   end
   local debt, changed, low, kept = 0, false, false, 0
   if value then
@@ -48,8 +50,10 @@ for i = 1, count do
     kept = micros + STEP - (now + micros) % STEP -- where it expires
     -- Not exact if it is beyond 2^53; then it is cut.
     if micros >= 0 then
-      debt = micros * 64000 + sub(value, -5)
-      if debt > full + SLACK then debt, changed, low = full, true, true end
+      -- The fewest units that last as long: of this limit's own value, what was written.
+      debt = (sub(value, -5) - 1) * units
+      debt = micros * units + (debt - debt % 64000) / 64000 + 1
+      if debt > deepest then debt, changed, low = full, true, true end
     end
   end
   local hint = ARGV[i + 1 + count]
@@ -60,10 +64,11 @@ for i = 1, count do
     elseif micros >= TURN - PAST then
       micros = micros - TURN
     end
-    local told = micros * 64000 + sub(hint, -5)
+    local told = (sub(hint, -5) - 1) * units
+    told = micros * units + (told - told % 64000) / 64000 + 1
     if micros >= 0 and told > debt then
       debt, changed, value = told, true, hint
-      if debt > full + SLACK then debt, low = full, true end
+      if debt > deepest then debt, low = full, true end
     end
   end
   local price, at = first, rest
@@ -79,13 +84,13 @@ for i = 1, count do
 
   local after, expires
   if changed then
-    -- Lua's remainder rounds a quotient: below 2^38 microseconds it finds the right one.
-    local ticks = debt % 64000
-    local micros = (debt - ticks) / 64000
-    after = format('%d%05d', (base + micros) % TURN, ticks)
+    -- Lua's remainder rounds a quotient: of debts below 2^53 it finds the right one.
+    local part = debt % units
+    local micros = (debt - part) / units
+    after = format('%d%05d', (base + micros) % TURN, ceil(part * 64000 / units))
     if low then
       -- It stays for the deepest debt that anybody may remember.
-      after, micros, kept = '-' .. after, math.max(micros, full / 64000 + 1), 0
+      after, micros, kept = '-' .. after, math.max(micros, full / units + 1), 0
     end
     if micros >= kept then
       expires = format('%d', (now + micros - (now + micros) % STEP + STEP) / 1000)

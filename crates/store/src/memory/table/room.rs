@@ -32,7 +32,7 @@ impl Rank {
     fn of<A: Algorithm>(algorithm: &A, state: &A::State, now: Time) -> Self {
         Self {
             used: super::used(algorithm, state, now),
-            expires_at: algorithm.expires_at(state),
+            expires_at: algorithm.expires_at(state, now),
         }
     }
 }
@@ -71,7 +71,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
             }
             .saturating_sub(1);
             let entry = self.entries.get(self.hand);
-            let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state));
+            let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state, now));
             if expires_at.is_some_and(|at| at <= now) {
                 self.forget(self.hand, now, budget);
             }
@@ -153,7 +153,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
             |entry| rank(entry) > bar,
             |mut entry| {
                 *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
-                if algorithm.expires_at(&entry.state) <= now {
+                if algorithm.expires_at(&entry.state, now) <= now {
                     *forgotten = (*forgotten).max(now);
                     *lapsed += algorithm.lapse(&mut entry.state, now);
                     evicted.idle += 1;

@@ -1,0 +1,255 @@
+//! Grid: the units in which a limit counts debts, so that each permit takes whole units.
+//!
+//! ```text
+//!   a state    |.....|.....|.....|.....|.....|.....|    ticks of 1/64 ns, any limit reads them
+//!                 ceil v           ^ floor, and exact
+//!   a debt     |   |   |   |   |   |   |   |   |   |    units: M of them in P ns, T = k units
+//!              ^ whole nanoseconds are whole units where P is 1
+//! ```
+//!
+//! Rounding `T = span / permits` to a tick would add an error for each permit: a client that
+//! keeps to 3 a second would be refused, or one that does not would gain. So debts are counted
+//! in units, of which `T` is a whole number `k`, and only the moment that is stored is rounded
+//! to a tick, up. No unit is shorter than a tick, so each unit has a tick of its own, and what
+//! is read is the debt that was written. Nothing adds up.
+//!
+//! With the rate in lowest terms, `n` permits in `p` ns:
+//!
+//! ```text
+//!   rate            n              M               P      k                  exact for moments of
+//!   1, 5, 100/1s    1 2 4 .. 64    64              1      64 p / n           nanoseconds
+//!   3, 7, 60/1s     up to 64       n               1      p                  nanoseconds
+//!   333, 1001/1s    D <= 64,000    D x c <= 64,000 1000   p M / 1000 n       microseconds
+//!   99999/1s        more           n k             p      64 p / n, down     p ns
+//!                   D = 1000 n / gcd(1000 n, p): parts of a microsecond
+//! ```
+//!
+//! At other moments the clock is rounded down to a unit, of 1/64 to 1/32 ns. A span of the
+//! quota is a whole number of units wherever it begins, so that a client that takes at most
+//! the quota in each span is never refused; another one may pass a unit early, once in a while,
+//! and never more than the rate in the long run.
+
+use crate::{Error, Nanos, Quota, Time};
+
+/// Ticks in a nanosecond, in which states are kept.
+pub(super) const TICKS: u64 = 64;
+/// Ticks in a microsecond: the most units that it may hold.
+pub(super) const TICKS_PER_MICRO: u64 = 1_000 * TICKS;
+/// The longest span after which a grid repeats, 4.5 years: no product passes 128 bits.
+const LONGEST: u64 = 1 << 57;
+
+/// `units` in `nanos` nanoseconds, counted from the clock's zero; at most one in a tick.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Grid {
+    /// M.
+    units: u64,
+    /// P.
+    nanos: u64,
+    /// 2^64 / M, rounded down: turns a division into a multiplication.
+    reciprocal: u64,
+}
+
+/// A moment on a grid.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Since the clock's zero, modulo 2^64.
+    pub(super) ticks: u64,
+    /// How far past a unit it lies, in Pths of one.
+    past: u64,
+}
+
+/// How debts in units stand to ticks.
+pub(super) trait Units: Copy {
+    /// A moment on the grid.
+    fn at(self, time: Time) -> Moment;
+    /// The units of a debt of so many ticks from `now` on: the fewest that last as long.
+    fn units(self, ticks: u64, now: Moment) -> u64;
+    /// The ticks that a debt of so many units lasts from `now` on, rounded up.
+    fn ticks(self, units: u64, now: Moment) -> u64;
+}
+
+/// Units that are ticks: the grid of most limits, and the fast way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticks;
+
+impl Units for Ticks {
+    #[inline]
+    fn at(self, time: Time) -> Moment {
+        Moment {
+            ticks: time.as_nanos().wrapping_mul(TICKS),
+            past: 0,
+        }
+    }
+    #[inline]
+    fn units(self, ticks: u64, _now: Moment) -> u64 {
+        ticks
+    }
+    #[inline]
+    fn ticks(self, units: u64, _now: Moment) -> u64 {
+        units
+    }
+}
+
+impl Units for &Grid {
+    fn at(self, time: Time) -> Moment {
+        let past = match self.nanos {
+            1 => 0,
+            _ => self.past(time.as_nanos()),
+        };
+        Moment {
+            past,
+            ..Ticks.at(time)
+        }
+    }
+    fn units(self, ticks: u64, now: Moment) -> u64 {
+        match (self.units, ticks.checked_sub(1)) {
+            (TICKS, _) | (_, None) => ticks,
+            (_, Some(before)) => 1 + self.units_within(before, now.past),
+        }
+    }
+    fn ticks(self, units: u64, now: Moment) -> u64 {
+        // Products that fit a word, which is nearly all of them, divide ten times faster.
+        match self.units {
+            TICKS => units,
+            _ if self.nanos == 1 && units < 1 << 57 => self.divided_up(units * TICKS),
+            _ => self.ticks_slowly(units, now.past),
+        }
+    }
+}
+
+impl Moment {
+    /// The clock's zero.
+    pub(super) const ZERO: Self = Self { ticks: 0, past: 0 };
+}
+
+impl Grid {
+    /// The grid of a quota, and how many units a permit takes.
+    pub(super) fn of(quota: Quota) -> Result<(Self, u64), Error> {
+        let (permits, per) = (u64::from(quota.permits().get()), quota.per().as_nanos());
+        let common = gcd(permits, per);
+        let (permits, per) = (permits / common, per / common);
+        let parts = permits * 1_000 / gcd(permits * 1_000, per); // T is a number of such parts of 1 us
+        let (units, nanos) = if TICKS.is_multiple_of(permits) {
+            (TICKS, 1)
+        } else if permits <= TICKS {
+            (permits, 1)
+        } else if parts <= TICKS_PER_MICRO {
+            (TICKS_PER_MICRO / parts * parts, 1_000)
+        } else if per <= LONGEST {
+            (TICKS * per / permits * permits, per) // down: no unit is shorter than a tick
+        } else {
+            return Err(Error::TooLong);
+        };
+        // A whole number: each way.
+        let interval =
+            u128::from(units) * u128::from(per) / (u128::from(nanos) * u128::from(permits));
+        if interval == 0 {
+            return Err(Error::TooFast);
+        }
+        let grid = Self {
+            units,
+            nanos,
+            reciprocal: u64::MAX / units,
+        };
+        Ok((grid, u64::try_from(interval).map_err(|_| Error::TooLong)?))
+    }
+
+    /// How many units a microsecond holds, if that is a whole number.
+    pub(super) const fn units_per_micro(&self) -> Option<u64> {
+        match self.nanos {
+            1 => Some(1_000 * self.units),
+            1_000 => Some(self.units),
+            _ => None,
+        }
+    }
+
+    /// Whether units are ticks.
+    pub(super) const fn is_ticks(&self) -> bool {
+        self.units == TICKS
+    }
+
+    fn past(&self, nanos: u64) -> u64 {
+        let wide = u128::from(nanos % self.nanos) * u128::from(self.units);
+        narrow(wide % u128::from(self.nanos))
+    }
+
+    /// When the unit began that `now` lies in.
+    pub(super) fn begun(&self, now: Moment) -> Moment {
+        let since = u128::from(TICKS) * u128::from(now.past) / u128::from(self.units);
+        Moment {
+            ticks: now.ticks.wrapping_sub(narrow(since)), // not a tick too early
+            past: 0,
+        }
+    }
+
+    /// The units that end within so many ticks of `now`: rounded down.
+    #[inline]
+    fn units_within(&self, ticks: u64, past: u64) -> u64 {
+        let wide = u128::from(ticks) * u128::from(self.units);
+        if self.nanos == 1 {
+            return narrow(wide / u128::from(TICKS));
+        }
+        divide(wide + u128::from(TICKS * past), TICKS * self.nanos)
+    }
+
+    /// The units that end within so many nanoseconds of `now`.
+    pub(super) fn units_in(&self, span: Nanos, now: Moment) -> u64 {
+        let wide = u128::from(span.as_nanos()) * u128::from(self.units) + u128::from(now.past);
+        narrow(wide / u128::from(self.nanos))
+    }
+
+    /// The units that end within so many nanoseconds of any moment.
+    pub(super) fn most_units_in(&self, nanos: u64) -> u128 {
+        let wide = u128::from(nanos) * u128::from(self.units);
+        wide.div_ceil(u128::from(self.nanos)) // up: one may end just after it began
+    }
+
+    /// Units that take so many ticks at most.
+    pub(super) fn units_of(&self, ticks: u64) -> u64 {
+        self.units_within(ticks, 0)
+    }
+
+    /// The ticks that so many units take, wherever they begin; saturating.
+    pub(super) fn most_ticks(&self, units: u64) -> u64 {
+        let wide = u128::from(units) * u128::from(self.nanos);
+        let wide = wide.saturating_mul(u128::from(TICKS));
+        narrow(wide.div_ceil(u128::from(self.units)))
+    }
+
+    fn ticks_slowly(&self, units: u64, past: u64) -> u64 {
+        let wide = u128::from(units) * u128::from(self.nanos);
+        let wide = wide.saturating_sub(u128::from(past)) * u128::from(TICKS);
+        match u64::try_from(wide) {
+            Ok(word) if word <= u64::MAX - self.units => self.divided_up(word),
+            _ => narrow(wide.div_ceil(u128::from(self.units))),
+        }
+    }
+
+    /// `number / units`, rounded up.
+    #[inline]
+    fn divided_up(&self, number: u64) -> u64 {
+        let number = number + (self.units - 1);
+        let product = u128::from(number) * u128::from(self.reciprocal);
+        let low = (product >> 64) as u64; // the upper half
+        low + u64::from(number - low * self.units >= self.units) // one at most: see the field
+    }
+}
+
+/// Rounded down.
+fn divide(wide: u128, by: u64) -> u64 {
+    match u64::try_from(wide) {
+        Ok(word) => word / by,
+        Err(_) => narrow(wide / u128::from(by)),
+    }
+}
+
+fn narrow(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
