@@ -126,11 +126,13 @@ fn reached(framework: Framework) -> Option<BTreeMap<String, usize>> {
     let nginx = Kind::Nginx.program()?;
     let dir = TempDir::new().expect("the system has a temporary directory");
     let application = Application::start(framework, dir.path())?;
-    let service = Service::start(dir.path(), &write_policy(dir.path(), LIMITS));
+    let policy = write_policy(dir.path(), LIMITS);
+    let service = Service::start(dir.path(), &policy);
     let around = Around {
         dir: dir.path(),
         service: service.http(),
         upstream: application.address(),
+        policy: &policy,
         when_down: WhenDown::Refuse,
     };
     let proxy = Proxy::start(Kind::Nginx, &nginx, &around);
