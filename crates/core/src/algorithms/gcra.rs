@@ -46,6 +46,7 @@
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
 
+mod charge;
 mod denial;
 mod grid;
 mod promise;
@@ -57,7 +58,7 @@ use core::num::NonZeroU64;
 
 use crate::algorithm::{Algorithm, Denials, Reserve as _, Word};
 use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
-use grid::{Grid, Moment, TICKS, Ticks, Units};
+use grid::{Grid, Moment, TICKS, Units as _};
 
 /// Horizon of debts: no limit may owe longer than this (1.1 years), so that a debt is far from
 /// the 4.5 years at which a moment ahead cannot be told from one that has passed.
@@ -275,93 +276,6 @@ impl Gcra {
         } else {
             "token bucket"
         }
-    }
-
-    /// What `decide` does, with a queue of `queue` units.
-    #[expect(
-        clippy::inline_always,
-        reason = "copying the answer costs more than deciding"
-    )]
-    #[inline(always)]
-    fn charge(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
-        if self.grid.is_ticks() {
-            self.charge_by(Ticks, tat, now, cost, queue)
-        } else {
-            self.charge_by_grid(tat, now, cost, queue)
-        }
-    }
-
-    #[inline(never)]
-    fn charge_by_grid(&self, tat: &mut Tat, now: Time, cost: Permits, queue: u64) -> Decision {
-        self.charge_by(&self.grid, tat, now, cost, queue)
-    }
-
-    #[expect(clippy::inline_always, reason = "as `charge`")]
-    #[inline(always)]
-    fn charge_by(
-        &self,
-        by: impl Units,
-        tat: &mut Tat,
-        now: Time,
-        cost: Permits,
-        queue: u64,
-    ) -> Decision {
-        let now = by.at(now);
-        let ahead = tat.ahead(now);
-        let debt = if ahead <= self.deepest {
-            by.units(ahead, now)
-        } else {
-            self.cut(tat, now)
-        };
-        let price = self.price_of(cost);
-        let limit = self.burst + queue;
-        let after = debt.saturating_add(price);
-        if after > limit {
-            return self.deny(by, tat, now, debt, price, limit);
-        }
-        let ticks = by.ticks(after, now);
-        if price > 0 {
-            *tat = Tat::after(now, ticks);
-        }
-        let verdict = match after.saturating_sub(self.burst) {
-            0 => Verdict::Allow,
-            wait => Verdict::AllowAfter(nanos_ceil(by.ticks(wait, now))),
-        };
-        let remaining = self.permits_in(limit - after);
-        Decision {
-            verdict,
-            remaining,
-            reset_after: nanos_ceil(ticks),
-            more_after: self.more_after(by, now, after, limit, remaining),
-        }
-    }
-
-    /// The time until one more than the `remaining` permits fit into the limit; zero if they
-    /// never do.
-    #[inline]
-    fn more_after(
-        &self,
-        by: impl Units,
-        now: Moment,
-        debt: u64,
-        limit: u64,
-        remaining: Permits,
-    ) -> Nanos {
-        let larger = u64::from(remaining.get()) + 1;
-        let price = self.interval.get().saturating_mul(larger);
-        match limit.checked_sub(price) {
-            Some(spare) => nanos_ceil(by.ticks(debt.saturating_sub(spare), now)),
-            None => Nanos::ZERO,
-        }
-    }
-
-    /// The clock was set back, or the limit shrank: the deepest debt there can be is owed, and
-    /// that is kept.
-    #[cold]
-    fn cut(&self, tat: &mut Tat, now: Moment) -> u64 {
-        let debt = self.deepest_debt();
-        *tat = Tat::after(now, self.grid.ticks(debt, now));
-        debt
     }
 
     /// The units of a cost; saturating.
