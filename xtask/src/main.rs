@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod features;
+mod soak;
 mod test;
 mod tidy;
 
@@ -19,6 +20,11 @@ const CHORES: &[(&str, &str, Chore)] = &[
         "features",
         "check that every library compiles with each of its features alone",
         features::run,
+    ),
+    (
+        "soak",
+        "load every door for `--minutes N` while stores and policies change",
+        soak::run,
     ),
     (
         "test",

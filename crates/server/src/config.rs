@@ -10,7 +10,7 @@ use ratekeeper_policy::AdminWrites;
 use ratekeeper_policy::config::Diagnostic;
 
 use crate::event::Sink;
-use crate::{Event, StoreChoice};
+use crate::{Event, LogWriter, StoreChoice};
 
 /// Where the check API listens unless told otherwise.
 pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
@@ -112,6 +112,7 @@ pub struct Config {
     /// Whether SIGTERM and SIGINT stop the service and SIGHUP reloads it.
     pub signals: bool,
     pub(crate) sink: Sink,
+    pub(crate) log: Option<LogWriter>,
 }
 
 impl Config {
@@ -133,6 +134,7 @@ impl Config {
             shadow: false,
             signals: false,
             sink: Sink(Arc::new(|_| ())),
+            log: None,
         }
     }
 
@@ -153,6 +155,13 @@ impl Config {
             _ => return Err(wrong()),
         }
         Ok(self)
+    }
+
+    /// Shows in the metrics how many lines `log` has dropped.
+    #[must_use]
+    pub fn log(mut self, log: LogWriter) -> Self {
+        self.log = Some(log);
+        self
     }
 
     /// Sends events to `sink`, from the threads of the service.

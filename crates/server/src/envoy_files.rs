@@ -20,6 +20,7 @@ use ratekeeper_policy::config::{Colour, Diagnostic, render};
 use ratekeeper_policy::envoy::{self, File};
 
 use crate::StartError;
+use crate::regular_file::{Reader, open_regular};
 
 /// Files of one directory.
 const MAX_FILES: usize = 1_000;
@@ -92,7 +93,7 @@ pub(crate) fn files_of(directory: &Path) -> Result<Vec<PathBuf>, String> {
 fn read(path: &Path) -> Result<EnvoyFile, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read `{shown}`: {error}");
-    let file = fs::File::open(path).map_err(failed)?;
+    let file = open_regular(path).map_err(failed)?;
     let mut text = String::new();
     let size = file
         .take(MAX_FILE_BYTES + 1)
@@ -151,6 +152,7 @@ pub(crate) struct Source {
     /// The service refuses nothing: `ratekeeper run --shadow`.
     shadow: bool,
     seen: Mutex<Seen>,
+    reader: Reader,
 }
 
 /// What was read last, good or bad.
@@ -174,6 +176,7 @@ impl Source {
             beside: beside.unwrap_or_default(),
             shadow,
             seen: Mutex::default(),
+            reader: Reader::default(),
         }
     }
 
@@ -190,6 +193,16 @@ impl Source {
         let mut settings = settings.envoy_files.settings;
         settings.shadow_mode |= self.shadow;
         settings
+    }
+
+    /// The configuration at `path`, if it is read within a bound of time.
+    ///
+    /// # Errors
+    /// As [`read_envoy_files`], or when it takes too long.
+    pub(crate) fn read(&self, path: PathBuf) -> Result<Vec<EnvoyFile>, String> {
+        let shown = path.display().to_string();
+        let read = self.reader.read(move || Ok(read_envoy_files(&path)));
+        read.unwrap_or_else(|why| Err(format!("cannot read `{shown}`: {why}")))
     }
 
     /// Nobody else reads meanwhile.

@@ -22,6 +22,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -111,12 +112,14 @@ pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, Start
 }
 
 /// Accepts until told to stop, and a moment longer. `slots` bounds the connections; `place`
-/// says which runtime serves the next one.
+/// returns the runtime that serves the next one; `failed` is called for each that the system
+/// does not hand over.
 pub(crate) async fn accept<'a, D: Serve>(
-    listener: TcpListener,
+    listener: &TcpListener,
     door: Arc<D>,
     slots: Arc<Semaphore>,
     place: impl Fn() -> &'a tokio::runtime::Handle,
+    failed: impl Fn(&io::Error),
     stop: watch::Receiver<bool>,
 ) {
     let start = |stream: TcpStream, peer, slot: OwnedSemaphorePermit| {
@@ -153,24 +156,17 @@ pub(crate) async fn accept<'a, D: Serve>(
         match accepted {
             Ok((stream, peer)) => start(stream, peer, slot),
             Err(error) => {
-                tracing::warn!(event = "accept.failed", %error);
+                failed(&error);
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     // Closing resets the connections that still queue in the kernel: take them first.
-    let Ok(listener) = listener.into_std() else {
-        return;
-    };
-    while let (Ok(slot), Ok((stream, peer))) =
-        (Arc::clone(&slots).try_acquire_owned(), listener.accept())
+    let mut queued = Context::from_waker(Waker::noop());
+    while let Ok(slot) = Arc::clone(&slots).try_acquire_owned()
+        && let Poll::Ready(Ok((stream, peer))) = listener.poll_accept(&mut queued)
     {
-        let stream = stream
-            .set_nonblocking(true)
-            .and_then(|()| TcpStream::from_std(stream));
-        if let Ok(stream) = stream {
-            start(stream, peer, slot);
-        }
+        start(stream, peer, slot);
     }
 }
 

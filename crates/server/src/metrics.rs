@@ -16,6 +16,7 @@
 mod family;
 mod format;
 mod offset;
+mod process;
 mod rules;
 mod scrape;
 mod shared_store;
@@ -78,6 +79,7 @@ pub(crate) struct Metrics {
     config: ArcSwapOption<ConfigInfo>,
     /// Of the shared store.
     pub(crate) clock_offset: Offset,
+    pub(crate) process: Arc<process::Process>,
 }
 
 /// Rows by [`LimitId`](ratekeeper_core::LimitId); none for limits the policy lost.
@@ -143,7 +145,7 @@ struct Durations {
     sum_nanos: Counter,
 }
 
-/// Lets one denial a second into the log, and counts the rest.
+/// Lets one line a second into the log, and counts the rest.
 #[derive(Debug, Default)]
 struct LogGate {
     /// The second of the last line, from 1; 0 for none yet.

@@ -13,9 +13,10 @@ use ratekeeper::Clock;
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
-use crate::envoy_files::{compile, read_envoy_files};
+use crate::envoy_files::compile;
 use crate::last_seen::{LastSeen, Seen};
 use crate::policy_file::writable_by_all;
+use crate::regular_file::open_regular;
 use crate::shared::{Shared, unix_seconds};
 use crate::{Config, Event, StartError, Trigger};
 
@@ -152,7 +153,8 @@ impl<C: Clock> Shared<C> {
         // Held to the end: two reloads never overtake each other.
         let mut seen = self.last_seen.lock();
         let version = self.keeper.policy().version;
-        let text = match read(path) {
+        let owned = path.to_owned();
+        let text = match self.reader.read(move || read(&owned)) {
             Ok(text) => text,
             Err(reason) => {
                 let again = seen.last.take().is_none();
@@ -251,7 +253,7 @@ impl<C: Clock> Shared<C> {
         };
         // Held to the end: two reloads never overtake each other.
         let mut seen = self.envoy_files.seen();
-        let files = match read_envoy_files(&path) {
+        let files = match self.envoy_files.read(path) {
             Ok(files) => files,
             Err(reason) => {
                 let again = seen.told.replace(reason.clone()) == Some(reason.clone());
@@ -320,7 +322,7 @@ fn brief(path: &Path, text: &str, warnings: &[Diagnostic]) -> Vec<String> {
 /// Reads the file, within bounds.
 fn read(path: &Path) -> Result<String, String> {
     use std::io::Read;
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = open_regular(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     let read = file
         .take(MAX_POLICY_BYTES + 1)

@@ -31,6 +31,7 @@ use crate::memory::{self, DefaultBudget};
 use crate::reload;
 use crate::shared::{Shared, Token};
 use crate::store_secrets::StoreSecrets;
+use crate::tasks::keep;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
@@ -121,6 +122,9 @@ impl Service {
             (access, hold),
             config.sink.clone(),
         ));
+        if let Some(log) = &config.log {
+            let _ = shared.metrics.process.log.set(log.clone()); // set once: it is new
+        }
         let mut notices = loaded.notices;
         notices.extend(fitted);
         if let Some((files, warnings)) = files {
@@ -167,7 +171,11 @@ impl Service {
         };
         let main = std::thread::Builder::new()
             .name("ratekeeper".into())
-            .spawn(move || runtime.block_on(run.run()))
+            .spawn(move || {
+                runtime.block_on(run.run());
+                // Not waiting for what still reads a file: that may never end.
+                runtime.shutdown_background();
+            })
             .map_err(failed)?;
         Ok(Self {
             addresses,
@@ -241,21 +249,34 @@ impl<C: Clock + 'static> Run<C> {
         let doors = self.open.doors;
 
         let door = Http(HttpDoor(Arc::clone(&shared)));
-        let http = Opened::start(doors.http, MAX_HTTP_CONNECTIONS, door, &workers, &closes);
+        let opening = |door| Opening {
+            shared: Arc::clone(&shared),
+            door,
+        };
+        let http = opening(Door::Http);
+        let http = http.start(doors.http, MAX_HTTP_CONNECTIONS, door, &workers, &closes);
         #[cfg(feature = "grpc")]
         let grpc = {
             let door = self.open.envoy;
             tokio::spawn(door.keep_fresh());
-            Opened::start(doors.grpc, MAX_GRPC_CONNECTIONS, door, &workers, &closes)
+            let grpc = opening(Door::Grpc);
+            grpc.start(doors.grpc, MAX_GRPC_CONNECTIONS, door, &workers, &closes)
         };
         let door = Http(AdminDoor(Arc::clone(&shared)));
         let most = MAX_ADMIN_CONNECTIONS;
-        let admin = Opened::start(doors.admin, most, door, &here, &admin_closes);
-        tokio::spawn(sweep(Arc::clone(&shared)));
-        tokio::spawn(memory::watch(Arc::clone(&shared)));
+        let admin = opening(Door::Admin).start(doors.admin, most, door, &here, &admin_closes);
+        let again = || Arc::clone(&shared);
+        let kept = again();
+        keep(&shared, "sweep", move || sweep(Arc::clone(&kept)));
+        let kept = again();
+        keep(&shared, "memory", move || memory::watch(Arc::clone(&kept)));
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
-        tokio::spawn(store::tend(Arc::clone(&shared)));
-        tokio::spawn(store::compare_clocks(Arc::clone(&shared)));
+        let kept = again();
+        keep(&shared, "store", move || store::tend(Arc::clone(&kept)));
+        let kept = again();
+        keep(&shared, "clocks", move || {
+            store::compare_clocks(Arc::clone(&kept))
+        });
         let secrets = self.open.store_secrets;
         tokio::spawn(store_secrets::keep_fresh(Arc::clone(&shared), secrets));
         shared.set_ready(true);
@@ -303,32 +324,53 @@ struct Opened {
     accepting: Option<JoinHandle<()>>,
 }
 
-impl Opened {
+/// A door that is about to accept connections.
+struct Opening<C> {
+    shared: Arc<Shared<C>>,
+    door: Door,
+}
+
+impl<C: Clock + 'static> Opening<C> {
     fn start<D: Serve>(
+        self,
         listener: Option<StdListener>,
         most: u32,
-        door: D,
+        serve: D,
         place: &Arc<Place>,
         stop: &watch::Receiver<bool>,
-    ) -> Self {
+    ) -> Opened {
         let slots = Arc::new(Semaphore::new(most as usize));
         let accepting = listener.and_then(listen_on).map(|listener| {
+            let Self { shared, door } = self;
+            let (listener, serve) = (Arc::new(listener), Arc::new(serve));
             let (slots, place, stop) = (Arc::clone(&slots), Arc::clone(place), stop.clone());
-            tokio::spawn(async move {
-                let next = || match &*place {
-                    Place::Here(here) => here,
-                    Place::Workers(workers) => workers.next(),
-                };
-                accept(listener, Arc::new(door), slots, next, stop).await;
+            let accepts = Arc::clone(&shared);
+            keep(&shared, "accept", move || {
+                let (listener, serve) = (Arc::clone(&listener), Arc::clone(&serve));
+                let (slots, place, stop) = (Arc::clone(&slots), Arc::clone(&place), stop.clone());
+                let shared = Arc::clone(&accepts);
+                async move {
+                    let next = || match &*place {
+                        Place::Here(here) => here,
+                        Place::Workers(workers) => workers.next(),
+                    };
+                    let failed = |error: &std::io::Error| {
+                        let now = shared.keeper.clock().now();
+                        shared.metrics.process.accept_failed(door, error, now);
+                    };
+                    accept(&listener, serve, slots, next, failed, stop).await;
+                }
             })
         });
-        Self {
+        Opened {
             most,
             slots,
             accepting,
         }
     }
+}
 
+impl Opened {
     /// Returns when nobody else is let in and all connections have ended.
     async fn drained(self) {
         if let Some(accepting) = self.accepting {
@@ -384,7 +426,7 @@ enum Asked {
     Reload,
 }
 
-/// SIGTERM, SIGINT, SIGHUP.
+/// SIGTERM, SIGINT, SIGHUP; SIGUSR1 and SIGUSR2, which would end the process, do nothing.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
@@ -395,6 +437,10 @@ impl Signals {
     fn listen(runtime: &Runtime) -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let _context = runtime.enter();
+        // Taken once, they stay harmless for the life of the process.
+        for harmless in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+            drop(signal(harmless)?);
+        }
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -14,6 +14,7 @@ use crate::envoy_files;
 use crate::event::Sink;
 use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
+use crate::regular_file::Reader;
 
 #[derive(Debug)]
 pub(crate) struct Shared<C> {
@@ -26,11 +27,15 @@ pub(crate) struct Shared<C> {
     pub(crate) access: Access,
     pub(crate) hold: Hold,
     pub(crate) sink: Sink,
+    /// Reads the policy file.
+    pub(crate) reader: Reader,
     ready: watch::Sender<bool>,
     /// Whether the doors are open and the service is not stopping.
     serving: AtomicBool,
     /// Whether the store fails and every limit refuses because of that.
     stuck: AtomicBool,
+    /// Tasks that panicked and are not running again yet.
+    down: AtomicU32,
     /// Version of the policy under which an untrusted proxy was reported.
     untrusted_reported: AtomicU32,
 }
@@ -54,9 +59,11 @@ impl<C: Clock> Shared<C> {
             access,
             hold,
             sink,
+            reader: Reader::default(),
             ready: watch::Sender::new(false),
             serving: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
+            down: AtomicU32::new(0),
             untrusted_reported: AtomicU32::new(0),
         }
     }
@@ -91,10 +98,23 @@ impl<C: Clock> Shared<C> {
         self.note_readiness();
     }
 
+    /// Notes that a task which must go on has ended.
+    pub(crate) fn note_down(&self) {
+        self.down.fetch_add(1, Ordering::Relaxed);
+        self.note_readiness();
+    }
+
+    /// Notes that it runs again.
+    pub(crate) fn note_up(&self) {
+        self.down.fetch_sub(1, Ordering::Relaxed);
+        self.note_readiness();
+    }
+
     fn note_readiness(&self) {
         self.ready.send_if_modified(|ready| {
             let serving = self.serving.load(Ordering::Relaxed);
-            let now = serving && !self.stuck.load(Ordering::Relaxed);
+            let runs = self.down.load(Ordering::Relaxed) == 0;
+            let now = serving && runs && !self.stuck.load(Ordering::Relaxed);
             std::mem::replace(ready, now) != now
         });
     }

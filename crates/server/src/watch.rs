@@ -13,10 +13,11 @@
 //! of a text seen before does nothing.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
@@ -33,51 +34,68 @@ const DEBOUNCE: Duration = Duration::from_millis(200);
 const MAX_BURST: usize = 64;
 /// How often to look when nothing is heard.
 const LOOK: Duration = Duration::from_secs(5);
+/// How long the stop waits for the thread.
+const STOP_WITHIN: Duration = Duration::from_secs(1);
 /// Symlinks followed on the way to the file, as the system bounds them.
 const MAX_SYMLINKS: usize = 40;
 
 /// The thread that watches.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    wake: SyncSender<Wake>,
-    thread: Option<JoinHandle<()>>,
-}
-
-enum Wake {
-    Changed,
-    Stop,
+    wake: SyncSender<()>,
+    stopping: Arc<AtomicBool>,
+    /// Disconnected when the thread has ended.
+    ended: mpsc::Receiver<()>,
 }
 
 impl Watcher {
     pub(crate) fn start<C: Clock + 'static>(shared: Arc<Shared<C>>) -> Self {
         // One pending wake is enough: it stands for all.
         let (wake, woken) = mpsc::sync_channel(1);
-        let events = wake.clone();
+        let (alive, ended) = mpsc::channel::<()>();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (events, stop) = (wake.clone(), Arc::clone(&stopping));
         let run = move || {
+            let _alive = alive;
             let mut directories = Directories::new(events);
             // Armed before the first look: a change in between is seen by one of the two.
             directories.arm(&watched(&shared));
             loop {
-                let _ = shared.reload(Trigger::File); // the event says how it went
-                if !changed(&woken) {
+                reload(&shared);
+                changed(&woken);
+                if stop.load(Ordering::Relaxed) {
                     return;
                 }
                 directories.arm(&watched(&shared));
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("watch".into())
-            .spawn(run)
-            .inspect_err(|error| tracing::error!(event = "watch.failed", %error))
-            .ok();
-        Self { wake, thread }
+        let thread = std::thread::Builder::new().name("watch".into()).spawn(run);
+        if let Err(error) = thread {
+            tracing::error!(event = "watch.failed", %error);
+        }
+        Self {
+            wake,
+            stopping,
+            ended,
+        }
     }
 
-    pub(crate) fn stop(mut self) {
-        if let Some(thread) = self.thread.take() {
-            let _ = self.wake.send(Wake::Stop);
-            let _ = thread.join(); // a panic there has been printed already
-        }
+    /// Ends the thread, and waits for that a moment: a directory that does not answer, on a
+    /// network, must not keep the service from ending.
+    pub(crate) fn stop(self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        let _ = self.wake.try_send(()); // full: it will wake; disconnected: it has ended
+        let _ = self.ended.recv_timeout(STOP_WITHIN);
+    }
+}
+
+/// Reloads what has changed; a panic ends this reload, and not the thread.
+fn reload<C: Clock + 'static>(shared: &Shared<C>) {
+    // The event says how it went; what a panic leaves behind its locks is judged anew.
+    let reloaded = catch_unwind(AssertUnwindSafe(|| shared.reload(Trigger::File)));
+    if reloaded.is_err() {
+        tracing::error!(event = "task.failed", task = "watch");
+        shared.metrics.process.task_failed();
     }
 }
 
@@ -96,21 +114,12 @@ fn watched<C: Clock>(shared: &Shared<C>) -> Vec<PathBuf> {
     paths
 }
 
-/// Waits for the end of a burst of events, or for the time to look anyway; false to stop.
-fn changed(woken: &mpsc::Receiver<Wake>) -> bool {
-    match woken.recv_timeout(LOOK) {
-        Ok(Wake::Changed) => {}
-        Err(RecvTimeoutError::Timeout) => return true,
-        Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+/// Waits for the end of a burst of events, or for the time to look anyway.
+fn changed(woken: &mpsc::Receiver<()>) {
+    if woken.recv_timeout(LOOK).is_ok() {
+        let more = || woken.recv_timeout(DEBOUNCE).is_ok();
+        let _ = (0..MAX_BURST).all(|_| more());
     }
-    for _ in 0..MAX_BURST {
-        match woken.recv_timeout(DEBOUNCE) {
-            Ok(Wake::Changed) => {}
-            Err(RecvTimeoutError::Timeout) => return true,
-            Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
-        }
-    }
-    true
 }
 
 /// The directories watched now.
@@ -120,13 +129,13 @@ struct Directories {
 }
 
 impl Directories {
-    fn new(wake: SyncSender<Wake>) -> Self {
+    fn new(wake: SyncSender<()>) -> Self {
         let heard = move |event: notify::Result<notify::Event>| {
             // An error may hide a change: look.
             if event.is_ok_and(|event| !changes(event.kind)) {
                 return;
             }
-            match wake.try_send(Wake::Changed) {
+            match wake.try_send(()) {
                 Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
             }
         };

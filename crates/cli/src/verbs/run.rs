@@ -5,11 +5,12 @@
 //!   stderr   what to try next, notices, reloads, the log
 //! ```
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ratekeeper_server::{Config, Door, Event, Service};
+use ratekeeper_server::{Config, Door, Event, LogWriter, Service};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
@@ -73,16 +74,31 @@ enum LogFormat {
 /// Says how much is logged, in the form `info` or `info,ratekeeper_server=debug`.
 const LOG_VARIABLE: &str = "RATEKEEPER_LOG";
 
+/// What is logged unless that variable says otherwise: of the libraries below errors only,
+/// because strangers can make h2 warn, and each `ConfigMap` swap makes notify warn.
+const DEFAULT_LOG: &str = "info,h2=error,notify=error";
+
+/// How long the last lines may take at the end.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// What admin calls from beyond loopback must present.
 const TOKEN_VARIABLE: &str = "RATEKEEPER_ADMIN_TOKEN";
 
 impl Run {
     pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {
         let path = self.policy()?;
-        self.start_log();
-        let service = Service::start(&self.config(path)?)?;
+        let failed = |error| Failure::new(format!("cannot start the log: {error}"));
+        let log = LogWriter::to_stderr().map_err(failed)?;
+        self.start_log(&log);
+        let served = self.serve(path, &log);
+        log.flush_within(LAST_LINES); // lines that are not read by then are lost
+        served
+    }
+
+    fn serve(&self, path: Option<PathBuf>, log: &LogWriter) -> Result<Exit, Failure> {
+        let service = Service::start(&self.config(path, log)?)?;
         if let (Some(http), false) = (service.address(Door::Http), self.json) {
-            Output::new().talk(first_question(&http.to_string()));
+            talk(log, &first_question(&http.to_string()));
         }
         service.wait();
         Ok(Exit::Done)
@@ -100,11 +116,18 @@ impl Run {
                 "the service needs a file, not standard input: it watches it",
             ));
         }
+        let special = |kind: std::fs::FileType| !kind.is_file() && !kind.is_dir();
+        if std::fs::metadata(&path).is_ok_and(|found| special(found.file_type())) {
+            let message = format!("`{}` is not a regular file", path.display());
+            return Err(Failure::new(message).hint(
+                "write the policy to a file: the service reads it again whenever it changes",
+            ));
+        }
         Source::read(&path)?; // what is wrong with a file is said better here than at start
         Ok(Some(path))
     }
 
-    fn config(&self, path: Option<PathBuf>) -> Result<Config, Failure> {
+    fn config(&self, path: Option<PathBuf>, writer: &LogWriter) -> Result<Config, Failure> {
         let mut config = Config::new("");
         config.policy = path;
         config.envoy_config.clone_from(&self.envoy_config);
@@ -117,17 +140,18 @@ impl Run {
         config.shadow = self.shadow;
         config.signals = true;
         let (json, log) = (self.json, self.log_format);
-        let output = Arc::new(Mutex::new(Output::new()));
-        Ok(config.on_event(move |event| {
-            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-            show(event, json, log, &mut output);
-        }))
+        let talk = writer.clone();
+        let config = config.log(writer.clone());
+        Ok(config.on_event(move |event| show(event, json, log, &talk)))
     }
 
-    fn start_log(&self) {
-        let filter =
-            EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-        let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    fn start_log(&self, writer: &LogWriter) {
+        let filter = EnvFilter::try_from_env(LOG_VARIABLE);
+        let filter = filter.unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
+        let writer = writer.clone();
+        let log = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .log_internal_errors(false);
         match self.log_format {
             LogFormat::Json => log
                 .json()
@@ -146,13 +170,20 @@ impl Run {
                     .init();
             }
         }
+        // The standard hook would wait for whatever reads standard error.
+        std::panic::set_hook(Box::new(|panic| {
+            let thread = std::thread::current();
+            let thread = thread.name().unwrap_or_default();
+            tracing::error!(event = "panic", thread, "{panic}");
+        }));
     }
 }
 
 /// Addresses are data; everything else is talk, and stands in the log if that is for machines.
-fn show(event: &Event, json: bool, log: LogFormat, output: &mut Output) {
+fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
     match event {
         Event::Listening { door, address } => {
+            let mut output = Output::new();
             let shown = if json {
                 let event = json!({
                     "event": "listening",
@@ -167,9 +198,15 @@ fn show(event: &Event, json: bool, log: LogFormat, output: &mut Output) {
                 output.failure(&failure); // the service runs, whether or not anybody reads this
             }
         }
-        event if log == LogFormat::Text => output.talk(event.to_string().trim_end()),
+        event if format == LogFormat::Text => talk(log, event.to_string().trim_end()),
         _ => {}
     }
+}
+
+/// A line for people, on the way of the log, so that it holds up nothing.
+fn talk(log: &LogWriter, text: &str) {
+    // One write, so that it is queued or dropped whole; this writer does not fail.
+    let _ = log.clone().write_all(format!("{text}\n").as_bytes());
 }
 
 /// What to try next, ready to be copied.

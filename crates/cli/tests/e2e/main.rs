@@ -20,6 +20,7 @@ mod permits;
 mod readme;
 mod reload;
 mod sentinel;
+mod soak;
 mod store;
 mod store_faults;
 mod tls;

@@ -7,6 +7,7 @@ mod envoy;
 mod explain;
 mod help;
 mod init;
+mod obstacles;
 mod pictures;
 mod service;
 mod simulate;

@@ -10,6 +10,7 @@
 //! writes in place all show there, on every file system.
 
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +21,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use tokio_rustls::TlsAcceptor;
+
+use crate::regular_file::open_regular;
 
 /// Bytes of a certificate or key file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -145,11 +148,14 @@ fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>,
 fn read_file(path: impl Into<PathBuf>) -> Result<Vec<u8>, String> {
     let path = path.into();
     let failed = |why: &dyn fmt::Display| format!("`{}`: {why}", path.display());
-    let length = std::fs::metadata(&path).map_err(|why| failed(&why))?.len();
-    if length > MAX_FILE_BYTES {
+    let file = open_regular(&path).map_err(|why| failed(&why))?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
+    let length = read.map_err(|why| failed(&why))?;
+    if length as u64 > MAX_FILE_BYTES {
         return Err(failed(&format_args!(
-            "{length} bytes, at most {MAX_FILE_BYTES} are read"
+            "at most {MAX_FILE_BYTES} bytes are read"
         )));
     }
-    std::fs::read(&path).map_err(|why| failed(&why))
+    Ok(bytes)
 }

@@ -24,6 +24,16 @@ pub(super) fn gauge<'s>(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }
 
+/// A counter without labels.
+pub(super) fn put_total(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    count: u64,
+) -> fmt::Result {
+    ConstCounter::new(count).encode(counter(encoder, name, help)?)
+}
+
 pub(super) fn put(
     family: &mut MetricEncoder<'_>,
     labels: &[(&str, &str)],

@@ -13,6 +13,7 @@ use ratekeeper_store::{LimitUsage, Loans, Usage};
 use super::family::{
     DurationsSnapshot, counter, gauge, level, put, put_durations, put_gauge, seconds,
 };
+use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
 use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
@@ -50,6 +51,7 @@ impl Metrics {
             loans,
             held,
             shared,
+            process: Arc::clone(&self.process),
         };
         let mut registry = Registry::with_prefix("ratekeeper");
         registry.register_collector(Box::new(snapshot));
@@ -77,6 +79,7 @@ struct Snapshot {
     loans: Vec<(Arc<str>, Loans)>,
     held: Held,
     shared: Option<SharedStore>,
+    process: Arc<Process>,
 }
 
 impl Durations {
@@ -105,6 +108,7 @@ impl Collector for Snapshot {
         if let Some(shared) = &self.shared {
             shared.encode(encoder)?;
         }
+        self.process.encode(encoder)?;
         self.config(encoder)
     }
 }

@@ -14,6 +14,7 @@ mod metrics_page;
 mod permits;
 mod reload;
 mod stop;
+mod tasks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

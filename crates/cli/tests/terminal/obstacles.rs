@@ -1,0 +1,227 @@
+//! Obstacles: what is around the process fails or hangs, and it goes on deciding.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::desk::Desk;
+
+/// How long an answer or the end may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const POLICY: &str = r#"version = 1
+
+[[limit]]
+name   = "per-ip"
+key    = ["ip"]
+bucket = { size = 3, refill = "1/1h" }
+"#;
+
+/// A service with its doors.
+struct Running {
+    child: Child,
+    http: String,
+    admin: String,
+}
+
+impl Running {
+    fn start(desk: &Desk, options: &[&str], stderr: impl Into<Stdio>) -> Self {
+        let mut command = desk.command(&["run", "--json"]);
+        command.args([
+            "--listen",
+            "http=127.0.0.1:0",
+            "--listen",
+            "admin=127.0.0.1:0",
+        ]);
+        Self::of(command.args(options).env("RATEKEEPER_LOG", "trace"), stderr)
+    }
+
+    fn of(command: &mut Command, stderr: impl Into<Stdio>) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .expect("it starts");
+        let stdout = child.stdout.take().expect("a pipe");
+        let mut lines = BufReader::new(stdout).lines();
+        let mut address = || {
+            let line = lines.next().expect("a line for each door").expect("text");
+            let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+            event["address"].as_str().expect("an address").to_owned()
+        };
+        let (http, admin) = (address(), address());
+        Self { child, http, admin }
+    }
+
+    fn check(&self) -> String {
+        let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
+        self.ask(&self.http, "POST /v1/check", body)
+    }
+
+    fn admin(&self, request: &str) -> String {
+        self.ask(&self.admin, request, "")
+    }
+
+    fn ask(&self, door: &str, request: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(door).expect("the door is open");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        let length = body.len();
+        let head = format!("{request} HTTP/1.1\r\nhost: {door}\r\nconnection: close");
+        let whole = format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}");
+        stream.write_all(whole.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        let answer = self.admin("GET /metrics");
+        let value = answer.lines().find_map(|line| line.strip_prefix(name));
+        let value = value.unwrap_or_else(|| panic!("no {name} in {answer}"));
+        value.trim().parse().expect("a number")
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// The exit code after SIGTERM.
+    fn end(mut self) -> Option<i32> {
+        self.signal("TERM");
+        for _ in 0..PATIENCE.as_millis() / 10 {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            pause();
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real process keeps real time")]
+fn pause() {
+    thread::sleep(Duration::from_millis(10));
+}
+
+/// Looks until `ready`, and fails after a while.
+fn await_that(what: &str, ready: impl Fn() -> bool) {
+    for _ in 0..PATIENCE.as_millis() / 10 {
+        if ready() {
+            return;
+        }
+        pause();
+    }
+    panic!("not seen: {what}");
+}
+
+/// Denials, reloads and checks all log; each connection of a caller is its own.
+#[test]
+fn a_log_that_cannot_be_written_costs_lines_only() {
+    for format in ["json", "text"] {
+        let desk = Desk::new().with("ratekeeper.toml", POLICY);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let full = full.expect("Linux has it");
+        let service = Running::start(&desk, &["--log-format", format], full);
+        for _ in 0..3 {
+            assert!(service.check().starts_with("HTTP/1.1 200 "));
+        }
+        for size in 4..8 {
+            let text = POLICY.replace("size = 3", &format!("size = {size}"));
+            std::fs::write(desk.path().join("ratekeeper.toml"), text).expect("written");
+            let reloaded = service.admin("POST /v1/reload");
+            assert!(reloaded.starts_with("HTTP/1.1 200 "), "{reloaded}");
+            assert!(service.check().starts_with("HTTP/1.1 200 "));
+            assert!(service.check().starts_with("HTTP/1.1 429 "));
+        }
+        // The watching thread is alive: it sees the next text without being asked.
+        let text = POLICY.replace("size = 3", "size = 100");
+        std::fs::write(desk.path().join("ratekeeper.toml"), text).expect("written");
+        await_that("the reload by the file", || {
+            service.check().starts_with("HTTP/1.1 200 ")
+        });
+        assert!(service.metric("ratekeeper_log_lines_dropped_total") > 0);
+        assert_eq!(service.metric("ratekeeper_task_failures_total"), 0);
+        assert_eq!(service.end(), Some(0));
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_costs_lines_only() {
+    let desk = Desk::new().with("ratekeeper.toml", POLICY);
+    let service = Running::start(&desk, &[], Stdio::piped());
+    let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
+    let mut stream = TcpStream::connect(&service.http).expect("the door is open");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 32";
+    let whole = format!("{head}\r\n\r\n{body}");
+    let mut answer = [0; 4096];
+    await_that("a full log", || {
+        for _ in 0..200 {
+            let mut stream = &stream;
+            stream.write_all(whole.as_bytes()).expect("it reads");
+            assert!(stream.read(&mut answer.clone()).expect("an answer") > 0);
+        }
+        service.metric("ratekeeper_log_lines_dropped_total") > 0
+    });
+    stream.write_all(whole.as_bytes()).expect("it reads");
+    assert!(stream.read(&mut answer).expect("an answer") > 0);
+    assert_eq!(service.end(), Some(0), "nor does it keep it from ending");
+}
+
+#[test]
+fn a_policy_that_becomes_a_fifo_is_refused_at_once() {
+    let desk = Desk::new().with("ratekeeper.toml", POLICY);
+    let service = Running::start(&desk, &[], Stdio::null());
+    let policy = desk.path().join("ratekeeper.toml");
+    std::fs::remove_file(&policy).expect("removed");
+    mkfifo(&policy);
+    let refused = service.admin("POST /v1/reload");
+    assert!(refused.contains("a FIFO, not a regular file"), "{refused}");
+    assert!(service.check().starts_with("HTTP/1.1 200 "));
+    std::fs::remove_file(&policy).expect("removed");
+    std::fs::write(&policy, POLICY.replace("size = 3", "size = 1")).expect("written");
+    await_that("the file that came back", || {
+        service.admin("GET /v1/policy").contains(r#""version":2"#)
+    });
+    std::fs::remove_file(&policy).expect("removed");
+    mkfifo(&policy);
+    assert_eq!(service.end(), Some(0));
+}
+
+fn mkfifo(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo runs").success());
+}
+
+#[test]
+fn it_does_not_start_with_a_fifo() {
+    let policy = Desk::new();
+    mkfifo(&policy.path().join("ratekeeper.toml"));
+    let shown = policy.terminal(&[&["run"]]);
+    let envoy = Desk::new();
+    mkfifo(&envoy.path().join("envoy.yaml"));
+    let shown = shown + &envoy.terminal(&[&["run", "--envoy-config", "envoy.yaml"]]);
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn signals_without_a_meaning_do_nothing() {
+    let desk = Desk::new().with("ratekeeper.toml", POLICY);
+    let service = Running::start(&desk, &[], Stdio::null());
+    service.signal("USR1");
+    service.signal("USR2");
+    assert!(service.check().starts_with("HTTP/1.1 200 "));
+    assert_eq!(service.end(), Some(0));
+}

@@ -1,0 +1,222 @@
+//! Log writer: lines of the log on their way out, which hold up nobody.
+//!
+//! ```text
+//!   any thread --write--> queue, at most 1 MiB --"log" thread--> standard error
+//!                  |                                  |
+//!                  +-- full: dropped, counted         +-- fails, blocks: only this thread
+//! ```
+//!
+//! A thread that decides must not wait for a terminal, a pipe or a disk. So a write takes a
+//! copy and returns; what does not fit is dropped and counted.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes that wait to be written; as many again may be on their way.
+const MAX_WAITING: usize = 1 << 20;
+
+/// A writer of log lines that never blocks and never fails.
+///
+/// Each call of `write` is one line of the log, whole: it is queued or dropped as one.
+///
+/// # Examples
+/// ```
+/// use std::io::Write;
+///
+/// let mut log = ratekeeper_server::LogWriter::new(std::io::sink())?;
+/// log.write_all(b"started\n")?;
+/// assert!(log.flush_within(std::time::Duration::from_secs(10)));
+/// assert_eq!(log.dropped(), 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LogWriter(Arc<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+    emptied: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    lines: u64,
+    /// Lines taken are not written yet.
+    writing: bool,
+}
+
+impl LogWriter {
+    /// A writer to standard error.
+    ///
+    /// # Errors
+    /// When the system refuses a descriptor or a thread.
+    pub fn to_stderr() -> io::Result<Self> {
+        // A descriptor of its own: a write that blocks holds no lock of the standard library.
+        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+        Self::new(File::from(stderr))
+    }
+
+    /// A writer to `out`, which a thread of its own writes to for the life of the process.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
+        let queue = Arc::new(Queue::default());
+        let taken = Arc::clone(&queue);
+        std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || taken.write_to(out))?;
+        Ok(Self(queue))
+    }
+
+    /// Lines lost so far: the queue was full, or writing failed.
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all lines have been written, at most `limit`; returns whether they have.
+    pub fn flush_within(&self, limit: Duration) -> bool {
+        let busy = |waiting: &mut Waiting| waiting.lines > 0 || waiting.writing;
+        let waited = self
+            .0
+            .emptied
+            .wait_timeout_while(self.0.lock(), limit, busy);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+impl Write for LogWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.lock();
+        if waiting.bytes.len() + line.len() > MAX_WAITING {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.bytes.extend_from_slice(line);
+        waiting.lines += 1;
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    fn write_to(&self, mut out: impl Write) {
+        let mut bytes = Vec::new();
+        let mut reported = 0;
+        loop {
+            let lines = self.take(&mut bytes);
+            let written = out.write_all(&bytes).and_then(|()| out.flush());
+            bytes.clear();
+            if written.is_err() {
+                self.dropped.fetch_add(lines, Ordering::Relaxed);
+            }
+            self.lock().writing = false;
+            self.emptied.notify_all();
+            let dropped = self.dropped.load(Ordering::Relaxed);
+            if written.is_ok() && dropped > reported {
+                tracing::warn!(event = "log.dropped", lines = dropped - reported);
+                reported = dropped;
+            }
+        }
+    }
+
+    /// Waits for lines and moves them to `bytes`, which is empty; returns how many.
+    fn take(&self, bytes: &mut Vec<u8>) -> u64 {
+        let waited = self
+            .filled
+            .wait_while(self.lock(), |waiting| waiting.lines == 0);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut waiting.bytes, bytes);
+        waiting.writing = true;
+        std::mem::take(&mut waiting.lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Writes when it is allowed to, and how it is told to.
+    struct Gate {
+        allowed: Receiver<io::Result<()>>,
+        written: Sender<Vec<u8>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.allowed.recv().unwrap_or(Ok(()))?;
+            let _ = self.written.send(bytes.to_vec()); // the test may be over
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn gate() -> (LogWriter, Sender<io::Result<()>>, Receiver<Vec<u8>>) {
+        let (allow, allowed) = channel();
+        let (written, writes) = channel();
+        let log = LogWriter::new(Gate { allowed, written }).unwrap();
+        (log, allow, writes)
+    }
+
+    #[test]
+    fn a_reader_that_stalls_costs_lines_and_no_time() {
+        let (mut log, allow, writes) = gate();
+        let line = [b'x'; 1 << 10];
+        let lines = 2 * (MAX_WAITING >> 10) + 100;
+        for _ in 0..lines {
+            log.write_all(&line).unwrap();
+        }
+        assert!(!log.flush_within(Duration::from_millis(1)));
+        let dropped = log.dropped();
+        assert!(dropped >= 100, "{dropped}");
+        drop(allow); // it reads again
+        assert!(log.flush_within(PATIENCE));
+        let bytes: usize = writes.try_iter().map(|bytes| bytes.len()).sum();
+        assert_eq!(
+            bytes as u64,
+            (lines as u64 - dropped) << 10,
+            "lines are whole"
+        );
+    }
+
+    #[test]
+    fn a_write_that_fails_is_counted_and_the_next_is_tried() {
+        let (mut log, allow, writes) = gate();
+        allow.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
+        log.write_all(b"lost\n").unwrap();
+        assert!(log.flush_within(PATIENCE));
+        assert_eq!(log.dropped(), 1);
+        allow.send(Ok(())).unwrap();
+        log.write_all(b"kept\n").unwrap();
+        assert_eq!(writes.recv_timeout(PATIENCE).unwrap(), b"kept\n");
+        assert!(log.flush_within(PATIENCE));
+        assert_eq!(log.dropped(), 1);
+    }
+}

@@ -1,0 +1,36 @@
+//! Tasks: work that must go on as long as the service, begun again after a panic.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper::Clock;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::shared::Shared;
+
+/// How long a task that panicked stays down; the service is not ready meanwhile.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs `begin()` to its end, and again after each panic.
+pub(crate) fn keep<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<Shared<C>>,
+    name: &'static str,
+    begin: impl Fn() -> F + Send + 'static,
+) -> JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        // The other error is the end of the runtime.
+        while tokio::spawn(begin())
+            .await
+            .is_err_and(|error| error.is_panic())
+        {
+            tracing::error!(event = "task.failed", task = name);
+            shared.metrics.process.task_failed();
+            shared.note_down();
+            sleep(PAUSE).await;
+            shared.note_up();
+        }
+    })
+}
