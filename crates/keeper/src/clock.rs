@@ -30,6 +30,11 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Time;
     /// Where the clock's zero lies in Unix time.
     fn origin(&self) -> Origin;
+    /// The wall clock, in nanoseconds since 1970: what this clock says, unless the wall clock
+    /// has been set since [`origin`](Self::origin) was read.
+    fn wall(&self) -> u64 {
+        self.origin().unix_nanos(self.now())
+    }
 }
 
 /// The machine's monotonic clock; zero is when it was made.
@@ -84,6 +89,16 @@ impl Clock for SystemClock {
     fn origin(&self) -> Origin {
         self.origin
     }
+
+    fn wall(&self) -> u64 {
+        unix_nanos()
+    }
+}
+
+/// What the wall clock shows, in nanoseconds since 1970.
+fn unix_nanos() -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+    Nanos::from(unix.unwrap_or_default()).as_nanos()
 }
 
 /// This moment in Unix time.
@@ -99,5 +114,9 @@ impl<C: Clock> Clock for std::sync::Arc<C> {
 
     fn origin(&self) -> Origin {
         (**self).origin()
+    }
+
+    fn wall(&self) -> u64 {
+        (**self).wall()
     }
 }

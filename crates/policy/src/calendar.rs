@@ -102,6 +102,10 @@ impl Calendar for Windows {
         &self.name
     }
 
+    fn origin(&self) -> Origin {
+        self.origin
+    }
+
     fn shortest(&self) -> Nanos {
         self.shortest
     }

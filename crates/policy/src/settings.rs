@@ -137,6 +137,15 @@ pub struct Listen {
     pub admin_writes: AdminWrites,
     /// `max_held`: answers held back at a time by the http door.
     pub max_held: Option<u32>,
+    /// `max_connections`: at the doors http and grpc together; `None` for the default.
+    pub max_connections: Option<u32>,
+    /// `idle_timeout`: how long a connection may be kept without a request; `None` for the
+    /// defaults of the doors.
+    pub idle_timeout: Option<Nanos>,
+    /// `drain`: how long the doors accept and answer after the stop; `None` for the default.
+    pub drain: Option<Nanos>,
+    /// `grace`: how long requests in flight may take after that; `None` for the default.
+    pub grace: Option<Nanos>,
 }
 
 /// Which calls may reset, refund and reload.

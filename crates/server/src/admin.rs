@@ -73,11 +73,19 @@ async fn answer<C: Clock + 'static>(
         }
         "/v1/reset" => {
             post(&request)?;
-            doors::reset(shared, body::read(request, MAX_CHECK_BYTES).await?).await
+            doors::reset(
+                shared,
+                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
+            )
+            .await
         }
         "/v1/refund" => {
             post(&request)?;
-            doors::refund(shared, body::read(request, MAX_CHECK_BYTES).await?).await
+            doors::refund(
+                shared,
+                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
+            )
+            .await
         }
         _ => {
             let Some(limit) = path.strip_prefix("/v1/keys/") else {

@@ -95,6 +95,8 @@ pub enum Trigger {
     Request,
     /// The file changed.
     File,
+    /// The wall clock was set.
+    Clock,
 }
 
 impl fmt::Display for Trigger {
@@ -103,6 +105,7 @@ impl fmt::Display for Trigger {
             Self::Signal => "signal",
             Self::Request => "request",
             Self::File => "file",
+            Self::Clock => "clock",
         })
     }
 }

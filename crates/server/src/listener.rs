@@ -1,25 +1,28 @@
 //! Listener: takes connections at a door and keeps each within its bounds.
 //!
 //! ```text
-//!   accept --(a free slot?)--> worker --> hyper <--> handle(peer, request)
-//!      ^                                    |
-//!      +-- no slot: wait, the kernel queues |-- silent too long: close
-//!                                           +-- stopping: finish what is in flight
+//!   accept --(a seat?)--> worker --> asleep --bytes--> hyper <--> handle(peer, request)
+//!      ^                               ^  |              |
+//!      +-- no room: wait, the          +--|-- quiet -----+
+//!          kernel queues                  +-- silent too long: close
 //! ```
+//!
+//! A connection that is kept open without a question is *asleep*: only its socket is kept,
+//! and none of the buffers that reading a request takes. It wakes with its next byte.
 //!
 //! Stopping breaks no request. A connection that is kept open may be shut only when no
 //! request is on its way, and that only its client knows. So the door stays open a moment
 //! longer, and every answer on the way out says `Connection: close`:
 //!
 //! ```text
-//!   stop ---- LINGER: accept and answer, each answer the last ----> close what is idle
+//!   stop ---- linger: accept and answer, each answer the last ----> close what is idle
 //! ```
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -29,14 +32,16 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Version, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::pulse::{Pulse, TICK, Ticks, Watched};
+use crate::connections::{Connections, Seat};
+use crate::pulse::{Pulse, TICK, Ticks};
+use crate::watched::{Asleep, Wakes, Watched};
 use crate::{Door, StartError};
 
 /// Bytes of a request's head, and of what hyper buffers of a connection.
@@ -45,20 +50,32 @@ pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
 pub(crate) const MAX_HEADERS: usize = 100;
 /// Requests in flight on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
-/// How long a door stays open after the stop.
-pub(crate) const LINGER: Duration = Duration::from_millis(500);
 /// How long to wait when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a door does with a connection.
 pub(crate) trait Serve: Send + Sync + 'static {
-    /// Serves it until it ends, falls silent, or the door closes.
-    fn serve(
-        self: Arc<Self>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        stop: watch::Receiver<bool>,
-    ) -> impl Future<Output = ()> + Send;
+    /// Serves it until it ends, falls silent, has to make room, or the door closes.
+    fn serve(self: Arc<Self>, visit: Visit) -> impl Future<Output = ()> + Send;
+}
+
+/// One connection at a door.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) spans: Spans,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// How long a door waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spans {
+    /// Ticks without a request after which a connection is closed.
+    pub(crate) idle_ticks: u32,
+    /// How long the door stays open after the stop.
+    pub(crate) linger: Duration,
 }
 
 /// A door of HTTP requests.
@@ -66,13 +83,8 @@ pub(crate) trait Serve: Send + Sync + 'static {
 pub(crate) struct Http<H>(pub(crate) H);
 
 impl<H: Handle> Serve for Http<H> {
-    async fn serve(
-        self: Arc<Self>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        stop: watch::Receiver<bool>,
-    ) {
-        serve(stream, peer, self, stop).await;
+    async fn serve(self: Arc<Self>, visit: Visit) {
+        serve(self, visit).await;
     }
 }
 
@@ -111,18 +123,20 @@ pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, Start
     })
 }
 
-/// Accepts until told to stop, and a moment longer. `slots` bounds the connections; `place`
-/// returns the runtime that serves the next one; `failed` is called for each that the system
-/// does not hand over.
+/// Accepts until told to stop, and a moment longer. `place` returns the runtime that serves
+/// the next connection; `failed` is called for each that the system does not hand over.
 pub(crate) async fn accept<'a, D: Serve>(
     listener: &TcpListener,
     door: Arc<D>,
-    slots: Arc<Semaphore>,
+    (connections, spans): (Arc<Connections>, Spans),
     place: impl Fn() -> &'a tokio::runtime::Handle,
     failed: impl Fn(&io::Error),
     stop: watch::Receiver<bool>,
 ) {
-    let start = |stream: TcpStream, peer, slot: OwnedSemaphorePermit| {
+    let start = |stream: TcpStream, peer: SocketAddr, open: OwnedSemaphorePermit| {
+        let Some(seat) = connections.seat(peer.ip(), open) else {
+            return; // dropped, and so closed
+        };
         let Ok(stream) = stream.into_std() else {
             return; // only a runtime that is gone refuses
         };
@@ -130,31 +144,38 @@ pub(crate) async fn accept<'a, D: Serve>(
         place().spawn(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 let _ = stream.set_nodelay(true); // a refusal costs speed only
-                door.serve(stream, peer, stop).await;
+                let visit = Visit {
+                    stream,
+                    peer,
+                    pulse: Arc::clone(&seat.pulse),
+                    spans,
+                    stop,
+                };
+                door.serve(visit).await;
             }
-            drop(slot);
+            drop::<Seat>(seat);
         });
     };
     let mut stopped = stop.clone();
     let mut closing = pin!(async {
-        let _ = stopped.wait_for(|stop| *stop).await; // an error: who could tell is gone
-        sleep(LINGER).await;
+        let _ = stopped.wait_for(|stop| *stop).await; // an error: the sender is gone
+        sleep(spans.linger).await;
     });
     loop {
         let next = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, listener.accept().await)
+            let open = connections.room().await;
+            (open, listener.accept().await)
         };
-        let (slot, accepted) = tokio::select! {
+        let (open, accepted) = tokio::select! {
             biased;
             () = &mut closing => break,
             next = next => next,
         };
-        let Ok(slot) = slot else {
+        let Ok(open) = open else {
             return; // the semaphore is closed: nothing may be accepted any more
         };
         match accepted {
-            Ok((stream, peer)) => start(stream, peer, slot),
+            Ok((stream, peer)) => start(stream, peer, open),
             Err(error) => {
                 failed(&error);
                 sleep(ACCEPT_PAUSE).await;
@@ -163,10 +184,10 @@ pub(crate) async fn accept<'a, D: Serve>(
     }
     // Closing resets the connections that still queue in the kernel: take them first.
     let mut queued = Context::from_waker(Waker::noop());
-    while let Ok(slot) = Arc::clone(&slots).try_acquire_owned()
+    while let Some(open) = connections.room_now()
         && let Poll::Ready(Ok((stream, peer))) = listener.poll_accept(&mut queued)
     {
-        start(stream, peer, slot);
+        start(stream, peer, open);
     }
 }
 
@@ -190,49 +211,30 @@ impl<H> Drop for InFlight<H> {
 }
 
 /// Serves one connection until it closes, falls silent, or the service stops.
-async fn serve<H: Handle>(
-    stream: TcpStream,
-    peer: SocketAddr,
-    door: Arc<Http<H>>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let pulse = Arc::new(Pulse::default());
+async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
+    let Visit {
+        stream,
+        peer,
+        pulse,
+        spans,
+        mut stop,
+    } = visit;
     let shared = Arc::new(Connection {
         door,
         peer,
         pulse: Arc::clone(&pulse),
         last: AtomicBool::new(false),
     });
-    let stream = TokioIo::new(Watched {
-        stream,
-        pulse: Arc::clone(&pulse),
-    });
-    let service = service_fn(|request| {
-        shared.pulse.begin();
-        let flight = InFlight(Arc::clone(&shared));
-        async move {
-            let InFlight(shared) = &flight;
-            // HTTP/2 has a frame for it, and no such field.
-            let one_by_one = request.version() < Version::HTTP_2;
-            let caller = Caller {
-                address: shared.peer,
-                pulse: &shared.pulse,
-            };
-            let mut response = shared.door.0.handle(caller, request).await;
-            if one_by_one && shared.last.load(Ordering::Relaxed) {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(header::CONNECTION, close);
-            }
-            Ok::<_, Infallible>(response)
-        }
-    });
-    let builder = bounded();
-    let mut connection = pin!(builder.serve_connection(stream, service));
+    let service = || {
+        let shared = Arc::clone(&shared);
+        service_fn(move |request| answer(Arc::clone(&shared), request))
+    };
+    let mut state = State::Asleep(Asleep::new(Watched::new(stream, Arc::clone(&pulse))));
     let mut closing = pin!(async {
-        let _ = stop.wait_for(|stop| *stop).await; // an error: who could tell is gone
+        let _ = stop.wait_for(|stop| *stop).await; // an error: the sender is gone
         shared.last.store(true, Ordering::Relaxed);
         if !pulse.is_h2() {
-            sleep(LINGER).await;
+            sleep(spans.linger).await;
         }
     });
     let mut tick = interval(TICK);
@@ -246,34 +248,119 @@ async fn serve<H: Handle>(
             // Before the connection: what is asked after the stop is told that it is the last.
             () = &mut closing, if !stopping => {
                 stopping = true;
-                connection.as_mut().graceful_shutdown();
+                match &mut state {
+                    State::Asleep(_) => return,
+                    State::One(connection) => Pin::new(&mut **connection).graceful_shutdown(),
+                    State::Two(connection) => connection.as_mut().graceful_shutdown(),
+                }
             }
-            // Errors are the client's: it left, or sent what is no HTTP and was told so.
-            _ = connection.as_mut() => return,
+            () = pulse.closed() => return,
+            next = std::future::poll_fn(|context| state.poll(context)) => match next {
+                Next::End => return,
+                Next::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service()),
+                Next::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service()),
+            },
             _ = tick.tick() => {
-                if pulse.expired(&mut ticks) {
+                let quiet = pulse.is_quiet(&ticks);
+                if pulse.expired(&mut ticks, spans.idle_ticks) {
                     return;
+                }
+                if quiet && !stopping {
+                    state = state.asleep(service);
                 }
             }
         }
     }
 }
 
-fn bounded() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .header_read_timeout(None) // `Pulse` bounds it, at no cost per request
-        .max_buf_size(MAX_HEAD_BYTES)
-        // A client that says it sends no more is answered all the same; and hyper need not
-        // get a buffer ready to look for that in the middle of each request.
-        .half_close(true)
-        .writev(false) // answers are small: one copy costs less than a vectored write
-        .max_headers(MAX_HEADERS);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
-    builder
+async fn answer<H: Handle>(
+    connection: Arc<Connection<H>>,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Infallible> {
+    connection.pulse.begin();
+    let flight = InFlight(connection);
+    let InFlight(shared) = &flight;
+    // HTTP/2 has a frame for it, and no such field.
+    let one_by_one = request.version() < Version::HTTP_2;
+    let caller = Caller {
+        address: shared.peer,
+        pulse: &shared.pulse,
+    };
+    let mut response = shared.door.0.handle(caller, request).await;
+    if one_by_one && shared.last.load(Ordering::Relaxed) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    Ok(response)
+}
+
+/// What a connection is doing.
+enum State<S: HttpService<Incoming>> {
+    /// Nothing is asked.
+    Asleep(Asleep),
+    One(Box<http1::Connection<TokioIo<Watched>, S>>),
+    Two(Pin<Box<http2::Connection<TokioIo<Watched>, S, TokioExecutor>>>),
+}
+
+/// What comes next.
+enum Next {
+    Wakes(Wakes),
+    End,
+}
+
+impl<S, F> State<S>
+where
+    S: HttpService<Incoming, ResBody = Reply, Error = Infallible, Future = F> + Unpin,
+    F: Future<Output = Result<Response<Reply>, Infallible>> + Send + 'static,
+{
+    fn one(stream: Watched, service: S) -> Self {
+        let mut builder = http1::Builder::new();
+        builder
+            .header_read_timeout(None) // `Pulse` bounds it, at no cost per request
+            .max_buf_size(MAX_HEAD_BYTES)
+            // A client that says it sends no more is answered all the same; and hyper need
+            // not get a buffer ready to look for that in the middle of each request.
+            .half_close(true)
+            .writev(false) // answers are small: one copy costs less than a vectored write
+            .max_headers(MAX_HEADERS);
+        Self::One(Box::new(
+            builder.serve_connection(TokioIo::new(stream), service),
+        ))
+    }
+
+    fn two(stream: Watched, service: S) -> Self {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
+        Self::Two(Box::pin(
+            builder.serve_connection(TokioIo::new(stream), service),
+        ))
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Next> {
+        match self {
+            Self::Asleep(asleep) => asleep
+                .poll(context)
+                .map(|woken| woken.map_or(Next::End, Next::Wakes)),
+            // Errors are the client's: it left, or sent what is no HTTP and was told so.
+            Self::One(connection) => Pin::new(&mut **connection).poll(context).map(|_| Next::End),
+            Self::Two(connection) => connection.as_mut().poll(context).map(|_| Next::End),
+        }
+    }
+
+    /// The same without its buffers; HTTP/2, and what has come of a head, is kept.
+    fn asleep(self, service: impl Fn() -> S) -> Self {
+        let Self::One(connection) = self else {
+            return self;
+        };
+        let parts = connection.into_parts();
+        let mut stream = parts.io.into_inner();
+        if parts.read_buf.is_empty() {
+            return Self::Asleep(Asleep::new(stream));
+        }
+        stream.put_back(parts.read_buf);
+        Self::one(stream, service())
+    }
 }

@@ -23,6 +23,7 @@ mod shared_store;
 
 pub(crate) use format::Format;
 pub(crate) use offset::{Offset, ahead};
+pub(crate) use process::ConnectionCounts;
 pub(crate) use scrape::Held;
 pub(crate) use shared_store::SharedStore;
 
@@ -54,14 +55,19 @@ const BUCKETS: [u64; 12] = [
 
 /// Counts since the start.
 #[derive(Debug, Default)]
-struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    fn count(&self) -> u64 {
+    /// Of what may become less again.
+    pub(crate) fn subtract(&self, count: u64) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

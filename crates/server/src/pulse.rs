@@ -4,39 +4,35 @@
 //!   opened ------------> first byte ----> head complete ----> answered
 //!     |<---- at most HEAD_TICKS ticks ---->|                     |
 //!                                          no byte either way,   |
-//!                                          or nothing asked: at most IDLE_TICKS
+//!                                          or nothing asked: a bounded time
 //! ```
 //!
 //! Reading a clock on every byte would cost more than it is worth: the connection notes
 //! what happened, and a slow tick looks at the notes.
 
-use std::io;
-use std::pin::Pin;
+use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 /// How often a connection is looked at.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
 /// A request head must be complete after 10 s: within 2 whole ticks.
 const HEAD_TICKS: u32 = 2;
-/// A connection may be idle, or stuck in one direction, for 75 s.
-const IDLE_TICKS: u32 = 15;
-
-/// What is read of a connection that is closed anyway.
-const LAST_BYTES: usize = 4096;
+/// A request in flight may be stuck in one direction for 75 s.
+const STUCK_TICKS: u32 = 15;
 
 /// What a connection notes.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     /// Bytes went either way since the last tick.
-    moved: AtomicBool,
+    pub(crate) moved: AtomicBool,
     /// Bytes came in that no request has claimed yet.
-    unclaimed: AtomicBool,
+    pub(crate) unclaimed: AtomicBool,
+    /// Bytes wait to be written.
+    pub(crate) unsent: AtomicBool,
     /// HTTP/2: frames that are no requests come in at any time.
     h2: AtomicBool,
     /// Requests begun since the start; wraps.
@@ -44,6 +40,13 @@ pub(crate) struct Pulse {
     in_flight: AtomicU32,
     /// Requests whose answers are held back.
     held: AtomicU32,
+    /// Ticks without a request, and `begun` at the last tick.
+    quiet: AtomicU32,
+    begun_at_tick: AtomicU32,
+    /// Among the connections of its peer; theirs to write.
+    pub(crate) place: AtomicUsize,
+    /// It has to make room for another.
+    closing: Notify,
 }
 
 /// A request whose answer is held back; dropping it ends that.
@@ -54,6 +57,15 @@ impl Drop for HeldBack {
     fn drop(&mut self) {
         self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// How long a connection has had no request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Idle {
+    /// One is in flight.
+    InUse,
+    /// So many ticks.
+    Ticks(u32),
 }
 
 /// What a look at the notes shows.
@@ -94,8 +106,50 @@ impl Pulse {
         HeldBack(Arc::clone(self))
     }
 
-    fn holds_back(&self) -> bool {
+    /// Whether an answer is held back.
+    pub(crate) fn holds_back(&self) -> bool {
         self.held.load(Ordering::Relaxed) > 0
+    }
+
+    /// The client speaks HTTP/2.
+    pub(crate) fn set_h2(&self) {
+        self.h2.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes the connection, whatever it does.
+    pub(crate) fn close(&self) {
+        self.closing.notify_one();
+    }
+
+    /// Returns when it has to close.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.closing.notified()
+    }
+
+    /// How long it has had no request.
+    pub(crate) fn idle(&self) -> Idle {
+        if self.in_flight.load(Ordering::Relaxed) > 0 {
+            return Idle::InUse;
+        }
+        let asked = self.begun.load(Ordering::Relaxed);
+        if asked != self.begun_at_tick.load(Ordering::Relaxed) {
+            return Idle::Ticks(0);
+        }
+        Idle::Ticks(self.quiet.load(Ordering::Relaxed))
+    }
+
+    /// Notes for [`idle`](Self::idle) what a tick has found.
+    pub(crate) fn note_idle(&self, begun: u32, ticks: u32) {
+        self.begun_at_tick.store(begun, Ordering::Relaxed);
+        self.quiet.store(ticks, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is on its way in or out, and has not been since the last tick.
+    pub(crate) fn is_quiet(&self, ticks: &Ticks) -> bool {
+        let on_its_way = self.unclaimed.load(Ordering::Relaxed)
+            || self.unsent.load(Ordering::Relaxed)
+            || self.in_flight.load(Ordering::Relaxed) > 0;
+        !on_its_way && self.begun.load(Ordering::Relaxed) == ticks.begun
     }
 
     /// Whether the client speaks HTTP/2.
@@ -112,8 +166,9 @@ impl Pulse {
         }
     }
 
-    /// Whether the connection has been silent too long; called every [`TICK`].
-    pub(crate) fn expired(&self, ticks: &mut Ticks) -> bool {
+    /// Whether the connection has been silent too long; called every [`TICK`]. It may have
+    /// no request for `idle_ticks`.
+    pub(crate) fn expired(&self, ticks: &mut Ticks, idle_ticks: u32) -> bool {
         let moved = self.moved.swap(false, Ordering::Relaxed);
         let begun = self.begun.load(Ordering::Relaxed);
         let asked = begun != ticks.begun;
@@ -133,95 +188,9 @@ impl Pulse {
             moved || self.holds_back()
         };
         ticks.quiet = if alive { 0 } else { ticks.quiet + 1 };
-        ticks.head >= HEAD_TICKS || ticks.quiet >= IDLE_TICKS
-    }
-}
-
-/// A stream that notes its bytes.
-#[derive(Debug)]
-pub(crate) struct Watched {
-    pub(crate) stream: TcpStream,
-    pub(crate) pulse: Arc<Pulse>,
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let read = &buffer.filled()[before..];
-        if !read.is_empty() {
-            self.pulse.moved.store(true, Ordering::Relaxed);
-            self.pulse.unclaimed.store(true, Ordering::Relaxed);
-            // The preface of HTTP/2 begins so, and no method of HTTP/1 does.
-            if self.pulse.begun.load(Ordering::Relaxed) == 0 && read.starts_with(b"PRI * ") {
-                self.pulse.h2.store(true, Ordering::Relaxed);
-            }
-        }
-        result
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if result.is_ready() {
-            self.pulse.moved.store(true, Ordering::Relaxed);
-        }
-        result
-    }
-
-    /// Called whenever the connection is looked at. While an answer is held back, nothing is
-    /// read that would show that the client has left: so it is looked for here. A client that
-    /// closes only its own direction is taken for gone, as proxies do.
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.pulse.holds_back() && !self.pulse.is_h2() && self.client_left(cx) {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.stream).poll_shutdown(cx);
-        if result.is_ready() {
-            // Bytes that came and were not read would make the close a reset, which can cost
-            // the client the answer that says what was wrong with them.
-            let _ = self.stream.try_read(&mut [0; LAST_BYTES]);
-        }
-        result
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        if result.is_ready() {
-            self.pulse.moved.store(true, Ordering::Relaxed);
-        }
-        result
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
-impl Watched {
-    /// Whether the client has closed the connection; wakes the connection when it does, unless
-    /// the client has sent more before that.
-    fn client_left(&self, cx: &mut Context<'_>) -> bool {
-        let mut byte = [0];
-        let peeked = self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte));
-        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+        self.note_idle(begun, ticks.quiet);
+        let most = if idle { idle_ticks } else { STUCK_TICKS };
+        ticks.head >= HEAD_TICKS || ticks.quiet >= most
     }
 }
 
@@ -231,15 +200,26 @@ impl Pulse {
     pub(crate) fn note(&self) {
         self.moved.store(true, Ordering::Relaxed);
     }
+
+    /// Whether it has been told to close; once.
+    pub(crate) fn is_closing(&self) -> bool {
+        let mut notified = std::pin::pin!(self.closing.notified());
+        notified.as_mut().enable()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Of these tests.
+    const IDLE_TICKS: u32 = 12;
+
     /// The tick at which a pulse expires when nothing more happens.
     fn lives(pulse: &Pulse, ticks: &mut Ticks) -> u32 {
-        (1..1000).find(|_| pulse.expired(ticks)).unwrap()
+        (1..1000)
+            .find(|_| pulse.expired(ticks, IDLE_TICKS))
+            .unwrap()
     }
 
     fn read(pulse: &Pulse) {
@@ -257,11 +237,14 @@ mod tests {
         let (pulse, mut ticks) = (Pulse::default(), Ticks::default());
         pulse.begin();
         pulse.end();
-        assert!(!pulse.expired(&mut ticks));
+        assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
         read(&pulse);
-        assert!(!pulse.expired(&mut ticks));
+        assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
         read(&pulse);
-        assert!(pulse.expired(&mut ticks), "bytes alone are no life");
+        assert!(
+            pulse.expired(&mut ticks, IDLE_TICKS),
+            "bytes alone are no life"
+        );
     }
 
     #[test]
@@ -269,7 +252,7 @@ mod tests {
         let (pulse, mut ticks) = (Pulse::default(), Ticks::default());
         pulse.begin();
         pulse.end();
-        assert!(!pulse.expired(&mut ticks));
+        assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
         assert_eq!(lives(&pulse, &mut ticks), IDLE_TICKS);
     }
 
@@ -279,9 +262,9 @@ mod tests {
         pulse.begin();
         for _ in 0..100 {
             read(&pulse);
-            assert!(!pulse.expired(&mut ticks));
+            assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
         }
-        assert_eq!(lives(&pulse, &mut ticks), IDLE_TICKS);
+        assert_eq!(lives(&pulse, &mut ticks), STUCK_TICKS);
         pulse.end();
     }
 
@@ -291,10 +274,10 @@ mod tests {
         pulse.begin();
         let held = pulse.hold_back();
         for _ in 0..10 * IDLE_TICKS {
-            assert!(!pulse.expired(&mut ticks));
+            assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
         }
         drop(held);
-        assert_eq!(lives(&pulse, &mut ticks), IDLE_TICKS);
+        assert_eq!(lives(&pulse, &mut ticks), STUCK_TICKS);
         pulse.end();
     }
 
@@ -305,9 +288,12 @@ mod tests {
         pulse.begin();
         pulse.end();
         for _ in 0..IDLE_TICKS {
-            assert!(!pulse.expired(&mut ticks));
+            assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
             read(&pulse);
         }
-        assert!(pulse.expired(&mut ticks), "pings alone keep nothing open");
+        assert!(
+            pulse.expired(&mut ticks, IDLE_TICKS),
+            "pings alone keep nothing open"
+        );
     }
 }

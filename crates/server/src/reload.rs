@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ratekeeper::Clock;
+use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
@@ -17,7 +18,7 @@ use crate::envoy_files::compile;
 use crate::last_seen::{LastSeen, Seen};
 use crate::policy_file::writable_by_all;
 use crate::regular_file::open_regular;
-use crate::shared::{Shared, unix_seconds};
+use crate::shared::Shared;
 use crate::{Config, Event, StartError, Trigger};
 
 /// Longest policy file read.
@@ -183,6 +184,33 @@ impl<C: Clock> Shared<C> {
         }
     }
 
+    /// Puts the policy in force once more, with the windows that the wall clock has now. What
+    /// was used is charged to the windows that are current now, as at any reload.
+    pub(crate) fn follow_wall_clock(&self, origin: Origin) {
+        let mut seen = self.last_seen.lock();
+        self.set_origin(origin);
+        if let Some(path) = &self.path {
+            let version = self.keeper.policy().version;
+            match self.judge(path, &seen.in_force) {
+                Ok(mut loaded) => {
+                    if seen.shadow {
+                        loaded.policy.rules.shadow();
+                    }
+                    loaded.notices.clear(); // known since it was read
+                    self.install(Trigger::Clock, version, loaded, &seen);
+                }
+                // It was good before; a zone may not reach so far.
+                Err((report, findings)) => {
+                    self.reject(Trigger::Clock, version, report, findings);
+                    seen.last = None;
+                }
+            }
+        }
+        drop(seen);
+        self.envoy_files.seen().last = None;
+        let _ = self.reload_envoy(Trigger::Clock); // the event says how it went
+    }
+
     fn reject(
         &self,
         trigger: Trigger,
@@ -205,7 +233,7 @@ impl<C: Clock> Shared<C> {
 
     fn judge(&self, path: &Path, text: &str) -> Result<First, (String, Vec<Diagnostic>)> {
         let context = Context {
-            origin: self.keeper.clock().origin(),
+            origin: self.origin(),
         };
         let loaded = config::parse(text, context)
             .map_err(|findings| (render(path, text, &findings), findings))?;
@@ -221,8 +249,7 @@ impl<C: Clock> Shared<C> {
         let settings = loaded.policy.settings.clone();
         let to = self.keeper.install(loaded.policy);
         let policy = self.keeper.policy();
-        self.metrics
-            .install(&policy, unix_seconds(self.keeper.clock()));
+        self.metrics.install(&policy, self.unix_seconds());
         self.metrics.reload_applied();
         let sha = Arc::clone(&policy.sha);
         self.sink.emit(&Event::Reloaded {
@@ -269,7 +296,7 @@ impl<C: Clock> Shared<C> {
         if again && (seen.applied || trigger == Trigger::File) {
             return Ok(());
         }
-        let compiled = compile(&asked.0, asked.1, self.keeper.clock().origin());
+        let compiled = compile(&asked.0, asked.1, self.origin());
         seen.last = Some(asked);
         seen.applied = compiled.is_ok();
         match compiled {

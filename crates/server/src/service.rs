@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   start: policy -> keeper -> doors open -> ready
-//!   stop:  not ready -> http, grpc accept no more -> in flight finish (10 s) -> admin closes
+//!   stop:  not ready -> drain: http, grpc accept and answer -> grace: in flight finish
+//!                    -> admin closes
 //! ```
 
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -13,39 +14,32 @@ use std::time::Duration;
 use ratekeeper::{Clock, Keeper, SystemClock};
 use ratekeeper_core::Nanos;
 use ratekeeper_store::MemoryConfig;
-use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::addresses::Doors;
 use crate::admin::AdminDoor;
+use crate::capacity::Capacity;
+use crate::connections::Connections;
 #[cfg(feature = "grpc")]
 use crate::doors::envoy::{self, EnvoyDoor};
 use crate::doors::hold::{DEFAULT_MAX_HELD, Hold};
 use crate::doors::{Access, HttpDoor, needs_no_token};
 use crate::envoy_files::Source;
-use crate::listener::{Http, LINGER, Serve, accept};
+use crate::listener::Http;
 use crate::memory::{self, DefaultBudget};
+use crate::opening::{Opening, Place};
 use crate::reload;
 use crate::shared::{Shared, Token};
+use crate::signals::{Asked, Signals};
 use crate::store_secrets::StoreSecrets;
 use crate::tasks::keep;
 use crate::watch::Watcher;
 use crate::workers::Workers;
 use crate::{Config, Door, Event, StartError, StoreSettings, Trigger};
-use crate::{store, store_secrets};
+use crate::{store, store_secrets, wall_clock};
 
-/// Connections at the http door; further ones wait in the kernel's queue.
-const MAX_HTTP_CONNECTIONS: u32 = 10_000;
-/// Connections at the gRPC door.
-#[cfg(feature = "grpc")]
-const MAX_GRPC_CONNECTIONS: u32 = 2_000;
-/// Connections at the admin door.
-const MAX_ADMIN_CONNECTIONS: u32 = 100;
-/// How long requests in flight may take once the service stops.
-const DRAIN: Duration = Duration::from_secs(10);
 /// How often the store takes a step in forgetting idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
 
@@ -114,6 +108,7 @@ impl Service {
         let redis = redis.map(|redis| redis.at_home(home));
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let doors = doors.bind()?;
+        let capacity = Capacity::of(settings);
 
         let shared = Arc::new(Shared::new(
             Keeper::new(loaded.policy, store, clock),
@@ -122,11 +117,17 @@ impl Service {
             (access, hold),
             config.sink.clone(),
         ));
+        let _ = shared
+            .metrics
+            .process
+            .bodies
+            .set(Arc::clone(&shared.bodies)); // it is new
         if let Some(log) = &config.log {
             let _ = shared.metrics.process.log.set(log.clone()); // set once: it is new
         }
         let mut notices = loaded.notices;
         notices.extend(fitted);
+        notices.extend(capacity.notice());
         if let Some((files, warnings)) = files {
             shared.install_envoy(files);
             notices.extend(warnings);
@@ -140,6 +141,7 @@ impl Service {
             shared,
             store_secrets,
             doors,
+            capacity,
         };
         Self::open(config, open)
     }
@@ -226,6 +228,7 @@ struct Open<C: Clock + 'static> {
     shared: Arc<Shared<C>>,
     store_secrets: Option<StoreSecrets>,
     doors: Doors<StdListener>,
+    capacity: Capacity,
     #[cfg(feature = "grpc")]
     envoy: EnvoyDoor<C>,
 }
@@ -249,22 +252,28 @@ impl<C: Clock + 'static> Run<C> {
         let doors = self.open.doors;
 
         let door = Http(HttpDoor(Arc::clone(&shared)));
-        let opening = |door| Opening {
+        let capacity = self.open.capacity;
+        let process = &shared.metrics.process;
+        let callers = Connections::new(capacity.callers, Arc::clone(&process.callers));
+        let operators = Connections::new(capacity.admin, Arc::clone(&process.admin));
+        let opening = |door, connections: &Arc<Connections>| Opening {
             shared: Arc::clone(&shared),
             door,
+            connections: Arc::clone(connections),
+            spans: capacity.spans(door),
         };
-        let http = opening(Door::Http);
-        let http = http.start(doors.http, MAX_HTTP_CONNECTIONS, door, &workers, &closes);
+        let http = opening(Door::Http, &callers);
+        let http = http.start(doors.http, door, &workers, &closes);
         #[cfg(feature = "grpc")]
         let grpc = {
             let door = self.open.envoy;
             tokio::spawn(door.keep_fresh());
-            let grpc = opening(Door::Grpc);
-            grpc.start(doors.grpc, MAX_GRPC_CONNECTIONS, door, &workers, &closes)
+            let grpc = opening(Door::Grpc, &callers);
+            grpc.start(doors.grpc, door, &workers, &closes)
         };
         let door = Http(AdminDoor(Arc::clone(&shared)));
-        let most = MAX_ADMIN_CONNECTIONS;
-        let admin = opening(Door::Admin).start(doors.admin, most, door, &here, &admin_closes);
+        let admin = opening(Door::Admin, &operators);
+        let admin = admin.start(doors.admin, door, &here, &admin_closes);
         let again = || Arc::clone(&shared);
         let kept = again();
         keep(&shared, "sweep", move || sweep(Arc::clone(&kept)));
@@ -277,114 +286,46 @@ impl<C: Clock + 'static> Run<C> {
         keep(&shared, "clocks", move || {
             store::compare_clocks(Arc::clone(&kept))
         });
+        let kept = again();
+        keep(&shared, "wall clock", move || {
+            wall_clock::watch(Arc::clone(&kept))
+        });
         let secrets = self.open.store_secrets;
         tokio::spawn(store_secrets::keep_fresh(Arc::clone(&shared), secrets));
         shared.set_ready(true);
 
         wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
         shared.set_ready(false);
-        let drain = Nanos::from_nanos(u64::try_from(DRAIN.as_nanos()).unwrap_or(u64::MAX));
-        shared.hold.close(shared.keeper.clock().now() + drain);
+        let grace = Nanos::from(capacity.grace);
+        shared.hold.close(shared.keeper.clock().now() + grace);
         close.send_replace(true);
         shared.sink.emit(&Event::Stopping);
         let drained = async {
-            http.drained().await;
+            http.closed().await;
             #[cfg(feature = "grpc")]
-            grpc.drained().await;
+            grpc.closed().await;
+            callers.ended().await;
         };
+        let patience = capacity.drain + capacity.grace;
         let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         tokio::select! {
-            _ = timeout(LINGER + DRAIN, drained) => {}
+            _ = timeout(patience, drained) => {}
             () = again => {} // told twice: no more patience
         }
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
         }
         close_admin.send_replace(true);
-        let _ = timeout(LINGER + DRAIN, admin.drained()).await;
+        let drained = async {
+            admin.closed().await;
+            operators.ended().await;
+        };
+        let _ = timeout(patience, drained).await;
         if let Some(Place::Workers(workers)) = Arc::into_inner(workers) {
             workers.stop();
         }
         shared.sink.emit(&Event::Stopped);
     }
-}
-
-/// Where connections are served.
-enum Place {
-    /// By the thread that accepts them.
-    Here(Handle),
-    /// By one worker each, in turn.
-    Workers(Workers),
-}
-
-/// A door that accepts connections.
-struct Opened {
-    most: u32,
-    slots: Arc<Semaphore>,
-    accepting: Option<JoinHandle<()>>,
-}
-
-/// A door that is about to accept connections.
-struct Opening<C> {
-    shared: Arc<Shared<C>>,
-    door: Door,
-}
-
-impl<C: Clock + 'static> Opening<C> {
-    fn start<D: Serve>(
-        self,
-        listener: Option<StdListener>,
-        most: u32,
-        serve: D,
-        place: &Arc<Place>,
-        stop: &watch::Receiver<bool>,
-    ) -> Opened {
-        let slots = Arc::new(Semaphore::new(most as usize));
-        let accepting = listener.and_then(listen_on).map(|listener| {
-            let Self { shared, door } = self;
-            let (listener, serve) = (Arc::new(listener), Arc::new(serve));
-            let (slots, place, stop) = (Arc::clone(&slots), Arc::clone(place), stop.clone());
-            let accepts = Arc::clone(&shared);
-            keep(&shared, "accept", move || {
-                let (listener, serve) = (Arc::clone(&listener), Arc::clone(&serve));
-                let (slots, place, stop) = (Arc::clone(&slots), Arc::clone(&place), stop.clone());
-                let shared = Arc::clone(&accepts);
-                async move {
-                    let next = || match &*place {
-                        Place::Here(here) => here,
-                        Place::Workers(workers) => workers.next(),
-                    };
-                    let failed = |error: &std::io::Error| {
-                        let now = shared.keeper.clock().now();
-                        shared.metrics.process.accept_failed(door, error, now);
-                    };
-                    accept(&listener, serve, slots, next, failed, stop).await;
-                }
-            })
-        });
-        Opened {
-            most,
-            slots,
-            accepting,
-        }
-    }
-}
-
-impl Opened {
-    /// Returns when nobody else is let in and all connections have ended.
-    async fn drained(self) {
-        if let Some(accepting) = self.accepting {
-            let _ = accepting.await; // an error: it ended by a panic, printed already
-        }
-        let _ = self.slots.acquire_many(self.most).await;
-    }
-}
-
-fn listen_on(listener: StdListener) -> Option<TcpListener> {
-    let listener = TcpListener::from_std(listener);
-    listener
-        .inspect_err(|error| tracing::error!(event = "listen.failed", %error))
-        .ok()
 }
 
 /// Forgets idle keys, a bounded step at a time.
@@ -416,46 +357,6 @@ async fn wait_for_the_end<C: Clock + 'static>(
                     });
                 }
             }
-        }
-    }
-}
-
-/// What a signal asks for.
-enum Asked {
-    Stop,
-    Reload,
-}
-
-/// SIGTERM, SIGINT, SIGHUP; SIGUSR1 and SIGUSR2, which would end the process, do nothing.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn listen(runtime: &Runtime) -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let _context = runtime.enter();
-        // Taken once, they stay harmless for the life of the process.
-        for harmless in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            drop(signal(harmless)?);
-        }
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(signals: &mut Option<Self>) -> Asked {
-        let Some(signals) = signals else {
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = signals.terminate.recv() => Asked::Stop,
-            _ = signals.interrupt.recv() => Asked::Stop,
-            _ = signals.hangup.recv() => Asked::Reload,
         }
     }
 }

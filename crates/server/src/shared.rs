@@ -1,13 +1,16 @@
 //! What the doors share: the keeper, its metrics, and where its policy comes from.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use ratekeeper::{Answer, Clock, Keeper};
+use ratekeeper_core::Origin;
 use ratekeeper_policy::envoy;
 use ratekeeper_store::AnyStore;
 use tokio::sync::watch;
 
+use crate::body_budget::BodyBudget;
 use crate::doors::Access;
 use crate::doors::hold::Hold;
 use crate::envoy_files;
@@ -27,6 +30,7 @@ pub(crate) struct Shared<C> {
     pub(crate) access: Access,
     pub(crate) hold: Hold,
     pub(crate) sink: Sink,
+    pub(crate) bodies: Arc<BodyBudget>,
     /// Reads the policy file.
     pub(crate) reader: Reader,
     ready: watch::Sender<bool>,
@@ -36,6 +40,9 @@ pub(crate) struct Shared<C> {
     stuck: AtomicBool,
     /// Tasks that panicked and are not running again yet.
     down: AtomicU32,
+    /// Where the zero of the clock lies on the wall clock, in nanoseconds since 1970: that of
+    /// the clock at the start, and moved when the wall clock is set.
+    origin: AtomicU64,
     /// Version of the policy under which an untrusted proxy was reported.
     untrusted_reported: AtomicU32,
 }
@@ -49,7 +56,9 @@ impl<C: Clock> Shared<C> {
         sink: Sink,
     ) -> Self {
         let metrics = Metrics::default();
-        metrics.install(&keeper.policy(), unix_seconds(keeper.clock()));
+        let origin = keeper.clock().origin();
+        let now = origin.unix_nanos(keeper.clock().now());
+        metrics.install(&keeper.policy(), now / NANOS);
         Self {
             keeper,
             metrics,
@@ -59,11 +68,13 @@ impl<C: Clock> Shared<C> {
             access,
             hold,
             sink,
+            bodies: Arc::default(),
             reader: Reader::default(),
             ready: watch::Sender::new(false),
             serving: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             down: AtomicU32::new(0),
+            origin: AtomicU64::new(origin.as_unix_nanos()),
             untrusted_reported: AtomicU32::new(0),
         }
     }
@@ -74,6 +85,20 @@ impl<C: Clock> Shared<C> {
         if let Some(config) = self.keeper.envoy() {
             self.metrics.install_envoy(&config);
         }
+    }
+
+    /// Where the zero of the clock lies on the wall clock.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::from_unix_nanos(self.origin.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_origin(&self, origin: Origin) {
+        self.origin.store(origin.as_unix_nanos(), Ordering::Relaxed);
+    }
+
+    /// Whole seconds since 1970.
+    pub(crate) fn unix_seconds(&self) -> u64 {
+        self.origin().unix_nanos(self.keeper.clock().now()) / NANOS
     }
 
     /// Counts a decided request.
@@ -133,10 +158,7 @@ impl<C: Clock> Shared<C> {
     }
 }
 
-/// Whole seconds since 1970 on that clock.
-pub(crate) fn unix_seconds(clock: &impl Clock) -> u64 {
-    clock.origin().unix_nanos(clock.now()) / 1_000_000_000
-}
+const NANOS: u64 = 1_000_000_000;
 
 /// The admin token.
 pub(crate) struct Token(Box<[u8]>);

@@ -81,8 +81,7 @@ pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<Shared<C>>) {
 
 /// Of several servers, the one whose clock is furthest away counts.
 async fn compare_once<C: Clock>(shared: &Shared<C>, store: &RedisStore) {
-    let clock = shared.keeper.clock();
-    let unix = || clock.origin().unix_nanos(clock.now());
+    let unix = || shared.origin().unix_nanos(shared.keeper.clock().now());
     let mut furthest: Option<i64> = None;
     for server in store.servers().await.unwrap_or_default() {
         let before = unix();

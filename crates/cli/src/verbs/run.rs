@@ -87,6 +87,7 @@ const TOKEN_VARIABLE: &str = "RATEKEEPER_ADMIN_TOKEN";
 impl Run {
     pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {
         let path = self.policy()?;
+        raise_descriptors();
         let failed = |error| Failure::new(format!("cannot start the log: {error}"));
         let log = LogWriter::to_stderr().map_err(failed)?;
         self.start_log(&log);
@@ -201,6 +202,18 @@ fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
         event if format == LogFormat::Text => talk(log, event.to_string().trim_end()),
         _ => {}
     }
+}
+
+/// Lets the process open as many files as its hard limit allows: each connection is one.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Refused: the service bounds its connections by what it has, and says so.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// A line for people, on the way of the log, so that it holds up nothing.

@@ -1,15 +1,16 @@
 //! Settings: time zone, headers, client addresses, doors, memory.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use ipnet::IpNet;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
+use ratekeeper_core::Nanos;
 use toml::de::DeTable;
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::fields::MAX_HELD;
+use super::fields::{MAX_CONNECTIONS, MAX_HELD};
 use super::read::{self, At};
 use super::redis;
 use super::shape::Hint;
@@ -22,6 +23,13 @@ use crate::{
 const MAX_HEADER: usize = 100;
 /// The smallest memory budget: below it a store could not hold its own shards.
 const LEAST_BUDGET: u64 = 1 << 20;
+
+/// `idle_timeout`: connections are looked at every 5 s.
+const IDLE_TIMEOUTS: RangeInclusive<Nanos> = Nanos::from_secs(5)..=Nanos::from_secs(86_400);
+/// `drain`
+const DRAINS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
+/// `grace`
+const GRACES: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
 
 /// Proxies that people try.
 const MISTAKEN_PROXIES: &[Hint] = &[
@@ -185,6 +193,11 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
             },
             max_held: read::number(listen.value, "max_held", MAX_HELD)
                 .and_then(|most| u32::try_from(most.value).ok()),
+            max_connections: read::number(listen.value, "max_connections", MAX_CONNECTIONS)
+                .and_then(|number| u32::try_from(number.value).ok()),
+            idle_timeout: wait(listen.value, "idle_timeout", IDLE_TIMEOUTS, out),
+            drain: wait(listen.value, "drain", DRAINS, out),
+            grace: wait(listen.value, "grace", GRACES, out),
         };
         apart(listen.value, out);
     }
@@ -315,6 +328,28 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
     }
 }
 
+/// A duration of `[listen]` within `range`.
+fn wait(
+    listen: &DeTable<'_>,
+    name: &str,
+    range: RangeInclusive<Nanos>,
+    out: &mut Findings<'_>,
+) -> Option<Nanos> {
+    let text = read::text(listen, name)?;
+    let span = text.value.parse().ok();
+    if let Some(span) = span.filter(|span| range.contains(span)) {
+        return Some(span);
+    }
+    let message = format!("\"{}\" cannot be `{name}`", shown(text.value));
+    let (least, most) = range.into_inner();
+    let label = format!("not a duration from {least} to {most}");
+    out.error(codes::OUT_OF_RANGE, text.at, message, label)
+        .help(format!(
+            "write a whole number and a unit, as in {name} = \"10s\""
+        ));
+    None
+}
+
 /// The address that was probably meant: what is missing or wrong is filled in.
 fn address_like(text: &str, port: u16) -> String {
     if let Ok(address) = text.parse::<IpAddr>() {
@@ -388,5 +423,42 @@ fn size_like(number: &str, unit: &str) -> String {
         Some('k') => format!("{}KiB", shown(number)),
         Some('g') => format!("{}GiB", shown(number)),
         _ => format!("{}MiB", shown(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::Nanos;
+
+    use crate::config::{Context, parse};
+
+    /// The settings of a policy with these lines in `[listen]`, or the codes of what is wrong.
+    fn listen(lines: &str) -> Result<crate::Listen, Vec<&'static str>> {
+        let limit = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1s\"\n";
+        let text = format!("version = 1\n[listen]\n{lines}\n{limit}");
+        match parse(&text, Context::default()) {
+            Ok(loaded) => Ok(loaded.policy.settings.listen),
+            Err(findings) => Err(findings.iter().map(|finding| finding.code).collect()),
+        }
+    }
+
+    #[test]
+    fn connections_and_waits_are_read_within_their_ranges() {
+        let read =
+            listen("max_connections = 7\nidle_timeout = \"20s\"\ndrain = \"0s\"\ngrace = \"1m\"");
+        let read = read.unwrap();
+        assert_eq!(read.max_connections, Some(7));
+        assert_eq!(read.idle_timeout, Some(Nanos::from_secs(20)));
+        assert_eq!(read.drain, Some(Nanos::ZERO));
+        assert_eq!(read.grace, Some(Nanos::from_secs(60)));
+        for wrong in [
+            "max_connections = 0",
+            "idle_timeout = \"1s\"",
+            "idle_timeout = \"soon\"",
+            "drain = \"11m\"",
+            "grace = \"1h\"",
+        ] {
+            assert!(listen(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use hyper::Request;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
-use super::problem::{BROKEN_BODY, Problem, TOO_LARGE, TOO_SLOW};
+use super::problem::{BROKEN_BODY, Problem, TOO_BUSY, TOO_LARGE, TOO_SLOW};
+use crate::body_budget::{BodyBudget, MAX_HELD_BYTES};
 
 /// The body of one check.
 pub(crate) const MAX_CHECK_BYTES: usize = 64 << 10;
@@ -21,14 +23,19 @@ pub(crate) const MAX_BATCH_BYTES: usize = 1 << 20;
 /// How long a body may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The whole body. One that came in one piece is not copied.
-pub(crate) async fn read(request: Request<Incoming>, max: usize) -> Result<Bytes, Problem> {
+/// The whole body. One that came in one piece is not copied; the others are part of `budget`
+/// until the bytes are dropped.
+pub(crate) async fn read(
+    request: Request<Incoming>,
+    max: usize,
+    budget: &Arc<BodyBudget>,
+) -> Result<Bytes, Problem> {
     let announced = request.headers().get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
-    let mut whole = pin!(collect(request.into_body(), max));
+    let mut whole = pin!(collect(request.into_body(), max, budget));
     // Nearly always all of it came with the head, and no timer is needed.
     if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(whole.as_mut().poll(context))).await {
         return read;
@@ -39,7 +46,12 @@ pub(crate) async fn read(request: Request<Incoming>, max: usize) -> Result<Bytes
     })
 }
 
-async fn collect(mut body: Incoming, max: usize) -> Result<Bytes, Problem> {
+async fn collect(
+    mut body: Incoming,
+    max: usize,
+    budget: &Arc<BodyBudget>,
+) -> Result<Bytes, Problem> {
+    let mut held = budget.hold();
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -53,10 +65,15 @@ async fn collect(mut body: Incoming, max: usize) -> Result<Bytes, Problem> {
         if first.len() + whole.len() + data.len() > max {
             return Err(too_large(max));
         }
-        if first.is_empty() && whole.is_empty() {
-            if body.is_end_stream() {
-                return Ok(data);
-            }
+        let alone = first.is_empty() && whole.is_empty();
+        if alone && body.is_end_stream() {
+            return Ok(data);
+        }
+        if !held.resize(first.len() + whole.len() + data.len()) {
+            let detail = format!("{MAX_HELD_BYTES} bytes are held already, of all requests");
+            return Err(Problem::new(TOO_BUSY, detail));
+        }
+        if alone {
             first = data;
             continue;
         }
@@ -65,11 +82,12 @@ async fn collect(mut body: Incoming, max: usize) -> Result<Bytes, Problem> {
         }
         whole.extend_from_slice(&data);
     }
-    Ok(if whole.is_empty() {
+    let whole = if whole.is_empty() {
         first
     } else {
         whole.freeze()
-    })
+    };
+    Ok(held.keep(whole))
 }
 
 fn too_large(max: usize) -> Problem {

@@ -43,38 +43,47 @@ async fn answer<C: Clock + 'static>(
         "/v1/check" => {
             post(&request)?;
             let options = check::Options::read(request.uri().query())?;
-            let body = body::read(request, MAX_CHECK_BYTES).await?;
+            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
             check::check(shared, caller, body, options).await
         }
         "/v1/check/batch" => {
             post(&request)?;
-            let body = body::read(request, MAX_BATCH_BYTES).await?;
+            let body = body::read(request, MAX_BATCH_BYTES, &shared.bodies).await?;
             check::batch(shared, body).await
         }
         "/v1/peek" => {
             post(&request)?;
             let status = StatusChoice::read(request.uri().query())?;
-            let body = body::read(request, MAX_CHECK_BYTES).await?;
+            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
             check::peek(shared, body, status).await
         }
         "/v1/acquire" => {
             post(&request)?;
             let status = StatusChoice::read(request.uri().query())?;
-            let body = body::read(request, MAX_CHECK_BYTES).await?;
+            let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
             permits::acquire(shared, body, status).await
         }
         "/v1/renew" => {
             post(&request)?;
-            permits::renew(shared, body::read(request, MAX_CHECK_BYTES).await?).await
+            permits::renew(
+                shared,
+                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
+            )
+            .await
         }
         "/v1/release" => {
             post(&request)?;
-            permits::release(shared, body::read(request, MAX_CHECK_BYTES).await?).await
+            permits::release(
+                shared,
+                body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?,
+            )
+            .await
         }
         #[cfg(feature = "grpc")]
         "/json" => {
             post(&request)?;
-            let body = body::read(request, ratekeeper_wire::MAX_REQUEST_BYTES).await?;
+            let body =
+                body::read(request, ratekeeper_wire::MAX_REQUEST_BYTES, &shared.bodies).await?;
             Ok(super::envoy::json::serve(shared, body).await)
         }
         "/healthcheck" => Ok(healthcheck(shared.ready())),
@@ -129,7 +138,7 @@ async fn operators<C: Clock>(
     shared
         .access
         .balances(caller.address.ip(), request.headers())?;
-    body::read(request, MAX_CHECK_BYTES).await
+    body::read(request, MAX_CHECK_BYTES, &shared.bodies).await
 }
 
 /// `/v1/auth`, and what Envoy puts behind it.

@@ -54,6 +54,7 @@ problems! {
     NOT_LISTED = "RK0518" 501 "the keys of a shared store are not listed";
     NO_REFUND = "RK0519" 409 "a limit takes nothing back";
     FROM_A_PAGE = "RK0520" 403 "web pages may not call this";
+    TOO_BUSY = "RK0521" 503 "too many bodies are held at once";
 }
 
 /// What each of them means, and how a call is put right.
@@ -111,6 +112,9 @@ impl Problem {
         if self.kind == NO_TOKEN {
             let scheme = HeaderValue::from_static("Bearer realm=\"ratekeeper\"");
             headers.insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        if self.kind == TOO_BUSY {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

@@ -13,6 +13,7 @@ use prost::Message;
 use super::frame::{Frames, framed};
 use super::status::ok_trailers;
 use super::{Code, Status, timeout};
+use crate::body_budget::Held;
 use crate::pulse::Pulse;
 
 /// What every call of gRPC says it carries.
@@ -52,7 +53,7 @@ impl Call {
         request: Request<RecvStream>,
         respond: SendResponse<Bytes>,
         pulse: Arc<Pulse>,
-        max_message_bytes: usize,
+        (held, max_message_bytes): (Held, usize),
     ) -> Self {
         pulse.begin();
         let (parts, body) = request.into_parts();
@@ -62,7 +63,7 @@ impl Call {
                 path: parts.uri,
                 headers: parts.headers,
             },
-            messages: Frames::new(body, max_message_bytes),
+            messages: Frames::new(body, held, max_message_bytes),
             respond,
             _flight: InFlight(pulse),
         }

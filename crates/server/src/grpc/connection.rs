@@ -17,14 +17,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
-use h2::{Ping, RecvStream};
+use h2::{Ping, Reason, RecvStream};
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Call;
-use crate::listener::LINGER;
+use crate::body_budget::BodyBudget;
+use crate::listener::Spans;
 use crate::pulse::{Pulse, TICK};
 
 /// Calls in flight on one connection.
@@ -45,13 +46,16 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const PING_TICKS: u32 = 6;
 /// Ticks of silence after which it is not.
 const DEAD_TICKS: u32 = 10;
-/// Ticks without a call after which a connection is closed in good order: 5 min.
-const IDLE_TICKS: u32 = 60;
+/// Ticks after which a connection that has brought no call is closed: 30 s.
+const FIRST_CALL_TICKS: u32 = 6;
 
 /// What a server does with its calls.
 pub(crate) trait Serve: Send + Sync + 'static {
     /// Bytes of a message.
     const MAX_MESSAGE_BYTES: usize;
+
+    /// What unfinished calls may hold.
+    fn bodies(&self) -> &Arc<BodyBudget>;
 
     /// Serves one call. Polled once where the connection is read; what is not done by then
     /// becomes a task.
@@ -63,15 +67,20 @@ pub(crate) async fn serve<S: Serve>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     pulse: Arc<Pulse>,
     server: Arc<S>,
+    spans: Spans,
     mut closing: watch::Receiver<bool>,
 ) {
-    let Ok(Ok(mut connection)) = timeout(HANDSHAKE, bounded().handshake(stream)).await else {
+    let handshake = timeout(HANDSHAKE, bounded().handshake(stream));
+    let Ok(mut connection) = (tokio::select! {
+        shaken = handshake => shaken.unwrap_or_else(|_| Err(Reason::SETTINGS_TIMEOUT.into())),
+        () = pulse.closed() => return,
+    }) else {
         return; // not HTTP/2, or too slow to say so
     };
     let mut pings = connection.ping_pong();
     let mut closing = pin!(async move {
         let _ = closing.wait_for(|closing| *closing).await; // an error: who could tell is gone
-        sleep(LINGER).await; // health says so first
+        sleep(spans.linger).await; // health says so first
     });
     let mut batch = Batch {
         calls: Vec::new(),
@@ -81,7 +90,7 @@ pub(crate) async fn serve<S: Serve>(
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let mut quiet = Quiet::default();
+    let mut quiet = Quiet::new(spans.idle_ticks);
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -91,6 +100,7 @@ pub(crate) async fn serve<S: Serve>(
                 stopping = true;
                 connection.graceful_shutdown();
             }
+            () = pulse.closed() => return,
             _ = tick.tick() => match quiet.tick(&pulse) {
                 Sign::Alive => {}
                 Sign::Silent => {
@@ -152,8 +162,8 @@ impl<S: Serve> Batch<S> {
             }
             for (request, respond) in self.calls.drain(..) {
                 let pulse = Arc::clone(&self.pulse);
-                let max = S::MAX_MESSAGE_BYTES;
-                let mut call = Call::new(request, respond, pulse, max);
+                let bounds = (self.server.bodies().hold(), S::MAX_MESSAGE_BYTES);
+                let mut call = Call::new(request, respond, pulse, bounds);
                 if !call.plausible() {
                     continue;
                 }
@@ -176,14 +186,25 @@ enum Sign {
 }
 
 /// How long a connection has been silent, and without a call.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Quiet {
+    /// Ticks without a call after which a connection is closed in good order.
+    most: u32,
     begun: u32,
     silent: u32,
     idle: u32,
 }
 
 impl Quiet {
+    fn new(most: u32) -> Self {
+        Self {
+            most,
+            begun: 0,
+            silent: 0,
+            idle: 0,
+        }
+    }
+
     /// Called every [`TICK`].
     fn tick(&mut self, pulse: &Pulse) -> Sign {
         let seen = pulse.look();
@@ -195,11 +216,13 @@ impl Quiet {
         } else {
             self.idle + 1
         };
-        if self.silent >= DEAD_TICKS {
+        pulse.note_idle(seen.begun, self.idle);
+        let never_asked = seen.begun == 0 && self.idle >= FIRST_CALL_TICKS;
+        if self.silent >= DEAD_TICKS || never_asked {
             Sign::Dead
-        } else if self.idle == IDLE_TICKS {
+        } else if self.idle == self.most {
             Sign::Idle
-        } else if self.idle > IDLE_TICKS + DEAD_TICKS {
+        } else if self.idle > self.most + DEAD_TICKS {
             Sign::Dead // it was told to go and does not
         } else if self.silent == PING_TICKS {
             Sign::Silent
@@ -213,10 +236,15 @@ impl Quiet {
 mod tests {
     use super::*;
 
+    /// Of these tests.
+    const IDLE_TICKS: u32 = 60;
+
     /// The signs of a connection on which nothing happens, but for the ticks in `calls`.
     fn signs(ticks: u32, calls: &[u32]) -> Vec<(u32, Sign)> {
-        let (pulse, mut quiet) = (Pulse::default(), Quiet::default());
+        let (pulse, mut quiet) = (Pulse::default(), Quiet::new(IDLE_TICKS));
         let mut signs = Vec::new();
+        pulse.begin();
+        pulse.end();
         for tick in 1..=ticks {
             if calls.contains(&tick) {
                 pulse.begin();
@@ -241,7 +269,7 @@ mod tests {
 
     #[test]
     fn pings_alone_keep_nothing_open_for_ever() {
-        let (pulse, mut quiet) = (Pulse::default(), Quiet::default());
+        let (pulse, mut quiet) = (Pulse::default(), Quiet::new(IDLE_TICKS));
         let sign = |quiet: &mut Quiet| {
             pulse.note();
             quiet.tick(&pulse)
@@ -255,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_call_in_flight_is_no_idleness() {
-        let (pulse, mut quiet) = (Pulse::default(), Quiet::default());
+        let (pulse, mut quiet) = (Pulse::default(), Quiet::new(IDLE_TICKS));
         pulse.begin();
         for _ in 0..10 * IDLE_TICKS {
             pulse.note();

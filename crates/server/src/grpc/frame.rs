@@ -9,6 +9,7 @@ use h2::RecvStream;
 use prost::Message;
 
 use super::{Code, Status};
+use crate::body_budget::Held;
 
 /// Bytes before a message.
 const PREFIX: usize = 5;
@@ -19,15 +20,18 @@ pub(super) struct Frames {
     body: RecvStream,
     /// What has come of the next message, and what follows it.
     begun: BytesMut,
+    /// `begun`, while it is waited for more.
+    held: Held,
     /// Bytes of a message.
     max: usize,
 }
 
 impl Frames {
-    pub(super) fn new(body: RecvStream, max: usize) -> Self {
+    pub(super) fn new(body: RecvStream, held: Held, max: usize) -> Self {
         Self {
             body,
             begun: BytesMut::new(),
+            held,
             max,
         }
     }
@@ -87,6 +91,10 @@ impl Frames {
 
     /// Waits for more bytes; whether there are.
     async fn more(&mut self) -> Result<bool, Status> {
+        if !self.held.resize(self.begun.len()) {
+            let message = "too many bytes of unfinished calls are held, try again later";
+            return Err(Status::new(Code::Unavailable, message));
+        }
         let data = std::future::poll_fn(|context| self.body.poll_data(context)).await;
         let Some(data) = data else { return Ok(false) };
         let data = data.map_err(|_| broken("the stream was reset"))?;

@@ -2,26 +2,42 @@
 
 use std::fmt;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use ratekeeper_core::Time;
 
-use super::family::{counter, put, put_total};
+use super::family::{counter, gauge, level, put, put_gauge, put_total};
 use super::{Counter, LogGate};
+use crate::body_budget::BodyBudget;
 use crate::{Door, LogWriter};
 
 const DOORS: [&str; 3] = ["http", "grpc", "admin"];
+
+/// Connections of a door, or of two.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionCounts {
+    pub(crate) open: Counter,
+    /// Closed to make room for others.
+    pub(crate) closed: Counter,
+    /// Closed at once, because there was no room.
+    pub(crate) refused: Counter,
+}
 
 /// Counts of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     /// Where the log goes, if that drops lines rather than wait.
     pub(crate) log: OnceLock<LogWriter>,
+    /// Of the doors http and grpc.
+    pub(crate) callers: Arc<ConnectionCounts>,
+    pub(crate) admin: Arc<ConnectionCounts>,
+    pub(crate) bodies: OnceLock<Arc<BodyBudget>>,
     /// By door.
     accept_failures: [Counter; DOORS.len()],
     accept_log: LogGate,
     task_failures: Counter,
+    wall_clock_jumps: Counter,
 }
 
 impl Process {
@@ -38,7 +54,33 @@ impl Process {
         self.task_failures.add(1);
     }
 
+    /// The wall clock was set.
+    pub(crate) fn wall_clock_jumped(&self) {
+        self.wall_clock_jumps.add(1);
+    }
+
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let sides = [("callers", &self.callers), ("admin", &self.admin)];
+        let help = "Connections of the doors http and grpc (callers) and of the door admin";
+        let mut family = gauge(encoder, "connections", help)?;
+        for (side, counts) in sides {
+            put_gauge(&mut family, &[("side", side)], counts.open.count())?;
+        }
+        let help = "Connections closed because all were taken: idle ones for others, new ones";
+        let mut family = counter(encoder, "connections_closed", help)?;
+        for (side, counts) in sides {
+            for (which, count) in [("idle", &counts.closed), ("new", &counts.refused)] {
+                put(
+                    &mut family,
+                    &[("side", side), ("which", which)],
+                    count.count(),
+                )?;
+            }
+        }
+        let help = "Bytes of requests that are held until the rest has come";
+        let bodies = gauge(encoder, "held_body_bytes", help)?;
+        let held = self.bodies.get().map_or(0, |bodies| bodies.bytes());
+        level(held as u64).encode(bodies)?;
         let help = "Connections that the system did not hand over";
         let mut family = counter(encoder, "accept_failures", help)?;
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {
@@ -46,6 +88,13 @@ impl Process {
         }
         let help = "Tasks of the service begun again after a panic";
         put_total(encoder, "task_failures", help, self.task_failures.count())?;
+        let help = "Times that the wall clock was set, by more than 2 s";
+        put_total(
+            encoder,
+            "wall_clock_jumps",
+            help,
+            self.wall_clock_jumps.count(),
+        )?;
         let help = "Lines of the log lost: they were not read, or could not be written";
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
         put_total(encoder, "log_lines_dropped", help, dropped)

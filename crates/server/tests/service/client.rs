@@ -20,7 +20,10 @@ pub(crate) struct Answer {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         let stream = BufReader::new(stream);
@@ -90,6 +93,14 @@ impl Client {
             answer.body = String::from_utf8(body).unwrap();
         }
         answer
+    }
+
+    /// Whether the other side has closed it; nothing else has come.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        self.stream.get_ref().set_nonblocking(true).unwrap();
+        let read = self.stream.read(&mut [0]);
+        self.stream.get_ref().set_nonblocking(false).unwrap();
+        !read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
     }
 
     /// Whether the other side closes now, and sends nothing before.

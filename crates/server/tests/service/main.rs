@@ -7,6 +7,7 @@ mod auth;
 mod bounds;
 mod check;
 mod client;
+mod connections;
 mod envoy_files;
 mod hold;
 mod malformed;
@@ -15,6 +16,7 @@ mod permits;
 mod reload;
 mod stop;
 mod tasks;
+mod wall_clock;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

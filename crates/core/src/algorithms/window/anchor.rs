@@ -32,8 +32,12 @@ pub struct CalendarWindow {
 pub trait Calendar: fmt::Debug + Send + Sync {
     /// The window that holds `now`.
     fn window_at(&self, now: Time) -> CalendarWindow;
-    /// Names the calendar: `day in Europe/Oslo`. Equal names mean equal windows.
+    /// Names the calendar: `day in Europe/Oslo`. Equal names and origins mean equal windows.
     fn name(&self) -> &str;
+    /// Where the zero of its clock lies: 1970 unless the calendar says otherwise.
+    fn origin(&self) -> Origin {
+        Origin::UNIX
+    }
     /// The shortest window there can be.
     fn shortest(&self) -> Nanos;
     /// The same calendar on a clock whose zero is `origin`.
@@ -54,13 +58,15 @@ pub enum Anchor {
     Calendar(Arc<dyn Calendar>),
 }
 
-/// Calendars are equal if their names are.
+/// Calendars are equal if their names and origins are.
 impl PartialEq for Anchor {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Grid { phase: a }, Self::Grid { phase: b }) => a == b,
             (Self::First, Self::First) => true,
-            (Self::Calendar(a), Self::Calendar(b)) => a.name() == b.name(),
+            (Self::Calendar(a), Self::Calendar(b)) => {
+                a.name() == b.name() && a.origin() == b.origin()
+            }
             _ => false,
         }
     }

@@ -39,6 +39,8 @@ pub(in crate::config) const MAX_SEEDS: usize = 64;
 pub(in crate::config) const MAX_EXEMPT_LIMITS: usize = 100;
 /// Responses of one policy.
 pub(in crate::config) const MAX_RESPONSES: usize = 1_000;
+/// `max_connections` of `[listen]`.
+pub(in crate::config) const MAX_CONNECTIONS: u64 = 1_000_000;
 /// Values of a list.
 pub(in crate::config) const MAX_VALUES: usize = 1_000;
 /// Parts of a key.

@@ -1,6 +1,6 @@
 //! Of the process and of all limits: addresses, doors, memory, headers.
 
-use super::{MAX_VALUES, optional, required};
+use super::{MAX_CONNECTIONS, MAX_VALUES, SPAN, optional, required};
 use crate::config::shape::{Inert, Shape, Table, Words};
 
 pub(super) const HEADERS: Words = Words {
@@ -105,6 +105,39 @@ pub(super) static LISTEN: Table = Table {
              grants; further requests are refused.",
         ),
         optional(
+            "max_connections",
+            Shape::Whole {
+                least: 1,
+                most: MAX_CONNECTIONS,
+            },
+            "10_000",
+            "Connections of the doors http and grpc together; when all are taken, the client with the most makes room.",
+        ),
+        optional(
+            "idle_timeout",
+            Shape::Text {
+                pattern: Some(SPAN),
+            },
+            "\"75s\"",
+            "How long a connection may be kept without a request; unless stated 75 s at the door http, 5 min at the door grpc.",
+        ),
+        optional(
+            "drain",
+            Shape::Text {
+                pattern: Some(SPAN),
+            },
+            "\"500ms\"",
+            "How long the doors accept and answer after the stop, so that callers notice it.",
+        ),
+        optional(
+            "grace",
+            Shape::Text {
+                pattern: Some(SPAN),
+            },
+            "\"10s\"",
+            "How long requests in flight may take after that before they are broken off.",
+        ),
+        optional(
             "resp",
             Shape::Only {
                 value: Inert::Off,
@@ -124,6 +157,12 @@ pub(super) static LISTEN: Table = Table {
         ),
     ],
     mistaken: hints! {
+        "connections" => "write max_connections = 10_000",
+        "timeout" => "write idle_timeout = \"75s\"",
+        "keepalive_timeout" => "write idle_timeout = \"75s\"",
+        "grace_period" => "write grace = \"10s\"",
+        "shutdown_timeout" => "write grace = \"10s\"",
+        "linger" => "write drain = \"500ms\"",
         "address" => "name the door: http = \"127.0.0.1:8080\"",
         "port" => "name the door, with its address: http = \"127.0.0.1:8080\"",
         "metrics" => "metrics are served by the admin door: admin = \"127.0.0.1:9090\"",

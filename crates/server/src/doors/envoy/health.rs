@@ -3,6 +3,8 @@
 //! Healthy is what `/readyz` calls ready: a policy is in force and the service does not
 //! stop. When it stops, whoever watches is told so before the last call is taken.
 
+use std::time::Duration;
+
 use prost::Message;
 use ratekeeper_wire::health::health_check_response::ServingStatus;
 use ratekeeper_wire::health::{HealthCheckRequest, HealthCheckResponse, HealthListResponse};
@@ -10,7 +12,6 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::grpc::{Call, Code, Status};
-use crate::listener::LINGER;
 
 /// The whole server, the name that Envoy's reference service has, and the service's own.
 const SERVICES: [&str; 3] = [
@@ -25,11 +26,21 @@ const MAX_NAME: usize = 1_024;
 pub(crate) struct Health {
     ready: watch::Receiver<bool>,
     closing: watch::Receiver<bool>,
+    /// How long the door stays open after the stop.
+    linger: Duration,
 }
 
 impl Health {
-    pub(crate) fn new(ready: watch::Receiver<bool>, closing: watch::Receiver<bool>) -> Self {
-        Self { ready, closing }
+    pub(crate) fn new(
+        ready: watch::Receiver<bool>,
+        closing: watch::Receiver<bool>,
+        linger: Duration,
+    ) -> Self {
+        Self {
+            ready,
+            closing,
+            linger,
+        }
     }
 
     fn status(&self, service: &str) -> Option<ServingStatus> {
@@ -92,7 +103,7 @@ impl Health {
             }
             tokio::select! {
                 changed = self.ready.changed() => if changed.is_err() { break },
-                () = lingered(&mut self.closing) => break,
+                () = lingered(&mut self.closing, self.linger) => break,
                 () = answers.gone() => return,
             }
         }
@@ -101,9 +112,9 @@ impl Health {
 }
 
 /// Returns when the server stops, after those who watch have heard of it.
-async fn lingered(closing: &mut watch::Receiver<bool>) {
+async fn lingered(closing: &mut watch::Receiver<bool>, linger: Duration) {
     let _ = closing.wait_for(|closing| *closing).await; // an error: who could tell is gone
-    sleep(LINGER).await;
+    sleep(linger).await;
 }
 
 fn serving(ready: bool) -> ServingStatus {

@@ -18,7 +18,6 @@ mod refusal;
 mod rls;
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +25,16 @@ use std::time::Duration;
 use ratekeeper::Clock;
 use ratekeeper_policy::{Policy, Tls};
 use ratekeeper_wire::MAX_REQUEST_BYTES;
-use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::health::Health;
+use crate::body_budget::BodyBudget;
 use crate::grpc::tls::{Certificates, Refreshed};
 use crate::grpc::{self, Call, Code, Status};
+use crate::listener::Visit;
 use crate::metrics::{Protocol, RequestResult};
-use crate::pulse::{Pulse, Watched};
 use crate::shared::Shared;
+use crate::watched::Watched;
 use crate::{Config, Event, StartError, listener};
 
 /// How long a TLS handshake may take.
@@ -104,28 +103,22 @@ impl<C: Clock + 'static> EnvoyDoor<C> {
 }
 
 impl<C: Clock + 'static> listener::Serve for EnvoyDoor<C> {
-    async fn serve(
-        self: Arc<Self>,
-        stream: TcpStream,
-        _peer: SocketAddr,
-        stop: watch::Receiver<bool>,
-    ) {
-        let pulse = Arc::new(Pulse::default());
+    async fn serve(self: Arc<Self>, visit: Visit) {
+        let Visit {
+            pulse, spans, stop, ..
+        } = visit;
         let server = Arc::new(Server {
-            health: Health::new(self.shared.readiness(), stop.clone()),
+            health: Health::new(self.shared.readiness(), stop.clone(), spans.linger),
             shared: Arc::clone(&self.shared),
         });
-        let stream = Watched {
-            stream,
-            pulse: Arc::clone(&pulse),
-        };
+        let stream = Watched::new(visit.stream, Arc::clone(&pulse));
         match &self.certificates {
-            None => grpc::serve(stream, pulse, server, stop).await,
+            None => grpc::serve(stream, pulse, server, spans, stop).await,
             Some(certificates) => {
                 let handshake = timeout(HANDSHAKE, certificates.acceptor().accept(stream));
                 // Errors are the caller's: no TLS, no certificate we know, or too slow.
                 if let Ok(Ok(stream)) = handshake.await {
-                    grpc::serve(stream, pulse, server, stop).await;
+                    grpc::serve(stream, pulse, server, spans, stop).await;
                 }
             }
         }
@@ -141,6 +134,10 @@ struct Server<C> {
 
 impl<C: Clock + 'static> grpc::Serve for Server<C> {
     const MAX_MESSAGE_BYTES: usize = MAX_REQUEST_BYTES;
+
+    fn bodies(&self) -> &Arc<BodyBudget> {
+        &self.shared.bodies
+    }
 
     async fn serve(self: Arc<Self>, call: Call) {
         match call.path() {

@@ -1,0 +1,106 @@
+//! Body budget: bytes of requests that are held back, of all connections together.
+//!
+//! A body that came with its head is decided at once. One that has to be waited for is
+//! held, and thousands of clients can have that done at once: beyond the budget a request
+//! is refused, and its client may try again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+/// Bytes held at once: sixty-four of the largest batches.
+pub(crate) const MAX_HELD_BYTES: usize = 64 << 20;
+
+/// How much is held.
+#[derive(Debug, Default)]
+pub(crate) struct BodyBudget {
+    held: AtomicUsize,
+}
+
+/// Bytes held of one body; dropping it gives them back.
+#[derive(Debug)]
+pub(crate) struct Held {
+    budget: Arc<BodyBudget>,
+    bytes: usize,
+}
+
+impl BodyBudget {
+    /// Bytes held now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Nothing yet, of one body.
+    pub(crate) fn hold(self: &Arc<Self>) -> Held {
+        Held {
+            budget: Arc::clone(self),
+            bytes: 0,
+        }
+    }
+}
+
+impl Held {
+    /// Holds `bytes` in all from now on; false, and no more than before, if that is too much.
+    pub(crate) fn resize(&mut self, bytes: usize) -> bool {
+        let before = self.bytes;
+        let fits = |held: usize| {
+            let held = (held - before).saturating_add(bytes);
+            (held <= MAX_HELD_BYTES || bytes <= before).then_some(held)
+        };
+        let held = &self.budget.held;
+        let updated = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        if updated.is_ok() {
+            self.bytes = bytes;
+        }
+        updated.is_ok()
+    }
+
+    /// `bytes`, held until they are dropped.
+    pub(crate) fn keep(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Kept { bytes, _held: self })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes with what holds them.
+struct Kept {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_bounded_and_comes_back() {
+        let budget = Arc::new(BodyBudget::default());
+        let (mut first, mut second) = (budget.hold(), budget.hold());
+        assert!(first.resize(MAX_HELD_BYTES - 10));
+        assert!(second.resize(10));
+        assert!(!second.resize(11), "one too many");
+        assert_eq!(budget.bytes(), MAX_HELD_BYTES);
+        assert!(second.resize(5) && first.resize(1));
+        assert_eq!(budget.bytes(), 6);
+        let kept = first.keep(Bytes::from_static(b"x"));
+        drop(second);
+        let clone = kept.clone();
+        drop(kept);
+        assert_eq!(budget.bytes(), 1);
+        assert_eq!(&clone[..], b"x");
+        drop(clone);
+        assert_eq!(budget.bytes(), 0);
+    }
+}

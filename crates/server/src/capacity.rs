@@ -1,0 +1,140 @@
+//! Capacity: how many connections a service takes, and how long it waits for them.
+//!
+//! ```text
+//!   descriptors of the process    | callers: http and grpc together | reserve |
+//!                                                                    admin, files, store
+//! ```
+//!
+//! Descriptors are kept back, so that callers can never take those by which an operator
+//! sees what is going on.
+
+use std::time::Duration;
+
+use ratekeeper_core::Nanos;
+use ratekeeper_policy::Settings;
+
+use crate::Door;
+use crate::listener::Spans;
+use crate::pulse::TICK;
+
+/// Connections of the doors http and grpc together unless stated.
+const DEFAULT_CONNECTIONS: u32 = 10_000;
+/// Connections at the admin door.
+const ADMIN_CONNECTIONS: u32 = 100;
+/// Descriptors for the admin door, files and the shared store; of a small limit, half.
+const RESERVE: u64 = 384;
+/// How long a connection may be without a request: at the doors http and admin, and at grpc.
+const HTTP_IDLE: Nanos = Nanos::from_secs(75);
+const GRPC_IDLE: Nanos = Nanos::from_secs(300);
+/// How long the doors stay open after the stop.
+const DRAIN: Nanos = Nanos::from_millis(500);
+/// How long requests in flight may take after that.
+const GRACE: Nanos = Nanos::from_secs(10);
+
+/// What a service can take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    /// Connections of the doors http and grpc together.
+    pub(crate) callers: u32,
+    pub(crate) admin: u32,
+    asked: u32,
+    descriptors: u64,
+    idle: Option<Nanos>,
+    pub(crate) drain: Duration,
+    pub(crate) grace: Duration,
+}
+
+impl Capacity {
+    /// What `settings` ask for, as far as the descriptors of this process allow.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        Self::within(settings, limit.current.unwrap_or(u64::MAX))
+    }
+
+    fn within(settings: &Settings, descriptors: u64) -> Self {
+        let listen = &settings.listen;
+        let asked = listen.max_connections.unwrap_or(DEFAULT_CONNECTIONS);
+        let reserve = RESERVE.min(descriptors / 2);
+        let left = u32::try_from(descriptors - reserve).unwrap_or(u32::MAX);
+        let admin = u32::try_from(reserve / 4).unwrap_or(u32::MAX);
+        Self {
+            callers: asked.min(left).max(1),
+            admin: admin.clamp(1, ADMIN_CONNECTIONS),
+            asked,
+            descriptors,
+            idle: listen.idle_timeout,
+            drain: listen.drain.unwrap_or(DRAIN).into(),
+            grace: listen.grace.unwrap_or(GRACE).into(),
+        }
+    }
+
+    /// What to know if descriptors allow less than was asked for.
+    pub(crate) fn notice(&self) -> Option<String> {
+        let Self {
+            callers,
+            asked,
+            descriptors,
+            ..
+        } = self;
+        (callers < asked).then(|| {
+            format!(
+                "{callers} connections are served at once, not {asked}: the process may open \
+                 {descriptors} files (ulimit -n)"
+            )
+        })
+    }
+
+    /// How long a door waits.
+    pub(crate) fn spans(&self, door: Door) -> Spans {
+        let idle = self.idle.unwrap_or(match door {
+            Door::Http | Door::Admin => HTTP_IDLE,
+            Door::Grpc => GRPC_IDLE,
+        });
+        let ticks = idle.as_nanos().div_ceil(Nanos::from(TICK).as_nanos());
+        Spans {
+            idle_ticks: u32::try_from(ticks).unwrap_or(u32::MAX),
+            linger: self.drain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_bound_connections_and_some_are_kept_back() {
+        let of = |asked: Option<u32>, descriptors| {
+            let mut settings = Settings::default();
+            settings.listen.max_connections = asked;
+            let capacity = Capacity::within(&settings, descriptors);
+            (
+                capacity.callers,
+                capacity.admin,
+                capacity.notice().is_some(),
+            )
+        };
+        assert_eq!(of(None, u64::MAX), (10_000, 96, false));
+        assert_eq!(of(None, 20_000), (10_000, 96, false));
+        assert_eq!(of(None, 1_024), (640, 96, true));
+        assert_eq!(of(Some(500), 1_024), (500, 96, false));
+        assert_eq!(of(None, 64), (32, 8, true));
+        assert_eq!(of(Some(100_000), 1 << 20), (100_000, 96, false));
+    }
+
+    #[test]
+    fn waits_are_settings() {
+        let mut settings = Settings::default();
+        let ticks =
+            |settings: &Settings, door| Capacity::within(settings, 1_024).spans(door).idle_ticks;
+        assert_eq!(ticks(&settings, Door::Http), 15);
+        assert_eq!(ticks(&settings, Door::Grpc), 60);
+        settings.listen.idle_timeout = Some(Nanos::from_secs(11));
+        assert_eq!(
+            ticks(&settings, Door::Http),
+            3,
+            "up: never sooner than stated"
+        );
+        assert_eq!(ticks(&settings, Door::Grpc), 3);
+    }
+}

@@ -1,0 +1,164 @@
+//! Connections: all are taken, and a new client is served all the same; bodies have a budget.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use ratekeeper_server::Door;
+
+use super::client::Client;
+use super::{Fixture, PATIENCE};
+
+const POLICY: &str = r#"
+version = 1
+[listen]
+max_connections = 8
+[[limit]]
+name   = "all"
+key    = ["all"]
+bucket = { size = 1000, refill = "1/1h" }
+"#;
+
+/// A connection from that address of this machine.
+fn from(last: u8, to: SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket
+        .bind(SocketAddr::from(([127, 0, 0, last], 0)))
+        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let connected = runtime.block_on(async { socket.connect(to).await.unwrap().into_std() });
+    let stream = connected.unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn metric(admin: &mut Client, series: &str) -> u64 {
+    let text = admin.get("/metrics").body;
+    let value = text.lines().find_map(|line| line.strip_prefix(series));
+    value
+        .unwrap_or_else(|| panic!("no {series}"))
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn one_client_with_all_connections_shuts_nobody_out() {
+    let fixture = Fixture::new(POLICY);
+    let http = fixture.service.address(Door::Http).unwrap();
+    let mut many: Vec<Client> = (0..8).map(|_| Client::new(http)).collect();
+    for client in &mut many {
+        assert_eq!(client.post("/v1/check", "{}").status, 200);
+    }
+    let mut few = Client::over(from(9, http));
+    assert_eq!(few.post("/v1/check", "{}").status, 200);
+    // Its own eighth takes the place of one of its own.
+    let mut more = Client::new(http);
+    assert_eq!(more.post("/v1/check", "{}").status, 200);
+    assert_eq!(few.post("/v1/check", "{}").status, 200);
+    let mut admin = fixture.admin();
+    let open = "ratekeeper_connections{side=\"callers\"}";
+    while metric(&mut admin, open) != 8 {}
+    let closed = many
+        .iter_mut()
+        .map(Client::is_gone)
+        .filter(|gone| *gone)
+        .count();
+    assert_eq!(closed, 2);
+    let idle = "ratekeeper_connections_closed_total{side=\"callers\",which=\"idle\"}";
+    assert_eq!(metric(&mut admin, idle), 2);
+}
+
+#[test]
+fn requests_in_flight_are_broken_off_only_for_a_client_with_fewer() {
+    let fixture = Fixture::new(POLICY);
+    let http = fixture.service.address(Door::Http).unwrap();
+    let mut many: Vec<Client> = (0..8).map(|_| Client::new(http)).collect();
+    for client in &mut many {
+        client.send(
+            "POST /v1/check\ncontent-length: 2\nexpect: 100-continue",
+            b"",
+        );
+        let mut line = [0; 25];
+        client.stream.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n", "it is in flight");
+    }
+    assert!(Client::new(http).is_closed(), "no room for one more of it");
+    let mut few = Client::over(from(9, http));
+    assert_eq!(few.post("/v1/check", "{}").status, 200);
+    let mut served = 0;
+    for client in &mut many {
+        // One of them has been closed: writing or reading fails.
+        let _ = client.stream.get_mut().write_all(b"{}");
+        let mut answer = [0; 12];
+        served += usize::from(client.stream.read_exact(&mut answer).is_ok());
+    }
+    assert_eq!(served, 7);
+}
+
+#[test]
+fn bodies_that_are_held_have_a_budget() {
+    let fixture = Fixture::new(&POLICY.replace("= 8", "= 100"));
+    let http = fixture.service.address(Door::Http).unwrap();
+    let mut admin = fixture.admin();
+    let held = "ratekeeper_held_body_bytes";
+    let piece = vec![b' '; (1 << 20) - 2];
+    let unfinished = |_| {
+        let mut client = Client::new(http);
+        let head = format!("POST /v1/check/batch\ncontent-length: {}", piece.len() + 2);
+        client.send(&head, b"");
+        client.stream.get_mut().write_all(&piece).unwrap();
+        client
+    };
+    let mut clients: Vec<Client> = (0..64).map(unfinished).collect();
+    while metric(&mut admin, held) < 64 * piece.len() as u64 {}
+    let mut one_more = Client::new(http);
+    one_more.send("POST /v1/check\ncontent-length: 2000", &[b' '; 1000]);
+    let refused = one_more.answer(false);
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.json()["code"], "RK0521");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    // Those that came in one piece are decided all the same.
+    assert_eq!(Client::new(http).post("/v1/check", "{}").status, 200);
+    for client in &mut clients {
+        client.stream.get_mut().write_all(b"[]").unwrap();
+        assert_ne!(client.answer(false).status, 503);
+    }
+    while metric(&mut admin, held) > 0 {}
+}
+
+/// Takes as long as it shows: a connection sleeps after two looks, 5 s apart.
+#[test]
+fn a_connection_that_slept_is_answered() {
+    let fixture = Fixture::new(POLICY);
+    let (mut http, mut half) = (fixture.http(), fixture.http());
+    assert_eq!(http.post("/v1/check", "{}").status, 200);
+    assert_eq!(half.post("/v1/check", "{}").status, 200);
+    let mut silence = [0];
+    let span = Some(Duration::from_secs(11));
+    http.stream.get_ref().set_read_timeout(span).unwrap();
+    assert!(
+        http.stream.read(&mut silence).is_err(),
+        "it is kept, and silent"
+    );
+    http.stream
+        .get_ref()
+        .set_read_timeout(Some(PATIENCE))
+        .unwrap();
+    assert_eq!(http.post("/v1/check", "{}").status, 200);
+    half.stream.get_mut().write_all(b"PO").unwrap();
+    half.stream
+        .get_mut()
+        .write_all(b"ST /v1/check HTTP/1.1\r\nhost: a\r\n")
+        .unwrap();
+    half.stream
+        .get_mut()
+        .write_all(b"content-length: 2\r\n\r\n{}")
+        .unwrap();
+    assert_eq!(half.answer(false).status, 200);
+    fixture.service.shutdown();
+}
