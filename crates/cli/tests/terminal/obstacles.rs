@@ -12,6 +12,9 @@ use crate::desk::Desk;
 /// How long an answer or the end may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What admin calls present.
+const TOKEN: &str = "obstacles";
+
 const POLICY: &str = r#"version = 1
 
 [[limit]]
@@ -36,7 +39,10 @@ impl Running {
             "--listen",
             "admin=127.0.0.1:0",
         ]);
-        Self::of(command.args(options).env("RATEKEEPER_LOG", "trace"), stderr)
+        command
+            .env("RATEKEEPER_LOG", "trace")
+            .env("RATEKEEPER_ADMIN_TOKEN", TOKEN);
+        Self::of(command.args(options), stderr)
     }
 
     fn of(command: &mut Command, stderr: impl Into<Stdio>) -> Self {
@@ -69,7 +75,10 @@ impl Running {
         let mut stream = TcpStream::connect(door).expect("the door is open");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         let length = body.len();
-        let head = format!("{request} HTTP/1.1\r\nhost: {door}\r\nconnection: close");
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: {door}\r\nconnection: close\r\n\
+             authorization: Bearer {TOKEN}"
+        );
         let whole = format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}");
         stream.write_all(whole.as_bytes()).expect("it reads");
         let mut answer = String::new();
