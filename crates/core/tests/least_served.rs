@@ -65,7 +65,7 @@ where
 fn served<A: Algorithm>(algorithm: &A, kept: Quota, moments: &[u64], period: u64) -> Share {
     let mut state = A::State::default();
     let (mut served, mut sent) = (0, 0);
-    for round in 0..300 {
+    for round in 0..940 {
         for moment in moments {
             let now = Time::from_nanos(round * period + moment);
             for _ in 0..kept.permits().get() {

@@ -74,7 +74,7 @@ fn each_class_takes_as_long_as_recorded() {
         (
             Window::two_window(quota(), Nanos::ZERO).unwrap().into(),
             "SlidingWindow",
-            "corrected_strict",
+            "corrected_lt",
         ),
     ];
     for (limit, algorithm, variant) in rows {

@@ -225,7 +225,7 @@ impl Hybrid {
     /// How the state stands.
     fn decision(&self, verdict: Verdict, phase: Phase, now: Time) -> Decision {
         let reset_after = self.expires_at(&Allowance(phase), now).since(now);
-        let (remaining, more_after) = match phase {
+        let (remaining, more_after) = match self.plain(phase) {
             Phase::Fresh => (Permits::new(self.permits), Nanos::ZERO),
             Phase::Bursty { left, .. } => (Permits::new(left), reset_after),
             Phase::Smooth { at, part } => {

@@ -138,7 +138,7 @@ fn a_check_is_held_back_where_it_says_so() {
 #[test]
 fn who_leaves_frees_a_place_and_pays_nothing() {
     let bucket = "bucket = { size = 1, refill = \"1/3s\" }\nqueue = { max = 2 }";
-    let daily = "[[limit]]\nname = \"daily\"\nkey = [\"all\"]\nlimit = \"9/day\"\n";
+    let daily = "[[limit]]\nname = \"daily\"\nkey = [\"all\"]\nlimit = \"9/24h\"\n";
     let queue = Queue::new(bucket, daily);
     let peek = || Client::new(queue.http()).post("/v1/peek", r#"{"limits":["daily"]}"#);
     let left = || peek().json()["limits"][0]["remaining"].as_u64();
