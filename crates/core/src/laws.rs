@@ -19,10 +19,12 @@
 
 mod life;
 mod recorded;
+mod refund;
 
 pub use life::{Event, Random, bounded, live, live_charges, live_loans, live_modes, random_life};
 
 use recorded::records_all;
+pub use refund::{refund_is_never_generous, refund_undoes};
 
 use alloc::collections::VecDeque;
 use core::fmt::Debug;
@@ -168,98 +170,6 @@ fn both_last<A: Algorithm>(
         one.and(other)
     };
     spans.iter().filter_map(last).collect()
-}
-
-/// A refund gives back no more than its cost, and takes nothing.
-///
-/// # Panics
-/// If it does not.
-pub fn refund_is_never_generous<A: Refund + Debug>(
-    algorithm: &A,
-    state: &A::State,
-    now: Time,
-    reach: Reach,
-) {
-    refund_gives::<A>(algorithm, state, now, reach, Gift::ItsCostAlways);
-}
-
-/// How long a refund may give no more than its cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Gift {
-    ItsCostAlways,
-    /// It may undo a change of mode, which counts later.
-    ItsCostAtFirst,
-}
-
-fn refund_gives<A: Refund + Debug>(
-    algorithm: &A,
-    state: &A::State,
-    now: Time,
-    reach: Reach,
-    gift: Gift,
-) {
-    let fresh = A::State::default();
-    let remaining = |state: &A::State, now| algorithm.look(state, now, Permits::ZERO).remaining;
-    let (had, reset) = {
-        let Decision {
-            remaining,
-            reset_after,
-            ..
-        } = algorithm.look(state, now, Permits::ZERO);
-        (remaining, reset_after)
-    };
-    let spans = reach.spans(&[reset]);
-    for cost in reach.costs(algorithm.capacity(), &[had]) {
-        let mut refunded = state.clone();
-        algorithm.refund(&mut refunded, now, cost);
-        for then in both_last(algorithm, [state, &refunded], now, &spans) {
-            let context = || {
-                std::format!(
-                    "{cost:?} at {now:?}, asked at {then:?}\n{algorithm:?}\n{state:?}\n{refunded:?}"
-                )
-            };
-            let (has, had) = (remaining(&refunded, then), remaining(state, then));
-            assert!(has >= had, "a refund takes: {}", context());
-            assert!(
-                has.get() - had.get() <= cost.get() || gift == Gift::ItsCostAtFirst && then > now,
-                "a refund gives more: {}",
-                context()
-            );
-            assert!(
-                has <= remaining(&fresh, then),
-                "better than fresh: {}",
-                context()
-            );
-        }
-    }
-}
-
-/// A refund undoes a charge made at the same instant.
-///
-/// # Panics
-/// If it does not.
-pub fn refund_undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
-    let Decision {
-        remaining,
-        reset_after,
-        ..
-    } = algorithm.look(state, now, Permits::ZERO);
-    let spans = reach.spans(&[reset_after]);
-    for cost in reach.costs(algorithm.capacity(), &[remaining]) {
-        let mut undone = state.clone();
-        if !algorithm.decide(&mut undone, now, cost).verdict.allows() {
-            continue;
-        }
-        algorithm.refund(&mut undone, now, cost);
-        for then in both_last(algorithm, [state, &undone], now, &spans) {
-            let ask = |state| algorithm.look(state, then, algorithm.capacity());
-            assert_eq!(
-                ask(&undone),
-                ask(state),
-                "not undone: {cost:?} at {now:?}, asked at {then:?}\n{algorithm:?}\n{state:?}\n{undone:?}",
-            );
-        }
-    }
 }
 
 /// What becomes of a refund, and the law for it.

@@ -1,5 +1,7 @@
 //! `validate`: every finding about a policy, for people, for scripts and for CI.
 
+mod machines;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -239,13 +241,13 @@ fn write(format: Format, checked: &[Checked], output: &mut Output) -> Result<(),
             let commands = checked.iter().flat_map(|one| {
                 one.findings
                     .iter()
-                    .map(|finding| github(&one.source.name, finding))
+                    .map(|finding| machines::github(&one.source.name, finding))
             });
             commands
                 .into_iter()
                 .try_for_each(|command| output.line(command))
         }
-        Format::Sarif => output.line(format!("{:#}", sarif(checked))),
+        Format::Sarif => output.line(format!("{:#}", machines::sarif(checked))),
     }
 }
 
@@ -337,91 +339,4 @@ fn document(checked: &[Checked]) -> Value {
 
 fn promise(sides: &Sides) -> Value {
     json!({ "name": sides.name, "at_most": sides.at_most, "at_least": sides.at_least })
-}
-
-/// A workflow command; `%`, line ends and, in properties, `:` and `,` are escaped.
-fn github(file: &str, finding: &Diagnostic) -> String {
-    let kind = severity(finding);
-    let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
-    let mut message = finding.message.clone();
-    if let Some(help) = &finding.help {
-        message.push_str("\nhelp: ");
-        message.push_str(help);
-    }
-    format!(
-        "::{kind} file={},line={},col={},title={}::{}",
-        property(file),
-        finding.line,
-        finding.column,
-        property(finding.code),
-        data(&message)
-    )
-}
-
-/// One run of SARIF 2.1.0 (OASIS, 2020).
-fn sarif(checked: &[Checked]) -> Value {
-    let all = || {
-        checked
-            .iter()
-            .flat_map(|one| one.findings.iter().map(move |f| (one, f)))
-    };
-    let mut codes: Vec<&str> = all().map(|(_, finding)| finding.code).collect();
-    codes.sort_unstable();
-    codes.dedup();
-    let rules = codes
-        .iter()
-        .map(|code| json!({ "id": code, "help": { "text": format!("ratekeeper help {code}") } }));
-    let results = all().map(|(one, finding)| {
-        let mut message = finding.message.clone();
-        if let Some(help) = &finding.help {
-            message.push_str("; help: ");
-            message.push_str(help);
-        }
-        let region = json!({
-            "startLine": finding.line,
-            "startColumn": finding.column,
-            "charOffset": characters(&one.source.text, 0, finding.start),
-            "charLength": characters(&one.source.text, finding.start, finding.end),
-        });
-        json!({
-            "ruleId": finding.code,
-            "level": severity(finding),
-            "message": { "text": message },
-            "locations": [{ "physicalLocation": {
-                "artifactLocation": { "uri": one.source.name },
-                "region": region,
-            } }],
-        })
-    });
-    json!({
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
-                "name": "ratekeeper",
-                "version": env!("CARGO_PKG_VERSION"),
-                "rules": rules.collect::<Vec<_>>(),
-            } },
-            "columnKind": "unicodeCodePoints",
-            "results": results.collect::<Vec<_>>(),
-        }],
-    })
-}
-
-/// Characters of `text` between two bytes.
-fn characters(text: &str, start: usize, end: usize) -> usize {
-    text.get(start..end).map_or(0, |part| part.chars().count())
-}
-
-/// Text of a workflow command.
-fn data(text: &str) -> String {
-    text.replace('%', "%25")
-        .replace('\r', "%0D")
-        .replace('\n', "%0A")
-}
-
-fn severity(finding: &Diagnostic) -> &'static str {
-    match finding.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-    }
 }

@@ -1,5 +1,7 @@
 //! Settings: time zone, headers, client addresses, doors, memory.
 
+mod envoy;
+
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 
@@ -14,10 +16,7 @@ use super::fields::{MAX_CONNECTIONS, MAX_HELD};
 use super::read::{self, At};
 use super::redis;
 use super::shape::Hint;
-use crate::{
-    AdminWrites, ClientIp, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
-    HeaderStyle, Listen, Settings, Tls, ValueError, envoy, network,
-};
+use crate::{AdminWrites, ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
 
 /// Characters of a header name.
 const MAX_HEADER: usize = 100;
@@ -202,8 +201,8 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
         apart(listen.value, out);
     }
     if let Some(envoy) = read::table(root, "envoy") {
-        settings.envoy_files = envoy_files(envoy.value);
-        settings.envoy = envoy_door(envoy.value, out);
+        settings.envoy_files = envoy::envoy_files(envoy.value);
+        settings.envoy = envoy::envoy_door(envoy.value, out);
     }
     let memory = read::table(root, "store").and_then(|store| read::table(store.value, "memory"));
     if let Some(budget) = memory.and_then(|memory| read::text(memory.value, "budget")) {
@@ -213,67 +212,6 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     let redis = store.and_then(|store| read::table(store.value, "redis"));
     settings.redis = redis.and_then(|redis| redis::redis(redis.value, out));
     settings
-}
-
-/// What `[envoy]` says of configuration files.
-fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
-    let flag = |name| read::flag(envoy, name).unwrap_or_default();
-    EnvoyFiles {
-        config: read::text(envoy, "config").map(|path| path.value.into()),
-        settings: envoy::Settings {
-            merge_domains: flag("merge_domains"),
-            stop_increment: flag("stop_increment"),
-            shadow_mode: flag("shadow_mode"),
-            quota_mode: flag("quota_mode"),
-            dynamic_metadata: flag("dynamic_metadata"),
-        },
-    }
-}
-
-/// `[envoy]`
-fn envoy_door(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
-    let word = |name| read::text(envoy, name).map(|word| word.value);
-    let tls = read::table(envoy, "tls").and_then(|tls| {
-        let path = |name| read::text(tls.value, name).map(|path| path.value.into());
-        Some(Tls {
-            certificate: path("certificate")?,
-            key: path("key")?,
-            client_ca: path("client_ca"),
-        })
-    });
-    EnvoyDoor {
-        headers: match word("headers") {
-            Some("ietf") => EnvoyHeaders::Ietf,
-            Some("draft-03") => EnvoyHeaders::Draft03,
-            _ => EnvoyHeaders::Off,
-        },
-        header_names: header_names(envoy, out),
-        body: match word("body") {
-            Some("limit") => EnvoyBody::Limit,
-            _ => EnvoyBody::Off,
-        },
-        metadata: read::flag(envoy, "metadata").unwrap_or_default(),
-        tls,
-    }
-}
-
-/// `[envoy.header_names]`
-fn header_names(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyHeaderNames {
-    let mut names = EnvoyHeaderNames::default();
-    let Some(table) = read::table(envoy, "header_names") else {
-        return names;
-    };
-    for (field, name) in [
-        ("limit", &mut names.limit),
-        ("remaining", &mut names.remaining),
-        ("reset", &mut names.reset),
-    ] {
-        let written = read::text(table.value, field);
-        if let Some(written) = written.and_then(|text| header_name(&text, out)) {
-            *name = written;
-        }
-    }
-    names
 }
 
 /// An address with a port, or `off`.

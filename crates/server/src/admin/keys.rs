@@ -1,0 +1,218 @@
+//! Keys: the balances of one key, or of those with the least remaining.
+
+use http::Response;
+use ratekeeper::Clock;
+use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time};
+use ratekeeper_policy::{KeyBytes, Rule};
+use ratekeeper_store::{AnyStore, Store};
+use serde_json::{Value, json};
+
+use super::reply;
+use crate::doors;
+use crate::doors::answer::key_parts;
+use crate::doors::problem::{
+    NO_SUCH_KEY, NO_SUCH_LIMIT, NOT_LISTED, Problem, WRONG_QUERY, near_spelling, shown,
+};
+use crate::listener::Reply;
+use crate::shared::Shared;
+
+/// Keys listed unless told otherwise.
+const DEFAULT_TOP: usize = 20;
+/// Keys listed at most.
+const MAX_TOP: usize = 1000;
+
+/// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
+pub(super) fn keys<C: Clock>(shared: &Shared<C>, query: &str) -> Result<Response<Reply>, Problem> {
+    let (mut name, mut top) = (None, DEFAULT_TOP);
+    for (parameter, value) in parameters(query)? {
+        match parameter {
+            "limit" => name = Some(value),
+            "top" => {
+                let number = value.parse().ok();
+                top = number
+                    .filter(|top| (1..=MAX_TOP).contains(top))
+                    .ok_or_else(|| {
+                        let value = shown(&value);
+                        let detail = format!("`top={value}` must be a number from 1 to {MAX_TOP}");
+                        Problem::new(WRONG_QUERY, detail)
+                    })?;
+            }
+            other => return Err(unknown_parameter(other, "`limit` and `top`")),
+        }
+    }
+    let name =
+        name.ok_or_else(|| Problem::new(WRONG_QUERY, "say of which limit: `?limit=NAME`"))?;
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, &name)?;
+    let now = shared.keeper.clock().now();
+    if shared.keeper.store().shared().is_some() {
+        let detail = "ask for one: /v1/keys/LIMIT?key=VALUE";
+        return Err(Problem::new(NOT_LISTED, detail));
+    }
+    let entries = shared.keeper.store().local().keys(&rule.limit, top, now);
+    let keys: Vec<Value> = entries
+        .iter()
+        .map(|entry| state(rule, Key::from_bytes(&entry.key), entry.decision))
+        .collect();
+    Ok(reply(&json!({ "limit": &*rule.limit.name, "keys": keys })))
+}
+
+/// `GET /v1/keys/LIMIT?key=VALUE`: one key, `key` once for each part, each as a request brings
+/// it or as the list of keys shows it.
+pub(super) async fn key<C: Clock>(
+    shared: &Shared<C>,
+    name: &str,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
+    let policy = shared.keeper.policy();
+    let rule = find(&policy, name)?;
+    let mut bytes = KeyBytes::default();
+    let mut parts = key_parts(rule);
+    for (parameter, value) in parameters(query)? {
+        match (parameter, parts.next()) {
+            ("key", Some(part)) => {
+                part.write_plain(&value, policy.client_ip.ipv6_prefix, &mut bytes);
+            }
+            ("key", None) => {
+                let most = key_parts(rule).count();
+                let detail = format!("the key of `{}` has {most} parts", rule.limit.name);
+                return Err(Problem::new(WRONG_QUERY, detail));
+            }
+            (other, _) => return Err(unknown_parameter(other, "`key`")),
+        }
+    }
+    let key = Key::from_bytes(&bytes);
+    let now = shared.keeper.clock().now();
+    let store = shared.keeper.store();
+    let found = if store.shared().is_some() {
+        shared_key(store, &rule.limit, key, now).await?
+    } else {
+        store.local().key(&rule.limit, key, now)
+    };
+    let decision = found.ok_or_else(|| {
+        let parts: Vec<String> = key_parts(rule).map(ToString::to_string).collect();
+        let parts = if parts.is_empty() {
+            "none".into()
+        } else {
+            parts.join(", ")
+        };
+        let detail = format!("its balance is full, or the parts differ (key: {parts})");
+        Problem::new(NO_SUCH_KEY, detail)
+    })?;
+    Ok(reply(&state(rule, key, decision)))
+}
+
+/// The state of a key in a shared store, if it owes anything.
+async fn shared_key(
+    store: &AnyStore,
+    limit: &Limit,
+    key: Key<'_>,
+    now: Time,
+) -> Result<Option<Decision>, Problem> {
+    let charge = Charge {
+        limit,
+        key,
+        cost: Permits::ZERO,
+        mode: Mode::Enforce,
+    };
+    let looked = store.look(&[charge], now).await;
+    let decisions = looked.map_err(|error| doors::store_down(&error))?;
+    let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
+    Ok(decisions.each.first().copied().filter(owes))
+}
+
+fn state(rule: &Rule, key: Key<'_>, decision: Decision) -> Value {
+    let mut names = key_parts(rule);
+    let part = |value| match names.next() {
+        Some(name) => format!("{name}={value}"),
+        None => String::from(value),
+    };
+    let parts: Vec<String> = key.display_parts().map(part).collect();
+    json!({
+        "key": parts,
+        "quota": rule.quota.get(),
+        "remaining": decision.remaining.get(),
+        "reset_after_ms": decision.reset_after.as_millis_ceil(),
+    })
+}
+
+fn find<'a>(policy: &'a ratekeeper_policy::Policy, name: &str) -> Result<&'a Rule, Problem> {
+    policy.rule(name).ok_or_else(|| {
+        let names = policy.rules.iter().map(|rule| &*rule.limit.name);
+        let near = near_spelling(name, names);
+        Problem::new(
+            NO_SUCH_LIMIT,
+            format!("`{}` is not in the policy{near}", shown(name)),
+        )
+    })
+}
+
+fn unknown_parameter(name: &str, known: &str) -> Problem {
+    let name = shown(name);
+    Problem::new(
+        WRONG_QUERY,
+        format!("`{name}` is not understood; {known} are"),
+    )
+}
+
+/// The parameters of a query, their values decoded.
+fn parameters(query: &str) -> Result<Vec<(&str, String)>, Problem> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded = decode(value).ok_or_else(|| {
+                let value = shown(value);
+                Problem::new(
+                    WRONG_QUERY,
+                    format!("`{value}` is not percent-encoded text"),
+                )
+            })?;
+            Ok((name, decoded))
+        })
+        .collect()
+}
+
+/// Decodes `%41` and `+`.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match first {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let (digits, tail) = tail.split_first_chunk::<2>()?;
+                let digits = std::str::from_utf8(digits).ok()?;
+                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                    return None;
+                }
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = tail;
+            }
+            plain => bytes.push(*plain),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_encoding() {
+        for (text, expected) in [
+            ("a%20b+c", Some("a b c")),
+            ("%c3%A9", Some("\u{e9}")),
+            ("", Some("")),
+            ("%", None),
+            ("%4", None),
+            ("%zz", None),
+            ("%+1", None),
+            ("%ff", None),
+        ] {
+            assert_eq!(decode(text).as_deref(), expected, "{text}");
+        }
+    }
+}

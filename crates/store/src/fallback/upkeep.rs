@@ -1,0 +1,125 @@
+//! Upkeep: when the store is asked again, and what it is owed by then.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+
+use ratekeeper_core::Time;
+use ratekeeper_resilience::BreakerState;
+
+use super::{BREAKER, Inner, Remote, UPKEEP, add};
+use crate::{Decisions, StoreError};
+
+impl<S: Remote> Inner<S> {
+    /// Whether a request is to have it looked after; true for one of them at a time.
+    pub(super) fn upkeep_is_due(&self, now: Time) -> bool {
+        let owes =
+            || self.owes.load(Ordering::Relaxed) || self.owes_again_at.load(Ordering::Relaxed) > 0;
+        if self.is_asked() && !owes() {
+            return false;
+        }
+        let at = self.upkeep_at.load(Ordering::Relaxed);
+        // A clock that was set back is not waited for.
+        let waits = now.as_nanos() < at && at - now.as_nanos() <= UPKEEP.as_nanos();
+        let next = (now + UPKEEP).as_nanos();
+        let order = Ordering::Relaxed;
+        !waits
+            && self
+                .upkeep_at
+                .compare_exchange(at, next, order, order)
+                .is_ok()
+    }
+
+    /// Probes it when that is due, and debits what was admitted without it.
+    pub(super) async fn keep_up(&self, first: bool, now: Time) {
+        let next = (now + UPKEEP).as_nanos();
+        self.upkeep_at.store(next, Ordering::Relaxed);
+        if first || !self.is_asked() {
+            self.probe(first, now).await;
+        }
+        let again_at = self.owes_again_at.load(Ordering::Relaxed);
+        if again_at > 0 && now.as_nanos() >= again_at {
+            self.owes_again_at.store(0, Ordering::Relaxed);
+            self.owes.store(true, Ordering::Relaxed);
+        }
+        if self.is_asked() && self.owes.swap(false, Ordering::Relaxed) {
+            let _ = self.settle(now).await; // what is left is still owed
+        }
+    }
+
+    /// Asks whether it is there, if that is due, and pays it what it is owed before others
+    /// are let in. That it is not there at `first` is enough to ask no more.
+    pub(super) async fn probe(&self, first: bool, now: Time) {
+        let Ok(permit) = self.breaker.try_pass(now) else {
+            return;
+        };
+        let mut answer = self.main.ping().await;
+        if answer.is_ok() && self.owes.swap(false, Ordering::Relaxed) {
+            answer = self.settle(now).await;
+        }
+        let Err(error) = answer else {
+            permit.success(now);
+            return;
+        };
+        self.failed(&error);
+        permit.failure(now);
+        for _ in 0..BREAKER.calls_min {
+            if !first || !self.is_asked() {
+                break;
+            }
+            if let Ok(permit) = self.breaker.try_pass(now) {
+                permit.failure(now);
+            }
+        }
+    }
+
+    pub(super) fn failed(&self, error: &StoreError) {
+        add(&self.counts.failed, 1);
+        *self.last_error.lock() = error.to_string();
+    }
+
+    /// What a request that no limit concerns is answered. No store is needed for it, so it says
+    /// nothing about how the store is doing.
+    pub(super) fn nothing(&self, now: Time) -> Decisions {
+        self.local.look_now(&[], now)
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.breaker.state() == BreakerState::Closed
+    }
+
+    /// The answer of the store; none if it fails or is not asked.
+    pub(super) async fn ask<'a, T, F>(
+        &'a self,
+        call: impl FnOnce(&'a S) -> F + Send,
+        now: Time,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let not_asked =
+            || StoreError::Unavailable("it is not asked until a probe is answered".into());
+        if !self.is_asked() {
+            return Err(not_asked());
+        }
+        let permit = self.breaker.try_pass(now).map_err(|_| not_asked())?;
+        let answer = call(&self.main).await; // made here, so that it is held once
+        match &answer {
+            Ok(_) => {
+                add(&self.counts.answered, 1);
+                permit.success(now);
+            }
+            // It is there, and decides other keys.
+            Err(error @ StoreError::Foreign(_)) => {
+                self.failed(error);
+                permit.success(now);
+            }
+            // Others decide; the permit is given back without a word.
+            Err(error @ StoreError::Partly(_)) => self.failed(error),
+            Err(error) => {
+                self.failed(error);
+                permit.failure(now);
+            }
+        }
+        answer
+    }
+}
