@@ -13,8 +13,8 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use ratekeeper::Clock;
 use ratekeeper_core::{Limit, Nanos};
-use ratekeeper_policy::envoy::RateLimit;
 use ratekeeper_policy::Rule;
+use ratekeeper_policy::envoy::RateLimit;
 use serde_json::{Value, json};
 
 use crate::Trigger;
@@ -26,7 +26,6 @@ use crate::listener::{Caller, Handle, Reply};
 use crate::metrics::{Format, SharedStore};
 use crate::reload::Reloaded;
 use crate::shared::Shared;
-
 
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
