@@ -24,6 +24,7 @@ mod refund;
 pub use life::{Event, Random, bounded, live, live_charges, live_loans, live_modes, random_life};
 
 use recorded::records_all;
+use refund::{Gift, refund_gives};
 pub use refund::{refund_is_never_generous, refund_undoes};
 
 use alloc::collections::VecDeque;

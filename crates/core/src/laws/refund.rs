@@ -2,9 +2,10 @@
 
 use core::fmt::Debug;
 
+use super::both_last;
 use crate::algorithm::Refund;
-use crate::oracles::{self, Reach, later};
-use crate::{Decision, Nanos, Permits, Time, Verdict};
+use crate::oracles::Reach;
+use crate::{Decision, Permits, Time};
 
 /// A refund gives back no more than its cost, and takes nothing.
 ///
@@ -21,13 +22,13 @@ pub fn refund_is_never_generous<A: Refund + Debug>(
 
 /// How long a refund may give no more than its cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Gift {
+pub(super) enum Gift {
     ItsCostAlways,
     /// It may undo a change of mode, which counts later.
     ItsCostAtFirst,
 }
 
-fn refund_gives<A: Refund + Debug>(
+pub(super) fn refund_gives<A: Refund + Debug>(
     algorithm: &A,
     state: &A::State,
     now: Time,
