@@ -29,6 +29,8 @@
 //! A request with two credentials has two keys under `api_key`, and is charged under both:
 //! which of them the application reads is not known, and a made-up one must gain nothing.
 
+mod unknown;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -36,6 +38,7 @@ use crate::pattern::is_token;
 use crate::request::{Request, trim};
 use crate::value::{self, Prefix};
 use crate::{EntryName, KeyBytes, PathCase, ValueError};
+use unknown::unknown;
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
 const MAX_NAME: usize = 128;
@@ -367,43 +370,6 @@ fn not_built(text: &str) -> ValueError {
         format!("key part `{text}` is not supported yet"),
         "let the application or the proxy send the value: \"attr:NAME\" or \"header:NAME\"",
     )
-}
-
-fn unknown(text: &str, kind: &str) -> ValueError {
-    /// Words, and the kinds that are followed by a name.
-    const KNOWN: [&str; 13] = [
-        "all",
-        "ip",
-        "path",
-        "route",
-        "method",
-        "host",
-        "bearer",
-        "api_key",
-        "header:",
-        "cookie:",
-        "query:",
-        "attr:",
-        "descriptor:",
-    ];
-    /// Edits that still make a near spelling.
-    const NEAR: usize = 2;
-    let lower = kind.to_ascii_lowercase();
-    let distance = |known: &str| strsim::damerau_levenshtein(&lower, known.trim_end_matches(':'));
-    let near = KNOWN.into_iter().min_by_key(|known| distance(known));
-    let near = near.filter(|known| distance(known) <= NEAR.min(known.len() - 1));
-    let name = text
-        .strip_prefix(kind)
-        .and_then(|rest| rest.strip_prefix(':'));
-    let help = match (near, name) {
-        (Some(near), Some(name)) if near.ends_with(':') => format!("did you mean `{near}{name}`?"),
-        (Some(near), _) if near.ends_with(':') => format!("did you mean `{near}NAME`?"),
-        (Some(near), _) => format!("did you mean `{near}`?"),
-        (None, _) => "known: all, ip, ip/24, path, route, method, host, header:X, cookie:X, \
-                      query:X, bearer, api_key, attr:X, descriptor:X"
-            .into(),
-    };
-    ValueError::new(format!("unknown key part `{text}`"), help)
 }
 
 #[cfg(test)]

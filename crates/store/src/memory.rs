@@ -57,6 +57,7 @@
 //! to back: when it grows by a quarter, shrinks, gives up a third, or changes its algorithm.
 
 mod any_table;
+mod as_store;
 mod budget;
 mod flat;
 mod key;
@@ -78,8 +79,7 @@ use ratekeeper_core::{
 };
 use smallvec::{SmallVec, smallvec};
 
-use crate::store::can_refund;
-use crate::{Decisions, Hold, Store, StoreError};
+use crate::{Decisions, Hold};
 use budget::Budget;
 use key::{LongKey, ShortKey, Size, WordKey, hash_of};
 pub use listing::KeyEntry;
@@ -355,52 +355,5 @@ fn alone(charge: &Charge<'_>, decision: Decision) -> Decisions {
     Decisions {
         admitted: decision.verdict.allows() || charge.mode == Mode::Shadow,
         each: smallvec![decision],
-    }
-}
-
-impl Store for MemoryStore {
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        Ok(self.decide_now(charges, now))
-    }
-    async fn acquire(
-        &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
-        now: Time,
-    ) -> Result<Decisions, StoreError> {
-        Ok(self.acquire_now(charges, lend, now))
-    }
-    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        Ok(self.look_now(charges, now))
-    }
-    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        can_refund(charges)?;
-        self.refund_now(charges, now);
-        Ok(())
-    }
-    async fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        Ok(self.reset_now(charges, now))
-    }
-    async fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        Ok(self.release_now(holds, now))
-    }
-    async fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        Ok(self.renew_now(holds, now))
     }
 }

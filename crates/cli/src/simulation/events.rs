@@ -9,9 +9,11 @@
 //! written in blocks, and whenever no more input is there yet, so a program may talk to it line
 //! by line.
 
+mod lines;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::Read;
 
 use ratekeeper_core::{Algorithm as _, Decision, Nanos, Origin, Permits, Time, Verdict};
 use ratekeeper_lab::{Bench, KeyId};
@@ -21,6 +23,7 @@ use serde_json::{Map, Value};
 use super::subject::{self, Subject};
 use crate::output::Block;
 use crate::{Failure, words};
+use lines::Lines;
 
 /// Bytes of input read at once.
 const BLOCK: usize = 64 << 10;
@@ -359,50 +362,6 @@ fn answered<'a>(event: &'a Event<'_>, decision: &Decision, line: usize) -> Answe
         verdict,
         waited_ns: waited.as_nanos(),
         waited_us: micros(waited),
-    }
-}
-
-/// Lines of bounded length.
-struct Lines<R> {
-    input: BufReader<R>,
-    line: Vec<u8>,
-}
-
-impl<R: Read> Lines<R> {
-    fn new(input: R) -> Self {
-        Self {
-            input: BufReader::with_capacity(BLOCK, input),
-            line: Vec::new(),
-        }
-    }
-
-    /// Returns true if the next line can be read without waiting for input.
-    fn is_ready(&self) -> bool {
-        self.input.buffer().contains(&b'\n')
-    }
-
-    /// The next line, or why it cannot be used; `None` at the end.
-    fn next(&mut self) -> Result<Option<Result<&str, String>>, Failure> {
-        let wrong = |why: io::Error| Failure::new(format!("cannot read the events: {why}"));
-        self.line.clear();
-        let most = MAX_LINE as u64 + 1;
-        let input = self.input.by_ref();
-        if input
-            .take(most)
-            .read_until(b'\n', &mut self.line)
-            .map_err(wrong)?
-            == 0
-        {
-            return Ok(None);
-        }
-        if self.line.len() > MAX_LINE && self.line.last() != Some(&b'\n') {
-            self.input.skip_until(b'\n').map_err(wrong)?;
-            return Ok(Some(Err(format!("longer than {MAX_LINE} bytes"))));
-        }
-        Ok(Some(match std::str::from_utf8(&self.line) {
-            Ok(text) => Ok(text),
-            Err(_) => Err("not UTF-8".into()),
-        }))
     }
 }
 

@@ -52,6 +52,7 @@ mod anchor;
 mod bound;
 mod counters;
 mod judge;
+mod refund;
 mod shared;
 
 use alloc::sync::Arc;
@@ -60,7 +61,7 @@ use core::marker::PhantomData;
 pub use anchor::{Anchor, Calendar, CalendarWindow};
 pub use counters::{Buckets, Counters};
 
-use crate::algorithm::{Algorithm, Denials, Refund};
+use crate::algorithm::{Algorithm, Denials};
 use crate::{Decision, Error, Nanos, Origin, Permits, Quota, Time};
 use anchor::Sight;
 use counters::Seen;
@@ -379,28 +380,6 @@ impl<C: Counters> Algorithm for Window<C> {
 
     fn heap_bytes(&self) -> usize {
         C::heap_bytes(self.whole() + 1)
-    }
-}
-
-impl<C: Counters> Refund for Window<C> {
-    /// Takes from the newest counter first: a charge and its refund at once undo each other.
-    fn refund(&self, state: &mut WindowState<C>, now: Time, cost: Permits) {
-        if state.counts.as_slice().is_empty() {
-            return;
-        }
-        let shift = usize::try_from(self.sight(state, now).shift).unwrap_or(usize::MAX);
-        let mut back = cost.get();
-        state.counts.change(self.whole() + 1, |slots| {
-            for count in slots.iter_mut().take(self.in_sight().saturating_sub(shift)) {
-                let given = back.min(*count);
-                *count -= given;
-                back -= given;
-            }
-        });
-        let mut in_sight = state.counts.as_slice().iter().take(self.in_sight());
-        if in_sight.all(|&count| count == 0) {
-            *state = WindowState::default();
-        }
     }
 }
 

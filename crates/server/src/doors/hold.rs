@@ -15,6 +15,8 @@
 //! Answers held back are bounded by `[listen] max_held`; beyond it a request is refused, and
 //! what it was charged is given back.
 
+mod charges;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +28,8 @@ use ratekeeper_core::{AnyAlgorithm, Charge, Mode, Nanos, Permits, Time};
 use ratekeeper_store::{AnyStore, Reserved, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
+
+use charges::charges_of;
 
 use crate::listener::Caller;
 use crate::metrics::{Held, Protocol};
@@ -382,25 +386,4 @@ fn charge<'a>(outcome: &Outcome<'a>) -> Option<Charge<'a>> {
         cost: outcome.cost,
         mode,
     })
-}
-
-/// The limits, keys and costs of a request: alike where two may change places.
-fn charges_of(answer: &Answer) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(64);
-    for outcome in answer.outcomes() {
-        let key = outcome.key.as_bytes();
-        let numbers = [
-            outcome.limit.id.index() as u64,
-            u64::from(outcome.limit.version),
-            u64::from(outcome.cost.get()),
-            u64::from(outcome.mode() == Some(Mode::Shadow)),
-            u64::from(outcome.decision.verdict.allows()),
-            key.len() as u64,
-        ];
-        for number in numbers {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        bytes.extend_from_slice(key);
-    }
-    bytes.into()
 }

@@ -24,6 +24,7 @@
 //!   (`maxmemory-policy noeviction` or a `volatile-ttl` that never triggers): a key evicted is
 //!   a debt forgiven.
 
+mod as_store;
 mod batch;
 mod cluster;
 mod config;
@@ -56,12 +57,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ratekeeper_core::{Charge, Key, LeaseId, Lend, Nanos, Origin, Permits, Time, UnixMicros};
+use ratekeeper_core::{Charge, Key, LeaseId, Time, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::store::can_refund;
-use crate::{Decisions, Hold, Store, StoreError};
+use crate::{Decisions, Hold, StoreError};
 pub use config::{
     RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
 };
@@ -342,68 +342,4 @@ fn unnamed<'a>(charges: &[Charge<'a>]) -> Asked<'a> {
 fn named<'a>(holds: &[Hold<'a>]) -> Asked<'a> {
     let asked = |hold: &Hold<'a>| (hold.free(), Some(hold.lease));
     holds.iter().map(asked).collect()
-}
-
-impl Store for RedisStore {
-    fn set_origin(&self, origin: Origin) {
-        self.limits.set_origin(origin);
-    }
-
-    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        self.acquire(charges, Lend::Unnamed, now).await
-    }
-
-    async fn acquire(
-        &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
-        now: Time,
-    ) -> Result<Decisions, StoreError> {
-        let outcome = self.ask(Act::Decide(lend), &unnamed(charges), now).await?;
-        Ok(decisions(outcome))
-    }
-
-    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        let outcome = self.ask(Act::Look, &unnamed(charges), now).await?;
-        Ok(decisions(outcome))
-    }
-
-    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        can_refund(charges)?;
-        let refunded = self.ask(Act::Refund, &unnamed(charges), now).await;
-        refunded.map(|_| ())
-    }
-
-    async fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        match self.ask(Act::Reset, &unnamed(charges), now).await? {
-            Outcome::WereThere(there) => Ok(there),
-            _ => unreachable!("{KIND}"),
-        }
-    }
-
-    async fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        match self.ask(Act::Release, &named(holds), now).await? {
-            Outcome::Released(permits) => Ok(permits),
-            _ => unreachable!("{KIND}"),
-        }
-    }
-
-    async fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        match self.ask(Act::Renew, &named(holds), now).await? {
-            Outcome::Renewed(spans) => Ok(spans),
-            _ => unreachable!("{KIND}"),
-        }
-    }
 }
