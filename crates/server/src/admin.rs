@@ -195,7 +195,8 @@ fn envoy_rules<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
                 }
             };
             let (path, shadow, quota) = (&rule.path, rule.shadow, rule.quota);
-            lines += &format!("{path}: {limit}, shadow_mode: {shadow}, quota_mode: {quota}\n");
+            let line = format!("{path}: {limit}, shadow_mode: {shadow}, quota_mode: {quota}\n");
+            lines.push_str(&line);
         }
     }
     text(StatusCode::OK, lines)

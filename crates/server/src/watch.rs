@@ -136,7 +136,7 @@ impl Directories {
                 return;
             }
             match wake.try_send(()) {
-                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+                Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {}
             }
         };
         let watcher = notify::recommended_watcher(heard)

@@ -29,7 +29,7 @@ bucket = { size = 5, refill = "5/1h" }
 const LOGIN: &str = r#"{"request":{"ip":"192.0.2.1"}}"#;
 
 /// For a browser on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The script of a page: every way to call, at every address, then what could be read.
 fn page(http: SocketAddr, admin: SocketAddr) -> String {

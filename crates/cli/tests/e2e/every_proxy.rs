@@ -390,7 +390,7 @@ fn who_leaves_the_queue_frees_a_place() {
         let await_metric = |series: &str, wanted: f64| {
             let seen = clock::poll(series, Duration::from_secs(10), || {
                 let value = stage.service.metric(series);
-                (value == wanted).then_some(())
+                (value.total_cmp(&wanted).is_eq()).then_some(())
             });
             seen.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
         };

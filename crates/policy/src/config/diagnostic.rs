@@ -83,7 +83,7 @@ impl<'t> Findings<'t> {
         message: impl Into<String>,
         label: impl Into<String>,
     ) -> &mut Diagnostic {
-        self.push(code, Severity::Error, at, message.into(), label.into())
+        self.push(code, Severity::Error, at, &message.into(), &label.into())
     }
 
     /// A lint at `at`.
@@ -94,7 +94,7 @@ impl<'t> Findings<'t> {
         message: impl Into<String>,
         label: impl Into<String>,
     ) -> &mut Diagnostic {
-        self.push(code, Severity::Warning, at, message.into(), label.into())
+        self.push(code, Severity::Warning, at, &message.into(), &label.into())
     }
 
     /// That TOML could not read the line that holds `at`.
@@ -184,11 +184,11 @@ impl<'t> Findings<'t> {
         code: &'static str,
         severity: Severity,
         at: Range<usize>,
-        message: String,
-        label: String,
+        message: &str,
+        label: &str,
     ) -> &mut Diagnostic {
         let at = one_line(self.text, at);
-        let (message, label) = (masked(&message).into_owned(), masked(&label).into_owned());
+        let (message, label) = (masked(message).into_owned(), masked(label).into_owned());
         self.errors |= severity == Severity::Error;
         let new = finding(code, severity, at, message, label);
         if self.found.len() < MAX_FINDINGS {

@@ -14,7 +14,7 @@ use super::near::nearest;
 use super::read::At;
 use crate::Field;
 
-/// Methods in use: the registry of IANA (2025), and those of caches and of UPnP.
+/// Methods in use: the registry of IANA (2025), and those of caches and of `UPnP`.
 const METHODS: [&str; 48] = [
     "GET",
     "POST",

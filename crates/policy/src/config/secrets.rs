@@ -60,16 +60,13 @@ fn values(text: &str) -> Vec<Range<usize>> {
         let rest = &text[at + 1..];
         let value = rest.trim_start_matches([' ', '\t']);
         let start = text.len() - value.len();
-        let (start, value) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => {
-                let inner = value.trim_start_matches(quote);
-                let length = inner.find([quote, '\n']).unwrap_or(inner.len());
-                (text.len() - inner.len(), &inner[..length])
-            }
-            _ => {
-                let length = value.find(|c: char| c.is_whitespace() || ",}".contains(c));
-                (start, &value[..length.unwrap_or(value.len())])
-            }
+        let (start, value) = if let Some(quote @ ('"' | '\'')) = value.chars().next() {
+            let inner = value.trim_start_matches(quote);
+            let length = inner.find([quote, '\n']).unwrap_or(inner.len());
+            (text.len() - inner.len(), &inner[..length])
+        } else {
+            let length = value.find(|c: char| c.is_whitespace() || ",}".contains(c));
+            (start, &value[..length.unwrap_or(value.len())])
         };
         let says_where = value.starts_with("env:") || value.starts_with("file:");
         if !says_where && !value.starts_with(['[', '{']) {

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper::{Answer, Clock, Outcome};
-use ratekeeper_core::{AnyAlgorithm, Charge, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{AnyAlgorithm, Charge, Nanos, Permits, Time};
 use ratekeeper_store::{AnyStore, Reserved, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;

@@ -79,8 +79,8 @@ impl Process {
         }
         let help = "Bytes of requests that are held until the rest has come";
         let bodies = gauge(encoder, "held_body_bytes", help)?;
-        let held = self.bodies.get().map_or(0, |bodies| bodies.bytes());
-        level(held as u64).encode(bodies)?;
+        let body_bytes = self.bodies.get().map_or(0, |bodies| bodies.bytes());
+        level(body_bytes as u64).encode(bodies)?;
         let help = "Connections that the system did not hand over";
         let mut family = counter(encoder, "accept_failures", help)?;
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {

@@ -109,8 +109,8 @@ fn bodies_that_are_held_have_a_budget() {
     let piece = vec![b' '; (1 << 20) - 2];
     let unfinished = |_| {
         let mut client = Client::new(http);
-        let head = format!("POST /v1/check/batch\ncontent-length: {}", piece.len() + 2);
-        client.send(&head, b"");
+        let start_line = format!("POST /v1/check/batch\ncontent-length: {}", piece.len() + 2);
+        client.send(&start_line, b"");
         client.stream.get_mut().write_all(&piece).unwrap();
         client
     };

@@ -1,7 +1,7 @@
 //! A real Express or a real Flask with its default settings: a handler for `/login`, one for
 //! `/api/login`, and one for everything else below `/api`. Each names itself in `x-handler`.
 //!
-//! `cargo xtask test` brings both: `target/express-5.1.0` (npm), `target/flask-3.1.2` (PyPI).
+//! `cargo xtask test` brings both: `target/express-5.1.0` (npm), `target/flask-3.1.2` (`PyPI`).
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::clock;
 use super::ports::free_address;
 use super::process::{self, Process};
 
-const START_WITHIN: Duration = Duration::from_secs(60);
+const START_WITHIN: Duration = Duration::from_mins(1);
 
 const EXPRESS: &str = r#"
 const express = require("express");

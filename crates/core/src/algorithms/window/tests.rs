@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Verdict;
+use crate::algorithm::Refund as _;
 
 const SECOND: u64 = 1_000_000_000;
 

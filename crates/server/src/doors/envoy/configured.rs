@@ -180,7 +180,9 @@ fn metadata_of(answer: &Answer<'_>, request: &RateLimitRequest) -> Struct {
             fields.push(("limit", text(override_text(limit))));
         }
         if let Some(hits) = descriptor.hits_addend {
-            fields.push(("hitsAddend", number(hits as f64)));
+            // More than 2^32 - 1 counts as that.
+            let hits = u32::try_from(hits).unwrap_or(u32::MAX);
+            fields.push(("hitsAddend", number(hits.into())));
         }
         object(fields)
     });
