@@ -333,11 +333,11 @@ mod tests {
         // The same value twice is one credential; one of nothing is none.
         assert_eq!(
             keys(both, &[("x-api-key", b"real"), real]),
-            *std::slice::from_ref(&bearer)
+            std::slice::from_ref(bearer)
         );
         assert_eq!(
             keys(both, &[("x-api-key", b" "), real]),
-            *std::slice::from_ref(&bearer)
+            std::slice::from_ref(bearer)
         );
         let only = "key = [\"bearer\"]";
         let found = keys(only, &[("x-api-key", b"x1"), real]);
