@@ -9,13 +9,15 @@ use ratekeeper::{Clock, Keeper, KeyedLimiter, Limiter, ManualClock, Scope};
 const SECOND: u64 = 1_000_000_000;
 
 /// What a clock shows when it begins: its own zero; 2017, 2026 and 2090 in nanoseconds since
-/// 1970; where the ticks of a bucket begin anew, after 9.1 years; a day before time ends.
+/// 1970; just before the ticks of a bucket begin anew, after 9.1 years; a day before time ends.
+/// A debt that would end at the very tick where they begin anew ends one tick later, because
+/// the word 0 means a key never seen; the odd nanosecond keeps these lives off that tick.
 const BEGINS: [u64; 6] = [
     0,
     1_490_868_000 * SECOND,
     1_767_225_600 * SECOND,
     3_786_912_000 * SECOND,
-    (1 << 58) - 2 * SECOND,
+    (1 << 58) - 2 * SECOND + 1,
     u64::MAX - 86_400 * SECOND,
 ];
 
@@ -104,6 +106,7 @@ key = ["attr:user"]
 bucket = { size = 3, refill = "3/1s" }
 [[limit]]
 name = "all"
+key = ["all"]
 bucket = { size = 60, refill = "60/7s" }
 [[limit]]
 name = "spaced"

@@ -156,11 +156,16 @@ impl Policy {
     ) {
         let facts = keys.facts();
         let start = out.bytes.end();
+        // Only against the first key of this very request: two requests of one call that have
+        // the same key are charged each.
+        let is_second = matches!(credential, Credential::Second);
         match keys.write(of, credential, &mut out.bytes) {
-            Subject::Deny if out.missing.last() == Some(&rule) => {} // said of the first key
+            Subject::Deny if is_second => {} // the first key lacks the same part
             Subject::Deny => out.missing.push(rule),
             Subject::Skip => {}
-            _ if Self::is_repeated(rule, start, out) => out.bytes.truncate(start as usize),
+            _ if is_second && Self::is_repeated(rule, start, out) => {
+                out.bytes.truncate(start as usize);
+            }
             subject @ (Subject::Known | Subject::StandIn) => {
                 let replaced = numbers.and_then(|numbers| {
                     let limit = of.limit_of(numbers, self.origin)?;

@@ -274,11 +274,25 @@ mod tests {
             pulse.note();
             quiet.tick(&pulse)
         };
+        // One call, so that the deadline of the first does not apply.
+        pulse.begin();
+        pulse.end();
+        assert_eq!(sign(&mut quiet), Sign::Alive);
         let alive = (1..IDLE_TICKS).map(|_| sign(&mut quiet));
         assert!(alive.into_iter().all(|sign| sign == Sign::Alive));
         assert_eq!(sign(&mut quiet), Sign::Idle);
         let after = (0..=DEAD_TICKS).map(|_| sign(&mut quiet)).last();
         assert_eq!(after, Some(Sign::Dead), "told to go, it must");
+    }
+
+    #[test]
+    fn pings_do_not_stand_for_the_first_call() {
+        let (pulse, mut quiet) = (Pulse::default(), Quiet::new(10 * FIRST_CALL_TICKS));
+        for tick in 1..=FIRST_CALL_TICKS {
+            pulse.note();
+            let is_dead = quiet.tick(&pulse) == Sign::Dead;
+            assert_eq!(is_dead, tick == FIRST_CALL_TICKS, "{tick}");
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ name  = "hourly"
 match = { path = "/hour" }
 key   = ["all"]
 limit = "5/1h"
-algorithm = "fixed"
+algorithm = "fixed-window"
 "#;
 
 struct Fixture {
