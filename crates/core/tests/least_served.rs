@@ -285,9 +285,9 @@ fn post_paid_limits_serve_what_is_saved_up_and_one() {
 #[test]
 fn where_refused_requests_count_no_share_is_certain() {
     let kept = quota(4, 4);
-    let counter = Window::two_window(kept, Nanos::ZERO).unwrap();
-    let counted = counter.with_denials(Denials::Counted);
-    assert_eq!(exact(&counted, kept, 12, &[0], 4), Share::NONE);
+    let sliding = Window::two_window(kept, Nanos::ZERO).unwrap();
+    let sliding = sliding.with_denials(Denials::Counted);
+    assert_eq!(exact(&sliding, kept, 12, &[0], 4), Share::NONE);
     let fixed = Window::fixed(kept, Nanos::ZERO).unwrap();
     let fixed = fixed.with_denials(Denials::Counted);
     assert_eq!(exact(&fixed, kept, 12, &[0], 4), Share::ALL);

@@ -261,9 +261,10 @@ impl NaiveWindow {
         };
         let room = (self.permits - self.used(now)).max(0);
         let reset = Self::first(now, |then| self.used(then) == 0);
-        let more = match room < self.permits {
-            true => Self::first(now, |then| self.fits(then, room + 1)),
-            false => 0,
+        let more = if room < self.permits {
+            Self::first(now, |then| self.fits(then, room + 1))
+        } else {
+            0
         };
         decision(verdict, u64::try_from(room).unwrap(), [reset, more])
     }
@@ -447,9 +448,10 @@ proptest! {
             let full = (burst * per - tokens).div_ceil(permits);
             let said = gcra.decide(&mut tat, Time::from_nanos(now), Permits::new(cost));
             let next = (tokens / per + 1) * per;
-            let more = match next <= burst * per {
-                true => (next - tokens).div_ceil(permits),
-                false => 0,
+            let more = if next <= burst * per {
+                (next - tokens).div_ceil(permits)
+            } else {
+                0
             };
             prop_assert_eq!(said, decision(verdict, tokens / per, [full, more]));
         }

@@ -1,6 +1,8 @@
 //! Any clock: whatever moment its zero means, and whatever it shows first, a limiter, one for each
 //! key, and a policy decide alike.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 use ratekeeper::core::{AnyAlgorithm, Gcra, Interval, Log, Nanos, Origin, Permits, Time};
 use ratekeeper::policy::{Facts, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};

@@ -1,5 +1,7 @@
 //! Calls about descriptors, end to end in virtual time: policy text in, answers out.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 use ratekeeper::core::{Nanos, Origin, Permits};
 use ratekeeper::policy::{Descriptor, Facts, Numbers, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};

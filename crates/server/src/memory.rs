@@ -202,6 +202,8 @@ mod tests {
 
     #[test]
     fn the_default_budget_is_a_quarter_of_what_there_is() {
+        /// Files and their contents, the budget in MiB, and what bounds it.
+        type Row<'a> = (&'a [(&'a str, &'a str)], usize, &'a str);
         const MIB: usize = 1 << 20;
         let memory = ("proc/meminfo", "MemFree: 5 kB\nMemTotal:  16777216 kB\n");
         let small = ("proc/meminfo", "MemTotal:         524288 kB\n");
@@ -210,7 +212,7 @@ mod tests {
         let limits = "Limit   Soft Limit  Hard Limit  Units\n\
                       Max address space         209715200   unlimited   bytes\n";
         let unlimited = "Max address space         unlimited   unlimited   bytes\n";
-        let rows: &[(&[(&str, &str)], usize, &str)] = &[
+        let rows: &[Row<'_>] = &[
             (&[], 256, ""),
             (&[memory, ("proc/self/limits", unlimited)], 256, ""),
             (&[small], 128, "machine"),

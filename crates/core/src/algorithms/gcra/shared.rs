@@ -233,7 +233,10 @@ mod tests {
 
     /// So many ticks from `now` on; before it if they are negative.
     fn tat(now: u64, ahead: i64) -> Tat {
-        Tat::after(gcra().grid.at(UnixMicros::new(now).time()), ahead as u64)
+        Tat::after(
+            gcra().grid.at(UnixMicros::new(now).time()),
+            ahead.cast_unsigned(),
+        )
     }
 
     #[test]
