@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper_core::{Charge, Lend, Limit, LimitId, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Limit, LimitId, Origin, Permits, Time};
 use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
@@ -30,6 +30,15 @@ pub struct Keeper<S, C> {
     policy: ArcSwap<Policy>,
     envoy: ArcSwapOption<envoy::Config>,
     ids: Mutex<Ids>,
+    zero: Mutex<Zero>,
+}
+
+/// Where the zero of the clock lies on the wall clock, for what is installed.
+#[derive(Clone, Copy, Debug)]
+struct Zero {
+    origin: Origin,
+    /// How often it was moved.
+    moves: u32,
 }
 
 /// The ids of limits: given once, for as long as the process runs.
@@ -74,13 +83,15 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// learns where it lies, so that windows and calendars fall at the same moments for all
     /// processes.
     pub fn new(policy: Policy, store: S, clock: C) -> Self {
-        store.set_origin(clock.origin());
+        let origin = clock.origin();
+        store.set_origin(origin);
         let keeper = Self {
             store,
             clock,
             policy: ArcSwap::from_pointee(policy.clone()),
             envoy: ArcSwapOption::empty(),
             ids: Mutex::default(),
+            zero: Mutex::new(Zero { origin, moves: 0 }),
         };
         keeper.install(policy);
         keeper
@@ -90,7 +101,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// stay with the limits' names. Answers the version it was given.
     pub fn install(&self, mut policy: Policy) -> u32 {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        policy.set_origin(self.clock.origin());
+        policy.set_origin(self.zero().origin);
         policy.version = self.policy.load().version + 1;
         let version = policy.version;
         for limit in policy.rules.limits_mut() {
@@ -103,12 +114,28 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 
     /// Replaces the configuration of the rate limit service; counters stay with their domains.
     pub fn install_envoy(&self, mut config: envoy::Config) {
-        config.set_origin(self.clock.origin());
+        let zero = self.zero();
+        config.set_origin(zero.origin);
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         for limit in config.limits_mut() {
             limit.id = ids.of(&limit.name);
+            // Their windows change with the zero only; then counters are carried over.
+            limit.version = 1 + zero.moves;
         }
         self.envoy.store(Some(Arc::new(config)));
+    }
+
+    /// Moves the zero of the clock on the wall clock, which has been set. Policies and
+    /// configurations that are installed from now on have the windows of the new wall clock.
+    /// For counters in this process only: a shared store has a clock of its own.
+    pub fn set_origin(&self, origin: Origin) {
+        let mut zero = self.zero.lock().unwrap_or_else(PoisonError::into_inner);
+        zero.moves += u32::from(zero.origin != origin);
+        zero.origin = origin;
+    }
+
+    fn zero(&self) -> Zero {
+        *self.zero.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The configuration of the rate limit service in force.

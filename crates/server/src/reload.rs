@@ -189,6 +189,9 @@ impl<C: Clock> Shared<C> {
     pub(crate) fn follow_wall_clock(&self, origin: Origin) {
         let mut seen = self.last_seen.lock();
         self.set_origin(origin);
+        self.keeper.set_origin(origin);
+        self.envoy_files.seen().last = None;
+        let _ = self.reload_envoy(Trigger::Clock); // the event says how it went
         if let Some(path) = &self.path {
             let version = self.keeper.policy().version;
             match self.judge(path, &seen.in_force) {
@@ -206,9 +209,6 @@ impl<C: Clock> Shared<C> {
                 }
             }
         }
-        drop(seen);
-        self.envoy_files.seen().last = None;
-        let _ = self.reload_envoy(Trigger::Clock); // the event says how it went
     }
 
     fn reject(

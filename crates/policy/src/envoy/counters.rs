@@ -99,7 +99,8 @@ fn limit(name: String, window: Result<Window, ratekeeper_core::Error>) -> Limit 
     Limit {
         name: name.into(),
         id: LimitId::default(),
-        // Counters of one name never change, so no state ever needs converting.
+        // Counters of one name change only where the clock's zero is moved: then the keeper
+        // gives them a higher version, and their states are converted.
         version: 1,
         outage: Outage::Local,
         // What would pass the capacity fills it up: full counters stay full.

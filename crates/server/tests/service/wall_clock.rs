@@ -33,9 +33,16 @@ impl Clock for Adjusted {
     }
 }
 
+const FILE: &str = "
+domain: files
+descriptors: [{ key: k, rate_limit: { unit: day, requests_per_unit: 5 } }]
+";
+
 const POLICY: &str = r#"
 version  = 1
 timezone = "UTC"
+[envoy]
+config = "limits.yaml"
 [[limit]]
 name  = "daily"
 match = { path = "/day" }
@@ -64,6 +71,7 @@ impl Fixture {
         let directory = tempfile::tempdir().unwrap();
         let policy = directory.path().join("ratekeeper.toml");
         std::fs::write(&policy, POLICY).unwrap();
+        std::fs::write(directory.path().join("limits.yaml"), FILE).unwrap();
         let mut config = Config::new(policy);
         config.watch = false;
         let doors = ["http=127.0.0.1:0", "grpc=off", "admin=127.0.0.1:0"];
@@ -105,6 +113,13 @@ impl Fixture {
         (0..times).filter(|_| admitted()).count()
     }
 
+    /// Sends so many hits by the files; returns how many were admitted.
+    fn hit(&mut self, times: usize) -> usize {
+        let call = r#"{"domain": "files", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
+        let mut admitted = || self.http.post("/json", call).status == 200;
+        (0..times).filter(|_| admitted()).count()
+    }
+
     /// What a refused client is told to wait, in seconds.
     fn wait(&mut self, path: &str) -> u64 {
         let body = format!(r#"{{"request": {{"path": "{path}"}}}}"#);
@@ -136,6 +151,19 @@ fn a_clock_set_back_gives_no_second_quota() {
         "until midnight of the wall clock"
     );
     assert_eq!(service.wait("/hour"), 1_800);
+}
+
+#[test]
+fn windows_of_files_follow_the_wall_clock() {
+    let mut service = Fixture::new();
+    assert_eq!(service.hit(3), 3);
+    service.set(-HOUR);
+    assert_eq!(service.hit(9), 2, "the same five");
+    service.set(3 * HOUR);
+    assert_eq!(service.hit(1), 0);
+    // From 14:00 to midnight of the wall clock: five anew.
+    service.clock.clock.advance(Nanos::from_secs(10 * 3_600));
+    assert_eq!(service.hit(9), 5);
 }
 
 #[test]
