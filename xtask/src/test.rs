@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 10] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
     ("haproxy", "haproxy"),
@@ -22,6 +22,7 @@ const PROGRAMS: [(&str, &str); 10] = [
     ("pip3", "python3-pip"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("chromium", "chromium"), // a page of a stranger, in a real browser
 ];
 
 /// Servers that come in Python packages.

@@ -14,10 +14,11 @@ use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Decision, Gcra, Nanos, Permits, Refund, Reserve, Time, Verdict,
 };
 
-/// Who is charged: a number below [`MAX_KEYS`].
+/// A key. Keys are numbered from 0, because a bench holds the states of all below the largest:
+/// callers bound them.
 pub type KeyId = usize;
 
-/// Keys of one bench.
+/// Maximum number of keys of a workload.
 pub const MAX_KEYS: usize = 1 << 20;
 
 /// Requests of the largest cost that may pass at once before a limit is held to be endless:
@@ -55,7 +56,7 @@ impl Bench {
         &self.algorithm
     }
 
-    /// Decides and charges. A key from [`MAX_KEYS`] on shares the state of the last one.
+    /// Decides and charges.
     pub fn decide(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
         self.states.decide(key, now, cost)
     }
@@ -162,7 +163,7 @@ type RefundOf<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits);
 /// The states of one algorithm, by key.
 struct Keyed<A: Algorithm> {
     algorithm: A,
-    states: Vec<A::State>,
+    states: Vec<Kept<A::State>>,
     /// The same algorithm among all.
     of: fn(&AnyAlgorithm) -> Option<&A>,
     reserve: Option<ReserveOf<A>>,
@@ -171,6 +172,14 @@ struct Keyed<A: Algorithm> {
     patient: Option<fn(A, Nanos) -> A>,
     /// The longest wait that was asked for.
     patience: Nanos,
+}
+
+/// The state of a key, and until when it can be read for what it is: a debt of 2017 means
+/// nothing in 2090.
+#[derive(Clone, Debug, Default)]
+struct Kept<S> {
+    state: S,
+    until: Time,
 }
 
 impl<A: Algorithm> Keyed<A> {
@@ -194,13 +203,19 @@ impl<A: Algorithm> Keyed<A> {
         }
     }
 
-    /// The algorithm and the state of a key.
-    fn at(&mut self, key: KeyId) -> (&A, &mut A::State) {
-        let key = key.min(MAX_KEYS - 1);
+    /// Calls `with` on the algorithm and the state of a key, which is a fresh one if the old has
+    /// lasted out.
+    fn with<T>(&mut self, key: KeyId, now: Time, with: impl FnOnce(&A, &mut A::State) -> T) -> T {
         if key >= self.states.len() {
-            self.states.resize(key + 1, A::State::default()); // bounded by MAX_KEYS
+            self.states.resize(key + 1, Kept::default()); // callers bound it
         }
-        (&self.algorithm, &mut self.states[key])
+        let (algorithm, kept) = (&self.algorithm, &mut self.states[key]);
+        if now > kept.until {
+            kept.state = A::State::default();
+        }
+        let done = with(algorithm, &mut kept.state);
+        kept.until = algorithm.expires_at(&kept.state, now).max(now) + algorithm.lasts();
+        done
     }
 }
 
@@ -237,13 +252,15 @@ impl<A: Algorithm + Clone> States for Keyed<A> {
     }
 
     fn decide(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
-        let (algorithm, state) = self.at(key);
-        algorithm.decide(state, now, cost)
+        self.with(key, now, |algorithm, state| {
+            algorithm.decide(state, now, cost)
+        })
     }
 
     fn look(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
-        let (algorithm, state) = self.at(key);
-        algorithm.look(state, now, cost)
+        self.with(key, now, |algorithm, state| {
+            algorithm.look(state, now, cost)
+        })
     }
 
     fn reserve(&mut self, key: KeyId, now: Time, cost: Permits, max: Nanos) -> Option<Decision> {
@@ -252,27 +269,31 @@ impl<A: Algorithm + Clone> States for Keyed<A> {
             self.patience = max;
             self.algorithm = self.made_patient(self.algorithm.clone());
         }
-        let (algorithm, state) = self.at(key);
-        Some(reserve(algorithm, state, now, cost, max))
+        Some(self.with(key, now, |algorithm, state| {
+            reserve(algorithm, state, now, cost, max)
+        }))
     }
 
     fn refund(&mut self, key: KeyId, now: Time, cost: Permits) -> Option<()> {
         let refund = self.refund?;
-        let (algorithm, state) = self.at(key);
-        refund(algorithm, state, now, cost);
+        self.with(key, now, |algorithm, state| {
+            refund(algorithm, state, now, cost);
+        });
         Some(())
     }
 
     fn reset(&mut self, key: KeyId) {
-        *self.at(key).1 = A::State::default();
+        if let Some(kept) = self.states.get_mut(key) {
+            *kept = Kept::default();
+        }
     }
 
     fn adopt(&mut self, new: &AnyAlgorithm, now: Time) -> bool {
         let Some(new) = (self.of)(new).filter(|new| new.keeps_state_of(&self.algorithm)) else {
             return false;
         };
-        for state in &mut self.states {
-            new.rescale(state, &self.algorithm, now);
+        for kept in &mut self.states {
+            new.rescale(&mut kept.state, &self.algorithm, now);
         }
         self.algorithm = self.made_patient(new.clone());
         true
@@ -315,6 +336,33 @@ mod tests {
 
     fn fixed(quota: &str) -> Window {
         Window::fixed(quota.parse().unwrap(), Nanos::ZERO).unwrap()
+    }
+
+    #[test]
+    fn keys_are_apart_beyond_those_of_a_workload() {
+        let mut bench = Bench::new(bucket("1/1s").into());
+        for key in MAX_KEYS - 1..MAX_KEYS + 2 {
+            let decided = bench.decide(key, Time::ZERO, Permits::ONE);
+            assert_eq!(decided.verdict, Verdict::Allow, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_state_of_2017_means_nothing_in_2090() {
+        let year = |year: u64| Time::from_nanos((year - 1970) * 31_556_952_000_000_000);
+        let limits: [AnyAlgorithm; 2] = [bucket("2/1s").into(), fixed("2/1s").into()];
+        for limit in limits {
+            let mut bench = Bench::new(limit);
+            for now in (2017..2100).map(year) {
+                let mut ask = || bench.decide(0, now, Permits::ONE).verdict;
+                assert_eq!([ask(), ask()], [Verdict::Allow; 2], "{now:?}");
+                assert!(!ask().allows(), "{now:?}");
+            }
+            assert_eq!(
+                bench.look(0, year(2200), Permits::ZERO).remaining,
+                Permits::new(2)
+            );
+        }
     }
 
     #[test]
