@@ -173,7 +173,7 @@ impl MemoryStore {
         }
     }
 
-    /// See [`Store::decide`]; answers at once.
+    /// See [`Store::decide`](crate::Store::decide); answers at once.
     pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
         match charges {
             [charge] => alone(charge, self.decide_one(charge, now)),
@@ -191,30 +191,31 @@ impl MemoryStore {
         }
     }
 
-    /// See [`Store::acquire`]; answers at once.
+    /// See [`Store::acquire`](crate::Store::acquire); answers at once.
     pub fn acquire_now(&self, charges: &[Charge<'_>], lend: Lend, now: Time) -> Decisions {
         Request::new(self, charges, lend, now).decide()
     }
 
-    /// See [`Store::look`].
+    /// See [`Store::look`](crate::Store::look).
     pub fn look_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
         Request::new(self, charges, Lend::Nothing, now).look()
     }
 
-    /// As [`Store::refund`], without a check: a limit that takes nothing back is left as it is.
+    /// As [`Store::refund`](crate::Store::refund), without a check: a limit that takes nothing
+    /// back is left as it is.
     pub fn refund_now(&self, charges: &[Charge<'_>], now: Time) {
         for charge in charges {
             self.with(charge, now, Shard::refund);
         }
     }
 
-    /// See [`Store::reset`].
+    /// See [`Store::reset`](crate::Store::reset).
     pub fn reset_now(&self, charges: &[Charge<'_>], now: Time) -> SmallVec<[bool; 4]> {
         let reset = |charge| self.with(charge, now, Shard::reset);
         charges.iter().map(reset).collect()
     }
 
-    /// See [`Store::release`].
+    /// See [`Store::release`](crate::Store::release).
     pub fn release_now(&self, holds: &[Hold<'_>], now: Time) -> SmallVec<[Permits; 4]> {
         let release = |hold: &Hold<'_>| {
             self.with(&hold.free(), now, |shard, limit, ask| {
@@ -224,7 +225,7 @@ impl MemoryStore {
         holds.iter().map(release).collect()
     }
 
-    /// See [`Store::renew`].
+    /// See [`Store::renew`](crate::Store::renew).
     pub fn renew_now(&self, holds: &[Hold<'_>], now: Time) -> SmallVec<[Option<Nanos>; 4]> {
         let renew = |hold: &Hold<'_>| {
             self.with(&hold.free(), now, |shard, limit, ask| {

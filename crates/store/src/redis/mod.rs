@@ -145,7 +145,7 @@ impl RedisStore {
     }
 
     /// Removes what is kept of these keys, and leaves no mark that they were reset: for keys
-    /// that no other process knows. `now` as for [`Store::reset`].
+    /// that no other process knows. `now` as for [`Store::reset`](crate::Store::reset).
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be asked.
