@@ -29,6 +29,9 @@ pub enum Verdict {
     AllowAfter(Nanos),
     /// Do not pass. The same request is allowed after exactly `retry_after`, if nobody
     /// else spends meanwhile.
+    ///
+    /// Of a [`Concurrency`](crate::Concurrency) it is an estimate, and never later than the
+    /// moment at which enough leases have ended.
     Deny {
         /// The least wait after which the same cost is allowed.
         retry_after: Nanos,

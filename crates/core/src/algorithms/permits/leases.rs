@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ended |                        on loan
-//!   a  3  | batch 12   b  1   batch 3   c  2   batch 40        sum = 61, held = 58
+//!   a  3  | batch 12   b  1   batch 3   c  2   batch 40        sum = 61, in use = 58
 //!   ------+--------------------------------------------> end
 //!        now
 //! ```
@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use crate::Time;
+use crate::{Nanos, Time};
 
 /// Anonymous permits end at multiples of this part of the lease.
 pub(super) const PARTS: u64 = 16;
@@ -51,6 +51,48 @@ pub struct Leases {
     pub(super) by_end: Vec<Lease>,
     /// The permits of all of them.
     pub(super) sum: u64,
+    /// How long named permits were held.
+    pub(super) held: HoldTimes,
+}
+
+/// How long the named permits of a key were held: the last eight to sixteen leases.
+///
+/// The mean estimates when a permit comes back. A renewed lease counts once, with all of its
+/// time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct HoldTimes {
+    /// The sum, in nanoseconds.
+    pub(super) nanos: u64,
+    /// How many leases have been released.
+    pub(super) releases: u32,
+    /// When the key may be forgotten.
+    pub(super) until: Time,
+}
+
+impl HoldTimes {
+    /// At this many releases both numbers are halved.
+    pub(super) const MOST: u32 = 16;
+
+    pub(super) fn renewed(&mut self, held: Nanos) {
+        self.nanos = self.nanos.saturating_add(held.as_nanos());
+    }
+
+    pub(super) fn released(&mut self, held: Nanos, until: Time) {
+        self.renewed(held);
+        self.releases += 1;
+        if self.releases >= Self::MOST {
+            (self.nanos, self.releases) = (self.nanos / 2, self.releases / 2);
+        }
+        self.until = self.until.max(until);
+    }
+
+    /// The mean time until `missing` of `held` permits come back, if all were taken evenly;
+    /// at least 1 ns. `None` before the first release.
+    pub(super) fn estimate(&self, missing: u64, held: u64) -> Option<Nanos> {
+        let mean = u128::from(self.nanos.checked_div(u64::from(self.releases))?);
+        let wait = (mean * u128::from(missing)).div_ceil(u128::from(held.max(1)));
+        Some(Nanos::from_nanos(u64::try_from(wait.max(1)).unwrap_or(u64::MAX)))
+    }
 }
 
 impl Leases {
@@ -60,7 +102,7 @@ impl Leases {
     }
 
     /// Permits on loan at `now`.
-    pub(super) fn held(&self, now: Time) -> u64 {
+    pub(super) fn in_use(&self, now: Time) -> u64 {
         self.sum - permits_of(&self.by_end[..self.ended(now)])
     }
 

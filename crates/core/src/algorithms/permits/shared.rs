@@ -1,18 +1,24 @@
 //! Permits on loan in a shared store. No twin: a list of names is walked.
 //!
 //! ```text
-//!   c | ends, 8 bytes | permits, 4 bytes | named, 1 byte: 0 or 1 | name, 16 bytes | ...
+//!   c | ends, 8 bytes | permits, 4 bytes | kind, 1 byte: 0          an anonymous batch
+//!     | ends, 8 bytes | permits, 4 bytes | kind 1 | name, 16 bytes  a lease
+//!     | until, 8      | releases, 4      | kind 2 | held, 8         hold times: last, if any
 //! ```
 
 use alloc::vec::Vec;
 
-use super::leases::{Lease, LeaseId, Leases, MAX_BATCHES};
+use super::leases::{HoldTimes, Lease, LeaseId, Leases, MAX_BATCHES};
 use super::{Concurrency, MAX_LEASES};
 use crate::shared::{Reader, Shared};
 use crate::{Time, UnixMicros};
 
 /// The most leases and batches that are read.
 const MOST: usize = MAX_LEASES as usize + MAX_BATCHES;
+
+const BATCH: u8 = 0;
+const LEASE: u8 = 1;
+const HELD: u8 = 2;
 
 impl Shared for Concurrency {
     const TAG: u8 = b'c';
@@ -21,14 +27,25 @@ impl Shared for Concurrency {
         let mut reader = Reader::of(Self::TAG, bytes)?;
         let mut leases = Leases::default();
         while reader.left() > 0 {
+            let (ends, permits) = (Time::from_nanos(reader.u64()?), reader.u32()?);
+            let holder = match reader.byte()? {
+                BATCH => None,
+                LEASE => Some(LeaseId::from_bytes(reader.bytes()?)),
+                HELD => {
+                    leases.held = HoldTimes {
+                        nanos: reader.u64()?,
+                        releases: permits,
+                        until: ends,
+                    };
+                    let valid = permits < HoldTimes::MOST && reader.left() == 0;
+                    return valid.then_some(leases);
+                }
+                _ => return None,
+            };
             let lease = Lease {
-                ends: Time::from_nanos(reader.u64()?),
-                permits: reader.u32()?,
-                holder: match reader.byte()? {
-                    0 => None,
-                    1 => Some(LeaseId::from_bytes(reader.bytes()?)),
-                    _ => return None,
-                },
+                ends,
+                holder,
+                permits,
             };
             let key = |lease: &Lease| (lease.ends, lease.holder);
             let in_order = leases
@@ -44,18 +61,28 @@ impl Shared for Concurrency {
         Some(leases)
     }
 
-    fn write(&self, leases: &Leases, _now: UnixMicros, out: &mut Vec<u8>) {
-        if leases.by_end.is_empty() {
+    fn write(&self, leases: &Leases, now: UnixMicros, out: &mut Vec<u8>) {
+        let held = &leases.held;
+        if leases.by_end.is_empty() && held.until <= now.time() {
             return;
         }
         out.push(Self::TAG);
         for lease in &leases.by_end {
             out.extend_from_slice(&lease.ends.as_nanos().to_le_bytes());
             out.extend_from_slice(&lease.permits.to_le_bytes());
-            out.push(u8::from(lease.holder.is_some()));
-            if let Some(id) = &lease.holder {
-                out.extend_from_slice(id.as_bytes());
+            match &lease.holder {
+                None => out.push(BATCH),
+                Some(id) => {
+                    out.push(LEASE);
+                    out.extend_from_slice(id.as_bytes());
+                }
             }
+        }
+        if held.nanos > 0 || held.releases > 0 {
+            out.extend_from_slice(&held.until.as_nanos().to_le_bytes());
+            out.extend_from_slice(&held.releases.to_le_bytes());
+            out.push(HELD);
+            out.extend_from_slice(&held.nanos.to_le_bytes());
         }
     }
 

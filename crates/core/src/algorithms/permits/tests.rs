@@ -78,7 +78,7 @@ fn a_permit_comes_back_by_release_or_by_expiry() {
             (5, Release(2), Ok(1), 1),
             (5, Acquire(3, 1), Ok(1), 0),
             (15, Acquire(4, 1), Err(1), 0), // the holder of 1 has crashed
-            (16, Acquire(4, 2), Err(5), 1),
+            (16, Acquire(4, 2), Err(2), 1), // one was held for 2 s
             (16, Acquire(4, 1), Ok(1), 0),
         ],
     );
@@ -127,6 +127,63 @@ fn all_of_a_cost_is_lent_or_none_and_a_name_may_take_more() {
             (17, Acquire(2, 0), Ok(0), 3),
         ],
     );
+}
+
+#[test]
+fn a_denied_name_is_told_when_permits_came_back_so_far() {
+    check(
+        limit(2),
+        &[
+            (0, Acquire(1, 1), Ok(1), 1),
+            (0, Acquire(2, 1), Ok(1), 0),
+            (1, Acquire(3, 1), Err(15), 0), // nothing is known: when the leases end
+            (4, Release(1), Ok(1), 1),
+            (4, Acquire(3, 1), Ok(1), 0),
+            (5, Acquire(4, 1), Err(2), 0), // 4 s each, two at work: one every 2 s
+            (5, Acquire(4, 2), Err(4), 0),
+            (8, Release(2), Ok(1), 1), // (4 + 8) / 2 = 6 s each
+            (8, Acquire(2, 1), Ok(1), 0),
+            (8, Acquire(4, 1), Err(3), 0),
+            (19, Acquire(4, 1), Err(1), 0), // the lease of 3 ends sooner than that
+        ],
+    );
+}
+
+#[test]
+fn a_renewed_lease_counts_once_with_all_of_its_time() {
+    check(
+        limit(1),
+        &[
+            (0, Acquire(1, 1), Ok(1), 0),
+            (10, Renew(1), Ok(1), 0),
+            (13, Release(1), Ok(1), 1),
+            (20, Acquire(2, 1), Ok(1), 0), // remembered while nothing is on loan
+            (20, Acquire(3, 1), Err(13), 0),
+        ],
+    );
+}
+
+#[test]
+fn hold_times_are_forgotten_a_lease_after_the_last_release() {
+    let (limit, mut leases) = (limit(1), Leases::default());
+    let _ = limit.acquire(&mut leases, at(0), id(1), Permits::ONE);
+    limit.release(&mut leases, at(2), id(1));
+    assert_eq!(limit.expires_at(&leases, at(2)), at(18));
+    let standing = limit.look(&leases, at(2), Permits::ZERO);
+    assert_eq!(standing.reset_after, Nanos::ZERO, "all is free");
+}
+
+#[test]
+fn the_last_leases_count_for_more_than_those_long_gone() {
+    let (limit, mut leases, mut now) = (limit(1), Leases::default(), Time::ZERO);
+    for held in [[15; 100], [1; 100]].concat() {
+        let _ = limit.acquire(&mut leases, now, id(1), Permits::ONE);
+        now = now + Nanos::from_secs(held);
+        limit.release(&mut leases, now, id(1));
+    }
+    let _ = limit.acquire(&mut leases, now, id(1), Permits::ONE);
+    let wait = limit.look(&leases, now, Permits::ONE).verdict.retry_after();
+    assert_eq!(wait.map(Nanos::as_secs_ceil), Some(2), "after 100 of 1 s: {wait:?}");
 }
 
 #[test]
@@ -191,7 +248,7 @@ fn batches_stay_few_however_many_the_permits() {
         let _ = limit.decide(&mut leases, now - far, Permits::new(20));
         assert!(leases.by_end.len() <= MAX_BATCHES);
     }
-    assert_eq!(leases.sum, leases.held(Time::ZERO));
+    assert_eq!(leases.sum, leases.in_use(Time::ZERO));
 }
 
 #[test]
@@ -260,8 +317,10 @@ fn agrees_with_a_map_of_names() {
                 let fits = cost == 0 || held(now) + cost <= 4;
                 assert_eq!(decision.verdict.allows(), fits, "{cost} {map:?}");
                 if let Some(wait) = decision.verdict.retry_after() {
-                    assert!(held(now + wait) + cost <= 4);
-                    assert!(held(now + wait - Nanos::from_nanos(1)) + cost > 4);
+                    let just_before = now + wait - Nanos::from_nanos(1);
+                    assert!(held(just_before) + cost > 4, "never later than the leases' ends");
+                    let is_exact = held(now + wait) + cost <= 4;
+                    assert!(is_exact || leases.held.releases > 0);
                 }
                 if fits && cost > 0 {
                     let lease = map.entry(name).or_insert((ends, 0));
