@@ -35,6 +35,7 @@ pub(crate) fn on_store_error(rule: &Rule) -> &'static str {
         Outage::Local => "local",
         Outage::Allow => "allow",
         Outage::Deny => "deny",
+        Outage::Error => "error",
     }
 }
 

@@ -54,6 +54,8 @@ pub enum Outage {
     Allow,
     /// Refuses everything.
     Deny,
+    /// Answers with the store's error: whoever asks decides.
+    Error,
 }
 
 /// The algorithms that can be chosen at run time: a closed set.

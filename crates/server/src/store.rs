@@ -116,9 +116,12 @@ pub(crate) async fn tend_once<C: Clock>(shared: &Shared<C>) {
 /// Whether any limit does something else than refuse while the store fails; without limits
 /// nothing needs a store.
 fn has_fallback<C: Clock>(shared: &Shared<C>) -> bool {
+    let refuses = |outage| matches!(outage, Outage::Deny | Outage::Error);
     let policy = shared.keeper.policy();
     let mut rules = policy.rules.iter();
-    rules.len() == 0
-        || shared.keeper.envoy().is_some()
-        || rules.any(|rule| rule.limit.outage != Outage::Deny)
+    match shared.keeper.envoy() {
+        Some(envoy) if !refuses(envoy.settings().outage) => true,
+        envoy if rules.len() == 0 => envoy.is_none(),
+        _ => rules.any(|rule| !refuses(rule.limit.outage)),
+    }
 }

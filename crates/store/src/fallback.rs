@@ -7,6 +7,7 @@
 //!              what each limit chose: local  the memory store, this process's share
 //!                                     allow  passes, nothing is counted
 //!                                     deny   refused, as a limit refuses
+//!                                     error  the store's error: whoever asks decides
 //! ```
 //!
 //! * **Any refusal refuses**: a request with several limits passes only if none of those that
@@ -230,7 +231,7 @@ impl<S: Remote> Store for Fallback<S> {
         }
         match self.0.ask(|main| main.decide(charges, now), now).await {
             Ok(decisions) => Ok(decisions),
-            Err(_) => Ok(self.0.decide_without(charges, Some(Lend::Unnamed), now)),
+            Err(error) => self.0.decide_without(charges, Some(Lend::Unnamed), now, error),
         }
     }
 
@@ -252,7 +253,7 @@ impl<S: Remote> Store for Fallback<S> {
             .await
         {
             Ok(decisions) => Ok(decisions),
-            Err(_) => Ok(self.0.decide_without(charges, Some(lend), now)),
+            Err(error) => self.0.decide_without(charges, Some(lend), now, error),
         }
     }
 
@@ -265,7 +266,7 @@ impl<S: Remote> Store for Fallback<S> {
         }
         match self.0.ask(|main| main.look(charges, now), now).await {
             Ok(decisions) => Ok(decisions),
-            Err(_) => Ok(self.0.decide_without(charges, None, now)),
+            Err(error) => self.0.decide_without(charges, None, now, error),
         }
     }
 

@@ -264,6 +264,21 @@ fn each_limit_does_what_it_chose() {
 }
 
 #[test]
+fn a_limit_may_hand_on_the_error() {
+    let store = fallback(3);
+    cut(&store, true);
+    let limits = [
+        tokens(0, Outage::Local, "10/1h"),
+        tokens(1, Outage::Error, "10/1h"),
+    ];
+    let [local, error] = [charge(&limits[0], 3), charge(&limits[1], 1)];
+    let failed = ready(store.decide(&[local, error], at(0)));
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))));
+    // Nothing was charged to the other.
+    assert_eq!(passes(&store, &limits[0], at(0)), 3);
+}
+
+#[test]
 fn a_refund_that_cannot_be_made_is_an_error() {
     let limits = [
         tokens(0, Outage::Local, "10/1h"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Limit, Origin, Time};
+use ratekeeper_core::{Limit, Origin, Outage, Time};
 
 use super::counters::{DomainCounters, SpanCounters};
 use super::tree::{Level, Step};
@@ -27,6 +27,8 @@ pub struct Settings {
     pub quota_mode: bool,
     /// Answers carry dynamic metadata.
     pub dynamic_metadata: bool,
+    /// What calls are told while the shared store fails.
+    pub outage: Outage,
 }
 
 /// All domains of a configuration.

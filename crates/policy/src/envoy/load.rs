@@ -86,6 +86,9 @@ pub fn load(
     if errors {
         return Err(findings);
     }
+    for counter in loader.config.limits_mut() {
+        counter.outage = settings.outage;
+    }
     loader.config.sha = sha(files.iter().map(|file| file.text)).into();
     Ok(Loaded {
         config: loader.config,

@@ -7,6 +7,8 @@ use super::client::{Client, SHOULD_RATE_LIMIT};
 use super::rls::user;
 use super::{Fixture, run};
 
+const OVER_LIMIT: i32 = ratekeeper_wire::rate_limit_response::Code::OverLimit as i32;
+
 const LIMITS: &str = "
 domain: edge
 descriptors:
@@ -98,5 +100,48 @@ fn metadata_comes_if_asked_for() {
     ] {
         let fields = refusal(settings).dynamic_metadata.unwrap().fields;
         assert!(fields.keys().eq(names), "{settings}: {fields:?}");
+    }
+}
+
+/// How many of six calls pass under a limit of 4 in an hour, while Redis cannot be reached;
+/// or the status of the calls.
+fn without_redis(envoy: &str, nodes: u32) -> Result<usize, (i32, String)> {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = LIMITS.replace("requests_per_unit: 1", "requests_per_unit: 4");
+    std::fs::write(directory.path().join("limits.yaml"), limits).unwrap();
+    let policy = format!(
+        "version = 1\n[envoy]\nconfig = \"limits.yaml\"\n{envoy}\n\
+         [store.redis]\nurl = \"redis://127.0.0.1:1\"\nnodes = {nodes}"
+    );
+    let fixture = Fixture::in_directory(&policy, directory);
+    run(async {
+        let mut client = Client::connect(fixture.grpc()).await;
+        let mut passed = 0;
+        for _ in 0..6 {
+            let answer = client.call(SHOULD_RATE_LIMIT, &user("ada")).await;
+            if answer.code != 0 {
+                return Err((answer.code, answer.message));
+            }
+            let response: RateLimitResponse = answer.read();
+            passed += usize::from(response.overall_code != OVER_LIMIT);
+        }
+        Ok(passed)
+    })
+}
+
+#[test]
+fn calls_without_redis_are_answered_as_the_settings_say() {
+    let unavailable = (14, "the store cannot answer".to_owned());
+    for (settings, nodes, expected) in [
+        ("", 1, Ok(4)),
+        ("on_store_error = \"local\"", 2, Ok(2)),
+        ("", 3, Ok(1)), // a third of 4, rounded down
+        ("", 5, Ok(0)),
+        ("on_store_error = \"allow\"", 2, Ok(6)),
+        ("on_store_error = \"deny\"", 2, Ok(0)),
+        ("on_store_error = \"error\"", 2, Err(unavailable)),
+    ] {
+        let passed = without_redis(settings, nodes);
+        assert_eq!(passed, expected, "{settings} {nodes}");
     }
 }

@@ -6,7 +6,7 @@ use ratekeeper_core::{Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Time
 use smallvec::SmallVec;
 
 use super::{Inner, Remote, add};
-use crate::Decisions;
+use crate::{Decisions, StoreError};
 
 /// What a refusal says of when to try again, where nothing is known: about when the store is
 /// asked next.
@@ -37,10 +37,13 @@ impl<S: Remote> Inner<S> {
 
     /// What a decision about a share says about the request.
     fn unscaled(&self, charge: &Charge<'_>, share: Decision) -> Decision {
-        if self.nodes == NonZeroU32::MIN {
+        let capacity = charge.limit.algorithm.capacity();
+        // A limit that is never full only counts, for somebody who compares: then the count of
+        // the share must be seen.
+        if self.nodes == NonZeroU32::MIN || capacity == Permits::MAX {
             return share;
         }
-        let forever = charge.cost > charge.limit.algorithm.capacity();
+        let forever = charge.cost > capacity;
         let verdict = match share.verdict {
             Verdict::DenyForever if !forever => Verdict::Deny { retry_after: RETRY },
             verdict => verdict,
@@ -53,13 +56,21 @@ impl<S: Remote> Inner<S> {
     }
 
     /// Decides as the limits chose for this case.
+    ///
+    /// # Errors
+    /// `error`, if one of them chose [`Outage::Error`].
     pub(super) fn decide_without(
         &self,
         charges: &[Charge<'_>],
         lend: Option<Lend>,
         now: Time,
-    ) -> Decisions {
+        error: StoreError,
+    ) -> Result<Decisions, StoreError> {
         let chose = |outage| move |charge: &Charge<'_>| charge.limit.outage == outage;
+        let any = |outage| charges.iter().any(chose(outage));
+        if any(Outage::Error) {
+            return Err(error);
+        }
         let enforced = |charge: &&Charge<'_>| charge.mode == Mode::Enforce;
         let refused = charges.iter().filter(enforced).any(chose(Outage::Deny));
         let shares: SmallVec<[Charge<'_>; 4]> = charges
@@ -76,11 +87,14 @@ impl<S: Remote> Inner<S> {
         };
         if lend.is_some() {
             let counts = &self.counts;
-            let passes = charges.iter().any(chose(Outage::Allow));
-            let counter = match (refused, passes) {
-                (true, _) => &counts.deny,
-                (false, true) => &counts.allow,
-                (false, false) => &counts.local,
+            let counter = if refused {
+                &counts.deny
+            } else if any(Outage::Allow) {
+                &counts.allow
+            } else if any(Outage::Local) {
+                &counts.local
+            } else {
+                &counts.deny
             };
             add(counter, 1);
         }
@@ -96,12 +110,12 @@ impl<S: Remote> Inner<S> {
                 reset_after: Nanos::ZERO,
                 more_after: Nanos::ZERO,
             },
-            Outage::Deny => refusal(),
+            Outage::Deny | Outage::Error => refusal(),
         });
-        Decisions {
+        Ok(Decisions {
             each: each.collect(),
             admitted: local.admitted && !refused,
-        }
+        })
     }
 }
 

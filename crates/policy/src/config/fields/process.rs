@@ -212,6 +212,12 @@ pub(super) static ENVOY: Table = Table {
             "Whether answers under `config` carry dynamic metadata.",
         ),
         optional(
+            "on_store_error",
+            Shape::Word(ENVOY_ON_STORE_ERROR),
+            "\"error\"",
+            "What calls under `config` get while Redis fails; \"local\" by default.",
+        ),
+        optional(
             "headers",
             Shape::Word(ENVOY_HEADERS),
             "\"ietf\"",
@@ -266,6 +272,15 @@ const ENVOY_HEADERS: Words = Words {
         "legacy" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
         "x-ratelimit" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
         "on" => "write \"ietf\"",
+    },
+};
+
+const ENVOY_ON_STORE_ERROR: Words = Words {
+    known: &["local", "allow", "deny", "error"],
+    planned: &[],
+    mistaken: hints! {
+        "fail" => "write \"error\": calls fail with UNAVAILABLE, and failure_mode_deny decides",
+        "unavailable" => "write \"error\"",
     },
 };
 

@@ -1,5 +1,6 @@
 //! `[envoy]`: the configuration files of the Go service, and how the gRPC listener answers.
 
+use ratekeeper_core::Outage;
 use toml::de::DeTable;
 
 use super::header_name;
@@ -18,6 +19,12 @@ pub(super) fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
             shadow_mode: flag("shadow_mode"),
             quota_mode: flag("quota_mode"),
             dynamic_metadata: flag("dynamic_metadata"),
+            outage: match read::text(envoy, "on_store_error").map(|word| word.value) {
+                Some("allow") => Outage::Allow,
+                Some("deny") => Outage::Deny,
+                Some("error") => Outage::Error,
+                _ => Outage::Local,
+            },
         },
     }
 }
