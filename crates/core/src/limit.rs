@@ -141,9 +141,7 @@ impl AnyAlgorithm {
             Self::Gcra(gcra) => gcra.with_quota(quota)?.into(),
             Self::Window(window) => window.with_quota(quota, origin)?.into(),
             Self::SubBuckets(window) => window.with_quota(quota, origin)?.into(),
-            Self::Interval(_) => {
-                Interval::from_first(quota.burst(), quota.permits(), quota.per())?.into()
-            }
+            Self::Interval(interval) => interval.with_quota(quota, origin)?.into(),
             Self::Log(log) => log.with_quota(quota)?.into(),
             Self::Hybrid(_) => Hybrid::quota_linear(quota)?.into(),
             Self::Exponential(exponential) => exponential.with_quota(quota)?.into(),

@@ -127,11 +127,14 @@ fn a_client_that_keeps_to_a_token_bucket_or_a_window_is_served_always() {
         all(exact(&Log::sliding(kept).unwrap(), kept, 3 * p, &[0], p));
         let (one, whole) = (Permits::ONE, Permits::new(n));
         for refill in [one, whole] {
-            let step = Interval::from_first(whole, refill, Nanos::from_nanos(p)).unwrap();
+            let every = Nanos::from_nanos(p);
+            let first = Interval::from_first(whole, refill, every).unwrap();
+            let clock = Interval::on_grid(whole, refill, every, Nanos::ZERO).unwrap();
             let kept = quota(n, p * u64::from(n.div_ceil(refill.get())));
             if kept.per() <= Nanos::from_nanos(12) {
                 let spans = kept.per().as_nanos();
-                all(exact(&step, kept, 3 * spans, &[0], spans));
+                all(exact(&first, kept, 3 * spans, &[0], spans));
+                all(exact(&clock, kept, 3 * spans, &[p - 1], spans));
             }
         }
         let strict = Log::sliding(kept).unwrap().with_denials(Denials::Counted);

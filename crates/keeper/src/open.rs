@@ -14,7 +14,7 @@ use ratekeeper_store::{AnyStore, Fallback, MemoryConfig, MemoryStore, RedisStore
 use crate::{Clock, Keeper, SystemClock, redis_config};
 
 /// Bytes of a policy file; the language takes no more.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// Why there is no keeper.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -231,7 +231,9 @@ impl<S: Remote> Store for Fallback<S> {
         }
         match self.0.ask(|main| main.decide(charges, now), now).await {
             Ok(decisions) => Ok(decisions),
-            Err(error) => self.0.decide_without(charges, Some(Lend::Unnamed), now, error),
+            Err(error) => self
+                .0
+                .decide_without(charges, Some(Lend::Unnamed), now, error),
         }
     }
 

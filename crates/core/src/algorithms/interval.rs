@@ -42,7 +42,7 @@
 mod shared;
 
 use crate::algorithm::{Algorithm, Refund};
-use crate::{Decision, Error, Nanos, Origin, Permits, Time, Verdict};
+use crate::{Decision, Error, Nanos, Origin, Permits, Quota, Time, Verdict};
 
 /// The longest refill of the whole bucket, 146 years: no sum of spans overflows.
 const MAX_REFILL: u64 = 1 << 62;
@@ -110,6 +110,15 @@ impl Interval {
     /// As [`Interval::on_grid`].
     pub fn from_first(most: Permits, refill: Permits, every: Nanos) -> Result<Self, Error> {
         Self::new(most, refill, every, Strokes::FirstTake)
+    }
+
+    /// The same moments under other numbers: a grid is counted from 1970.
+    pub(crate) fn with_quota(&self, quota: Quota, origin: Origin) -> Result<Self, Error> {
+        let (most, refill, every) = (quota.burst(), quota.permits(), quota.per());
+        match self.strokes {
+            Strokes::FirstTake => Self::from_first(most, refill, every),
+            Strokes::Grid(_) => Self::on_grid(most, refill, every, origin.phase(every)),
+        }
     }
 
     fn new(most: Permits, refill: Permits, every: Nanos, strokes: Strokes) -> Result<Self, Error> {

@@ -12,7 +12,7 @@ use super::{RateLimitLayer, Settings};
 use crate::{Clock, Keeper, SystemClock};
 
 /// Bytes of a policy file; the language takes no more.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// Why a text is no policy for a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]

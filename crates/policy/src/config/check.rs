@@ -181,6 +181,7 @@ fn suits(shape: &Shape, node: &Node<'_>) -> bool {
         (shape, node.get_ref()),
         (Shape::Text { .. } | Shape::Word(_), DeValue::String(_))
             | (Shape::Whole { .. }, DeValue::Integer(_))
+            | (Shape::Flag, DeValue::Boolean(_))
             | (
                 Shape::Table(_) | Shape::PlannedTable { .. },
                 DeValue::Table(_)

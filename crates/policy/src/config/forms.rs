@@ -12,7 +12,6 @@
 //!   queue = { .. }         beside GCRA: what is over waits its turn
 //! ```
 
-use std::ops::Range;
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Denials, Error, Exponential, Gcra, Hybrid, Interval, Nanos,
@@ -59,11 +58,9 @@ pub(super) fn quantity(
         warming.stray("a bucket or `spacing`", help, out);
     }
     if let Some(written) = read::table(table, "bucket") {
-        if let Some(step) = written.value.get("step")
-            && step.get_ref().as_bool() == Some(true)
-        {
+        if let Some(step) = step(written.value) {
             no_algorithm(named, "a bucket with `step`", None, out);
-            return steps(&written, &step.span(), queue.as_ref(), around, out);
+            return steps(&written, &step, queue.as_ref(), around, out);
         }
         no_algorithm(named, "`bucket`", Some(Algorithm::TokenBucket), out);
         return bucket(&written, queue.as_ref(), around, out);
@@ -176,10 +173,31 @@ fn bucket(
     paced(quota, words, from, queue, around.denials, out)
 }
 
-/// `bucket = { size, refill, step = true }`
+/// Which moments `step` names, if it asks for steps.
+fn step(bucket: &DeTable<'_>) -> Option<At<Step>> {
+    let written = bucket.get("step")?;
+    let value = written.get_ref();
+    let step = match (value.as_bool(), value.as_str()) {
+        (Some(true), _) | (_, Some("first")) => Step::First,
+        (_, Some("clock")) => Step::Clock,
+        _ => return None, // none, or reported as an unknown word
+    };
+    Some(At::new(step, written.span()))
+}
+
+/// From when the periods of whole refills are counted.
+#[derive(Clone, Copy)]
+enum Step {
+    /// The first take from a full bucket.
+    First,
+    /// 1970 in UTC: an hour's refill comes at each full hour.
+    Clock,
+}
+
+/// `bucket = { size, refill, step = .. }`
 fn steps(
     table: &At<&DeTable<'_>>,
-    step: &Range<usize>,
+    step: &At<Step>,
     queue: Option<&Queue>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
@@ -193,13 +211,20 @@ fn steps(
     if !free(
         around.denials,
         ("a bucket with `step`", "leave `step` out"),
-        step,
+        &step.at,
         out,
     ) {
         return None;
     }
     let (permits, per) = (quota.permits(), quota.per());
-    let interval = Interval::from_first(size, permits, per);
+    let (interval, moments) = match step.value {
+        Step::First => (Interval::from_first(size, permits, per), "in steps"),
+        Step::Clock => {
+            let phase = around.origin.phase(per);
+            let interval = Interval::on_grid(size, permits, per, phase);
+            (interval, "in steps of the clock")
+        }
+    };
     let interval = built(interval, &refill, Written::Refill, out)?;
     let rounds = u64::from(size.get().div_ceil(permits.get()));
     let window = Nanos::from_nanos(per.as_nanos().saturating_mul(rounds));
@@ -208,7 +233,7 @@ fn steps(
         quota: size,
         window: Some(window),
         keeps_to: Quota::new(size, window).ok(),
-        text: format!("bucket of {size}, {} in steps", refill.value),
+        text: format!("bucket of {size}, {} {moments}", refill.value),
         at: refill.at,
         kind: Kind::Steps { permits, per },
     })

@@ -70,8 +70,8 @@ use self::fields::MAX_LIMITS;
 use self::limit::{Draft, Shared};
 use crate::{Policy, Rules};
 
-/// Bytes of a policy file: thousands of limits, and a bound on a mistake.
-pub const MAX_BYTES: usize = 1 << 20;
+/// Bytes of a policy file: room for 100,000 limits.
+pub const MAX_BYTES: usize = 16 << 20;
 
 /// What a text becomes.
 #[derive(Clone, Debug)]

@@ -134,6 +134,23 @@ fn queues_steps_logs_and_curves_become_algorithms() {
                 .into(),
         ),
         (
+            "bucket = { size = 10, refill = \"1/1h\", step = \"first\" }",
+            Interval::from_first(Permits::new(10), Permits::ONE, Nanos::from_secs(3_600))
+                .unwrap()
+                .into(),
+        ),
+        (
+            "bucket = { size = 10, refill = \"2/1h\", step = \"clock\" }",
+            Interval::on_grid(
+                Permits::new(10),
+                Permits::new(2),
+                Nanos::from_secs(3_600),
+                Nanos::ZERO,
+            )
+            .unwrap()
+            .into(),
+        ),
+        (
             "limit = \"2/1s\"\nalgorithm = \"sliding-window-log\"",
             Log::sliding(quota("2/1s")).unwrap().into(),
         ),
@@ -277,6 +294,12 @@ fn whole_steps_logs_and_curves_admit_what_they_say() {
             "bucket = { size = 3, refill = \"2/300ms\", step = true }",
             &[0, 0, 0, 0, 299, 300, 300, 300][..],
             "0 0 0 - - 0 0 -",
+        ),
+        // On the clock: taken at 250 ms, refilled at 300 ms.
+        (
+            "bucket = { size = 3, refill = \"2/300ms\", step = \"clock\" }",
+            &[250, 250, 250, 250, 299, 300, 300, 300, 600],
+            "0 0 0 - - 0 0 - 0",
         ),
         (
             "bucket = { size = 3, refill = \"2/300ms\" }",

@@ -91,7 +91,9 @@ impl HoldTimes {
     pub(super) fn estimate(&self, missing: u64, held: u64) -> Option<Nanos> {
         let mean = u128::from(self.nanos.checked_div(u64::from(self.releases))?);
         let wait = (mean * u128::from(missing)).div_ceil(u128::from(held.max(1)));
-        Some(Nanos::from_nanos(u64::try_from(wait.max(1)).unwrap_or(u64::MAX)))
+        Some(Nanos::from_nanos(
+            u64::try_from(wait.max(1)).unwrap_or(u64::MAX),
+        ))
     }
 }
 

@@ -183,7 +183,11 @@ fn the_last_leases_count_for_more_than_those_long_gone() {
     }
     let _ = limit.acquire(&mut leases, now, id(1), Permits::ONE);
     let wait = limit.look(&leases, now, Permits::ONE).verdict.retry_after();
-    assert_eq!(wait.map(Nanos::as_secs_ceil), Some(2), "after 100 of 1 s: {wait:?}");
+    assert_eq!(
+        wait.map(Nanos::as_secs_ceil),
+        Some(2),
+        "after 100 of 1 s: {wait:?}"
+    );
 }
 
 #[test]
@@ -318,7 +322,10 @@ fn agrees_with_a_map_of_names() {
                 assert_eq!(decision.verdict.allows(), fits, "{cost} {map:?}");
                 if let Some(wait) = decision.verdict.retry_after() {
                     let just_before = now + wait - Nanos::from_nanos(1);
-                    assert!(held(just_before) + cost > 4, "never later than the leases' ends");
+                    assert!(
+                        held(just_before) + cost > 4,
+                        "never later than the leases' ends"
+                    );
                     let is_exact = held(now + wait) + cost <= 4;
                     assert!(is_exact || leases.held.releases > 0);
                 }

@@ -25,9 +25,10 @@ pub(super) static BUCKET: Table = Table {
         ),
         optional(
             "step",
-            Shape::Flag,
-            "true",
-            "Refill in whole amounts, as in floor(elapsed / period).",
+            Shape::Either(&[Shape::Flag, Shape::Word(STEP)]),
+            "\"clock\"",
+            "Refill in whole amounts: each period from the \"first\" take from a full bucket (as \
+             true does), or on the \"clock\".",
         ),
         optional(
             "start",
@@ -50,6 +51,16 @@ pub(super) static BUCKET: Table = Table {
         "per" => "number and period are one string: refill = \"10/1s\"",
     },
     ..Table::EMPTY
+};
+
+const STEP: Words = Words {
+    known: &["first", "clock"],
+    planned: &[],
+    mistaken: hints! {
+        "aligned" => "write \"clock\"",
+        "grid" => "write \"clock\"",
+        "creation" => "write \"first\": until then the bucket is full",
+    },
 };
 
 pub(super) static QUEUE: Table = Table {

@@ -30,7 +30,7 @@ use self::response::RESPONSE;
 use self::store::STORE;
 
 /// Limits of one policy.
-pub(in crate::config) const MAX_LIMITS: usize = 10_000;
+pub(in crate::config) const MAX_LIMITS: usize = 100_000;
 /// Exemptions of one policy: each is looked at for every request and limit it names.
 pub(in crate::config) const MAX_EXEMPTIONS: usize = 100;
 /// Nodes that `url` of `[store.redis]` names.
