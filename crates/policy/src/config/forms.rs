@@ -12,7 +12,6 @@
 //!   queue = { .. }         beside GCRA: what is over waits its turn
 //! ```
 
-
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Denials, Error, Exponential, Gcra, Hybrid, Interval, Nanos,
     Permits, Quota, SubBuckets, Window,

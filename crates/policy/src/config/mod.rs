@@ -155,7 +155,7 @@ fn policy(
             drafts.push(draft);
         }
     }
-    exempt::exempt(root, &shared.names, &mut drafts, out);
+    exempt::exempt(root, &mut drafts, out);
     lints::impossible(&drafts, &settings, out);
     if out.has_errors() {
         return None;
