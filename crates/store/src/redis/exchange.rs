@@ -169,7 +169,7 @@ impl<'a> Exchange<'a> {
             let was_lowered = Gcra::is_lowered(value);
             let moved_back = kept != after && (was_lowered || paid < was);
             if is_reset && !was_lowered || moved_back {
-                let value = paid.unwrap_or(Paid::at(now)).lowered();
+                let value = paid.unwrap_or_else(|| gcra.paid_by(now)).lowered();
                 return Some((value, lasts.max(gcra.lowered_stays())));
             }
         }

@@ -281,7 +281,8 @@ mod tests {
     }
 
     fn paid(micros: u64) -> Paid {
-        Paid::at(UnixMicros::new(micros))
+        let daily = Gcra::token_bucket("1000/1d".parse().unwrap()).unwrap();
+        daily.paid_by(UnixMicros::new(micros))
     }
 
     #[test]

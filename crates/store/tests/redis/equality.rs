@@ -309,10 +309,12 @@ fn number(random: &mut Random, bits: u64) -> u32 {
     1 + u32::try_from(random.below(most)).unwrap()
 }
 
-/// From a few microseconds to a year.
+/// From a few microseconds to a year; as many whole microseconds and seconds as nanoseconds.
 fn span(random: &mut Random) -> Nanos {
     let most = 1 << (10 + random.below(45));
-    Nanos::from_nanos(1 + random.below(most))
+    let step = [1, 1_000, 1_000_000_000][usize::try_from(random.below(3)).unwrap()];
+    let span: u64 = 1 + random.below(most);
+    Nanos::from_nanos(span.next_multiple_of(step))
 }
 
 fn denials(random: &mut Random) -> Denials {
@@ -363,19 +365,17 @@ impl Algorithm for OnUnix {
     }
 }
 
-/// As many spans of whole microseconds and seconds as of nanoseconds.
-fn quota_of_any_step(random: &mut Random) -> Quota {
+/// As many small numbers as large ones.
+fn quota_of_any_size(random: &mut Random) -> Quota {
     let bits = [6, 16, 30][usize::try_from(random.below(3)).unwrap()];
-    let step = [1, 1_000, 1_000_000_000][usize::try_from(random.below(3)).unwrap()];
-    let per = span(random).as_nanos().next_multiple_of(step);
-    Quota::new(Permits::new(number(random, bits)), Nanos::from_nanos(per)).unwrap()
+    Quota::new(Permits::new(number(random, bits)), span(random)).unwrap()
 }
 
 #[test]
 fn gcra_equals_its_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
-        let quota = quota_of_any_step(&mut random);
+        let quota = quota_of_any_size(&mut random);
         let quota = match random.below(2) {
             0 => quota
                 .with_burst(Permits::new(number(&mut random, 24)))

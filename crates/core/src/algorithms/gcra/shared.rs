@@ -67,14 +67,6 @@ impl Paid {
         bytes.extend(self.value());
         bytes
     }
-
-    /// That nothing is owed at this moment.
-    pub const fn at(now: UnixMicros) -> Self {
-        Self {
-            micros: now.get(),
-            ticks: 0,
-        }
-    }
 }
 
 /// Debts below it are exact as one double.
@@ -98,6 +90,18 @@ impl Gcra {
             micros: now.get() + ahead / TICKS,
             ticks: (ahead % TICKS) as u32,
         })
+    }
+
+    /// The last moment at which a debt can have been paid, if nothing is owed at `now`: when the
+    /// unit began that `now` lies in.
+    pub fn paid_by(&self, now: UnixMicros) -> Paid {
+        let moment = self.grid.at(now.time());
+        let past = moment.ticks.wrapping_sub(self.grid.begun(moment).ticks);
+        let micros = past.div_ceil(TICKS); // up: the rest is in ticks
+        Paid {
+            micros: now.get() - micros,
+            ticks: (micros * TICKS - past) as u32,
+        }
     }
 
     /// The state of a debt that is paid then; none that has been paid.
@@ -278,7 +282,7 @@ mod tests {
         let now = UnixMicros::new(7);
         assert_eq!(gcra().paid(&tat(7, 0), now), None);
         assert_eq!(gcra().paid(&Tat::default(), now), None);
-        assert_eq!(gcra().owing(Paid::at(now), now), None);
+        assert_eq!(gcra().owing(gcra().paid_by(now), now), None);
     }
 
     #[test]
