@@ -124,13 +124,16 @@ impl<'a> Batch<'a> {
         Some((scripts.decide(&cores), arguments))
     }
 
-    /// If all requests are charges on their own under limits of a short twin: its script, and
+    /// If all requests are charges on their own under limits of one short twin: its script, and
     /// for each key the numbers of the limit, then the price of each request.
     fn short(&self) -> Option<(&'static str, Vec<Vec<u8>>)> {
         let first = self.keys.first()?.limit.short.as_ref()?;
         let mut packs = Vec::with_capacity(self.keys.len());
         for item in &self.keys {
             let twin = item.limit.short.as_ref()?;
+            if twin.source != first.source {
+                return None;
+            }
             packs.push(bytes_of(&twin.numbers));
         }
         for (ask, places) in self.asks.iter().zip(&self.places) {

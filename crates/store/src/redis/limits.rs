@@ -124,6 +124,7 @@ impl Prepared {
             twin: with_shared!(&algorithm, algorithm => algorithm.twin()),
             short: match &algorithm {
                 AnyAlgorithm::Gcra(gcra) => gcra.short_twin(),
+                AnyAlgorithm::Window(window) => window.short_twin(),
                 _ => None,
             },
             algorithm,
@@ -135,6 +136,7 @@ impl Prepared {
     pub(super) fn short_price(&self, cost: Permits) -> Option<f64> {
         match &self.algorithm {
             AnyAlgorithm::Gcra(gcra) => Some(gcra.short_price(cost)),
+            AnyAlgorithm::Window(_) => Some(cost.get().into()),
             _ => None,
         }
     }

@@ -13,6 +13,9 @@ use crate::algorithm::Denials;
 use crate::shared::{Reader, SHORTEST_STEP, Shared, Twin, fingerprint, micros_and_nanos};
 use crate::{Nanos, Origin, UnixMicros};
 
+/// Whole numbers below are exact in the doubles of a script.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
 impl<C> Window<C> {
     /// See [`AnyAlgorithm::on_clock`](crate::AnyAlgorithm::on_clock).
     pub(crate) fn on_clock(&self, from: Origin, to: Origin) -> Self {
@@ -36,7 +39,31 @@ impl<C> Window<C> {
     }
 }
 
-impl<C> Window<C> {
+impl<C: Counters> Window<C> {
+    /// A twin that is a whole script, and cheaper, for requests of one charge each: see
+    /// `window/short.lua`. `None` unless the limit has one window whose width and phase are whole
+    /// microseconds, and no product of the weighted estimate reaches 2^53.
+    pub fn short_twin(&self) -> Option<Twin> {
+        let twin = self.twin()?;
+        let [
+            permits,
+            buckets,
+            edge,
+            counted,
+            first,
+            phase,
+            phase_nanos,
+            width,
+            width_nanos,
+        ] = *twin.numbers.as_array()?;
+        let whole = phase_nanos == 0.0 && width_nanos == 0.0;
+        let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
+        (buckets == 1.0 && whole && exact).then(|| Twin {
+            source: include_str!("short.lua"),
+            numbers: vec![permits, edge, counted, first, phase, width],
+        })
+    }
+
     /// What a denial costs.
     pub const fn denials(&self) -> Denials {
         self.denials
