@@ -1,0 +1,206 @@
+//! What a client is told comes true, for each way to write a limit.
+//!
+//! Random lives of one key. Each answer is read from its header fields, as a client reads it,
+//! and then taken at its word: the clock is moved to the moment that it names, and nobody else
+//! spends meanwhile.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use ratekeeper::core::{Nanos, Origin, Permits};
+use ratekeeper::policy::{Facts, config};
+use ratekeeper::store::{MemoryConfig, MemoryStore};
+use ratekeeper::{Answer, Clock, Keeper, ManualClock, Scope};
+
+/// 2026-11-22 20:00:00.35 UTC: no window of any limit below begins here.
+const ORIGIN: Origin = Origin::from_unix_nanos(1_795_377_600_350_000_000);
+
+/// Each algorithm of the language, with rates that are no whole numbers of milliseconds.
+const LIMITS: [&str; 23] = [
+    "limit = \"3/7s\"",
+    "limit = \"7/1s\"",
+    "limit = \"5/1m\"\ncount_denied = true",
+    "bucket = { size = 5, refill = \"2/3s\" }",
+    "limit = \"5/11s\"\nalgorithm = \"leaky-bucket\"",
+    "limit = \"5/11s\"\nalgorithm = \"leaky-bucket\"\nqueue = { max = 3 }",
+    "spacing = \"1700ms\"",
+    "limit = \"5/7s\"\nalgorithm = \"fixed-window\"",
+    "limit = \"5/7s\"\nalgorithm = \"fixed-window\"\ncount_denied = true",
+    "limit = \"5/hour\"",
+    "limit = \"5/7s\"\nalgorithm = \"quota-reset\"",
+    "limit = \"5/7s\"\nalgorithm = \"sliding-window-counter\"",
+    "limit = \"5/7s\"\nalgorithm = \"sliding-window-log\"",
+    "limit = \"5/7s\"\nalgorithm = \"sliding-window-log\"\ncount_denied = true",
+    "limit = \"5/7s\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"1300ms\" }",
+    "limit = \"5/7s\"\nalgorithm = { name = \"sub-buckets\", count = 4, edge = \"full\" }",
+    "limit = \"5/7s\"\nalgorithm = { name = \"sub-buckets\", count = 4, edge = \"weighted\" }",
+    "limit = \"5/7s\"\nalgorithm = \"hybrid\"",
+    "limit = \"5/7s\"\nalgorithm = \"exponential\"",
+    "bucket = { size = 5, refill = \"2/3s\", step = \"first\" }",
+    "bucket = { size = 5, refill = \"2/3s\", step = \"clock\" }",
+    "limit = \"5/7s\"\nwarmup = { period = \"9s\", cold_factor = 3 }",
+    "limit = \"5/7s\"\nalgorithm = { name = \"smooth-bursty\", save_up = \"5s\" }",
+];
+
+struct Life {
+    limit: &'static str,
+    keeper: Keeper<MemoryStore, ManualClock>,
+    /// The largest cost that a fresh key may spend.
+    most: u32,
+    random: u64,
+}
+
+/// What the header fields of one answer say.
+#[derive(Debug)]
+struct Told {
+    left: u32,
+    more_after: Option<u64>,
+    retry_after: Option<u64>,
+    reset_after: u64,
+}
+
+impl Life {
+    fn new(limit: &'static str, seed: u64) -> Self {
+        let text = format!(
+            "version = 1\ntimezone = \"UTC\"\nheaders = \"both\"\n[[limit]]\nname = \"one\"\nkey = [\"all\"]\n{limit}"
+        );
+        let loaded = config::parse(&text, config::Context { origin: ORIGIN });
+        let policy = loaded.unwrap_or_else(|findings| panic!("{limit}: {findings:?}"));
+        let store = MemoryStore::new(MemoryConfig::default());
+        let keeper = Keeper::new(policy.policy, store, ManualClock::at(ORIGIN));
+        let mut life = Self {
+            limit,
+            keeper,
+            most: 0,
+            random: seed,
+        };
+        life.most = (1..20)
+            .take_while(|cost| life.would_pass(*cost))
+            .last()
+            .unwrap();
+        life
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.random >> 33) % end
+    }
+
+    fn ask(&self, cost: u32) -> Answer {
+        let facts = Facts {
+            cost: Some(Permits::new(cost)),
+            ..Facts::default()
+        };
+        self.keeper.check_now(&facts, Scope::All)
+    }
+
+    fn would_pass(&self, cost: u32) -> bool {
+        let facts = Facts {
+            cost: Some(Permits::new(cost)),
+            ..Facts::default()
+        };
+        self.keeper.peek_now(&facts, Scope::All).allowed()
+    }
+
+    /// Whether `cost` would pass `seconds` from now.
+    fn would_pass_in(&self, seconds: u64, cost: u32) -> bool {
+        let now = self.keeper.clock().now();
+        self.keeper.clock().set(now + Nanos::from_secs(seconds));
+        let passes = self.would_pass(cost);
+        self.keeper.clock().set(now);
+        passes
+    }
+
+    /// A client's reading of the answer to a request of `cost`, which must come true.
+    fn comes_true(&self, answer: &Answer, cost: u32) -> Told {
+        let told = read(answer);
+        let claim = |claim: &str, holds: bool| {
+            assert!(holds, "{claim}\n{}\ncost {cost}: {told:?}", self.limit);
+        };
+        if told.left > 0 {
+            claim("`r` is left", self.would_pass(told.left));
+        }
+        claim("no more than `r` is left", !self.would_pass(told.left + 1));
+        if let Some(seconds) = told.more_after
+            && told.left < self.most
+        {
+            let more = self.would_pass_in(seconds, told.left + 1);
+            claim("after `t` there is more than `r`", more);
+        }
+        if let Some(seconds) = told.retry_after {
+            claim("Retry-After is enough", self.would_pass_in(seconds, cost));
+        }
+        let all = self.would_pass_in(told.reset_after, self.most);
+        claim("after X-RateLimit-Reset all is free", all);
+        told
+    }
+
+    /// One request, and sometimes what the client that reads the answer does next.
+    fn step(&mut self) {
+        let wait = match self.below(8) {
+            0..=2 => 0,
+            3 => self.below(2_000_000_000),
+            4 => 1_000_000_000 * self.below(4),
+            5 => 1_000_000 * self.below(3_000),
+            6 => self.below(20_000_000_000),
+            _ => self.below(3),
+        };
+        self.keeper.clock().advance(Nanos::from_nanos(wait));
+        let most = u64::from(self.most);
+        let cost = if self.below(3) > 0 {
+            1
+        } else {
+            1 + self.below(most)
+        };
+        let cost = u32::try_from(cost).unwrap();
+        let answer = self.ask(cost);
+        let told = self.comes_true(&answer, cost);
+        if let Some(seconds) = told.retry_after
+            && self.below(3) == 0
+        {
+            self.keeper.clock().advance(Nanos::from_secs(seconds));
+            assert!(
+                self.ask(cost).allowed(),
+                "came back as told\n{}",
+                self.limit
+            );
+        }
+    }
+}
+
+fn read(answer: &Answer) -> Told {
+    let fields = answer.header_fields();
+    let field = |name: &str| {
+        let found = fields.iter().find(|(field, _)| *field == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    let limit = field("ratelimit").unwrap();
+    let parameter = |name: &str| {
+        let mut parts = limit.split(';').filter_map(|part| part.split_once('='));
+        parts
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value.parse().unwrap())
+    };
+    Told {
+        left: parameter("r")
+            .and_then(|left: u64| u32::try_from(left).ok())
+            .unwrap(),
+        more_after: parameter("t"),
+        retry_after: field("retry-after").map(|seconds| seconds.parse().unwrap()),
+        reset_after: field("x-ratelimit-reset").unwrap().parse().unwrap(),
+    }
+}
+
+#[test]
+fn what_a_client_is_told_comes_true() {
+    for limit in LIMITS {
+        for seed in 0..20 {
+            let mut life = Life::new(limit, seed);
+            for _ in 0..300 {
+                life.step();
+            }
+        }
+    }
+}
