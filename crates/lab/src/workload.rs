@@ -17,8 +17,8 @@ use crate::axis::clock_span;
 use crate::bench::{KeyId, MAX_KEYS};
 use crate::random::{SplitMix, Zipf};
 
-/// Requests of one workload.
-pub const MAX_REQUESTS: u64 = 1_000_000;
+/// Requests of one workload, 24 bytes each.
+pub const MAX_REQUESTS: u64 = 10_000_000;
 
 /// Requests and their clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -322,8 +322,8 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_refused_with_its_size() {
-        let wanted = 2_000_000;
-        let error = Workload::patterned(traffic("1000000/s", 2), Pattern::Steady);
+        let wanted = 11_000_000;
+        let error = Workload::patterned(traffic("1000000/s", 11), Pattern::Steady);
         let most = MAX_REQUESTS;
         assert_eq!(error.unwrap_err(), TooLarge { wanted, most });
         let error = Workload::zipf(traffic("1/s", 1), 2_000_000, 1.0).unwrap_err();

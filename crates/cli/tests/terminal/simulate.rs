@@ -41,6 +41,34 @@ fn every_workload_is_played() {
     insta::assert_snapshot!(kinds.map(run).concat());
 }
 
+/// Evenly, and all at once each period: the default limit admits what comes at its rate.
+#[test]
+fn what_comes_at_the_rate_of_a_limit_is_admitted() {
+    let desk = Desk::new();
+    let admits_all = |limit: &str| {
+        for workload in ["constant", "bursty"] {
+            let arguments = ["simulate", "--json", "--limit", limit, "--rate", limit];
+            let output = desk.run(&[&arguments[..], &["--workload", workload]].concat());
+            let report: serde_json::Value =
+                serde_json::from_slice(&output.stdout).expect("a report");
+            let of_limit = &report["limits"][0];
+            assert!(of_limit["offered"].as_u64() > Some(0), "{limit}: {report}");
+            assert_eq!(
+                of_limit["offered"], of_limit["admitted"],
+                "{workload}, {limit}"
+            );
+        }
+    };
+    for number in [1, 2, 3, 5, 7, 11, 60, 100, 333] {
+        for period in ["1s", "7s", "1m", "1h", "24h"] {
+            admits_all(&format!("{number}/{period}"));
+        }
+    }
+    for period in ["1s", "24h"] {
+        admits_all(&format!("1000000/{period}"));
+    }
+}
+
 #[test]
 fn algorithms_are_compared_under_any_workload() {
     insta::assert_snapshot!(Desk::new().terminal(&[&[
