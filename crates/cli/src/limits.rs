@@ -1,7 +1,9 @@
 //! Limits in words: which one is meant, how it decides, what it admits at worst.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
-use ratekeeper_policy::{Cost, Exemption, Field, KeyPart, Pattern, Policy, Rule, RuleMode};
+use ratekeeper_policy::{
+    Cost, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Policy, Rule, RuleMode,
+};
 
 use crate::{Failure, words};
 
@@ -180,9 +182,14 @@ pub(crate) fn values(patterns: &[Pattern]) -> String {
     }
 }
 
-/// A field of a `match` and its values: `path /login or /signup`.
-pub(crate) fn field((field, patterns): &(Field, Vec<Pattern>)) -> String {
-    format!("{field} {}", values(patterns))
+/// The fields of a `match` and their values: `path /login or /signup`.
+pub(crate) fn fields(matcher: &Matcher) -> Vec<String> {
+    let text = |(field, patterns): &(Field, Vec<Pattern>)| {
+        let is_exact = *field == Field::Path && matcher.path_case == PathCase::Sensitive;
+        let case = if is_exact { " (case-sensitive)" } else { "" };
+        format!("{field} {}{case}", values(patterns))
+    };
+    matcher.fields.iter().map(text).collect()
 }
 
 /// Why a request is exempt: the reason that the policy gives, else what the exemption matches.
@@ -190,8 +197,7 @@ pub(crate) fn exemption(exemption: &Exemption) -> String {
     if !exemption.reason.is_empty() {
         return exemption.reason.clone();
     }
-    let fields: Vec<String> = exemption.matcher.fields.iter().map(field).collect();
-    fields.join(", ")
+    fields(&exemption.matcher).join(", ")
 }
 
 /// What kind of requests a limit is for.

@@ -106,7 +106,7 @@ fn origin(at: &Zoned) -> Origin {
 fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
     for rule in &policy.rules {
         output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
-        let fields: Vec<String> = rule.matcher.fields.iter().map(limits::field).collect();
+        let fields = limits::fields(&rule.matcher);
         let requests = match fields.join(", ") {
             fields if fields.is_empty() => limits::requests(rule),
             fields if rule.is_for_descriptors() => {
