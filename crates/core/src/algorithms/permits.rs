@@ -27,7 +27,7 @@
 //! wait until enough leases have ended.
 //!
 //! Protocols without a name for what they take (one more when a stream begins, one less when
-//! it is done) use [`decide`](Algorithm::decide) and [`refund`](Refund::refund): what they
+//! it is done) use [`decide`](Algorithm::decide) and [`refund`](crate::Refund::refund): what they
 //! hold is counted in batches, by end, and the batch that ends first is given back first.
 //!
 //! ```text
@@ -57,11 +57,12 @@
 //!   limiters" (2017), for limiting by concurrency.
 
 mod leases;
+mod refund;
 mod shared;
 
 pub use leases::{LeaseId, Leases};
 
-use crate::algorithm::{Algorithm, Denials, Lend, Refund};
+use crate::algorithm::{Algorithm, Denials, Lend};
 use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
 use leases::{Backwards, Lease, MAX_BATCHES, PARTS};
 
@@ -385,30 +386,6 @@ impl Algorithm for Concurrency {
 
     fn heap_bytes(&self) -> usize {
         self.places() * size_of::<Lease>()
-    }
-}
-
-impl Refund for Concurrency {
-    /// Gives back anonymous permits, those that end first.
-    fn refund(&self, leases: &mut Leases, now: Time, cost: Permits) {
-        if cost > self.capacity() {
-            return; // was never taken
-        }
-        let (mut left, mut at) = (cost.get(), leases.ended(now));
-        while left > 0 && at < leases.by_end.len() {
-            let lease = &mut leases.by_end[at];
-            if lease.holder.is_some() {
-                at += 1;
-                continue;
-            }
-            let back = left.min(lease.permits);
-            left -= back;
-            lease.permits -= back;
-            leases.sum -= u64::from(back);
-            if lease.permits == 0 {
-                leases.by_end.remove(at);
-            }
-        }
     }
 }
 

@@ -100,7 +100,7 @@ impl Gcra {
         let micros = past.div_ceil(TICKS); // up: the rest is in ticks
         Paid {
             micros: now.get() - micros,
-            ticks: (micros * TICKS - past) as u32,
+            ticks: ((micros * TICKS - past) % TICKS) as u32,
         }
     }
 

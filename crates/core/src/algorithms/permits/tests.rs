@@ -1,8 +1,8 @@
 //! Tests of permits on loan: stories, one row a call.
 
 use super::*;
-use crate::Window;
 use crate::laws::Random;
+use crate::{Refund as _, Window};
 use std::collections::HashMap;
 use std::vec::Vec;
 

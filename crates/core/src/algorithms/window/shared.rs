@@ -47,7 +47,7 @@ impl<C: Counters> Window<C> {
         let twin = self.twin()?;
         let [
             permits,
-            buckets,
+            _,
             edge,
             counted,
             first,
@@ -58,7 +58,7 @@ impl<C: Counters> Window<C> {
         ] = *twin.numbers.as_array()?;
         let whole = phase_nanos == 0.0 && width_nanos == 0.0;
         let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
-        (buckets == 1.0 && whole && exact).then(|| Twin {
+        (self.buckets == 1 && whole && exact).then(|| Twin {
             source: include_str!("short.lua"),
             numbers: vec![permits, edge, counted, first, phase, width],
         })
