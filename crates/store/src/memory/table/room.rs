@@ -111,7 +111,8 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         let Some((rank, at)) = victim else {
             return false;
         };
-        if rank.expires_at <= now {
+        let lends_none = self.lends && rank.used == Permits::ZERO;
+        if rank.expires_at <= now || lends_none {
             self.forget(at, now, budget);
         } else if self.lends {
             return false; // a permit on loan that is forgotten could not come back
