@@ -54,7 +54,7 @@ pub enum Outage {
     Allow,
     /// Refuses everything.
     Deny,
-    /// Answers with the store's error: whoever asks decides.
+    /// Returns the store's error, so that the caller decides.
     Error,
 }
 

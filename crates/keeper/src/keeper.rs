@@ -33,7 +33,7 @@ pub struct Keeper<S, C> {
     zero: Mutex<Zero>,
 }
 
-/// Where the zero of the clock lies on the wall clock, for what is installed.
+/// Position of the clock's zero on the wall clock, for policies and configurations.
 #[derive(Clone, Copy, Debug)]
 struct Zero {
     origin: Origin,

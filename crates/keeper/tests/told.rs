@@ -1,8 +1,8 @@
-//! What a client is told comes true, for each way to write a limit.
+//! Response fields come true, for each way to write a limit.
 //!
-//! Random lives of one key. Each answer is read from its header fields, as a client reads it,
-//! and then taken at its word: the clock is moved to the moment that it names, and nobody else
-//! spends meanwhile.
+//! Random lives of one key. After each answer the test reads the header fields, as a client
+//! does, moves the clock to the moment that they name, and checks the claim there. No other
+//! request is charged meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

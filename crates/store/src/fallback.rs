@@ -7,7 +7,7 @@
 //!              what each limit chose: local  the memory store, this process's share
 //!                                     allow  passes, nothing is counted
 //!                                     deny   refused, as a limit refuses
-//!                                     error  the store's error: whoever asks decides
+//!                                     error  the call returns the store's error
 //! ```
 //!
 //! * **Any refusal refuses**: a request with several limits passes only if none of those that

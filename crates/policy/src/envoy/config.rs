@@ -27,7 +27,7 @@ pub struct Settings {
     pub quota_mode: bool,
     /// Answers carry dynamic metadata.
     pub dynamic_metadata: bool,
-    /// What calls are told while the shared store fails.
+    /// Behaviour while the shared store fails.
     pub outage: Outage,
 }
 

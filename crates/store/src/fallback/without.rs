@@ -38,8 +38,8 @@ impl<S: Remote> Inner<S> {
     /// What a decision about a share says about the request.
     fn unscaled(&self, charge: &Charge<'_>, share: Decision) -> Decision {
         let capacity = charge.limit.algorithm.capacity();
-        // A limit that is never full only counts, for somebody who compares: then the count of
-        // the share must be seen.
+        // A limit of the maximum capacity is a counter: its reader compares the count of the
+        // share with the number of a rule.
         if self.nodes == NonZeroU32::MIN || capacity == Permits::MAX {
             return share;
         }
