@@ -9,15 +9,17 @@
 //! written in blocks, and whenever no more input is there yet, so a program may talk to it line
 //! by line.
 
+mod answer;
 mod lines;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 
-use ratekeeper_core::{Algorithm as _, Decision, Nanos, Origin, Permits, Time, Verdict};
+use foldhash::fast::RandomState;
+use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Time};
 use ratekeeper_lab::{Bench, KeyId};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::subject::{self, Subject};
@@ -44,7 +46,7 @@ const OPS: [&str; 6] = ["check", "peek", "reserve", "refund", "reset", "set"];
 pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Result<Tally, Failure> {
     let mut desk = Desk {
         bench: Bench::new(subject.algorithm),
-        keys: HashMap::new(),
+        keys: HashMap::default(),
         origin,
     };
     let mut tally = Tally::default();
@@ -67,25 +69,13 @@ pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Resu
         };
         if let Err(error) = answered {
             tally.wrong += 1;
-            let line = tally.lines;
-            write_json(
-                &Wrong {
-                    error: &error,
-                    line,
-                },
-                &mut text,
-            );
+            answer::write_error(&error, tally.lines, &mut text);
         }
         text.push(b'\n');
         output.write(&text)?;
     }
     output.flush()?;
     Ok(tally)
-}
-
-/// Numbers, flags and strings: this cannot fail.
-fn write_json(document: &impl Serialize, out: &mut Vec<u8>) {
-    let _ = serde_json::to_writer(out, document);
 }
 
 /// Lines, and those that were wrong.
@@ -97,7 +87,7 @@ pub(crate) struct Tally {
 
 struct Desk {
     bench: Bench,
-    keys: HashMap<String, KeyId>,
+    keys: HashMap<Box<str>, KeyId, RandomState>,
     origin: Origin,
 }
 
@@ -132,32 +122,6 @@ struct Fields<'l> {
 /// A field that is there, and not `null`.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(json: D) -> Result<Option<T>, D::Error> {
     T::deserialize(json).map(Some)
-}
-
-/// The answer to a line that could not be answered.
-#[derive(Serialize)]
-struct Wrong<'a> {
-    error: &'a str,
-    line: usize,
-}
-
-/// The answer to an event; times in nanoseconds, and in microseconds rounded up.
-#[derive(Serialize)]
-struct Answered<'a> {
-    allowed: bool,
-    at_us: u64,
-    cost: u32,
-    key: &'a str,
-    line: usize,
-    op: &'static str,
-    remaining: u32,
-    reset_after_ns: u64,
-    reset_after_us: u64,
-    retry_after_ns: Option<u64>,
-    retry_after_us: Option<u64>,
-    verdict: &'static str,
-    waited_ns: u64,
-    waited_us: u64,
 }
 
 impl Desk {
@@ -196,7 +160,7 @@ impl Desk {
             }
             _ => self.bench.decide(key, at, cost),
         };
-        write_json(&answered(&event, &decision, line), out);
+        answer::write(&event, &decision, line, out);
         Ok(())
     }
 
@@ -212,7 +176,7 @@ impl Desk {
                 words::count(id as u64)
             ));
         }
-        self.keys.insert(key.to_owned(), id);
+        self.keys.insert(key.into(), id);
         Ok(id)
     }
 }
@@ -331,37 +295,6 @@ fn sentence(failure: Failure) -> String {
             hint: Some(hint),
         } => format!("{message}: {hint}"),
         Failure::Sentence { message, .. } | Failure::Findings(message) => message,
-    }
-}
-
-fn answered<'a>(event: &'a Event<'_>, decision: &Decision, line: usize) -> Answered<'a> {
-    let verdict = match decision.verdict {
-        Verdict::Allow => "allow",
-        Verdict::AllowAfter(_) => "allow_after",
-        Verdict::Deny { .. } => "deny",
-        Verdict::DenyForever => "deny_forever",
-    };
-    let waited = match decision.verdict {
-        Verdict::AllowAfter(wait) => wait,
-        _ => Nanos::ZERO,
-    };
-    let retry_after = decision.verdict.retry_after();
-    let micros = |span: Nanos| span.as_nanos().div_ceil(1_000); // up: such a wait is enough
-    Answered {
-        allowed: decision.verdict.allows(),
-        at_us: micros(event.at.since(Time::ZERO)),
-        cost: event.cost.get(),
-        key: &event.key,
-        line,
-        op: event.op,
-        remaining: decision.remaining.get(),
-        reset_after_ns: decision.reset_after.as_nanos(),
-        reset_after_us: micros(decision.reset_after),
-        retry_after_ns: retry_after.map(Nanos::as_nanos),
-        retry_after_us: retry_after.map(micros),
-        verdict,
-        waited_ns: waited.as_nanos(),
-        waited_us: micros(waited),
     }
 }
 
