@@ -7,6 +7,7 @@ use std::process::Command;
 use governor::RateLimiter;
 use governor::clock::FakeRelativeClock;
 
+use crate::compare::{self, Side};
 use crate::direct::governor_allows;
 use crate::keyed::{STRING, filled, name, number};
 use crate::machine::resident_bytes;
@@ -38,6 +39,7 @@ pub(crate) fn run(effort: Effort) {
     let counts = [10, 12, 14, 16, 18].map(|tenths| effort.keys / 10 * tenths);
     let head: Vec<String> = counts.iter().map(|count| format!("{count:>10}")).collect();
     report::line(&format!("{:<30}{}   counted", "keys", head.concat()));
+    let mut ours = Vec::new();
     for (index, (store, key)) in (0..).zip(&STORES) {
         let of = |count: &u32| child(index, *count).unwrap_or((f64::NAN, f64::NAN));
         let figures: Vec<(f64, f64)> = counts.iter().map(of).collect();
@@ -45,12 +47,34 @@ pub(crate) fn run(effort: Effort) {
             .iter()
             .map(|(resident, _)| format!("{:>10.1}", resident - *key as f64))
             .collect();
+        let beside_key = |(resident, _): &(f64, f64)| resident - *key as f64;
+        match store.strip_prefix("governor, ") {
+            None => ours = figures.iter().map(beside_key).collect(),
+            Some(keys) => {
+                let theirs: Vec<f64> = figures.iter().map(beside_key).collect();
+                note(keys, &counts, &ours, &theirs);
+            }
+        }
         let counted = figures[0].1 - *key as f64;
         let counted = match *store {
             store if store.starts_with("governor") => "-".to_owned(),
             _ => format!("{counted:.1}"),
         };
         report::line(&format!("{store:<30}{}{counted:>10}", row.concat()));
+    }
+}
+
+/// Notes the smallest and the largest number of keys for the comparison.
+fn note(keys: &str, counts: &[u32], ours: &[f64], theirs: &[f64]) {
+    let side = |name: &str, bytes| Side {
+        name: name.to_owned(),
+        least: bytes,
+        median: None,
+    };
+    for index in [0, counts.len() - 1] {
+        let what = format!("bytes a key beside the key, {} {keys}", counts[index]);
+        let (ours, theirs) = (ours[index], theirs[index]);
+        compare::note(what, side("ratekeeper", ours), side("governor", theirs));
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) fn run(effort: Effort) {
     );
     let rows: Vec<_> = rows.iter().map(|row| (row.name, &row.spent)).collect();
     spent::table(&title, BARE, &rows);
+    spent::note("Envoy's protocol", BARE, &rows);
 }
 
 /// The row that the others are compared with.

@@ -118,6 +118,7 @@ pub(crate) fn run(effort: Effort) {
     );
     let rows: Vec<_> = rows.iter().map(|row| (row.name, &row.spent)).collect();
     spent::table(&title, HYPER, &rows);
+    spent::note("HTTP", HYPER, &rows);
 }
 
 /// The row that the others are compared with.

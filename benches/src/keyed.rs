@@ -10,8 +10,8 @@ use ratekeeper_core::{Charge, Key, Limit, LimitId, Mode, Outage, Permits, Time};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::direct::{ALLOWS, at, gcra, governor_allows};
-use crate::measure::{Contender, measure};
-use crate::{Effort, report};
+use crate::measure::{Contender, Measured, measure};
+use crate::{Effort, compare, report};
 
 /// Length of the strings, as the store sees them: a part of 23 bytes and its length.
 pub(crate) const STRING: usize = 24;
@@ -145,7 +145,16 @@ fn numbers(effort: Effort, spread: &str, sequence: &[u32]) {
         Contender::pair("2 threads: governor", |n| plain.check_key(&key(n))),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::table(&format!("{count} numbers, {spread}"), "governor", &rows);
+    let title = format!("{count} numbers, {spread}");
+    report::table(&title, "governor", &rows);
+    note(&title, &rows);
+    let title = format!("the store, {title}, 2 threads, ns");
+    compare::rows(
+        &title,
+        &rows,
+        "2 threads: ratekeeper",
+        "2 threads: governor",
+    );
 }
 
 fn strings(effort: Effort, spread: &str, sequence: &[u32]) {
@@ -192,6 +201,15 @@ fn strings(effort: Effort, spread: &str, sequence: &[u32]) {
     let rows = measure(effort.rounds, &mut contenders);
     let title = format!("{count} strings, {spread}, the key written just before");
     report::table(&title, "governor", &rows);
+    note(&title, &rows);
+}
+
+/// Notes both ways of measuring for the comparison.
+fn note(title: &str, rows: &[Measured]) {
+    let what = format!("the store, {title}, ns");
+    compare::rows(&what, rows, "ratekeeper", "governor, foldhash");
+    let (ours, theirs) = ("ratekeeper, its own clock", "governor, its own clock");
+    compare::rows(&what, rows, ours, theirs);
 }
 
 /// A fixed sequence of numbers that look random (xorshift).

@@ -35,8 +35,8 @@ use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use crate::direct::{ALLOWS, governor_allows, load_and_cas};
-use crate::measure::{Contender, measure};
-use crate::{Effort, report};
+use crate::measure::{Contender, Measured, measure};
+use crate::{Effort, compare, report};
 
 /// Never denied in a run: a permit a nanosecond.
 const OFTEN: u64 = 1_000_000_000;
@@ -55,6 +55,10 @@ pub(crate) fn run(effort: Effort) {
     two_threads(effort, Ask::Deny);
     acquire(effort);
     concurrency(effort);
+    keys::numbers(Effort {
+        keys: 100_000,
+        ..effort
+    });
     keys::numbers(effort);
     keys::numbers_done_with(effort);
     keys::strings(effort);
@@ -68,6 +72,12 @@ pub(crate) fn layer(effort: Effort) {
     let runtime = { runtime }.enable_time().build().expect("a runtime");
     let _entered = runtime.enter(); // tower asks for its clock
     tower::run(effort);
+}
+
+/// Prints a table, and notes ours and the fastest peer for the comparison.
+fn show(title: &str, rows: &[Measured]) {
+    report::beside(title, (FLOOR, OURS), rows);
+    compare::best(&format!("{title}, ns"), rows, (FLOOR, OURS));
 }
 
 /// What the limit says.
@@ -228,7 +238,7 @@ fn one_limit(effort: Effort, ask: Ask) {
         }),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside(&format!("one limit, {ask:?}"), (FLOOR, OURS), &rows);
+    show(&format!("one limit, {ask:?}"), &rows);
 }
 
 fn two_threads(effort: Effort, ask: Ask) {
@@ -273,11 +283,7 @@ fn two_threads(effort: Effort, ask: Ask) {
         leaky_unfair.try_acquire(1)
     }));
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside(
-        &format!("one limit, 2 threads, {ask:?}"),
-        (FLOOR, OURS),
-        &rows,
-    );
+    show(&format!("one limit, 2 threads, {ask:?}"), &rows);
 }
 
 /// A permit that is there, by async waiting: one poll.
@@ -309,7 +315,7 @@ fn acquire(effort: Effort) {
         }),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside("acquire, a permit is there", (FLOOR, OURS), &rows);
+    show("acquire, a permit is there", &rows);
 }
 
 /// One of many permits, taken and given back.
@@ -355,15 +361,10 @@ fn concurrency(effort: Effort) {
     }));
     let pairs = contenders.split_off(6);
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside(
-        "a permit of 100, taken and given back",
-        (FLOOR, OURS),
-        &rows,
-    );
+    show("a permit of 100, taken and given back", &rows);
     let mut contenders = pairs;
     let rows = measure(effort.rounds, &mut contenders);
-    let title = "a permit of 100, taken and given back by 2 threads";
-    report::beside(title, (FLOOR, OURS), &rows);
+    show("a permit of 100, taken and given back by 2 threads", &rows);
 }
 
 fn sizes() {

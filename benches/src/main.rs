@@ -12,7 +12,8 @@
 //! connections instead: see [`http`]; with `-- grpc [--quick]`, as Envoy asks it: see [`grpc`];
 //! with `-- redis [--quick] [--server PATH]`, what shared limits cost a Redis server, or a
 //! Valkey: see [`redis`]; with `-- library [--quick]`, the library's calls beside those of its
-//! peers, and with `-- tower [--quick]` only the layer for services: see [`library`].
+//! peers, and with `-- tower [--quick]` only the layer for services: see [`library`]; with
+//! `-- compare [--quick]`, all that has a peer in one table: see [`compare`].
 //!
 //! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
 //! caller, so governor is given a clock that costs one load), and each with the clock it
@@ -20,6 +21,7 @@
 
 mod bare;
 mod bytes;
+mod compare;
 mod cores;
 mod descriptors;
 mod direct;
@@ -87,6 +89,12 @@ fn main() {
         descriptors::run(effort);
         return;
     }
+    let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);
+    let server = after.next().map_or("redis-server", String::as_str);
+    if args.iter().any(|arg| arg == "compare") {
+        compare::run(effort, server);
+        return;
+    }
     if args.iter().any(|arg| arg == "library") {
         library::run(effort);
         bytes::run(effort);
@@ -105,8 +113,6 @@ fn main() {
         return;
     }
     if args.iter().any(|arg| arg == "redis") {
-        let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);
-        let server = after.next().map_or("redis-server", String::as_str);
         redis::run(effort, server);
         return;
     }

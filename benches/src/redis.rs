@@ -31,11 +31,14 @@ use ratekeeper_core::{
 };
 
 use self::server::Server;
-use self::subject::{Calls, Subject};
+use self::subject::{Calls, Subject, THROTTLE};
+use crate::compare::{self, Side};
 use crate::{Effort, report};
 
 /// The row that the others are compared with.
 const FLOOR: &str = "INCR";
+/// The row of a script that is passed from hand to hand.
+const HASH: &str = "token bucket in a hash, allow";
 /// Microseconds that a GCRA decision may take, alone and of each when they are gathered.
 const SINGLE: f64 = 6.5;
 const GATHERED: f64 = 3.0;
@@ -59,9 +62,35 @@ pub(crate) fn run(effort: Effort, program: &str) {
         }
     }
     table(&rows);
+    note(&rows);
     drop(rows);
     footprint::run(effort, program);
     hot::run(&server);
+}
+
+/// Notes all-or-none decisions beside a token bucket in a hash, and a module's if it is loaded.
+fn note(rows: &[Row]) {
+    let side = |row: &Row| {
+        let mut micros = row.many.clone();
+        micros.sort_by(f64::total_cmp);
+        Side {
+            name: row.subject.name.clone(),
+            least: micros[0],
+            median: Some(micros[micros.len() / 2]),
+        }
+    };
+    let is_peer = |row: &&Row| [HASH, THROTTLE].contains(&&*row.subject.name);
+    for peer in rows.iter().filter(is_peer) {
+        for row in rows
+            .iter()
+            .filter(|row| row.subject.name.contains(", allow"))
+        {
+            if !is_peer(&row) {
+                let what = format!("Redis, {}, us of the server's processor", row.subject.name);
+                compare::note(what, side(row), side(peer));
+            }
+        }
+    }
 }
 
 /// A row of the table.
@@ -100,10 +129,7 @@ fn rows(server: &Server) -> Vec<Row> {
             Subject::plain(server, "a script that answers 1", Calls::Nothing),
             f64::NAN,
         ),
-        Row::new(
-            Subject::plain(server, "token bucket in a hash, allow", Calls::Folk),
-            f64::NAN,
-        ),
+        Row::new(Subject::plain(server, HASH, Calls::Folk), f64::NAN),
     ];
     if let Some(subject) = Subject::throttle(server) {
         rows.push(Row::new(subject, f64::NAN));

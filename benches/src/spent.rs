@@ -2,6 +2,7 @@
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
+use crate::compare::{self, Side};
 use crate::report;
 use crate::server::Server;
 
@@ -36,6 +37,27 @@ impl Spent {
         let mut micros = self.micros.clone();
         micros.sort_by(f64::total_cmp);
         micros
+    }
+}
+
+/// Notes our rows beside the one called `reference` for the comparison.
+pub(crate) fn note(what: &str, reference: &str, rows: &[(&str, &Spent)]) {
+    let side = |(name, spent): (&str, &Spent)| {
+        let micros = spent.sorted();
+        Side {
+            name: name.trim_start_matches("floor: ").to_owned(),
+            least: micros[0],
+            median: Some(micros[micros.len() / 2]),
+        }
+    };
+    let Some(peer) = rows.iter().find(|(name, _)| *name == reference) else {
+        return;
+    };
+    for row in rows {
+        if row.0 != reference && !row.0.starts_with("floor") {
+            let what = format!("{what}, {}, us of the server's processor", row.0);
+            compare::note(what, side(*row), side(*peer));
+        }
     }
 }
 

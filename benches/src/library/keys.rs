@@ -14,11 +14,11 @@ use ratekeeper::core::{Gcra, Permits, Quota};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{KeyedLimiter, SystemClock};
 
-use super::{FLOOR, OURS};
+use super::show;
+use crate::Effort;
 use crate::direct::{ALLOWS, governor_allows, load_and_cas};
 use crate::keyed::{Name, number, pick, uniform};
 use crate::measure::{Contender, measure};
-use crate::{Effort, report};
 
 /// A permit a microsecond for each key: none is denied, and what one is charged at first it
 /// owes for as long as the rows are measured.
@@ -96,15 +96,15 @@ fn side_by_side(what: &str, ours: &KeyedLimiter, theirs: &Numbers, effort: Effor
         Contender::new("governor check_key", other),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    let title = format!("{count} numbers, {what}");
-    report::beside(&title, (FLOOR, OURS), &rows);
+    let title = format!("KeyedLimiter, {count} numbers, {what}");
+    show(&title, &rows);
     let mut contenders = [
         Contender::pair("floor: counter + one of so many words", floor),
         Contender::pair("ratekeeper KeyedLimiter::check", mine),
         Contender::pair("governor check_key", other),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    report::beside(&format!("{title}, 2 threads"), (FLOOR, OURS), &rows);
+    show(&format!("{title}, 2 threads"), &rows);
 }
 
 pub(super) fn strings(effort: Effort) {
@@ -132,7 +132,7 @@ pub(super) fn strings(effort: Effort) {
         }),
     ];
     let rows = measure(effort.rounds, &mut contenders);
-    let title = format!("{count} strings of 24 bytes, in debt, written just before");
-    report::beside(&title, (FLOOR, OURS), &rows);
+    let title = format!("KeyedLimiter, {count} strings of 24 bytes, in debt, written just before");
+    show(&title, &rows);
     assert_all_here(&ours, effort);
 }

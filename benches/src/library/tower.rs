@@ -34,7 +34,7 @@ use tower_service::Service;
 use super::{FLOOR, OURS, poll_once};
 use crate::direct::ALLOWS;
 use crate::measure::{Contender, measure};
-use crate::{Effort, report};
+use crate::{Effort, compare, report};
 
 /// Who asks.
 const USER: [u8; 13] = *b"user-12345678";
@@ -188,4 +188,34 @@ pub(super) fn run(effort: Effort) {
     contenders.extend(governors());
     let rows = measure(effort.rounds, &mut contenders);
     report::beside("a request through the layer", (FLOOR, OURS), &rows);
+    for (what, ours, theirs) in [
+        (
+            "one limit, no fields",
+            "ratekeeper one limit, no fields",
+            "tower RateLimit",
+        ),
+        (
+            "in flight, no fields",
+            "ratekeeper in flight, no fields",
+            "tower ConcurrencyLimit",
+        ),
+        (
+            "a key, no fields",
+            "ratekeeper a key, no fields",
+            "tower_governor a key, no fields",
+        ),
+        (
+            "a key, with fields",
+            "ratekeeper a key",
+            "tower_governor a key",
+        ),
+        (
+            "a key, refused",
+            "ratekeeper a key, denied",
+            "tower_governor a key, denied",
+        ),
+    ] {
+        let what = format!("a request through a tower layer, {what}, ns");
+        compare::rows(&what, &rows, ours, theirs);
+    }
 }

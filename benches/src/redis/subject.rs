@@ -40,6 +40,9 @@ redis.call('EXPIRE', KEYS[1], math.ceil(burst / rate) * 2)
 return {allowed and 1 or 0, tokens}
 ";
 
+/// The row of the command of `redis-cell`.
+pub(super) const THROTTLE: &str = "CL.THROTTLE, allow";
+
 /// Calls that know no limit of ours.
 #[derive(Clone, Copy)]
 pub(super) enum Calls {
@@ -100,7 +103,7 @@ impl Subject {
             Reply::List(known) if known != [Reply::Nothing] => {}
             _ => return None,
         }
-        let name = "CL.THROTTLE, allow";
+        let name = THROTTLE;
         let call = |key: Vec<u8>| frame(&[b"CL.THROTTLE", &key, b"100000", b"100000", b"86400"]);
         Some(Self::frames(
             name.to_owned(),

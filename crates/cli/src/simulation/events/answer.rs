@@ -114,6 +114,7 @@ mod tests {
                 verdict,
                 remaining: Permits::new(u32::MAX),
                 reset_after: Nanos::MAX,
+                more_after: Nanos::ZERO,
             };
             let mut line = Vec::new();
             write(&event, &decision, 9, &mut line);
