@@ -10,8 +10,8 @@
 use std::sync::atomic::AtomicU64;
 
 use ratekeeper_core::{
-    Algorithm, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval, LeaseId, Leases, Log, Nanos,
-    Permits, Quota, SubBuckets, Time, WarmUp, Window,
+    Algorithm, Concurrency, ConcurrencyState, Edge, Exponential, Gcra, Hybrid, Interval, LeaseId,
+    Log, Nanos, Permits, Quota, SubBuckets, Time, WarmUp, Window,
 };
 
 use crate::direct::{FLOOR, load_and_cas, told};
@@ -69,7 +69,7 @@ impl<'a> Rows<'a> {
         let lease = |index: u32| LeaseId::from_bytes(u128::from(index).to_le_bytes());
         let most = Permits::new(others + 1);
         let limit = Concurrency::new(most, Nanos::from_secs(86_400)).expect("a few, for a day");
-        let mut leases = Leases::default();
+        let mut leases = ConcurrencyState::default();
         for index in 1..=others {
             assert!(
                 limit
@@ -84,7 +84,7 @@ impl<'a> Rows<'a> {
             (told(taken), limit.release(&mut leases, now, lease(0)))
         };
         self.contenders.push(Contender::new(name, decide));
-        let bytes = size_of::<Leases>() + limit.heap_bytes();
+        let bytes = size_of::<ConcurrencyState>() + limit.heap_bytes();
         self.rows.push(Row {
             bytes,
             goal: f64::NAN, // two calls, over a list: no goal is set

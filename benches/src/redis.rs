@@ -86,7 +86,7 @@ fn note(rows: &[Row]) {
             .filter(|row| row.subject.name.contains(", allow"))
         {
             if !is_peer(&row) {
-                let what = format!("Redis, {}, us of the server's processor", row.subject.name);
+                let what = format!("Redis, {}, us of server time", row.subject.name);
                 compare::note(what, side(row), side(peer));
             }
         }

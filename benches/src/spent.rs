@@ -55,7 +55,7 @@ pub(crate) fn note(what: &str, reference: &str, rows: &[(&str, &Spent)]) {
     };
     for row in rows {
         if row.0 != reference && !row.0.starts_with("floor") {
-            let what = format!("{what}, {}, us of the server's processor", row.0);
+            let what = format!("{what}, {}, us of server time", row.0);
             compare::note(what, side(*row), side(*peer));
         }
     }

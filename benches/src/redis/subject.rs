@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time,
+    Algorithm as _, AnyAlgorithm, Charge, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits,
+    Time,
 };
 use ratekeeper_store::{RedisConfig, RedisStore, Store};
 use tokio::runtime::{Builder, Runtime};

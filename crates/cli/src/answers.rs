@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Zoned;
-use ratekeeper_core::{AnyAlgorithm, Permits, Time};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
 use ratekeeper_policy::{Charges, Entry, Exemption, Facts, Field, Matcher, Policy, Rule, RuleMode};
 
 use crate::limits;

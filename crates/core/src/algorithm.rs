@@ -63,8 +63,40 @@ pub trait Algorithm {
     /// What is remembered for one key.
     type State: Clone + Default + PartialEq + fmt::Debug;
 
+    /// The algorithm's name, for people: `token bucket`, `calendar window`.
+    fn name(&self) -> &'static str;
+
     /// The largest cost that can ever be allowed.
     fn capacity(&self) -> Permits;
+
+    /// The cost of a denial.
+    fn denials(&self) -> Denials {
+        Denials::Free
+    }
+
+    /// The span in which the [`capacity`](Self::capacity) is granted anew: `w` of the
+    /// `RateLimit-Policy` field. `None` for spans of the calendar, for usage that fades, for
+    /// warm-up, and for loans.
+    ///
+    /// ```
+    /// use ratekeeper_core::{Algorithm, Gcra, Nanos};
+    /// let bucket = Gcra::token_bucket("10/1s".parse().unwrap()).unwrap();
+    /// assert_eq!(bucket.window(), Some(Nanos::SECOND));
+    /// ```
+    fn window(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// The end of the window of the clock, the calendar or the key that a first request at
+    /// `now` falls into; of sub-buckets the end of its sub-bucket. `None` without windows.
+    fn window_end(&self, _now: Time) -> Option<Time> {
+        None
+    }
+
+    /// Returns true if permits come back one by one, not window by window.
+    fn refills_one_by_one(&self) -> bool {
+        false
+    }
 
     /// What [`decide`](Self::decide) would say; nothing is charged.
     ///
@@ -117,15 +149,27 @@ pub trait Algorithm {
         floor.clone()
     }
 
-    /// Whether a state written under `old` means the same under `self`, so that a change of
-    /// numbers can keep it. If not, what was used is carried over as a charge.
+    /// Returns true if a state written under `old` means the same under `self`, so that a change
+    /// of parameters can keep it. If not, its [`usage`](Self::usage) is carried over.
     fn keeps_state_of(&self, old: &Self) -> bool;
 
-    /// Brings a state that is kept to these numbers, where it must be said in other ones: what
-    /// is saved up stays the same share of the most, what is owed stays owed. For a store that
-    /// knows when the numbers change; a state that is not brought to them is one that these
-    /// numbers can read.
+    /// Converts a kept state to these parameters: unused burst keeps its fraction of the capacity,
+    /// debt keeps its duration. For a store that knows when the parameters change; a state that is
+    /// not converted can still be read.
     fn rescale(&self, _state: &mut Self::State, _old: &Self, _now: Time) {}
+
+    /// The part of the capacity that is used at `now`.
+    fn usage(&self, state: &Self::State, now: Time) -> Permits {
+        self.capacity() - self.look(state, now, Permits::ZERO).remaining
+    }
+
+    /// A state with this usage at `now`, at most the capacity: carries a key over to other
+    /// parameters, or to another algorithm.
+    fn state_with_usage(&self, usage: Permits, now: Time) -> Self::State {
+        let mut state = Self::State::default();
+        let _ = self.decide(&mut state, now, usage.min(self.capacity()));
+        state
+    }
 
     /// The most that any half-open span of length `window` can admit, in permits.
     fn bound(&self, window: Nanos) -> u64;

@@ -25,7 +25,7 @@ extern crate std;
 
 mod algorithm;
 pub mod algorithms;
-mod any_state;
+mod any;
 mod call;
 mod charge;
 mod decision;
@@ -37,27 +37,27 @@ mod limit;
 pub mod oracles;
 mod quota;
 mod share;
-mod shared;
+mod stored_form;
 mod time;
 
 pub use algorithm::{Algorithm, Denials, Lend, Refund, Reserve, Word};
-pub use algorithms::exponential::{Exponential, Level};
+pub use algorithms::concurrency::{Concurrency, ConcurrencyState, LeaseId};
+pub use algorithms::exponential::{Exponential, ExponentialState};
 pub use algorithms::gcra::{Gcra, Paid, Tat};
-pub use algorithms::hybrid::{Allowance, Hybrid};
-pub use algorithms::interval::{Interval, Missing};
-pub use algorithms::log::{Log, Logged};
-pub use algorithms::permits::{Concurrency, LeaseId, Leases};
-pub use algorithms::warm_up::{Stored, WarmUp};
+pub use algorithms::hybrid::{Hybrid, HybridState};
+pub use algorithms::interval::{Interval, IntervalState};
+pub use algorithms::log::{Log, LogState};
+pub use algorithms::warm_up::{WarmUp, WarmUpState};
 pub use algorithms::window::{
     Anchor, Buckets, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,
 };
-pub use any_state::AnyState;
+pub use any::{AnyAlgorithm, AnyState, Listed, Reconfigure, Visitor};
 pub use call::{Call, Unsupported};
 pub use charge::{Charge, Key, KeyBuilder, KeySink, Mode};
 pub use decision::{Decision, Verdict};
 pub use error::Error;
-pub use limit::{AnyAlgorithm, Limit, LimitId, Outage};
+pub use limit::{Limit, LimitId, Outage};
 pub use quota::{Permits, Quota};
 pub use share::Share;
-pub use shared::{EXPIRY_STEP_MICROS, Shared, Twin, UnixMicros};
+pub use stored_form::{EXPIRY_STEP_MICROS, LuaTwin, StoredForm, UnixMicros};
 pub use time::{Nanos, Origin, Time};

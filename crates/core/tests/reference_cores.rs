@@ -5,8 +5,8 @@ mod seeds;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    Algorithm, Allowance, Exponential, Hybrid, Interval, Level, Missing, Nanos, Permits, Quota,
-    Reserve, Time, Verdict, WarmUp,
+    Algorithm, Exponential, ExponentialState, Hybrid, HybridState, Interval, IntervalState, Nanos,
+    Permits, Quota, Reserve, Time, Verdict, WarmUp,
 };
 use seeds::seeds;
 
@@ -46,7 +46,8 @@ fn interval_buckets_are_refilled_stroke_by_stroke() {
             Interval::on_grid(permits(most), permits(refill), nanos(every), nanos(phase)).unwrap();
         let from_first = Interval::from_first(permits(most), permits(refill), nanos(every));
         let from_first = from_first.unwrap();
-        let (mut grid_state, mut first_state) = (Missing::default(), Missing::default());
+        let (mut grid_state, mut first_state) =
+            (IntervalState::default(), IntervalState::default());
         let (mut grid, mut first, mut origin, mut clock) = (most, most, 0, 0);
         for (now, cost) in life(seed, 2 * every, most) {
             while clock < now {
@@ -89,7 +90,7 @@ fn hybrids_keep_their_bucket_exactly() {
         let quota = Quota::new(Permits::saturating_from(permits), Nanos::from_nanos(per));
         let hybrid = Hybrid::quota_linear(quota.unwrap()).unwrap();
         let (n, p) = (i128::from(permits), i128::from(per));
-        let mut state = Allowance::default();
+        let mut state = HybridState::default();
         let mut bucket: Option<Bucket> = None;
         for (now, cost) in life(seed, per, permits) {
             let (t, price) = (i128::from(now), i128::from(cost) * p);
@@ -143,7 +144,7 @@ fn exponential_levels_fade_as_the_library_says() {
         let per = 1_000 + (random.next() >> (20 + random.below(30)));
         let quota = Quota::new(Permits::saturating_from(permits), Nanos::from_nanos(per));
         let limit = Exponential::new(quota.unwrap()).unwrap();
-        let mut state = Level::default();
+        let mut state = ExponentialState::default();
         let (mut level, mut at) = (0.0_f64, 0);
         let seconds = |nanos| Nanos::from_nanos(nanos).as_secs_f64();
         let float = |count: u64| f64::from(u32::try_from(count).unwrap());

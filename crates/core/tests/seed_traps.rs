@@ -21,8 +21,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use ratekeeper_core::{
-    Algorithm, Allowance, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log, Logged, Nanos,
-    Permits, Quota, SubBuckets, Tat, Time, Verdict, Window, WindowState,
+    Algorithm, Denials, Edge, Exponential, Gcra, Hybrid, HybridState, Interval, Log, LogState,
+    Nanos, Permits, Quota, SubBuckets, Tat, Time, Verdict, Window, WindowState,
 };
 
 fn quota(text: &str) -> Quota {
@@ -148,7 +148,7 @@ fn seed_003_what_is_due_when_the_window_ends_is_due() {
         let per = 1_000_000_000;
         let quota = Quota::new(Permits::new(permits), Nanos::from_nanos(per)).unwrap();
         let hybrid = Hybrid::quota_linear(quota).unwrap();
-        let mut state = Allowance::default();
+        let mut state = HybridState::default();
         let _ = hybrid.decide(&mut state, at(0), Permits::new(permits));
         for due in 0..u64::from(10 * permits) {
             let due = per + (due * per).div_ceil(u64::from(permits));
@@ -164,7 +164,7 @@ fn seed_003_what_is_due_when_the_window_ends_is_due() {
 fn seed_003_a_hybrid_of_one_turns_smooth() {
     let hybrid = Hybrid::quota_linear(quota("1/1s")).unwrap();
     assert_eq!(admitted(&hybrid, 100, 100_000_000), 10, "one a second");
-    let mut state = Allowance::default();
+    let mut state = HybridState::default();
     let mut ask = |now, cost| {
         hybrid
             .decide(&mut state, at(now), Permits::new(cost))
@@ -240,7 +240,7 @@ fn seed_004_the_last_token_is_a_token() {
 fn seed_004_a_minute_has_sixty_seconds() {
     // A place taken at 0 s is free at 60 s, not at 61 s; nor a moment before.
     let log = Log::sliding(quota("2/60s")).unwrap();
-    let mut logged = Logged::default();
+    let mut logged = LogState::default();
     let mut ask = |second: u64, more: u64| {
         let now = at(second * 1_000_000_000 + more);
         log.decide(&mut logged, now, Permits::ONE).verdict.allows()

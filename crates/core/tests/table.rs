@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, Leases, Log, Logged, Nanos, Origin, Permits, Quota, SubBuckets, Time, Verdict,
-    WarmUp, Window,
+    Algorithm, Calendar, CalendarWindow, Concurrency, ConcurrencyState, Denials, Edge, Exponential,
+    Gcra, Hybrid, Interval, Log, LogState, Nanos, Origin, Permits, Quota, SubBuckets, Time,
+    Verdict, WarmUp, Window,
 };
 
 const PAGE: &str = include_str!("../src/algorithms/mod.rs");
@@ -135,7 +135,7 @@ fn facts(name: &str, of: Numbers) -> Facts {
 fn strict(of: Numbers) -> Facts {
     let strict = Log::sliding(of.quota()).unwrap();
     let strict = strict.with_denials(Denials::Counted);
-    let (mut state, mut taken) = (Logged::default(), 0);
+    let (mut state, mut taken) = (LogState::default(), 0);
     let gap = of.p.as_nanos() / u64::from(10 * of.n);
     for attempt in 0..40_000 {
         let now = Time::from_nanos(attempt * gap);
@@ -151,7 +151,7 @@ fn strict(of: Numbers) -> Facts {
 /// Nothing bounds a span, but N are on loan at once, and as many come in as go.
 fn permits(of: Numbers) -> Facts {
     let limit = Concurrency::new(Permits::new(of.n), of.p).unwrap();
-    let mut state = Leases::default();
+    let mut state = ConcurrencyState::default();
     let mut lent = 0;
     while limit
         .decide(&mut state, Time::ZERO, Permits::ONE)

@@ -17,8 +17,8 @@ mod guava;
 use std::fmt::Debug;
 
 use ratekeeper_core::{
-    Algorithm, Allowance, Decision, Denials, Edge, Gcra, Hybrid, Interval, Log, Logged, Missing,
-    Nanos, Permits, Quota, SubBuckets, Tat, Time, Window, WindowState,
+    Algorithm, Decision, Denials, Edge, Gcra, Hybrid, HybridState, Interval, IntervalState, Log,
+    LogState, Nanos, Permits, Quota, SubBuckets, Tat, Time, Window, WindowState,
 };
 use serde_json::Value;
 
@@ -273,7 +273,8 @@ fn worked_example(line: &Value) -> usize {
         return match name {
             "IntervalRefillBucket" => {
                 let bucket = interval(params, number(&params["start"]));
-                events(&bucket, Missing::default(), line, expected("corrected"))
+                let state = IntervalState::default();
+                events(&bucket, state, line, expected("corrected"))
             }
             "RollingLog" => {
                 let quota = Quota::new(
@@ -282,7 +283,7 @@ fn worked_example(line: &Value) -> usize {
                 );
                 let log = Log::sliding(quota.unwrap()).unwrap();
                 let strict = log.with_denials(Denials::Counted);
-                events(&strict, Logged::default(), line, expected("real_package"))
+                events(&strict, LogState::default(), line, expected("real_package"))
             }
             _ => {
                 let quota = quota(params, unit(line));
@@ -295,7 +296,7 @@ fn worked_example(line: &Value) -> usize {
                     "RedisTokenCounter" => events(&fixed, fresh(), line, expected("corrected")),
                     "SlidingLog" | "SlidingWindowLog" => events(
                         &log.unwrap(),
-                        Logged::default(),
+                        LogState::default(),
                         line,
                         expected("corrected"),
                     ),
@@ -303,14 +304,14 @@ fn worked_example(line: &Value) -> usize {
                         events(&fixed, fresh(), line, expected("fixed_window"))
                             + events(
                                 &log.unwrap(),
-                                Logged::default(),
+                                LogState::default(),
                                 line,
                                 expected("sliding_log"),
                             )
                     }
                     "HybridQuotaLinear" => {
                         let hybrid = Hybrid::quota_linear(quota).unwrap();
-                        events(&hybrid, Allowance::default(), line, expected("exact"))
+                        events(&hybrid, HybridState::default(), line, expected("exact"))
                     }
                     "RedisListLeakyBucket" => {
                         let queue = Gcra::leaky_queue(quota, quota.permits()).unwrap();

@@ -258,7 +258,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         now: Time,
     ) -> Result<Decisions, StoreError> {
         let counted = charges.iter().copied().map(|charge| {
-            if charge.limit.algorithm.takes_regardless(lend) {
+            if charge.limit.algorithm.charges_even_if_refused(lend) {
                 charge
             } else {
                 at_no_cost(charge)

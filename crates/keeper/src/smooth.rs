@@ -16,7 +16,7 @@
 //! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012).
 
 use parking_lot::Mutex;
-use ratekeeper_core::{Error, Nanos, Permits, Reserve, Stored, Verdict, WarmUp};
+use ratekeeper_core::{Error, Nanos, Permits, Reserve, Verdict, WarmUp, WarmUpState};
 
 use crate::{Block, Clock, SystemClock};
 
@@ -44,7 +44,7 @@ pub struct SmoothRateLimiter<C = SystemClock> {
 #[derive(Debug)]
 struct Inner {
     limit: WarmUp,
-    state: Stored,
+    state: WarmUpState,
 }
 
 impl SmoothRateLimiter {

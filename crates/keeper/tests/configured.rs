@@ -5,7 +5,9 @@ mod tasks;
 
 use std::sync::Arc;
 
-use ratekeeper::core::{AnyAlgorithm, Call, Gcra, Nanos, Origin, Permits, Unsupported, Verdict};
+use ratekeeper::core::{
+    Algorithm as _, AnyAlgorithm, Call, Gcra, Nanos, Origin, Permits, Unsupported, Verdict,
+};
 use ratekeeper::policy::config::{Context, words};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{Clock, KeyedLimiter, Limiter, ManualClock, Settlement, WaitError};

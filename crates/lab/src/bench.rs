@@ -1,17 +1,15 @@
 //! Bench: one limit on the bench, with the states of many keys.
 //!
 //! ```text
-//!   Bench { algorithm, Box<dyn States> }
-//!                          |
-//!                 Keyed<Gcra> | Keyed<Window> | ...    one line of the table each
+//!   Bench { algorithm, states: [key 0, key 1, ..] }
 //! ```
 //!
 //! The store behind the service keeps states for strangers: hashed, bounded, shared. Here
-//! keys are small numbers, nothing is shared, and what only some algorithms can do (wait,
-//! take back) can be asked of those that can. The decisions are the same functions.
+//! keys are small numbers, nothing is shared, and the calls that only some algorithms have (wait,
+//! take back) return `None` where the algorithm lacks them. The decisions are the same functions.
 
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Decision, Gcra, Nanos, Permits, Refund, Reserve, Time, Verdict,
+    Algorithm as _, AnyAlgorithm, AnyState, Decision, Nanos, Permits, Time, Verdict,
 };
 
 /// A key. Keys are numbered from 0, because a bench holds the states of all below the largest:
@@ -22,8 +20,8 @@ pub type KeyId = usize;
 pub const MAX_KEYS: usize = 1 << 20;
 
 /// Requests of the largest cost that may pass at once before a limit is held to be endless:
-/// one for most, more where what was saved up is given away in single permits.
-const MOST_FILLS: u32 = 100_000;
+/// one for most, more where saved permits are given away one by one.
+const MAX_FILLS: u32 = 100_000;
 
 /// A limit and the states of its keys; see the module.
 ///
@@ -39,15 +37,26 @@ const MOST_FILLS: u32 = 100_000;
 #[derive(Debug)]
 pub struct Bench {
     algorithm: AnyAlgorithm,
-    states: Box<dyn States>,
+    states: Vec<Kept>,
+    /// The longest wait that a reservation has asked for.
+    patience: Nanos,
+}
+
+/// The state of a key, and until when it can be read for what it is: a debt of 2017 means
+/// nothing in 2090.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    state: AnyState,
+    until: Time,
 }
 
 impl Bench {
-    /// A limit that has seen nobody.
+    /// A limit whose keys are all new.
     pub fn new(algorithm: AnyAlgorithm) -> Self {
         Self {
-            states: states_of(&algorithm),
             algorithm,
+            states: Vec::new(),
+            patience: Nanos::ZERO,
         }
     }
 
@@ -58,15 +67,15 @@ impl Bench {
 
     /// Decides and charges.
     pub fn decide(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
-        self.states.decide(key, now, cost)
+        self.with(key, now, |limit, state| limit.decide(state, now, cost))
     }
 
-    /// Says what [`decide`](Self::decide) would say; charges nothing.
+    /// Returns the decision that [`decide`](Self::decide) would make; charges nothing.
     pub fn look(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
-        self.states.look(key, now, cost)
+        self.with(key, now, |limit, state| limit.look(state, now, cost))
     }
 
-    /// Decides, willing to wait up to `max_wait`; none if this algorithm cannot promise a
+    /// Decides, willing to wait up to `max_wait`; `None` if this algorithm cannot promise a
     /// later moment.
     pub fn reserve(
         &mut self,
@@ -75,237 +84,69 @@ impl Bench {
         cost: Permits,
         max_wait: Nanos,
     ) -> Option<Decision> {
-        self.states.reserve(key, now, cost, max_wait)
+        if max_wait > self.patience {
+            // Long waits are part of a limit: it then believes the debts they leave.
+            self.patience = max_wait;
+            self.algorithm = self.algorithm.with_patience(max_wait);
+        }
+        self.with(key, now, |limit, state| {
+            limit.try_reserve(state, now, cost, max_wait).ok()
+        })
     }
 
-    /// Gives back what was charged and not used, and says how things stand; none if this
-    /// algorithm cannot take back.
+    /// Gives back a charge that was not used, and returns the decision about a cost of 0; `None`
+    /// if this algorithm cannot take back.
     pub fn refund(&mut self, key: KeyId, now: Time, cost: Permits) -> Option<Decision> {
-        self.states.refund(key, now, cost)?;
+        self.with(key, now, |limit, state| {
+            limit.try_refund(state, now, cost).ok()
+        })?;
         Some(self.look(key, now, Permits::ZERO))
     }
 
     /// Forgets a key.
     pub fn reset(&mut self, key: KeyId) {
-        self.states.reset(key);
-    }
-
-    /// Changes the limit at `now`. States are kept if they mean the same under the new
-    /// numbers; if not, what was used is charged to fresh ones, as a reload does.
-    pub fn set(&mut self, algorithm: AnyAlgorithm, now: Time) {
-        if !self.states.adopt(&algorithm, now) {
-            let mut fresh = states_of(&algorithm);
-            for key in 0..self.states.keys() {
-                let left = self.states.look(key, now, Permits::ZERO).remaining;
-                let used = self.algorithm.capacity() - left; // never below 0
-                let used = used.min(algorithm.capacity());
-                if used > Permits::ZERO {
-                    let _ = fresh.decide(key, now, used);
-                }
-            }
-            self.states = fresh;
-        }
-        self.algorithm = algorithm;
-    }
-
-    /// Whether a refusal changes anything: found by trying it. True also where it changes
-    /// only what is written down, or where the limit cannot be filled at once.
-    pub fn counts_refusals(&self) -> bool {
-        self.states.counts_refusals()
-    }
-}
-
-/// The states of a limit, whichever algorithm it is.
-trait States: std::fmt::Debug {
-    fn keys(&self) -> usize;
-    fn decide(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision;
-    fn look(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision;
-    fn reserve(&mut self, key: KeyId, now: Time, cost: Permits, max: Nanos) -> Option<Decision>;
-    fn refund(&mut self, key: KeyId, now: Time, cost: Permits) -> Option<()>;
-    fn reset(&mut self, key: KeyId);
-    /// Takes the new numbers, if the states mean the same under them.
-    fn adopt(&mut self, new: &AnyAlgorithm, now: Time) -> bool;
-    /// Whether a refusal changes a state.
-    fn counts_refusals(&self) -> bool;
-}
-
-/// The table of algorithms: variant, and what it can do beside deciding.
-macro_rules! table {
-    ($($variant:ident: $($can:ident)*;)*) => {
-        fn states_of(algorithm: &AnyAlgorithm) -> Box<dyn States> {
-            match algorithm {$(
-                AnyAlgorithm::$variant(algorithm) => Box::new(
-                    Keyed::new(algorithm.clone(), |any| match any {
-                        AnyAlgorithm::$variant(algorithm) => Some(algorithm),
-                        _ => None,
-                    })$(.$can())*
-                ),
-            )*}
-        }
-    };
-}
-
-table! {
-    Gcra: refunds reserves patient;
-    Window: refunds;
-    SubBuckets: refunds;
-    Interval: refunds;
-    Log: refunds;
-    Hybrid: refunds;
-    Exponential: refunds;
-    WarmUp: reserves;
-    Concurrency: refunds;
-}
-
-type ReserveOf<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits, Nanos) -> Decision;
-type RefundOf<A> = fn(&A, &mut <A as Algorithm>::State, Time, Permits);
-
-/// The states of one algorithm, by key.
-struct Keyed<A: Algorithm> {
-    algorithm: A,
-    states: Vec<Kept<A::State>>,
-    /// The same algorithm among all.
-    of: fn(&AnyAlgorithm) -> Option<&A>,
-    reserve: Option<ReserveOf<A>>,
-    refund: Option<RefundOf<A>>,
-    /// Makes the algorithm willing to promise moments that far ahead.
-    patient: Option<fn(A, Nanos) -> A>,
-    /// The longest wait that was asked for.
-    patience: Nanos,
-}
-
-/// The state of a key, and until when it can be read for what it is: a debt of 2017 means
-/// nothing in 2090.
-#[derive(Clone, Debug, Default)]
-struct Kept<S> {
-    state: S,
-    until: Time,
-}
-
-impl<A: Algorithm> Keyed<A> {
-    fn new(algorithm: A, of: fn(&AnyAlgorithm) -> Option<&A>) -> Self {
-        Self {
-            algorithm,
-            states: Vec::new(),
-            of,
-            reserve: None,
-            refund: None,
-            patient: None,
-            patience: Nanos::ZERO,
-        }
-    }
-
-    /// Long waits are part of a limit: it then believes the debts they leave.
-    fn made_patient(&self, algorithm: A) -> A {
-        match self.patient {
-            Some(patient) if self.patience > Nanos::ZERO => patient(algorithm, self.patience),
-            _ => algorithm,
-        }
-    }
-
-    /// Calls `with` on the algorithm and the state of a key, which is a fresh one if the old has
-    /// lasted out.
-    fn with<T>(&mut self, key: KeyId, now: Time, with: impl FnOnce(&A, &mut A::State) -> T) -> T {
-        if key >= self.states.len() {
-            self.states.resize(key + 1, Kept::default()); // callers bound it
-        }
-        let (algorithm, kept) = (&self.algorithm, &mut self.states[key]);
-        if now > kept.until {
-            kept.state = A::State::default();
-        }
-        let done = with(algorithm, &mut kept.state);
-        kept.until = algorithm.expires_at(&kept.state, now).max(now) + algorithm.lasts();
-        done
-    }
-}
-
-impl<A: Refund> Keyed<A> {
-    fn refunds(self) -> Self {
-        Self {
-            refund: Some(A::refund),
-            ..self
-        }
-    }
-}
-
-impl<A: Reserve> Keyed<A> {
-    fn reserves(self) -> Self {
-        Self {
-            reserve: Some(A::reserve),
-            ..self
-        }
-    }
-}
-
-impl Keyed<Gcra> {
-    fn patient(self) -> Self {
-        Self {
-            patient: Some(Gcra::with_patience),
-            ..self
-        }
-    }
-}
-
-impl<A: Algorithm + Clone> States for Keyed<A> {
-    fn keys(&self) -> usize {
-        self.states.len()
-    }
-
-    fn decide(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
-        self.with(key, now, |algorithm, state| {
-            algorithm.decide(state, now, cost)
-        })
-    }
-
-    fn look(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
-        self.with(key, now, |algorithm, state| {
-            algorithm.look(state, now, cost)
-        })
-    }
-
-    fn reserve(&mut self, key: KeyId, now: Time, cost: Permits, max: Nanos) -> Option<Decision> {
-        let reserve = self.reserve?;
-        if max > self.patience {
-            self.patience = max;
-            self.algorithm = self.made_patient(self.algorithm.clone());
-        }
-        Some(self.with(key, now, |algorithm, state| {
-            reserve(algorithm, state, now, cost, max)
-        }))
-    }
-
-    fn refund(&mut self, key: KeyId, now: Time, cost: Permits) -> Option<()> {
-        let refund = self.refund?;
-        self.with(key, now, |algorithm, state| {
-            refund(algorithm, state, now, cost);
-        });
-        Some(())
-    }
-
-    fn reset(&mut self, key: KeyId) {
         if let Some(kept) = self.states.get_mut(key) {
             *kept = Kept::default();
         }
     }
 
-    fn adopt(&mut self, new: &AnyAlgorithm, now: Time) -> bool {
-        let Some(new) = (self.of)(new).filter(|new| new.keeps_state_of(&self.algorithm)) else {
-            return false;
-        };
-        for kept in &mut self.states {
-            new.rescale(&mut kept.state, &self.algorithm, now);
+    /// Changes the limit at `now`. States are kept if they mean the same under the new
+    /// parameters; if not, their usage is carried over, as a reload does.
+    pub fn set(&mut self, algorithm: AnyAlgorithm, now: Time) {
+        let old = &self.algorithm;
+        if algorithm.keeps_state_of(old) {
+            for kept in &mut self.states {
+                algorithm.rescale(&mut kept.state, old, now);
+            }
+        } else {
+            for kept in &mut self.states {
+                let usage = if now > kept.until {
+                    Permits::ZERO
+                } else {
+                    old.usage(&kept.state, now)
+                };
+                let state = algorithm.state_with_usage(usage, now);
+                *kept = Kept {
+                    until: read_until(&algorithm, &state, now),
+                    state,
+                };
+            }
         }
-        self.algorithm = self.made_patient(new.clone());
-        true
+        self.algorithm = algorithm;
+        if self.patience > Nanos::ZERO {
+            self.algorithm = self.algorithm.with_patience(self.patience);
+        }
     }
 
-    fn counts_refusals(&self) -> bool {
-        let (algorithm, mut state) = (&self.algorithm, A::State::default());
-        let all = algorithm.capacity();
+    /// Returns true if a refusal changes a state, which is found by trying it. True also where it
+    /// changes only a record, or where the limit cannot be filled at once.
+    pub fn counts_refusals(&self) -> bool {
+        let (limit, mut state) = (&self.algorithm, AnyState::default());
+        let all = limit.capacity();
         let mut refusal_changes = |now| {
-            for _ in 0..MOST_FILLS {
+            for _ in 0..MAX_FILLS {
                 let before = state.clone();
-                match algorithm.decide(&mut state, now, all).verdict {
+                match limit.decide(&mut state, now, all).verdict {
                     Verdict::Deny { .. } => return state != before,
                     Verdict::DenyForever => return true,
                     Verdict::Allow | Verdict::AllowAfter(_) => {}
@@ -316,17 +157,38 @@ impl<A: Algorithm + Clone> States for Keyed<A> {
         // And a moment later: a full log of attempts looks alike until time has passed.
         refusal_changes(Time::ZERO) || refusal_changes(Time::ZERO + Nanos::from_nanos(1))
     }
+
+    /// Calls `with` on the limit and the state of a key, which is a fresh one if the old has
+    /// lasted out.
+    fn with<T>(
+        &mut self,
+        key: KeyId,
+        now: Time,
+        with: impl FnOnce(&AnyAlgorithm, &mut AnyState) -> T,
+    ) -> T {
+        if key >= self.states.len() {
+            self.states.resize(key + 1, Kept::default()); // callers bound it
+        }
+        let (limit, kept) = (&self.algorithm, &mut self.states[key]);
+        if now > kept.until {
+            kept.state = AnyState::default();
+        }
+        let done = with(limit, &mut kept.state);
+        kept.until = read_until(limit, &kept.state, now);
+        done
+    }
 }
 
-impl<A: Algorithm> std::fmt::Debug for Keyed<A> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(&self.states).finish()
-    }
+/// Until when a state can be read for what it is.
+fn read_until(limit: &AnyAlgorithm, state: &AnyState, now: Time) -> Time {
+    limit.expires_at(state, now).max(now) + limit.lasts()
 }
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::{Denials, Edge, Exponential, Hybrid, Log, SubBuckets, WarmUp, Window};
+    use ratekeeper_core::{
+        Denials, Edge, Exponential, Gcra, Hybrid, Log, SubBuckets, WarmUp, Window,
+    };
 
     use super::*;
 

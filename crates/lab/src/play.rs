@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 
-use ratekeeper_core::{Nanos, Time, Verdict};
+use ratekeeper_core::{Algorithm as _, Nanos, Time, Verdict};
 
 use crate::bench::{Bench, KeyId};
 use crate::pace::Pace;

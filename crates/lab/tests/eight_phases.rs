@@ -5,7 +5,8 @@
 //! corrected, run in virtual time.
 
 use ratekeeper_core::{
-    AnyAlgorithm, Denials, Gcra, Interval, Log, Nanos, Origin, Permits, Quota, Time, Window,
+    Algorithm as _, AnyAlgorithm, Denials, Gcra, Interval, Log, Nanos, Origin, Permits, Quota,
+    Time, Window,
 };
 use ratekeeper_lab::{Bench, Report, Stop, VirtualTime, Workload, compared, play};
 use serde_json::Value;

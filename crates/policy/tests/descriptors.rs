@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_core::{Algorithm as _, Nanos, Permits};
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 use ratekeeper_policy::{Charges, Descriptor, Facts, MissingKey, Numbers, Policy};
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use ratekeeper_core::Algorithm as _;
 use ratekeeper_policy::config::{Context, parse};
 
 const GUIDE: &str = include_str!("../../../docs/guide/algorithms.md");

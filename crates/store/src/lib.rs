@@ -10,6 +10,7 @@ mod fallback;
 mod memory;
 #[cfg(all(feature = "redis", not(loom)))]
 mod redis;
+mod settle;
 mod store;
 
 #[cfg(all(feature = "redis", not(loom)))]

@@ -56,7 +56,6 @@
 //! Nothing stops the world. The longest pause is one pass over one table of one shard, front
 //! to back: when it grows by a quarter, shrinks, gives up a third, or changes its algorithm.
 
-mod any_table;
 mod as_store;
 mod budget;
 mod flat;
@@ -79,7 +78,7 @@ use ratekeeper_core::{
 };
 use smallvec::{SmallVec, smallvec};
 
-use crate::{Decisions, Hold};
+use crate::{Decisions, Hold, settle};
 use budget::Budget;
 use key::{LongKey, ShortKey, Size, WordKey, hash_of};
 pub use listing::KeyEntry;
@@ -177,7 +176,7 @@ impl MemoryStore {
     pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
         match charges {
             [charge] => alone(charge, self.decide_one(charge, now)),
-            _ => Request::new(self, charges, Lend::Unnamed, now).decide(),
+            _ => settle::decide(&mut Request::new(self, charges, Lend::Unnamed, now)),
         }
     }
 
@@ -193,12 +192,12 @@ impl MemoryStore {
 
     /// See [`Store::acquire`](crate::Store::acquire); answers at once.
     pub fn acquire_now(&self, charges: &[Charge<'_>], lend: Lend, now: Time) -> Decisions {
-        Request::new(self, charges, lend, now).decide()
+        settle::decide(&mut Request::new(self, charges, lend, now))
     }
 
     /// See [`Store::look`](crate::Store::look).
     pub fn look_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
-        Request::new(self, charges, Lend::Nothing, now).look()
+        settle::look(&mut Request::new(self, charges, Lend::Nothing, now))
     }
 
     /// As [`Store::refund`](crate::Store::refund), without a check: a limit that takes nothing

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage, Permits,
-    SubBuckets, Time, Window,
+    Algorithm as _, AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage,
+    Permits, SubBuckets, Time, Window,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 

@@ -1,6 +1,6 @@
 //! Document: what came out of a simulation, for programs.
 
-use ratekeeper_core::{Nanos, Time};
+use ratekeeper_core::{Algorithm as _, Nanos, Time};
 use ratekeeper_lab::{Counts, Report, Row, Stop};
 use serde_json::{Value, json};
 

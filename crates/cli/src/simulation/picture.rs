@@ -1,5 +1,6 @@
 //! Picture: the SVG file.
 
+use ratekeeper_core::Algorithm as _;
 use std::path::Path;
 
 use ratekeeper_lab::svg::{self, Panel};

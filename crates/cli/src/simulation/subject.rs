@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 
-use ratekeeper_core::{AnyAlgorithm, Nanos, Origin, Permits, Quota};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Permits, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
 use ratekeeper_policy::{Cost, Rule};

@@ -1,6 +1,6 @@
 //! Table: what came out of a simulation, in rows for people.
 
-use ratekeeper_core::{Nanos, Time};
+use ratekeeper_core::{Algorithm as _, Nanos, Time};
 use ratekeeper_lab::workload::Rows;
 use ratekeeper_lab::{Counts, Report, Row, Stop, Workload, plot, rate};
 

@@ -7,7 +7,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
-use ratekeeper_core::Origin;
+use ratekeeper_core::{Algorithm as _, Origin};
 use ratekeeper_policy::{Field, MissingKey, Pattern, Policy, Rule, RuleMode};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ratekeeper_core::{AnyAlgorithm, Nanos};
+use ratekeeper_core::Nanos;
 use ratekeeper_policy::Policy;
 use serde_json::json;
 
@@ -216,11 +216,11 @@ fn address(text: &str) -> Result<String, Failure> {
 
 /// The longest that a queue of the policy lets a request wait.
 fn longest_wait(policy: &Policy) -> Nanos {
-    let waits = policy.rules.iter().map(|rule| match &rule.limit.algorithm {
-        AnyAlgorithm::Gcra(gcra) => gcra.queue().1,
-        _ => Nanos::ZERO,
-    });
-    waits.max().unwrap_or_default()
+    let queues = policy
+        .rules
+        .iter()
+        .filter_map(|rule| rule.limit.algorithm.queue());
+    queues.map(|(_, wait)| wait).max().unwrap_or_default()
 }
 
 /// What this installation has in the place of what the snippets have.

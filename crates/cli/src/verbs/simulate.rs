@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ratekeeper_core::{Nanos, Origin, Permits, Time};
+use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Time};
 use ratekeeper_lab::arrivals::{Pattern, Rate};
 use ratekeeper_lab::workload::{Pause, TooLarge, Traffic};
 use ratekeeper_lab::{Bench, RealTime, VirtualTime, Workload, play};

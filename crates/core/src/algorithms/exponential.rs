@@ -38,10 +38,12 @@
 //!   (2005); founding design: the wait in closed form.
 
 mod powers;
-mod shared;
+mod stored_form;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+use crate::{
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+};
 use powers::{float, floor, half_power, log2};
 
 /// Levels are kept to 2^-30 permits.
@@ -82,7 +84,7 @@ pub struct Exponential {
 
 /// What one key has spent, as far as it has not faded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Level {
+pub struct ExponentialState {
     /// In 2^-30 permits. None: never seen.
     units: u64,
     /// When it was so.
@@ -108,25 +110,10 @@ impl Exponential {
         })
     }
 
-    /// A counter of other numbers; denials cost what they did.
-    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
-        Ok(Self::new(quota)?.with_denials(self.denials))
-    }
-
     /// The same limit with another price of denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         Self { denials, ..self }
-    }
-
-    /// What a denial costs.
-    pub const fn denials(&self) -> Denials {
-        self.denials
-    }
-
-    #[expect(clippy::unused_self, reason = "as every algorithm")]
-    pub(crate) const fn name(&self) -> &'static str {
-        "exponential"
     }
 
     /// L in units.
@@ -137,7 +124,7 @@ impl Exponential {
     /// What is left of `level` at `now`, in units: never less than in truth, except that
     /// little is forgotten.
     #[inline]
-    fn left(&self, level: &Level, now: Time) -> u64 {
+    fn left(&self, level: &ExponentialState, now: Time) -> u64 {
         let units = level.units;
         let span = now.since(level.at).as_nanos();
         if units == 0 || span == 0 {
@@ -166,7 +153,7 @@ impl Exponential {
 
     /// The first moment at which no more than `target` is left of `level`, which is more; in
     /// whole permits, so that nothing is forgotten before.
-    fn faded_to(&self, level: &Level, target: u64) -> Time {
+    fn faded_to(&self, level: &ExponentialState, target: u64) -> Time {
         if target == 0 {
             return self.forgotten_at(level);
         }
@@ -195,7 +182,7 @@ impl Exponential {
     }
 
     /// When less than 2^-10 permit is left, and a half-life has passed.
-    fn forgotten_at(&self, level: &Level) -> Time {
+    fn forgotten_at(&self, level: &ExponentialState) -> Time {
         if level.units == 0 {
             return Time::ZERO;
         }
@@ -203,7 +190,13 @@ impl Exponential {
         level.at + Nanos::from_nanos(self.span_of(above.max(1.0)))
     }
 
-    fn decision(&self, verdict: Verdict, level: &Level, left: u64, now: Time) -> Decision {
+    fn decision(
+        &self,
+        verdict: Verdict,
+        level: &ExponentialState,
+        left: u64,
+        now: Time,
+    ) -> Decision {
         // Down: what is left is whole permits only.
         let remaining = self.limit().saturating_sub(left) >> UNITS_LOG2;
         let expiry = self.forgotten_at(level);
@@ -221,15 +214,29 @@ impl Exponential {
     }
 }
 
+impl Reconfigure for Exponential {
+    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
+        Ok(Self::new(quota)?.with_denials(self.denials).into())
+    }
+}
+
 impl Algorithm for Exponential {
-    type State = Level;
+    type State = ExponentialState;
+
+    fn name(&self) -> &'static str {
+        "exponential"
+    }
+
+    fn denials(&self) -> Denials {
+        self.denials
+    }
 
     fn capacity(&self) -> Permits {
         Permits::new(self.permits)
     }
 
     #[inline]
-    fn decide(&self, level: &mut Level, now: Time, cost: Permits) -> Decision {
+    fn decide(&self, level: &mut ExponentialState, now: Time, cost: Permits) -> Decision {
         let left = self.left(level, now);
         let price = u64::from(cost.get()) << UNITS_LOG2;
         let fits = left.saturating_add(price) <= self.limit();
@@ -240,7 +247,7 @@ impl Algorithm for Exponential {
             Denials::Free => left,
         };
         if charged != left {
-            *level = Level {
+            *level = ExponentialState {
                 units: charged,
                 at: level.at.max(now),
             };
@@ -257,22 +264,22 @@ impl Algorithm for Exponential {
         self.decision(verdict, level, charged, now)
     }
 
-    fn expires_at(&self, level: &Level, _now: Time) -> Time {
+    fn expires_at(&self, level: &ExponentialState, _now: Time) -> Time {
         self.forgotten_at(level)
     }
 
     /// The higher of the two levels at the later of the two moments.
-    fn stricter(&self, level: &mut Level, other: &Level) {
+    fn stricter(&self, level: &mut ExponentialState, other: &ExponentialState) {
         let at = level.at.max(other.at);
-        let faded = |level: &Level| match self.left(level, at) {
+        let faded = |level: &ExponentialState| match self.left(level, at) {
             left if left == 0 || level.at == at => left,
             // Up: fading in two steps may round less up than in one.
             left => left + (level.units >> 47) + 2,
         };
         let units = faded(level).max(faded(other));
         *level = match units {
-            0 => Level::default(),
-            units => Level { units, at },
+            0 => ExponentialState::default(),
+            units => ExponentialState { units, at },
         };
     }
 
@@ -293,13 +300,13 @@ impl Algorithm for Exponential {
 
 impl Refund for Exponential {
     /// Takes the cost from what is left of the level.
-    fn refund(&self, level: &mut Level, now: Time, cost: Permits) {
+    fn refund(&self, level: &mut ExponentialState, now: Time, cost: Permits) {
         let left = self.left(level, now);
         let back = u64::from(cost.get()) << UNITS_LOG2;
         *level = match left.saturating_sub(back) {
-            0 => Level::default(),
+            0 => ExponentialState::default(),
             _ if back == 0 => *level,
-            units => Level {
+            units => ExponentialState {
                 units,
                 at: level.at.max(now),
             },
@@ -360,7 +367,7 @@ mod tests {
     #[test]
     fn a_burst_is_the_whole_limit_and_then_the_level_must_fade() {
         let limit = exponential("10/1s");
-        let mut level = Level::default();
+        let mut level = ExponentialState::default();
         for left in (0..10).rev() {
             let decision = limit.decide(&mut level, millis(5), Permits::ONE);
             assert_eq!(decision.remaining, Permits::new(left));
@@ -381,7 +388,7 @@ mod tests {
     #[test]
     fn the_long_run_is_half_a_permit_below_the_limit() {
         let limit = exponential("10/1s");
-        let mut level = Level::default();
+        let mut level = ExponentialState::default();
         let mut now = Time::ZERO;
         let mut admitted = 0;
         while now < millis(1_000_000) {
@@ -398,7 +405,7 @@ mod tests {
     fn a_counted_cost_above_the_limit_is_recorded() {
         let limit = exponential("10/1s").with_denials(Denials::Counted);
         for (cost, recorded) in [(11, 11), (20, 20), (u32::MAX, 20)] {
-            let mut level = Level::default();
+            let mut level = ExponentialState::default();
             let denied = limit.decide(&mut level, Time::ZERO, Permits::new(cost));
             assert_eq!(denied.verdict, Verdict::DenyForever);
             assert_eq!(level.units, recorded << UNITS_LOG2, "{cost}");
@@ -408,7 +415,7 @@ mod tests {
     #[test]
     fn counted_denials_lock_out_for_a_finite_time() {
         let limit = exponential("10/1s").with_denials(Denials::Counted);
-        let mut level = Level::default();
+        let mut level = ExponentialState::default();
         for _ in 0..100 {
             let _ = limit.decide(&mut level, Time::ZERO, Permits::ONE);
         }
@@ -420,13 +427,13 @@ mod tests {
     #[test]
     fn a_refund_undoes_a_charge_and_no_more() {
         let limit = exponential("10/1s");
-        let mut level = Level::default();
+        let mut level = ExponentialState::default();
         let _ = limit.decide(&mut level, millis(0), Permits::new(4));
         limit.refund(&mut level, millis(0), Permits::new(3));
         let looked = limit.look(&level, millis(0), Permits::ZERO);
         assert_eq!(looked.remaining, Permits::new(9));
         limit.refund(&mut level, millis(100), Permits::MAX);
-        assert_eq!(level, Level::default());
+        assert_eq!(level, ExponentialState::default());
     }
 
     #[test]
@@ -435,7 +442,7 @@ mod tests {
         let limit = exponential("50/1s");
         for _ in 0..20_000 {
             let at = |micros| Time::ZERO + Nanos::from_micros(micros);
-            let mut level = Level::default();
+            let mut level = ExponentialState::default();
             let _ = limit.decide(
                 &mut level,
                 at(0),
@@ -458,7 +465,7 @@ mod tests {
             let permits = Permits::saturating_from(1 + (random.next() >> (32 + random.below(32))));
             let per = Nanos::from_nanos(1 + (random.next() >> (7 + random.below(57))));
             let limit = Exponential::new(Quota::new(permits, per).unwrap()).unwrap();
-            let mut level = Level::default();
+            let mut level = ExponentialState::default();
             let mut now = Time::from_nanos(random.next() >> 8);
             for _ in 0..8 {
                 now = now + Nanos::from_nanos(random.below(per.as_nanos() / 2 + 2));
@@ -482,7 +489,8 @@ mod tests {
                 Exponential::new(quota).unwrap(),
                 Gcra::token_bucket(quota).unwrap(),
             );
-            let (mut level, mut tat, mut now) = (Level::default(), Tat::default(), Time::ZERO);
+            let (mut level, mut tat, mut now) =
+                (ExponentialState::default(), Tat::default(), Time::ZERO);
             for _ in 0..20_000 {
                 now = now + Nanos::from_nanos(random.below(quota.per().as_nanos() / 5 + 2));
                 let cost =

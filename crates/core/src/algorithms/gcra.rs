@@ -50,14 +50,16 @@ mod charge;
 mod denial;
 mod grid;
 mod promise;
-mod shared;
+mod stored_form;
 
-pub use shared::Paid;
+pub use stored_form::Paid;
 
 use core::num::NonZeroU64;
 
 use crate::algorithm::{Algorithm, Denials, Reserve as _, Word};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+use crate::{
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+};
 use grid::{Grid, Moment, TICKS, Units as _};
 
 /// Horizon of debts: no limit may owe longer than this (1.1 years), so that a debt is far from
@@ -218,11 +220,6 @@ impl Gcra {
         Self { deepest, ..limit }
     }
 
-    /// A bucket of other numbers, without a queue; denials cost what they did.
-    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
-        Ok(Self::token_bucket(quota)?.with_denials(self.denials))
-    }
-
     /// The same limit, willing to promise moments up to `longest_wait` ahead when asked to
     /// [reserve](crate::Reserve::reserve); at most 1.1 years less the burst. Without it, a
     /// reservation waits no longer than in the limit's own queue.
@@ -270,14 +267,6 @@ impl Gcra {
         }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        if self.queue > 0 || self.permits_in(self.burst) == Permits::ONE {
-            "leaky bucket"
-        } else {
-            "token bucket"
-        }
-    }
-
     /// The units of a cost; saturating.
     #[inline]
     fn price_of(&self, cost: Permits) -> u64 {
@@ -300,8 +289,41 @@ impl Gcra {
     }
 }
 
+impl Reconfigure for Gcra {
+    /// A bucket without a queue.
+    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
+        let bucket = Self::token_bucket(quota)?;
+        Ok(bucket.with_denials(self.denials).into())
+    }
+
+    fn with_patience(&self, longest_wait: Nanos) -> Self {
+        Self::with_patience(*self, longest_wait)
+    }
+}
+
 impl Algorithm for Gcra {
     type State = Tat;
+
+    fn name(&self) -> &'static str {
+        if self.queue > 0 || self.permits_in(self.burst) == Permits::ONE {
+            "leaky bucket"
+        } else {
+            "token bucket"
+        }
+    }
+
+    fn denials(&self) -> Denials {
+        self.denials
+    }
+
+    /// The span in which the burst and the queue are granted anew, rounded up.
+    fn window(&self) -> Option<Nanos> {
+        Some(self.nanos(self.burst + self.queue, Moment::ZERO))
+    }
+
+    fn refills_one_by_one(&self) -> bool {
+        true
+    }
 
     fn capacity(&self) -> Permits {
         self.permits_in(self.burst + self.queue)

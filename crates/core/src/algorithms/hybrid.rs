@@ -48,10 +48,12 @@
 //! * Twin: `hybrid.lua`.
 //! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
 
-mod shared;
+mod stored_form;
 
 use crate::algorithm::{Algorithm, Refund};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+use crate::{
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+};
 
 /// The longest window, 146 years: no sum of spans overflows.
 const MAX_WINDOW: Nanos = Nanos::from_nanos(1 << 62);
@@ -83,7 +85,7 @@ pub struct Hybrid {
 
 /// What one key may do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Allowance(Phase);
+pub struct HybridState(Phase);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum Phase {
@@ -119,22 +121,12 @@ impl Hybrid {
         })
     }
 
-    #[expect(clippy::unused_self, reason = "as every algorithm")]
-    pub(crate) const fn name(&self) -> &'static str {
-        "hybrid"
-    }
-
-    /// The span of the quota.
-    pub(crate) const fn window(&self) -> Nanos {
-        Nanos::from_nanos(self.per)
-    }
-
     /// The state as `now` finds it.
     #[inline]
-    fn seen(&self, state: &Allowance, now: Time) -> Phase {
+    fn seen(&self, state: &HybridState, now: Time) -> Phase {
         match self.plain(state.0) {
             Phase::Fresh => Phase::Fresh,
-            phase if now >= self.expires_at(&Allowance(phase), now) => Phase::Fresh,
+            phase if now >= self.expires_at(&HybridState(phase), now) => Phase::Fresh,
             phase => phase,
         }
     }
@@ -224,7 +216,7 @@ impl Hybrid {
 
     /// How the state stands.
     fn decision(&self, verdict: Verdict, phase: Phase, now: Time) -> Decision {
-        let reset_after = self.expires_at(&Allowance(phase), now).since(now);
+        let reset_after = self.expires_at(&HybridState(phase), now).since(now);
         let (remaining, more_after) = match self.plain(phase) {
             Phase::Fresh => (Permits::new(self.permits), Nanos::ZERO),
             Phase::Bursty { left, .. } => (Permits::new(left), reset_after),
@@ -260,15 +252,30 @@ impl Empty {
     }
 }
 
+impl Reconfigure for Hybrid {
+    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
+        Self::quota_linear(quota).map(Into::into)
+    }
+}
+
 impl Algorithm for Hybrid {
-    type State = Allowance;
+    type State = HybridState;
+
+    fn name(&self) -> &'static str {
+        "hybrid"
+    }
+
+    /// The span of the quota.
+    fn window(&self) -> Option<Nanos> {
+        Some(Nanos::from_nanos(self.per))
+    }
 
     fn capacity(&self) -> Permits {
         Permits::new(self.permits)
     }
 
     #[inline]
-    fn decide(&self, state: &mut Allowance, now: Time, cost: Permits) -> Decision {
+    fn decide(&self, state: &mut HybridState, now: Time, cost: Permits) -> Decision {
         let phase = self.seen(state, now);
         if cost == Permits::ZERO {
             return self.decision(Verdict::Allow, phase, now);
@@ -290,7 +297,7 @@ impl Algorithm for Hybrid {
             Phase::Bursty { opened, left } => (opened, left),
             Phase::Fresh | Phase::Smooth { .. } => (now, self.permits),
         };
-        *state = Allowance(match phase {
+        *state = HybridState(match phase {
             Phase::Smooth { at, part } => self.after(Empty { at, part }, cost).into(),
             _ => Phase::Bursty {
                 opened,
@@ -300,7 +307,7 @@ impl Algorithm for Hybrid {
         self.decision(Verdict::Allow, state.0, now)
     }
 
-    fn expires_at(&self, state: &Allowance, _now: Time) -> Time {
+    fn expires_at(&self, state: &HybridState, _now: Time) -> Time {
         match self.plain(state.0) {
             Phase::Fresh => Time::ZERO,
             Phase::Bursty { opened, .. } => self.end_of(opened),
@@ -310,9 +317,9 @@ impl Algorithm for Hybrid {
 
     /// Of two windows the later with the fewer permits, of two buckets the emptier. A window
     /// beside a bucket counts as a bucket that has no more than it until the window ends.
-    fn stricter(&self, state: &mut Allowance, other: &Allowance) {
+    fn stricter(&self, state: &mut HybridState, other: &HybridState) {
         use Phase::{Bursty, Fresh, Smooth};
-        *state = Allowance(match (self.plain(state.0), self.plain(other.0)) {
+        *state = HybridState(match (self.plain(state.0), self.plain(other.0)) {
             (Fresh, phase) | (phase, Fresh) => phase,
             (Bursty { opened: a, left: x }, Bursty { opened: b, left: y }) => Bursty {
                 opened: a.max(b),
@@ -333,8 +340,8 @@ impl Algorithm for Hybrid {
 
     /// A window opens now: that of the floor was opened by another key, and would end too
     /// early for this one.
-    fn begin(&self, floor: &Allowance, now: Time) -> Allowance {
-        Allowance(match self.seen(floor, now) {
+    fn begin(&self, floor: &HybridState, now: Time) -> HybridState {
+        HybridState(match self.seen(floor, now) {
             Phase::Bursty { opened, left } => Phase::Bursty {
                 opened: opened.max(now),
                 left,
@@ -364,15 +371,15 @@ impl Algorithm for Hybrid {
 
 impl Refund for Hybrid {
     /// Exact for the charge that came last: the key is in the mode that it was in before.
-    fn refund(&self, state: &mut Allowance, now: Time, cost: Permits) {
+    fn refund(&self, state: &mut HybridState, now: Time, cost: Permits) {
         if cost == Permits::ZERO || now >= self.expires_at(state, now) {
             return; // nothing is owed
         }
         if cost.get() >= self.permits {
-            *state = Allowance::default();
+            *state = HybridState::default();
             return;
         }
-        *state = Allowance(match state.0 {
+        *state = HybridState(match state.0 {
             Phase::Bursty { opened, left } if now < self.end_of(opened) => {
                 // No sum above 2^32: each is below N.
                 match left.saturating_add(cost.get()) {
@@ -404,7 +411,7 @@ mod tests {
     type Row = (u64, u32, Option<u64>, u32);
 
     fn check(limit: Hybrid, rows: &[Row]) {
-        let mut state = Allowance::default();
+        let mut state = HybridState::default();
         for &(now, cost, wait, remaining) in rows {
             let decision = limit.decide(&mut state, millis(now), Permits::new(cost));
             let wait = wait.map(Nanos::from_millis);
@@ -462,8 +469,8 @@ mod tests {
     #[test]
     fn a_refund_of_the_last_permit_makes_a_key_bursty_again() {
         let limit = hybrid("3/3s");
-        let mut state = Allowance::default();
-        let ask = |state: &mut Allowance, now, cost| {
+        let mut state = HybridState::default();
+        let ask = |state: &mut HybridState, now, cost| {
             let decision = limit.decide(state, millis(now), Permits::new(cost));
             (decision.verdict.allows(), decision.remaining.get())
         };
@@ -479,17 +486,17 @@ mod tests {
         limit.refund(&mut state, millis(3_100), Permits::ONE);
         assert_eq!(limit.seen(&state, millis(3_100)), limit.plain(before.0));
         limit.refund(&mut state, millis(3_100), Permits::new(3));
-        assert_eq!(state, Allowance::default(), "no better than fresh");
+        assert_eq!(state, HybridState::default(), "no better than fresh");
     }
 
     #[test]
     fn a_refund_of_all_that_was_taken_leaves_no_window_open() {
         let limit = hybrid("3/3s");
-        let mut state = Allowance::default();
+        let mut state = HybridState::default();
         let _ = limit.decide(&mut state, millis(0), Permits::new(2));
         limit.refund(&mut state, millis(1_000), Permits::ONE);
         limit.refund(&mut state, millis(1_000), Permits::ONE);
-        assert_eq!(state, Allowance::default());
+        assert_eq!(state, HybridState::default());
     }
 
     #[test]
@@ -510,7 +517,7 @@ mod tests {
     fn smooth_permits_fall_due_to_the_nanosecond_for_ever() {
         // A third of a second is not a whole number of nanoseconds: nothing is lost by it.
         let limit = hybrid("3/1s");
-        let mut state = Allowance::default();
+        let mut state = HybridState::default();
         let _ = limit.decide(&mut state, Time::ZERO, Permits::new(3));
         for third in 3..30_003_u64 {
             let due = (third * 1_000_000_000).div_ceil(3);
@@ -524,7 +531,7 @@ mod tests {
     #[test]
     fn a_key_that_begins_at_a_floor_has_a_window_of_its_own() {
         let limit = hybrid("3/3s");
-        let mut floor = Allowance::default();
+        let mut floor = HybridState::default();
         let _ = limit.decide(&mut floor, millis(0), Permits::ONE);
         let mut state = limit.begin(&floor, millis(2_000));
         let decision = limit.decide(&mut state, millis(2_000), Permits::ONE);
@@ -534,11 +541,11 @@ mod tests {
             Nanos::from_secs(3),
             "not the floor's 1 s"
         );
-        assert_eq!(limit.begin(&floor, millis(3_000)), Allowance::default());
+        assert_eq!(limit.begin(&floor, millis(3_000)), HybridState::default());
     }
 
     #[test]
     fn a_state_takes_sixteen_bytes() {
-        assert_eq!(size_of::<Allowance>(), 16);
+        assert_eq!(size_of::<HybridState>(), 16);
     }
 }

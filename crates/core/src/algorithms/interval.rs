@@ -39,10 +39,12 @@
 //! * Source: "Distributed API Rate Limiter" (founding document 4), max amount, refill time,
 //!   refill amount; V. Bukhtoyarov, Bucket4j (2015), "intervally".
 
-mod shared;
+mod stored_form;
 
 use crate::algorithm::{Algorithm, Refund};
-use crate::{Decision, Error, Nanos, Origin, Permits, Quota, Time, Verdict};
+use crate::{
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+};
 
 /// The longest refill of the whole bucket, 146 years: no sum of spans overflows.
 const MAX_REFILL: u64 = 1 << 62;
@@ -82,7 +84,7 @@ pub struct Interval {
 
 /// What is missing from the bucket of one key. Nothing: full.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Missing {
+pub struct IntervalState {
     permits: u32,
     /// The stroke that gives the next refill; means nothing while nothing is missing.
     next: Time,
@@ -112,15 +114,6 @@ impl Interval {
         Self::new(most, refill, every, Strokes::FirstTake)
     }
 
-    /// The same moments under other numbers: a grid is counted from 1970.
-    pub(crate) fn with_quota(&self, quota: Quota, origin: Origin) -> Result<Self, Error> {
-        let (most, refill, every) = (quota.burst(), quota.permits(), quota.per());
-        match self.strokes {
-            Strokes::FirstTake => Self::from_first(most, refill, every),
-            Strokes::Grid(_) => Self::on_grid(most, refill, every, origin.phase(every)),
-        }
-    }
-
     fn new(most: Permits, refill: Permits, every: Nanos, strokes: Strokes) -> Result<Self, Error> {
         let (most, refill) = (most.get(), refill.min(most).get());
         if refill == 0 {
@@ -142,36 +135,12 @@ impl Interval {
         })
     }
 
-    #[expect(clippy::unused_self, reason = "as every algorithm")]
-    pub(crate) const fn name(&self) -> &'static str {
-        "interval bucket"
-    }
-
-    /// See [`AnyAlgorithm::on_clock`](crate::AnyAlgorithm::on_clock).
-    pub(crate) fn on_clock(self, from: Origin, to: Origin) -> Self {
-        let Strokes::Grid(phase) = self.strokes else {
-            return self;
-        };
-        let every = Nanos::from_nanos(self.every);
-        let phase = from.phase_on(to, Nanos::from_nanos(phase), every);
-        Self {
-            strokes: Strokes::Grid(phase.as_nanos()),
-            ..self
-        }
-    }
-
-    /// The refills that make it full, if it is empty.
-    pub(crate) const fn window(&self) -> Nanos {
-        let refills = self.most.div_ceil(self.refill); // up: the last may be a part
-        Nanos::from_nanos(self.every.saturating_mul(refills as u64))
-    }
-
     /// The state as `now` finds it: refilled by the strokes that have passed.
     #[inline]
-    fn refilled(&self, missing: &Missing, now: Time) -> Missing {
+    fn refilled(&self, missing: &IntervalState, now: Time) -> IntervalState {
         let permits = missing.permits.min(self.most); // the limit may have shrunk
         if permits > 0 && now < missing.next {
-            return Missing {
+            return IntervalState {
                 permits,
                 next: missing.next,
             };
@@ -179,11 +148,11 @@ impl Interval {
         // Down: a stroke counts when it has been.
         let further = now.since(missing.next).as_nanos() / self.every;
         match self.left_after(permits, further.saturating_add(1)) {
-            0 => Missing {
+            0 => IntervalState {
                 permits: 0,
                 next: self.stroke_after(now),
             },
-            permits => Missing {
+            permits => IntervalState {
                 permits,
                 next: missing.next + self.strokes(further + 1),
             },
@@ -222,15 +191,51 @@ impl Interval {
     }
 }
 
+impl Reconfigure for Interval {
+    /// The same moments under other numbers: a grid is counted from 1970.
+    fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
+        let (most, refill, every) = (quota.burst(), quota.permits(), quota.per());
+        let interval = match self.strokes {
+            Strokes::FirstTake => Self::from_first(most, refill, every),
+            Strokes::Grid(_) => Self::on_grid(most, refill, every, origin.phase(every)),
+        };
+        interval.map(Into::into)
+    }
+
+    fn on_clock(&self, from: Origin, to: Origin) -> Self {
+        let Strokes::Grid(phase) = self.strokes else {
+            return *self;
+        };
+        let every = Nanos::from_nanos(self.every);
+        let phase = from.phase_on(to, Nanos::from_nanos(phase), every);
+        Self {
+            strokes: Strokes::Grid(phase.as_nanos()),
+            ..*self
+        }
+    }
+}
+
 impl Algorithm for Interval {
-    type State = Missing;
+    type State = IntervalState;
+
+    fn name(&self) -> &'static str {
+        "interval bucket"
+    }
+
+    /// The refills that fill it, if it is empty.
+    fn window(&self) -> Option<Nanos> {
+        let refills = self.most.div_ceil(self.refill); // up: the last may be a part
+        Some(Nanos::from_nanos(
+            self.every.saturating_mul(u64::from(refills)),
+        ))
+    }
 
     fn capacity(&self) -> Permits {
         Permits::new(self.most)
     }
 
     #[inline]
-    fn decide(&self, missing: &mut Missing, now: Time, cost: Permits) -> Decision {
+    fn decide(&self, missing: &mut IntervalState, now: Time, cost: Permits) -> Decision {
         let mut seen = self.refilled(missing, now);
         let room = self.most - seen.permits;
         let verdict = if cost.get() <= room {
@@ -254,13 +259,13 @@ impl Algorithm for Interval {
         }
     }
 
-    fn expires_at(&self, missing: &Missing, _now: Time) -> Time {
+    fn expires_at(&self, missing: &IntervalState, _now: Time) -> Time {
         self.stroke_of(missing.permits.min(self.most), missing.next)
     }
 
     /// Brings both to the later stroke and keeps what lacks more: from the refill before
     /// that stroke on, what it allows either would have allowed.
-    fn stricter(&self, missing: &mut Missing, other: &Missing) {
+    fn stricter(&self, missing: &mut IntervalState, other: &IntervalState) {
         if other.permits == 0 {
             return;
         }
@@ -269,12 +274,12 @@ impl Algorithm for Interval {
             return;
         }
         let next = missing.next.max(other.next);
-        let at_next = |state: &Missing| {
+        let at_next = |state: &IntervalState| {
             // Down: a stroke that falls between two of the other is still to come.
             let strokes = next.since(state.next).as_nanos() / self.every;
             self.left_after(state.permits, strokes)
         };
-        *missing = Missing {
+        *missing = IntervalState {
             permits: at_next(missing).max(at_next(other)),
             next,
         };
@@ -282,15 +287,15 @@ impl Algorithm for Interval {
 
     /// Strokes that the first take sets off are set off now: those of the floor were set off
     /// by another key and would come too early.
-    fn begin(&self, floor: &Missing, now: Time) -> Missing {
+    fn begin(&self, floor: &IntervalState, now: Time) -> IntervalState {
         if self.strokes != Strokes::FirstTake {
             return *floor;
         }
         let seen = self.refilled(floor, now);
         if seen.permits == 0 {
-            return Missing::default();
+            return IntervalState::default();
         }
-        Missing {
+        IntervalState {
             next: seen.next.max(now + Nanos::from_nanos(self.every)),
             ..seen
         }
@@ -318,11 +323,11 @@ impl Algorithm for Interval {
 }
 
 impl Refund for Interval {
-    fn refund(&self, missing: &mut Missing, now: Time, cost: Permits) {
+    fn refund(&self, missing: &mut IntervalState, now: Time, cost: Permits) {
         let mut seen = self.refilled(missing, now);
         seen.permits = seen.permits.saturating_sub(cost.get());
         *missing = match seen.permits {
-            0 => Missing::default(),
+            0 => IntervalState::default(),
             _ => seen,
         };
     }
@@ -353,7 +358,7 @@ mod tests {
     type Row = (u64, u32, Option<u64>, u32);
 
     fn check(limit: Interval, rows: &[Row]) {
-        let mut state = Missing::default();
+        let mut state = IntervalState::default();
         for &(now, cost, wait, remaining) in rows {
             let decision = limit.decide(&mut state, millis(now), permits(cost));
             let wait = wait.map(Nanos::from_millis);
@@ -403,7 +408,7 @@ mod tests {
     fn the_remainder_of_time_is_never_lost() {
         // A caller every 990 ms: refills that restart at each call would give half.
         let limit = on_grid(1, 1, 0);
-        let mut state = Missing::default();
+        let mut state = IntervalState::default();
         let admitted = (0..=1_000)
             .filter(|call| {
                 let decision = limit.decide(&mut state, millis(call * 990), Permits::ONE);
@@ -415,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_last_permit_can_be_spent() {
-        let mut state = Missing::default();
+        let mut state = IntervalState::default();
         let limit = from_first(4, 1);
         for left in (0..4).rev() {
             let decision = limit.decide(&mut state, Time::ZERO, Permits::ONE);
@@ -426,13 +431,13 @@ mod tests {
     #[test]
     fn a_refund_undoes_a_charge_and_no_more() {
         let limit = from_first(3, 1);
-        let mut state = Missing::default();
+        let mut state = IntervalState::default();
         let _ = limit.decide(&mut state, millis(100), permits(2));
         limit.refund(&mut state, millis(100), Permits::ONE);
         let looked = limit.look(&state, millis(100), Permits::ZERO);
         assert_eq!(looked.remaining, permits(2));
         limit.refund(&mut state, millis(200), Permits::MAX);
-        assert_eq!(state, Missing::default());
+        assert_eq!(state, IntervalState::default());
     }
 
     #[test]
@@ -446,7 +451,7 @@ mod tests {
                 &[(500, 5), (2_300, 2)],
             ];
             let states = histories.iter().map(|history| {
-                let mut state = Missing::default();
+                let mut state = IntervalState::default();
                 for &(at, cost) in *history {
                     let _ = limit.decide(&mut state, millis(at), permits(cost));
                 }
@@ -503,13 +508,13 @@ mod tests {
         let at = |seconds| Time::ZERO + Nanos::from_secs(seconds);
         let (five, every) = (Permits::new(5), Nanos::from_secs(10));
         let first = Interval::from_first(five, five, every).unwrap();
-        let mut floor = Missing::default();
+        let mut floor = IntervalState::default();
         let _ = first.decide(&mut floor, at(1), Permits::new(3));
         let begun = first.begin(&floor, at(9));
         let standing = first.look(&begun, at(9), Permits::ZERO);
         assert_eq!(standing.remaining, Permits::new(2));
         assert_eq!(standing.reset_after, every, "not the 2 s of the floor");
-        assert_eq!(first.begin(&floor, at(11)), Missing::default());
+        assert_eq!(first.begin(&floor, at(11)), IntervalState::default());
         let grid = Interval::on_grid(five, five, every, Nanos::ZERO).unwrap();
         assert_eq!(grid.begin(&floor, at(9)), floor);
     }

@@ -39,12 +39,14 @@
 //! * Source: P. Hayes, "Better rate limiting with Redis sorted sets" (2015), for
 //!   the log, the strict reading and the gap; founding documents 0, 1 and 4.
 
-mod shared;
+mod stored_form;
 
 use alloc::collections::VecDeque;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time, Verdict};
+use crate::{
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+};
 
 /// The most permits a log may count: 80,000 bytes a key.
 pub const MAX_PERMITS: u32 = 10_000;
@@ -79,7 +81,7 @@ pub struct Log {
 
 /// The moments of one key, oldest first, one for each permit.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Logged(VecDeque<Time>);
+pub struct LogState(VecDeque<Time>);
 
 impl Log {
     /// A log of `quota.permits()` in any span of `quota.per()`.
@@ -109,11 +111,6 @@ impl Log {
         Self { denials, ..self }
     }
 
-    /// A log of other numbers, without a gap; denials cost what they did.
-    pub(crate) fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
-        Ok(Self::sliding(quota)?.with_denials(self.denials))
-    }
-
     /// The same limit with a minimum gap between two requests that are logged.
     ///
     /// # Errors
@@ -125,20 +122,13 @@ impl Log {
         Ok(Self { gap, ..self })
     }
 
-    pub(crate) const fn name(&self) -> &'static str {
-        match self.denials {
-            Denials::Free => "sliding window log",
-            Denials::Counted => "strict sliding window log",
-        }
-    }
-
     /// N, as a number of moments.
     fn places(&self) -> usize {
         self.permits as usize
     }
 
     /// The moment from which `cost` fits; in the past if it fits already.
-    fn fits_at(&self, logged: &Logged, cost: Permits) -> Time {
+    fn fits_at(&self, logged: &LogState, cost: Permits) -> Time {
         let others = self.permits.saturating_sub(cost.get()) as usize;
         let freed = match logged.0.len().checked_sub(others + 1) {
             Some(oldest) => logged.0[oldest] + self.per,
@@ -148,7 +138,7 @@ impl Log {
     }
 
     /// The moment from which the newest permit is far enough away.
-    fn gap_ends(&self, logged: &Logged) -> Time {
+    fn gap_ends(&self, logged: &LogState) -> Time {
         match logged.0.back() {
             Some(&newest) if self.gap > Nanos::ZERO => newest + self.gap,
             _ => Time::ZERO,
@@ -156,7 +146,7 @@ impl Log {
     }
 
     /// The largest cost that fits at `now`.
-    fn remaining(&self, logged: &Logged, now: Time) -> Permits {
+    fn remaining(&self, logged: &LogState, now: Time) -> Permits {
         if self.gap_ends(logged) > now {
             return Permits::ZERO;
         }
@@ -165,7 +155,7 @@ impl Log {
     }
 
     /// How many of the logged moments still count at `now`.
-    fn counted(&self, logged: &Logged, now: Time) -> usize {
+    fn counted(&self, logged: &LogState, now: Time) -> usize {
         let is_gone = |&at: &Time| at + self.per <= now;
         if !logged.0.front().is_some_and(is_gone) {
             return logged.0.len(); // the oldest does: no need to search
@@ -174,7 +164,7 @@ impl Log {
     }
 
     /// Logs `cost` at `now`: at most N moments are kept, and none that no longer counts.
-    fn push(&self, logged: &mut Logged, now: Time, cost: Permits) {
+    fn push(&self, logged: &mut LogState, now: Time, cost: Permits) {
         let now = logged.0.back().map_or(now, |&newest| newest.max(now));
         let cost = cost.get().min(self.permits) as usize;
         let moments = &mut logged.0;
@@ -194,15 +184,42 @@ impl Log {
     }
 }
 
+impl Reconfigure for Log {
+    /// A log without a gap.
+    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
+        Ok(Self::sliding(quota)?.with_denials(self.denials).into())
+    }
+}
+
 impl Algorithm for Log {
-    type State = Logged;
+    type State = LogState;
+
+    fn name(&self) -> &'static str {
+        match self.denials {
+            Denials::Free => "sliding window log",
+            Denials::Counted => "strict sliding window log",
+        }
+    }
+
+    fn denials(&self) -> Denials {
+        self.denials
+    }
+
+    /// The span that is looked back.
+    fn window(&self) -> Option<Nanos> {
+        Some(self.per)
+    }
+
+    fn refills_one_by_one(&self) -> bool {
+        true
+    }
 
     fn capacity(&self) -> Permits {
         Permits::new(self.permits)
     }
 
     #[inline]
-    fn decide(&self, logged: &mut Logged, now: Time, cost: Permits) -> Decision {
+    fn decide(&self, logged: &mut LogState, now: Time, cost: Permits) -> Decision {
         let capable = cost.get() <= self.permits;
         let allowed = cost == Permits::ZERO || capable && self.fits_at(logged, cost) <= now;
         let counts = allowed || self.denials == Denials::Counted;
@@ -236,7 +253,7 @@ impl Algorithm for Log {
         }
     }
 
-    fn expires_at(&self, logged: &Logged, _now: Time) -> Time {
+    fn expires_at(&self, logged: &LogState, _now: Time) -> Time {
         match logged.0.back() {
             Some(&newest) => newest + self.per.max(self.gap),
             None => Time::ZERO,
@@ -244,7 +261,7 @@ impl Algorithm for Log {
     }
 
     /// Moment by moment, from the newest, the later of the two.
-    fn stricter(&self, logged: &mut Logged, other: &Logged) {
+    fn stricter(&self, logged: &mut LogState, other: &LogState) {
         let (mine, theirs) = (&mut logged.0, &other.0);
         let missing = theirs.len().saturating_sub(mine.len());
         mine.reserve_exact(missing);
@@ -275,7 +292,7 @@ impl Algorithm for Log {
 
 impl Refund for Log {
     /// Takes out the newest moments that still count.
-    fn refund(&self, logged: &mut Logged, now: Time, cost: Permits) {
+    fn refund(&self, logged: &mut LogState, now: Time, cost: Permits) {
         let back = self.counted(logged, now).min(cost.get() as usize);
         logged.0.truncate(logged.0.len() - back);
     }
@@ -298,7 +315,7 @@ mod tests {
     type Row = (u64, u32, Option<u64>, u32);
 
     fn check(limit: Log, rows: &[Row]) {
-        let mut state = Logged::default();
+        let mut state = LogState::default();
         for &(now, cost, wait, remaining) in rows {
             let decision = limit.decide(&mut state, millis(now), Permits::new(cost));
             let wait = wait.map(Nanos::from_millis);
@@ -311,7 +328,7 @@ mod tests {
     #[test]
     fn a_counted_cost_above_the_limit_fills_the_log() {
         let limit = log("10/1s").with_denials(Denials::Counted);
-        let mut logged = Logged::default();
+        let mut logged = LogState::default();
         let denied = limit.decide(&mut logged, Time::ZERO, Permits::new(11));
         assert_eq!(denied.verdict, Verdict::DenyForever);
         assert_eq!(logged.0.len(), 10, "no more than it may hold");
@@ -339,7 +356,7 @@ mod tests {
     #[test]
     fn sixty_seconds_are_sixty_slots_not_sixty_one() {
         let limit = log("60/60s");
-        let mut state = Logged::default();
+        let mut state = LogState::default();
         let admitted = (0..120)
             .filter(|second| {
                 let now = millis(second * 1_000);
@@ -360,7 +377,7 @@ mod tests {
     #[test]
     fn a_client_that_keeps_trying_is_served_unless_denials_count() {
         let admitted = |limit: Log| {
-            let mut state = Logged::default();
+            let mut state = LogState::default();
             let attempts = (0..10_000).step_by(50); // twice the rate, for 10 s
             attempts
                 .filter(|&at| {
@@ -416,7 +433,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_the_permits() {
         let limit = log("10/1s").with_denials(Denials::Counted);
-        let mut state = Logged::default();
+        let mut state = LogState::default();
         for at in 0..1_000 {
             let _ = limit.decide(
                 &mut state,
@@ -434,7 +451,7 @@ mod tests {
     #[test]
     fn a_refund_takes_out_the_newest() {
         let limit = log("3/1s");
-        let mut state = Logged::default();
+        let mut state = LogState::default();
         let _ = limit.decide(&mut state, millis(0), Permits::ONE);
         let before = state.clone();
         let _ = limit.decide(&mut state, millis(100), Permits::new(2));
@@ -443,7 +460,7 @@ mod tests {
         limit.refund(&mut state, millis(1_000), Permits::ONE);
         assert_eq!(state, before, "what no longer counts cannot be given back");
         limit.refund(&mut state, millis(999), Permits::MAX);
-        assert_eq!(state, Logged::default());
+        assert_eq!(state, LogState::default());
     }
 
     #[test]
@@ -457,7 +474,7 @@ mod tests {
             &[(100, 1), (500, 1), (800, 1)],
         ];
         let states = histories.map(|history| {
-            let mut state = Logged::default();
+            let mut state = LogState::default();
             for &(at, cost) in history {
                 let _ = limit.decide(&mut state, millis(at), Permits::new(cost));
             }
@@ -492,7 +509,7 @@ mod tests {
             let (permits, per) = (1 + random(6), 1 + random(12));
             let quota = Quota::new(Permits::saturating_from(permits), Nanos::from_nanos(per));
             let limit = Log::sliding(quota.unwrap()).unwrap();
-            let (mut state, mut all, mut now) = (Logged::default(), Vec::new(), 0);
+            let (mut state, mut all, mut now) = (LogState::default(), Vec::new(), 0);
             for _ in 0..200 {
                 now += random(4);
                 let cost = random(permits + 2);

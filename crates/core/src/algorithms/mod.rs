@@ -84,11 +84,11 @@
 //! key acts as one never seen. In GCRA the first grows and the last shrinks steadily; in
 //! windows both change when a window ends, and under a weighted edge in between.
 
+pub mod concurrency;
 pub mod exponential;
 pub mod gcra;
 pub mod hybrid;
 pub mod interval;
 pub mod log;
-pub mod permits;
 pub mod warm_up;
 pub mod window;

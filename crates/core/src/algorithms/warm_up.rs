@@ -53,12 +53,14 @@
 //!   documents 1 and 2 for the figure.
 
 mod line;
-mod shared;
+mod stored_form;
 
 use core::hint::cold_path;
 
 use crate::algorithm::{Algorithm, Reserve};
-use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+use crate::{
+    AnyAlgorithm, Decision, Error, Gcra, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+};
 use line::{END_US, Line, Rest, float, floor};
 
 /// The cold factor that Guava fixes.
@@ -86,7 +88,7 @@ pub struct WarmUp {
 
 /// What one key has stored, and when it is paid for; `None`: never seen, or at rest for long.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Stored(Option<Ticket>);
+pub struct WarmUpState(Option<Ticket>);
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Ticket {
@@ -94,7 +96,7 @@ struct Ticket {
     next_us: u64,
 }
 
-impl Stored {
+impl WarmUpState {
     /// How many permits were stored after the last request; `None` if there was none.
     pub fn permits(&self) -> Option<f64> {
         self.0.map(|ticket| ticket.stored)
@@ -167,13 +169,6 @@ impl WarmUp {
         Self { largest, ..self }
     }
 
-    pub(crate) const fn name(&self) -> &'static str {
-        match self.line.rest {
-            Rest::Cools { .. } => "warm-up",
-            Rest::Saves { .. } => "smooth bursty",
-        }
-    }
-
     /// How many whole permits a rested key has saved up; `None` if rest cools it down.
     pub(crate) fn saved_up(&self) -> Option<u64> {
         let most = floor(self.line.most);
@@ -186,8 +181,8 @@ impl WarmUp {
     }
 
     /// A key as Guava makes it at `now`: warming up it is cold, bursty it has nothing stored.
-    pub fn start(&self, now: Time) -> Stored {
-        Stored(Some(Ticket {
+    pub fn start(&self, now: Time) -> WarmUpState {
+        WarmUpState(Some(Ticket {
             stored: match self.line.rest {
                 Rest::Cools { .. } => self.line.most,
                 Rest::Saves { .. } => 0.0,
@@ -203,12 +198,12 @@ impl WarmUp {
     /// [`Error::Rate`] unless the rate is above zero.
     pub fn set_rate(
         &mut self,
-        state: &mut Stored,
+        state: &mut WarmUpState,
         now: Time,
         permits_per_second: f64,
     ) -> Result<(), Error> {
         let new = Self::new(permits_per_second, self.line.rest)?.with_largest(self.largest);
-        *state = Stored(Some(new.rescaled(self.seen(state, now), self)));
+        *state = WarmUpState(Some(new.rescaled(self.seen(state, now), self)));
         *self = new;
         Ok(())
     }
@@ -227,7 +222,7 @@ impl WarmUp {
     }
 
     /// The state as `now` finds it: what rested has stored permits.
-    fn seen(&self, state: &Stored, now: Time) -> Ticket {
+    fn seen(&self, state: &WarmUpState, now: Time) -> Ticket {
         let now_us = micros(now.since(Time::ZERO));
         let Some(ticket) = state.0 else {
             return Ticket {
@@ -262,7 +257,13 @@ impl WarmUp {
         }
     }
 
-    fn decision(&self, verdict: Verdict, state: &Stored, now: Time, max_wait: Nanos) -> Decision {
+    fn decision(
+        &self,
+        verdict: Verdict,
+        state: &WarmUpState,
+        now: Time,
+        max_wait: Nanos,
+    ) -> Decision {
         let wait = state
             .0
             .map_or(Nanos::ZERO, |ticket| wait(ticket.next_us, now));
@@ -277,19 +278,33 @@ impl WarmUp {
     }
 }
 
+impl Reconfigure for WarmUp {
+    /// A token bucket: a rate and a warm-up cannot be read from a quota.
+    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
+        Gcra::token_bucket(quota).map(Into::into)
+    }
+}
+
 impl Algorithm for WarmUp {
-    type State = Stored;
+    type State = WarmUpState;
+
+    fn name(&self) -> &'static str {
+        match self.line.rest {
+            Rest::Cools { .. } => "warm-up",
+            Rest::Saves { .. } => "smooth bursty",
+        }
+    }
 
     fn capacity(&self) -> Permits {
         self.largest
     }
 
-    fn decide(&self, state: &mut Stored, now: Time, cost: Permits) -> Decision {
+    fn decide(&self, state: &mut WarmUpState, now: Time, cost: Permits) -> Decision {
         self.reserve(state, now, cost, Nanos::ZERO)
     }
 
     /// When as much is stored as can be.
-    fn expires_at(&self, state: &Stored, _now: Time) -> Time {
+    fn expires_at(&self, state: &WarmUpState, _now: Time) -> Time {
         let Some(ticket) = state.0 else {
             return Time::ZERO;
         };
@@ -305,7 +320,7 @@ impl Algorithm for WarmUp {
     }
 
     /// The later of the two tickets; of what each has stored by then, what serves slower.
-    fn stricter(&self, state: &mut Stored, other: &Stored) {
+    fn stricter(&self, state: &mut WarmUpState, other: &WarmUpState) {
         let (Some(mine), Some(theirs)) = (state.0, other.0) else {
             if state.0.is_none() {
                 *state = *other;
@@ -314,12 +329,13 @@ impl Algorithm for WarmUp {
         };
         let next_us = mine.next_us.max(theirs.next_us);
         let then = Time::ZERO + Nanos::from_micros(next_us);
-        let stored = [mine, theirs].map(|ticket| self.seen(&Stored(Some(ticket)), then).stored);
+        let stored =
+            [mine, theirs].map(|ticket| self.seen(&WarmUpState(Some(ticket)), then).stored);
         let stored = match self.line.rest {
             Rest::Cools { .. } => stored[0].max(stored[1]),
             Rest::Saves { .. } => stored[0].min(stored[1]),
         };
-        *state = Stored(Some(Ticket { stored, next_us }));
+        *state = WarmUpState(Some(Ticket { stored, next_us }));
     }
 
     /// Permits are stored and tickets are due at any rate.
@@ -328,9 +344,9 @@ impl Algorithm for WarmUp {
     }
 
     /// As [`WarmUp::set_rate`]; a key never seen is as if it had never been.
-    fn rescale(&self, state: &mut Stored, old: &Self, now: Time) {
+    fn rescale(&self, state: &mut WarmUpState, old: &Self, now: Time) {
         if state.0.is_some() && self.line != old.line {
-            *state = Stored(Some(self.rescaled(old.seen(state, now), old)));
+            *state = WarmUpState(Some(self.rescaled(old.seen(state, now), old)));
         }
     }
 
@@ -357,7 +373,13 @@ impl Algorithm for WarmUp {
 }
 
 impl Reserve for WarmUp {
-    fn reserve(&self, state: &mut Stored, now: Time, cost: Permits, max_wait: Nanos) -> Decision {
+    fn reserve(
+        &self,
+        state: &mut WarmUpState,
+        now: Time,
+        cost: Permits,
+        max_wait: Nanos,
+    ) -> Decision {
         if cost > self.largest {
             return self.decision(Verdict::DenyForever, state, now, max_wait);
         }
@@ -369,7 +391,7 @@ impl Reserve for WarmUp {
             return self.decision(Verdict::Deny { retry_after }, state, now, max_wait);
         }
         if cost > Permits::ZERO {
-            *state = Stored(Some(self.after(self.seen(state, now), cost)));
+            *state = WarmUpState(Some(self.after(self.seen(state, now), cost)));
         }
         let verdict = match wait {
             Nanos::ZERO => Verdict::Allow,
@@ -407,7 +429,12 @@ mod tests {
     }
 
     /// The waits in ms of single permits, asked for one after the other from `now` on.
-    fn waits(limit: &WarmUp, state: &mut Stored, now: u64, count: usize) -> std::vec::Vec<u64> {
+    fn waits(
+        limit: &WarmUp,
+        state: &mut WarmUpState,
+        now: u64,
+        count: usize,
+    ) -> std::vec::Vec<u64> {
         let mut now = at(now);
         let mut ask = || match limit.reserve(state, now, Permits::ONE, Nanos::MAX).verdict {
             Verdict::AllowAfter(wait) => {
@@ -429,7 +456,7 @@ mod tests {
             (cools(10.0, 10), cools(1.0, 10)),
             (cools(1.0, 60), cools(50.0, 4)),
         ] {
-            let mut state = Stored(Some(Ticket {
+            let mut state = WarmUpState(Some(Ticket {
                 stored: old.line.most / 4.0,
                 next_us: 7_000_000,
             }));
@@ -437,15 +464,15 @@ mod tests {
             let stored = state.permits().unwrap() / new.line.most;
             assert!((stored - 0.25).abs() < 1e-9, "{stored} of {new:?}");
             assert_eq!(state.next(), Some(Time::ZERO + Nanos::from_secs(7)), "debt");
-            let mut never = Stored::default();
+            let mut never = WarmUpState::default();
             new.rescale(&mut never, &old, Time::ZERO);
-            assert_eq!(never, Stored::default());
+            assert_eq!(never, WarmUpState::default());
         }
     }
 
     #[test]
     fn cold_it_serves_slowly_and_speeds_up() {
-        let (limit, mut state) = (warming_up(), Stored::default());
+        let (limit, mut state) = (warming_up(), WarmUpState::default());
         let cold = [0, 1_375, 1_125, 875, 625, 500, 500, 500];
         assert_eq!(waits(&limit, &mut state, 0, 8), cold);
         // The last one is paid for at 6 s; 8 permits are stored 4 s later, and it is cold.
@@ -457,7 +484,7 @@ mod tests {
 
     #[test]
     fn bursty_it_serves_what_was_saved_up() {
-        let (limit, mut state) = (WarmUp::bursty(2.0, 1.0).unwrap(), Stored::default());
+        let (limit, mut state) = (WarmUp::bursty(2.0, 1.0).unwrap(), WarmUpState::default());
         assert_eq!(waits(&limit, &mut state, 0, 5), [0, 0, 0, 500, 500]);
         let mut as_in_guava = limit.start(at(0));
         assert_eq!(waits(&limit, &mut as_in_guava, 0, 3), [0, 500, 500]);
@@ -466,7 +493,7 @@ mod tests {
     #[test]
     fn the_next_caller_pays() {
         let limit = WarmUp::bursty(1.0, 0.0).unwrap();
-        let mut state = Stored::default();
+        let mut state = WarmUpState::default();
         let hundred = limit.decide(&mut state, at(0), Permits::new(100));
         assert_eq!(hundred.verdict, Verdict::Allow);
         let patience = Nanos::from_secs(40);
@@ -476,12 +503,12 @@ mod tests {
         let next = limit.reserve(&mut state, at(60_000), Permits::ONE, patience);
         assert_eq!(next.verdict, Verdict::AllowAfter(patience));
         let most = limit.with_largest(Permits::new(10));
-        let asked = most.decide(&mut Stored::default(), at(0), Permits::new(11));
+        let asked = most.decide(&mut WarmUpState::default(), at(0), Permits::new(11));
         assert_eq!(asked.verdict, Verdict::DenyForever);
     }
 
     /// The most that a span admits of one permit after the other, and a largest one last.
-    fn greedy(limit: &WarmUp, mut state: Stored, start: Time, span: Nanos) -> u64 {
+    fn greedy(limit: &WarmUp, mut state: WarmUpState, start: Time, span: Nanos) -> u64 {
         let mut admitted = 0;
         let mut now = start;
         loop {
@@ -518,11 +545,11 @@ mod tests {
             (1_500_000_000, 35),
         ] {
             let span = Nanos::from_nanos(nanos);
-            let greedy = greedy(&bursty, Stored::default(), at(5_000) + late, span);
+            let greedy = greedy(&bursty, WarmUpState::default(), at(5_000) + late, span);
             assert_eq!((greedy, bursty.bound(span)), (most, most), "{nanos}");
         }
         let warming = warming_up().with_largest(ten);
-        let mut warm = Stored::default();
+        let mut warm = WarmUpState::default();
         let _ = waits(&warming, &mut warm, 0, 20); // until nothing is stored
         let start = warm.next().unwrap() + late;
         for (nanos, most) in [
@@ -539,7 +566,7 @@ mod tests {
 
     #[test]
     fn a_new_rate_keeps_the_share_that_is_stored() {
-        let (mut limit, mut state) = (warming_up(), Stored::default());
+        let (mut limit, mut state) = (warming_up(), WarmUpState::default());
         limit.set_rate(&mut state, at(0), 4.0).unwrap();
         assert_eq!(state.permits(), Some(16.0), "still cold");
         assert!((limit.rate() - 4.0).abs() < 1e-12);
@@ -562,7 +589,7 @@ mod tests {
             warming_up().with_largest(ten),
             bursty.with_largest(ten),
         ] {
-            let (mut state, mut other) = (Stored::default(), Stored::default());
+            let (mut state, mut other) = (WarmUpState::default(), WarmUpState::default());
             let (mut now, mut admitted) = (at(1_000), std::vec::Vec::new());
             for _ in 0..3_000 {
                 now = now + Nanos::from_nanos(random.below(900_000_000));

@@ -53,7 +53,7 @@ mod bound;
 mod counters;
 mod judge;
 mod refund;
-mod shared;
+mod stored_form;
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
@@ -62,7 +62,7 @@ pub use anchor::{Anchor, Calendar, CalendarWindow};
 pub use counters::{Buckets, Counters};
 
 use crate::algorithm::{Algorithm, Denials};
-use crate::{Decision, Error, Nanos, Origin, Permits, Quota, Time};
+use crate::{AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time};
 use anchor::Sight;
 use counters::Seen;
 
@@ -225,40 +225,6 @@ impl<C> Window<C> {
         Self { denials, ..self }
     }
 
-    /// Windows of other numbers; those of a calendar become windows since 1970.
-    pub(crate) fn with_quota(&self, quota: Quota, origin: Origin) -> Result<Self, Error> {
-        let width = quota.per().as_nanos().div_ceil(u64::from(self.buckets));
-        let phase = match self.anchor {
-            Anchor::First => None,
-            Anchor::Grid { .. } | Anchor::Calendar(_) => {
-                Some(origin.phase(Nanos::from_nanos(width)))
-            }
-        };
-        let window = Self::new(quota, self.buckets, self.edge, phase)?;
-        Ok(window.with_denials(self.denials))
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        match (&self.anchor, self.edge, self.buckets) {
-            (Anchor::Calendar(_), ..) => "calendar window",
-            (Anchor::First, ..) => "quota reset",
-            (_, Edge::Drop, 1) => "fixed window",
-            (_, Edge::Weighted, 1) => "sliding window counter",
-            _ => "sub-buckets",
-        }
-    }
-
-    /// Whether permits come back one by one, not window by window.
-    pub(crate) fn slides(&self) -> bool {
-        self.edge == Edge::Weighted
-    }
-
-    /// The end of the window that a first request at `now` falls into.
-    pub(crate) fn end_at(&self, now: Time) -> Time {
-        let sight = self.anchor.sight(0, || false, now, self.width);
-        now + Nanos::from_nanos(sight.left)
-    }
-
     /// m, as a number of counters.
     fn whole(&self) -> usize {
         self.buckets as usize
@@ -297,8 +263,73 @@ impl<C: Counters> Window<C> {
     }
 }
 
+impl<C: Counters> Reconfigure for Window<C>
+where
+    Self: Into<AnyAlgorithm>,
+{
+    /// Windows of other numbers; those of a calendar become windows since 1970.
+    fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
+        let width = quota.per().as_nanos().div_ceil(u64::from(self.buckets));
+        let phase = match self.anchor {
+            Anchor::First => None,
+            Anchor::Grid { .. } | Anchor::Calendar(_) => {
+                Some(origin.phase(Nanos::from_nanos(width)))
+            }
+        };
+        let window = Self::new(quota, self.buckets, self.edge, phase)?;
+        Ok(window.with_denials(self.denials).into())
+    }
+
+    fn on_clock(&self, from: Origin, to: Origin) -> Self {
+        let anchor = match &self.anchor {
+            Anchor::Grid { phase } => {
+                let width = Nanos::from_nanos(self.width);
+                Anchor::on_grid(from.phase_on(to, *phase, width), width)
+            }
+            Anchor::First => Anchor::First,
+            Anchor::Calendar(calendar) => Anchor::Calendar(calendar.on_clock(to)),
+        };
+        Self {
+            anchor,
+            ..self.clone()
+        }
+    }
+}
+
 impl<C: Counters> Algorithm for Window<C> {
     type State = WindowState<C>;
+
+    fn name(&self) -> &'static str {
+        match (&self.anchor, self.edge, self.buckets) {
+            (Anchor::Calendar(_), ..) => "calendar window",
+            (Anchor::First, ..) => "quota reset",
+            (_, Edge::Drop, 1) => "fixed window",
+            (_, Edge::Weighted, 1) => "sliding window counter",
+            _ => "sub-buckets",
+        }
+    }
+
+    fn denials(&self) -> Denials {
+        self.denials
+    }
+
+    /// All windows in sight together; `None` for those of a calendar.
+    fn window(&self) -> Option<Nanos> {
+        let whole = self.width.saturating_mul(self.buckets.into());
+        match self.anchor {
+            Anchor::Calendar(_) => None,
+            Anchor::Grid { .. } | Anchor::First => Some(Nanos::from_nanos(whole)),
+        }
+    }
+
+    fn window_end(&self, now: Time) -> Option<Time> {
+        let sight = self.anchor.sight(0, || false, now, self.width);
+        Some(now + Nanos::from_nanos(sight.left))
+    }
+
+    fn refills_one_by_one(&self) -> bool {
+        self.edge == Edge::Weighted
+    }
 
     fn capacity(&self) -> Permits {
         Permits::new(self.permits)

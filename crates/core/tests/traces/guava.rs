@@ -1,7 +1,7 @@
 //! Guava's limiters, replayed in microseconds: stored permits and tickets equal to the bit.
 
 use ratekeeper_core::laws::Random;
-use ratekeeper_core::{Nanos, Permits, Reserve, Stored, Time, Verdict, WarmUp};
+use ratekeeper_core::{Nanos, Permits, Reserve, Time, Verdict, WarmUp, WarmUpState};
 use serde_json::Value;
 
 use super::{compared, lines, number, permits};
@@ -9,7 +9,7 @@ use super::{compared, lines, number, permits};
 /// A caller with a clock, and the limiter it asks.
 struct Caller {
     limit: WarmUp,
-    state: Stored,
+    state: WarmUpState,
     now_us: u64,
     sleeps: bool,
 }

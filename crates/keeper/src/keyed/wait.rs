@@ -6,7 +6,9 @@
 //!                 '--no--> the line of the key, until served, too late, or dropped
 //! ```
 
-use ratekeeper_core::{AnyAlgorithm, Charge, Decision, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, Charge, Decision, Nanos, Permits, Time, Verdict,
+};
 #[cfg(feature = "tower")]
 use ratekeeper_core::{LeaseId, Lend};
 

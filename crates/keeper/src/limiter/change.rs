@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Algorithm, Error, Gcra, Permits, Quota, Refund, Time};
+use ratekeeper_core::{Error, Gcra, Permits, Quota, Refund, Time};
 
 use super::{Held, Limiter, Place, patient};
 use crate::Clock;
@@ -98,7 +98,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
             }
             // Under one lock: states of a word mean the same under any numbers.
             self.place.update(|state| {
-                *state = carried(old, state, &limit, now);
+                *state = limit.state_with_usage(old.usage(state, now), now);
                 self.limit.store(Arc::clone(&limit));
             });
         });
@@ -168,12 +168,4 @@ impl<C: Clock> Limiter<Gcra, C> {
         self.set_limit(patient(quota)?);
         Ok(())
     }
-}
-
-/// What was used of the old limit, charged to the new one as far as it holds that.
-fn carried<A: Algorithm>(old: &A, state: &A::State, new: &A, now: Time) -> A::State {
-    let used = old.capacity() - old.look(state, now, Permits::ZERO).remaining;
-    let mut state = A::State::default();
-    let _charged = new.decide(&mut state, now, used.min(new.capacity()));
-    state
 }

@@ -13,15 +13,12 @@ use ratekeeper_policy::config::{Context, WordsError, words};
 use super::{Limiter, Place, Reservation};
 use crate::{Clock, SystemClock};
 
-/// The limit that `words` say, on a clock; one by GCRA promises and owes as far ahead as it can.
+/// Reads the text of a limit, for this clock; GCRA promises moments as far ahead as it can.
 pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, WordsError> {
     let context = Context {
         origin: clock.origin(),
     };
-    Ok(match words(text, context)? {
-        AnyAlgorithm::Gcra(gcra) => gcra.with_patience(Nanos::MAX).into(),
-        limit => limit,
-    })
+    Ok(words(text, context)?.with_patience(Nanos::MAX))
 }
 
 impl Limiter<AnyAlgorithm> {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, Key, Limit, LimitId, Nanos, Outage, Permits, Quota, Time, Verdict,
+    Algorithm as _, AnyAlgorithm, Decision, Key, Limit, LimitId, Nanos, Outage, Permits, Quota,
+    Time, Verdict,
 };
 use ratekeeper_policy::{
     Body, Charges, Cost, Entry, HeaderStyle, Matcher, MissingKey, Policy, Refusal, Rule, RuleMode,

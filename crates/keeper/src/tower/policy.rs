@@ -26,7 +26,7 @@ use std::sync::Arc;
 use http::Extensions;
 use http::request::Parts;
 use ratekeeper_core::{
-    Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
+    Algorithm as _, Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
 };
 use ratekeeper_policy::{Charges, Policy};
 use ratekeeper_store::{Decisions, Store, StoreError};

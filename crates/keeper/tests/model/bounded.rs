@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use proptest::prelude::*;
-use ratekeeper::core::{AnyAlgorithm, Nanos, Permits, Time};
+use ratekeeper::core::{Algorithm as _, AnyAlgorithm, Nanos, Permits, Time};
 use ratekeeper::{Clock as _, Limiter, ManualClock};
 
 use super::tasks::{Clocked, Tasks};

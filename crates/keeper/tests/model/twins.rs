@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use ratekeeper::core::{AnyAlgorithm, Nanos, Permits, Time};
+use ratekeeper::core::{Algorithm, AnyAlgorithm, Nanos, Permits, Time};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{Clock as _, KeyedLimiter, Limiter, Settlement};
 
@@ -147,7 +147,7 @@ fn live(first: usize, verbs: &[Verb]) {
             Verb::Refund(cost) => {
                 let cost = Permits::new(cost);
                 assert_eq!(one.try_refund(cost), keyed.try_refund("ann", cost));
-                let most = one.show(AnyAlgorithm::capacity);
+                let most = one.show(Algorithm::capacity);
                 assert!(one.peek().remaining <= most, "{}", told());
             }
             Verb::Settle { taken, used } => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Nanos, Permits, Share};
+use ratekeeper_core::{Algorithm as _, Denials, Nanos, Permits, Share};
 
 use super::algorithm::Algorithm;
 use super::codes;
@@ -385,7 +385,7 @@ fn shortest(word: Word) -> Nanos {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
+    use ratekeeper_core::{Algorithm as _, AnyAlgorithm, AnyState, Permits, Time};
 
     use super::*;
     use crate::config::{Context, parse};
@@ -497,31 +497,15 @@ mod tests {
     type Key = Box<dyn FnMut(Time, bool) -> bool>;
 
     fn key(algorithm: &AnyAlgorithm) -> Key {
-        macro_rules! key {
-            ($algorithm:expr) => {{
-                let algorithm = $algorithm.clone();
-                let mut state = Default::default();
-                Box::new(move |now, charge| {
-                    let decision = if charge {
-                        algorithm.decide(&mut state, now, Permits::ONE)
-                    } else {
-                        algorithm.look(&state, now, Permits::ONE)
-                    };
-                    decision.verdict.allows()
-                })
-            }};
-        }
-        match algorithm {
-            AnyAlgorithm::Gcra(gcra) => key!(gcra),
-            AnyAlgorithm::Window(window) => key!(window),
-            AnyAlgorithm::SubBuckets(window) => key!(window),
-            AnyAlgorithm::Interval(algorithm) => key!(algorithm),
-            AnyAlgorithm::Log(algorithm) => key!(algorithm),
-            AnyAlgorithm::Hybrid(algorithm) => key!(algorithm),
-            AnyAlgorithm::Exponential(algorithm) => key!(algorithm),
-            AnyAlgorithm::WarmUp(algorithm) => key!(algorithm),
-            AnyAlgorithm::Concurrency(algorithm) => key!(algorithm),
-        }
+        let (algorithm, mut state) = (algorithm.clone(), AnyState::default());
+        Box::new(move |now, charge| {
+            let decision = if charge {
+                algorithm.decide(&mut state, now, Permits::ONE)
+            } else {
+                algorithm.look(&state, now, Permits::ONE)
+            };
+            decision.verdict.allows()
+        })
     }
 
     fn quantity() -> impl Strategy<Value = String> {

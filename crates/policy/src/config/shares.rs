@@ -1,6 +1,6 @@
 //! Shares: what one process holds of a limit while the shared store fails.
 
-use ratekeeper_core::{Outage, Permits};
+use ratekeeper_core::{Algorithm as _, Outage, Permits};
 
 use super::codes;
 use super::diagnostic::Findings;

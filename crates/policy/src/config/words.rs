@@ -121,6 +121,8 @@ impl std::error::Error for WordsError {}
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_core::Algorithm as _;
+
     use super::*;
 
     fn name(text: &str) -> Result<&'static str, String> {

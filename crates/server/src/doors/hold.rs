@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper::{Answer, Clock, Outcome};
-use ratekeeper_core::{AnyAlgorithm, Charge, Nanos, Permits, Time};
+use ratekeeper_core::{AnyAlgorithm, Charge, Nanos, Time};
 use ratekeeper_store::{AnyStore, Reserved, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -368,13 +368,10 @@ fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
     charged.filter_map(|outcome| charge(&outcome)).collect()
 }
 
-/// Whether others may have been promised moments that stand upon what this limit charged.
+/// Returns true if other callers may have been promised moments that depend on this charge.
 fn promises(outcome: &Outcome<'_>) -> bool {
-    match &outcome.limit.algorithm {
-        AnyAlgorithm::Gcra(gcra) => gcra.queue().0 > Permits::ZERO,
-        AnyAlgorithm::WarmUp(_) => true,
-        _ => false,
-    }
+    let algorithm = &outcome.limit.algorithm;
+    algorithm.queue().is_some() || matches!(algorithm, AnyAlgorithm::WarmUp(_))
 }
 
 fn charge<'a>(outcome: &Outcome<'a>) -> Option<Charge<'a>> {

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratekeeper_core::{AnyAlgorithm, Charge, Key, Limit, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, Charge, Key, Limit, Mode, Nanos, Permits, Time,
+};
 
 use super::{Inner, Remote, add};
 use crate::StoreError;

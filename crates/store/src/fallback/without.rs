@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use ratekeeper_core::{Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Time, Verdict};
+use ratekeeper_core::{
+    Algorithm as _, Charge, Decision, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
+};
 use smallvec::SmallVec;
 
 use super::{Inner, Remote, add};

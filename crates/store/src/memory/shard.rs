@@ -5,10 +5,8 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict};
 
-use super::any_table::{AnyTable, with_table};
 use super::budget::{Budget, Purpose};
-use super::key::Size;
-use super::slot::{KeySize, Slot, for_each_size, with_loans_of, with_table_of, with_tables_of};
+use super::slot::{AnySlot, KeySize, SLOT_BYTES, SlotBox};
 use super::table::Ask;
 use super::{LimitUsage, Loans};
 
@@ -24,7 +22,7 @@ mod promise;
 #[derive(Debug)]
 pub(super) struct Shard {
     /// By limit id.
-    slots: Vec<Option<Box<Slot>>>,
+    slots: Vec<Option<SlotBox>>,
     budget: Arc<Budget>,
     hasher: RandomState,
 }
@@ -49,10 +47,9 @@ impl Shard {
         hash: u64,
         probe: &K::Probe<'_>,
     ) -> Option<&mut Tat> {
-        let slot = self.slots.get_mut(limit.id.index())?.as_deref_mut()?;
-        match K::table_of(slot) {
-            (version, AnyTable::Gcra(table)) if version == limit.version => {
-                table.likely(hash, probe)
+        match self.slots.get_mut(limit.id.index())? {
+            Some(SlotBox::Gcra(slot)) if slot.version == limit.version => {
+                K::table_of(slot).likely(hash, probe)
             }
             _ => None,
         }
@@ -71,13 +68,13 @@ impl Shard {
     fn try_decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
         let id = self.prepare(limit, ask.now)?;
         let slot = self.slots.get_mut(id)?.as_deref_mut()?;
-        with_table_of!(slot, ask, table => table.decide(ask, &self.budget))
+        slot.decide(ask, &self.budget)
     }
 
     /// What `decide` would say, were there room.
     pub(super) fn look(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
         match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            Some(slot) => with_table_of!(slot, ask, table => table.look(ask)),
+            Some(slot) => slot.look(ask),
             None => no_room(),
         }
     }
@@ -85,33 +82,27 @@ impl Shard {
     /// Gives back.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &Ask<'_>) {
         if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            with_tables_of!(slot, ask, tables => tables.refund(ask));
+            slot.give_back(ask);
         }
     }
 
     /// Takes back all that a name holds; says how much that was.
     pub(super) fn release(&mut self, limit: &Limit, ask: &Ask<'_>, id: LeaseId) -> Permits {
-        let released = self
-            .known(limit, ask.now)
-            .and_then(|slot| with_loans_of!(slot, ask, table => table.release(ask, id)));
-        released.unwrap_or_default()
+        let slot = self.known(limit, ask.now);
+        slot.map_or(Permits::ZERO, |slot| slot.release(ask, id))
     }
 
     /// Lets the lease of a name run anew; says how long, unless it has ended.
     pub(super) fn renew(&mut self, limit: &Limit, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos> {
-        let slot = self.known(limit, ask.now)?;
-        with_loans_of!(slot, ask, table => table.renew(ask, id))?
+        self.known(limit, ask.now)?.renew(ask, id)
     }
 
     /// Adds what a limit has on loan here.
     pub(super) fn add_loans(&mut self, limit: &Limit, now: Time, loans: &mut Loans) {
-        let Some(slot) = self.known(limit, now) else {
-            return;
-        };
-        for_each_size!(slot, tables => if let Some(table) = tables.loans() {
-            loans.in_use += table.in_use(now);
-            loans.lapsed += table.lapsed;
-        });
+        if let Some((in_use, lapsed)) = self.known(limit, now).and_then(|slot| slot.loans(now)) {
+            loans.in_use += in_use;
+            loans.lapsed += lapsed;
+        }
     }
 
     /// Forgets a key; says whether it was in debt.
@@ -120,13 +111,12 @@ impl Shard {
         let Some(slot) = self.slot(limit.id.index()) else {
             return false;
         };
-        with_table_of!(slot, ask, table => table.reset(ask, &budget))
+        slot.reset(ask, &budget)
     }
 
     /// The state of a key that is here and in debt.
     pub(super) fn standing(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
-        let slot = self.known(limit, ask.now)?;
-        with_table_of!(slot, ask, table => table.standing(ask))
+        self.known(limit, ask.now)?.standing(ask)
     }
 
     /// Shows all keys of a limit that are in debt.
@@ -137,9 +127,7 @@ impl Shard {
         mut show: impl FnMut(&[u8], Decision),
     ) {
         if let Some(slot) = self.known(limit, now) {
-            for_each_size!(slot, tables => {
-                with_table!(tables, table => table.show_live(now, &mut show));
-            });
+            slot.show_live(now, &mut show);
         }
     }
 
@@ -148,10 +136,7 @@ impl Shard {
     pub(super) fn sweep(&mut self, now: Time, count: usize) {
         let budget = &*self.budget;
         for slot in self.slots.iter_mut().flatten() {
-            for_each_size!(slot, tables => with_table!(tables, table => {
-                table.sweep(now, count, budget);
-                table.shrink(budget);
-            }));
+            slot.sweep(now, count, budget);
         }
     }
 
@@ -174,12 +159,15 @@ impl Shard {
 /// Making room, and keeping up with newer policies.
 impl Shard {
     #[inline]
-    fn slot(&mut self, id: usize) -> Option<&mut Slot> {
-        self.slots.get_mut(id)?.as_deref_mut()
+    fn slot(&mut self, id: usize) -> Option<&mut dyn AnySlot> {
+        match self.slots.get_mut(id)? {
+            Some(slot) => Some(&mut **slot),
+            None => None,
+        }
     }
 
     /// The slot of a limit that has one, run with numbers at least as new.
-    fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut Slot> {
+    fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnySlot> {
         self.slot(limit.id.index())?;
         let id = self.prepare(limit, now)?;
         self.slot(id)
@@ -199,7 +187,7 @@ impl Shard {
         let (id, now) = (limit.id.index(), ask.now);
         let budget = Arc::clone(&self.budget);
         if let Some(slot) = self.slot(id) {
-            with_table_of!(slot, ask, table => table.sweep(now, SWEPT_BEFORE_EVICTION, &budget));
+            slot.sweep_for(ask, SWEPT_BEFORE_EVICTION, &budget);
         }
         if let Some(decision) = decide(self) {
             return decision;
@@ -213,7 +201,7 @@ impl Shard {
         }
         for _ in 0..MOST_EVICTED {
             let Some(slot) = self.slot(id) else { break };
-            if !with_table_of!(slot, ask, table => table.evict(now, &budget)) {
+            if !slot.evict_for(ask, &budget) {
                 break;
             }
             if let Some(decision) = decide(self) {
@@ -227,10 +215,9 @@ impl Shard {
     /// takes.
     fn squeeze_fullest(&mut self, id: usize, now: Time) -> bool {
         let budget = Arc::clone(&self.budget);
-        let bytes = |slot: &Slot| slot.bytes();
-        let own = self.slot(id).map_or(0, |slot| bytes(slot));
+        let own = self.slot(id).map_or(0, |slot| slot.bytes());
         let slots = self.slots.iter_mut().flatten();
-        let fullest = slots.max_by_key(|slot| bytes(slot));
+        let fullest = slots.max_by_key(|slot| slot.bytes());
         fullest.is_some_and(|slot| slot.bytes() / 2 > own && slot.squeeze(now, &budget))
     }
 
@@ -240,7 +227,7 @@ impl Shard {
     fn prepare(&mut self, limit: &Limit, now: Time) -> Option<usize> {
         let id = limit.id.index();
         match self.slot(id) {
-            Some(slot) if slot.version >= limit.version => Some(id),
+            Some(slot) if slot.version() >= limit.version => Some(id),
             Some(_) => {
                 self.convert(limit, now);
                 Some(id)
@@ -263,20 +250,20 @@ impl Shard {
             self.slots.reserve_exact(id + 1 - self.slots.len());
             self.slots.resize_with(id + 1, || None);
         }
-        self.slots[id] = Some(Box::new(Slot::new(limit, &self.hasher)));
+        self.slots[id] = Some(SlotBox::new(limit, &self.hasher));
         true
     }
 
     /// Takes the bytes of a slot and of the longer list; the old list lives until the new
     /// one is filled, and is given back.
     fn take_slot(&mut self, id: usize) -> bool {
-        const POINTER: usize = size_of::<Option<Box<Slot>>>();
+        const POINTER: usize = size_of::<Option<SlotBox>>();
         let old = self.slots.capacity().saturating_mul(POINTER);
         let new = id.saturating_add(1).saturating_mul(POINTER);
         let (list, old) = if new > old { (new, old) } else { (0, 0) };
         let taken = self
             .budget
-            .take(list.saturating_add(size_of::<Slot>()), Purpose::Grow);
+            .take(list.saturating_add(SLOT_BYTES), Purpose::Grow);
         if taken {
             self.budget.give(old);
         }
@@ -287,12 +274,15 @@ impl Shard {
     #[cold]
     #[inline(never)]
     fn convert(&mut self, limit: &Limit, now: Time) {
-        let (budget, hasher) = (Arc::clone(&self.budget), self.hasher.clone());
-        if let Some(slot) = self.slot(limit.id.index()) {
-            slot.version = limit.version;
-            for_each_size!(slot, tables => {
-                tables.convert(&limit.algorithm, &hasher, now, &budget);
-            });
+        let Some(slot) = self.slots.get_mut(limit.id.index()) else {
+            return;
+        };
+        if let Some(old) = slot
+            && !old.adopt(limit, now, &self.budget)
+        {
+            let mut new = SlotBox::new(limit, &self.hasher);
+            old.move_to(&mut *new, now, &self.budget);
+            *slot = Some(new);
         }
     }
 }

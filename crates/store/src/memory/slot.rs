@@ -1,141 +1,382 @@
 //! Slot: the tables of one limit in one shard, one for each size of key.
+//!
+//! ```text
+//!   SlotBox::Gcra(Box<Slot<Gcra>>)       typed: the hot path
+//!   SlotBox::Other(Box<dyn AnySlot>)     one indirect call for every other algorithm
+//! ```
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Limit, Time};
+use ratekeeper_core::{
+    AnyAlgorithm, Decision, Gcra, LeaseId, Limit, Listed, Nanos, Permits, Time, Visitor,
+};
 
 use super::LimitUsage;
-use super::any_table::{AnyTable, with_table};
 use super::budget::Budget;
 use super::key::{LongKey, ShortKey, Size, StoredKey, WordKey};
-use super::table::Ask;
+use super::table::{Ask, History, Made, Table};
 
-/// Runs `$body` with `$tables` bound to the tables of a slot for keys like that of `$ask`.
-macro_rules! with_tables_of {
-    ($slot:expr, $ask:expr, $tables:ident => $body:expr) => {
-        match Size::of($ask.key) {
-            Size::Word => {
-                let $tables = &mut $slot.word;
-                $body
-            }
-            Size::Short => {
-                let $tables = &mut $slot.short;
-                $body
-            }
-            Size::Long => {
-                let $tables = &mut $slot.long;
-                $body
-            }
+/// Bytes that a slot counts for, whichever its algorithm: so a limit that changes its algorithm
+/// needs no other amount.
+pub(super) const SLOT_BYTES: usize = 608;
+
+/// A slot of whichever algorithm.
+#[derive(Debug)]
+pub(super) enum SlotBox {
+    Gcra(Box<Slot<Gcra>>),
+    Other(Box<dyn AnySlot>),
+}
+
+impl SlotBox {
+    pub(super) fn new(limit: &Limit, hasher: &RandomState) -> Self {
+        let version = limit.version;
+        if let AnyAlgorithm::Gcra(gcra) = &limit.algorithm {
+            return Self::Gcra(Box::new(Slot::new(gcra, version, hasher)));
         }
-    };
+        Self::Other(limit.algorithm.visit(Make { version, hasher }))
+    }
 }
 
-/// As `with_tables_of`, with `$table` bound to the one of the algorithm.
-macro_rules! with_table_of {
-    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        with_tables_of!($slot, $ask, any => with_table!(any, $table => $body))
-    };
+/// Makes a slot for an algorithm.
+struct Make<'a> {
+    version: u32,
+    hasher: &'a RandomState,
 }
 
-/// As `with_table_of`, with the loans; `None` if the limit lends nothing.
-macro_rules! with_loans_of {
-    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        with_tables_of!($slot, $ask, any => any.loans().map(|$table| $body))
-    };
+impl Visitor for Make<'_> {
+    type Output = Box<dyn AnySlot>;
+
+    fn visit<A: Listed>(self, algorithm: &A) -> Box<dyn AnySlot> {
+        Box::new(Slot::new(algorithm, self.version, self.hasher))
+    }
 }
 
-/// Runs `$body` with `$tables` bound to the tables of a slot for each size of key in turn.
-macro_rules! for_each_size {
-    ($slot:ident, $tables:ident => $body:expr) => {{
-        let $tables = &mut $slot.word;
-        $body;
-        let $tables = &mut $slot.short;
-        $body;
-        let $tables = &mut $slot.long;
-        $body;
-    }};
+impl Deref for SlotBox {
+    type Target = dyn AnySlot;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Gcra(slot) => &**slot,
+            Self::Other(slot) => &**slot,
+        }
+    }
 }
-pub(super) use {for_each_size, with_loans_of, with_table_of, with_tables_of};
+
+impl DerefMut for SlotBox {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Gcra(slot) => &mut **slot,
+            Self::Other(slot) => &mut **slot,
+        }
+    }
+}
 
 /// The tables of a limit.
 #[derive(Debug)]
-pub(super) struct Slot {
-    /// Of the numbers that the tables run with.
+pub(super) struct Slot<A: Listed> {
+    /// Version of the limit that the tables run with.
     pub(super) version: u32,
-    pub(super) word: AnyTable<WordKey>,
-    pub(super) short: AnyTable<ShortKey>,
-    pub(super) long: AnyTable<LongKey>,
+    word: Table<A, WordKey>,
+    short: Table<A, ShortKey>,
+    long: Table<A, LongKey>,
 }
 
 /// A size of key.
 pub(super) trait KeySize: StoredKey {
-    /// The table of a slot for such keys, and the version of its numbers.
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>);
+    /// The table of a slot for such keys.
+    fn table_of<A: Listed>(slot: &mut Slot<A>) -> &mut Table<A, Self>;
 }
 
 impl KeySize for WordKey {
     #[inline]
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
-        (slot.version, &mut slot.word)
+    fn table_of<A: Listed>(slot: &mut Slot<A>) -> &mut Table<A, Self> {
+        &mut slot.word
     }
 }
 
 impl KeySize for ShortKey {
     #[inline]
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
-        (slot.version, &mut slot.short)
+    fn table_of<A: Listed>(slot: &mut Slot<A>) -> &mut Table<A, Self> {
+        &mut slot.short
     }
 }
 
 impl KeySize for LongKey {
     #[inline]
-    fn table_of(slot: &mut Slot) -> (u32, &mut AnyTable<Self>) {
-        (slot.version, &mut slot.long)
+    fn table_of<A: Listed>(slot: &mut Slot<A>) -> &mut Table<A, Self> {
+        &mut slot.long
     }
 }
 
-impl Slot {
-    pub(super) fn new(limit: &Limit, hasher: &RandomState) -> Self {
-        Self {
-            version: limit.version,
-            word: AnyTable::new(&limit.algorithm, hasher),
-            short: AnyTable::new(&limit.algorithm, hasher),
-            long: AnyTable::new(&limit.algorithm, hasher),
-        }
-    }
+/// A key of any size, on its way from one table to another.
+pub(super) enum AnyKey {
+    Word(WordKey),
+    Short(ShortKey),
+    Long(LongKey),
+}
 
-    pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.word.bytes() + self.short.bytes() + self.long.bytes()
-    }
-
+/// A slot of any algorithm: the calls of its tables, for keys like that of `ask`.
+pub(super) trait AnySlot: fmt::Debug + Send {
+    fn version(&self) -> u32;
+    /// See [`Table::decide`].
+    fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision>;
+    /// See [`Table::look`].
+    fn look(&mut self, ask: &Ask<'_>) -> Decision;
+    /// See [`Table::give_back`].
+    fn give_back(&mut self, ask: &Ask<'_>);
+    /// See [`Table::reserve`].
+    fn reserve(&mut self, ask: &Ask<'_>, max_wait: Nanos, budget: &Budget) -> Option<Decision>;
+    /// See [`Table::cancel`].
+    fn cancel(&mut self, ask: &Ask<'_>, made: &Made) -> bool;
+    /// See [`Table::at_least`].
+    fn at_least(&mut self, ask: &Ask<'_>) -> Nanos;
+    /// See [`Table::release`].
+    fn release(&mut self, ask: &Ask<'_>, id: LeaseId) -> Permits;
+    /// See [`Table::renew`].
+    fn renew(&mut self, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos>;
+    /// See [`Table::reset`].
+    fn reset(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool;
+    /// See [`Table::standing`].
+    fn standing(&self, ask: &Ask<'_>) -> Option<Decision>;
+    /// See [`Table::sweep`].
+    fn sweep_for(&mut self, ask: &Ask<'_>, count: usize, budget: &Budget);
+    /// See [`Table::evict`].
+    fn evict_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool;
     /// Gives up a third of the largest table, if that takes more than twice what the one for
     /// keys like that of `ask` takes; permits on loan are not given up for those of one limit.
-    pub(super) fn squeeze_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
-        let own = with_tables_of!(self, ask, tables => tables.bytes());
-        let lends = self.word.loans().is_some();
-        !lends && self.largest() / 2 > own && self.squeeze(ask.now, budget)
+    fn squeeze_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool;
+
+    /// Permits on loan, and those whose lease ran out; `None` if the limit lends nothing.
+    fn loans(&self, now: Time) -> Option<(u64, u64)>;
+    /// Shows all keys in debt.
+    fn show_live(&self, now: Time, show: &mut dyn FnMut(&[u8], Decision));
+    /// Looks at up to `count` slots of each table, forgets expired keys, and gives memory back.
+    fn sweep(&mut self, now: Time, count: usize, budget: &Budget);
+    /// Gives up a third of the largest table.
+    fn squeeze(&mut self, now: Time, budget: &Budget) -> bool;
+    /// Bytes of the tables and of the slot itself.
+    fn bytes(&self) -> usize;
+    /// Adds its keys and evictions to those of the limit.
+    fn add_usage(&self, usage: &mut LimitUsage);
+
+    /// Takes the parameters of a newer version, if the states mean the same under them.
+    fn adopt(&mut self, limit: &Limit, now: Time, budget: &Budget) -> bool;
+    /// Moves the usage of all keys to a slot of another algorithm.
+    fn move_to(&mut self, new: &mut dyn AnySlot, now: Time, budget: &Budget);
+    /// See [`Table::inherit`].
+    fn inherit(&mut self, size: Size, history: History, now: Time, budget: &Budget);
+    /// See [`Table::carry`].
+    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &Budget);
+}
+
+impl<A: Listed> Slot<A> {
+    fn new(algorithm: &A, version: u32, hasher: &RandomState) -> Self {
+        const { assert!(size_of::<Self>() <= SLOT_BYTES, "a slot counts for as much") };
+        Self {
+            version,
+            word: Table::new(algorithm.clone(), hasher.clone()),
+            short: Table::new(algorithm.clone(), hasher.clone()),
+            long: Table::new(algorithm.clone(), hasher.clone()),
+        }
     }
 
     fn largest(&self) -> usize {
         let (word, short) = (self.word.bytes(), self.short.bytes());
         word.max(short).max(self.long.bytes())
     }
+}
 
-    /// Gives up a third of the largest table.
-    pub(super) fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
-        let most = self.largest();
-        if self.word.bytes() == most {
-            with_table!(&mut self.word, table => table.squeeze(now, budget))
-        } else if self.short.bytes() == most {
-            with_table!(&mut self.short, table => table.squeeze(now, budget))
-        } else {
-            with_table!(&mut self.long, table => table.squeeze(now, budget))
+/// Runs `$body` with `$table` bound to the table of a slot for keys like that of `$ask`.
+macro_rules! with_table {
+    ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
+        match Size::of($ask.key) {
+            Size::Word => {
+                let $table = &mut $slot.word;
+                $body
+            }
+            Size::Short => {
+                let $table = &mut $slot.short;
+                $body
+            }
+            Size::Long => {
+                let $table = &mut $slot.long;
+                $body
+            }
+        }
+    };
+}
+
+/// Runs `$body` with `$table` bound to each table of a slot in turn.
+macro_rules! for_each_table {
+    (&mut $slot:ident, $table:ident => $body:expr) => {{
+        let $table = &mut $slot.word;
+        $body;
+        let $table = &mut $slot.short;
+        $body;
+        let $table = &mut $slot.long;
+        $body;
+    }};
+    (& $slot:ident, $table:ident => $body:expr) => {{
+        let $table = &$slot.word;
+        $body;
+        let $table = &$slot.short;
+        $body;
+        let $table = &$slot.long;
+        $body;
+    }};
+}
+
+impl<A: Listed> AnySlot for Slot<A> {
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
+        with_table!(self, ask, table => table.decide(ask, budget))
+    }
+
+    fn look(&mut self, ask: &Ask<'_>) -> Decision {
+        with_table!(self, ask, table => table.look(ask))
+    }
+
+    fn give_back(&mut self, ask: &Ask<'_>) {
+        with_table!(self, ask, table => table.give_back(ask));
+    }
+
+    fn reserve(&mut self, ask: &Ask<'_>, max_wait: Nanos, budget: &Budget) -> Option<Decision> {
+        with_table!(self, ask, table => table.reserve(ask, max_wait, budget))
+    }
+
+    fn cancel(&mut self, ask: &Ask<'_>, made: &Made) -> bool {
+        with_table!(self, ask, table => table.cancel(ask, made))
+    }
+
+    fn at_least(&mut self, ask: &Ask<'_>) -> Nanos {
+        with_table!(self, ask, table => table.at_least(ask))
+    }
+
+    fn release(&mut self, ask: &Ask<'_>, id: LeaseId) -> Permits {
+        with_table!(self, ask, table => table.release(ask, id))
+    }
+
+    fn renew(&mut self, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos> {
+        with_table!(self, ask, table => table.renew(ask, id))
+    }
+
+    fn reset(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+        with_table!(self, ask, table => table.reset(ask, budget))
+    }
+
+    fn standing(&self, ask: &Ask<'_>) -> Option<Decision> {
+        match Size::of(ask.key) {
+            Size::Word => self.word.standing(ask),
+            Size::Short => self.short.standing(ask),
+            Size::Long => self.long.standing(ask),
         }
     }
 
-    pub(super) fn add_usage(&self, usage: &mut LimitUsage) {
-        self.word.add_usage(usage);
-        self.short.add_usage(usage);
-        self.long.add_usage(usage);
+    fn sweep_for(&mut self, ask: &Ask<'_>, count: usize, budget: &Budget) {
+        with_table!(self, ask, table => table.sweep(ask.now, count, budget));
+    }
+
+    fn evict_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+        with_table!(self, ask, table => table.evict(ask.now, budget))
+    }
+
+    fn squeeze_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+        let own = with_table!(self, ask, table => table.bytes());
+        !A::LENDS && self.largest() / 2 > own && self.squeeze(ask.now, budget)
+    }
+
+    fn loans(&self, now: Time) -> Option<(u64, u64)> {
+        let (mut on_loan, mut lapsed) = (0, 0);
+        for_each_table!(&self, table => {
+            on_loan += table.on_loan(now);
+            lapsed += table.lapsed;
+        });
+        A::LENDS.then_some((on_loan, lapsed))
+    }
+
+    fn show_live(&self, now: Time, show: &mut dyn FnMut(&[u8], Decision)) {
+        for_each_table!(&self, table => table.show_live(now, show));
+    }
+
+    fn sweep(&mut self, now: Time, count: usize, budget: &Budget) {
+        for_each_table!(&mut self, table => {
+            table.sweep(now, count, budget);
+            table.shrink(budget);
+        });
+    }
+
+    fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
+        let most = self.largest();
+        if self.word.bytes() == most {
+            self.word.squeeze(now, budget)
+        } else if self.short.bytes() == most {
+            self.short.squeeze(now, budget)
+        } else {
+            self.long.squeeze(now, budget)
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        SLOT_BYTES + self.word.bytes() + self.short.bytes() + self.long.bytes()
+    }
+
+    fn add_usage(&self, usage: &mut LimitUsage) {
+        for_each_table!(&self, table => {
+            usage.keys += table.len();
+            usage.evicted.idle += table.evicted.idle;
+            usage.evicted.budget += table.evicted.budget;
+        });
         usage.bytes += self.bytes();
+    }
+
+    fn adopt(&mut self, limit: &Limit, now: Time, budget: &Budget) -> bool {
+        let Some(new) = A::of(&limit.algorithm) else {
+            return false;
+        };
+        let adopted = self.word.adopt(new, now, budget)
+            && self.short.adopt(new, now, budget)
+            && self.long.adopt(new, now, budget);
+        if adopted {
+            self.version = limit.version;
+        }
+        adopted
+    }
+
+    fn move_to(&mut self, new: &mut dyn AnySlot, now: Time, budget: &Budget) {
+        new.inherit(Size::Word, self.word.history(now), now, budget);
+        self.word.drain_used(now, budget, |key, used| {
+            new.carry(AnyKey::Word(key), used, now, budget);
+        });
+        new.inherit(Size::Short, self.short.history(now), now, budget);
+        self.short.drain_used(now, budget, |key, used| {
+            new.carry(AnyKey::Short(key), used, now, budget);
+        });
+        new.inherit(Size::Long, self.long.history(now), now, budget);
+        self.long.drain_used(now, budget, |key, used| {
+            new.carry(AnyKey::Long(key), used, now, budget);
+        });
+    }
+
+    fn inherit(&mut self, size: Size, history: History, now: Time, budget: &Budget) {
+        match size {
+            Size::Word => self.word.inherit(history, now, budget),
+            Size::Short => self.short.inherit(history, now, budget),
+            Size::Long => self.long.inherit(history, now, budget),
+        }
+    }
+
+    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &Budget) {
+        match key {
+            AnyKey::Word(key) => self.word.carry(key, used, now, budget),
+            AnyKey::Short(key) => self.short.carry(key, used, now, budget),
+            AnyKey::Long(key) => self.long.carry(key, used, now, budget),
+        }
     }
 }

@@ -28,7 +28,7 @@ mod promise;
 mod room;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Algorithm, Decision, Lend, Nanos, Permits, Refund, Time, Verdict};
+use ratekeeper_core::{Decision, Lend, Listed, Nanos, Permits, Time, Verdict};
 
 use super::EvictionCounts;
 use super::budget::{Budget, Purpose};
@@ -51,13 +51,11 @@ struct Entry<K, S> {
 }
 
 #[derive(Debug)]
-pub(super) struct Table<A: Algorithm, K> {
+pub(super) struct Table<A: Listed, K> {
     algorithm: A,
     entries: Flat<Entry<K, A::State>>,
     /// The strictest of all states pushed out.
     floor: A::State,
-    /// The states are permits on loan: none is pushed out for a newcomer, nothing is forgiven.
-    lends: bool,
     /// What has expired by now may have been forgotten.
     forgotten: Time,
     /// Bytes of keys and states on the heap.
@@ -93,18 +91,19 @@ struct Start<S> {
 pub(super) struct History {
     evicted: EvictionCounts,
     forgotten: Time,
-    /// What the floor takes of the limit.
+    /// Usage of the floor.
     floor: Permits,
+    /// Keys that will be carried over.
+    keys: usize,
 }
 
 /// Deciding, looking, giving back.
-impl<A: Algorithm, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> Table<A, K> {
     pub(super) fn new(algorithm: A, hasher: RandomState) -> Self {
         Self {
             algorithm,
             entries: Flat::new(),
             floor: A::State::default(),
-            lends: false,
             forgotten: Time::ZERO,
             heap_bytes: 0,
             hand: 0,
@@ -193,7 +192,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     }
 
     /// Shows all keys in debt.
-    pub(super) fn show_live(&self, now: Time, mut show: impl FnMut(&[u8], Decision)) {
+    pub(super) fn show_live(&self, now: Time, show: &mut dyn FnMut(&[u8], Decision)) {
         for entry in self.entries.iter() {
             if let Some(standing) = self.standing_of(&entry.state, now) {
                 entry.key.show(|key| show(key, standing));
@@ -214,11 +213,13 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         }
         let lag = self.forgotten.since(now);
         let now = now.max(self.forgotten);
-        let state = if self.lends || self.floor == A::State::default() {
+        // Permits on loan are never pushed out for a newcomer, so nothing is forgiven.
+        let state = if A::LENDS || self.floor == A::State::default() {
             self.floor.clone()
         } else {
-            let used = self.used(&self.floor, now) - forgiven(self.algorithm.capacity());
-            self.used_up(used, now)
+            let used = self.algorithm.usage(&self.floor, now);
+            let used = used - forgiven(self.algorithm.capacity());
+            self.algorithm.state_with_usage(used, now)
         };
         Start { state, now, lag }
     }
@@ -230,24 +231,11 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
     }
 }
 
-/// Taking back.
-impl<A: Refund, K: StoredKey> Table<A, K> {
-    /// Gives back; what is not here any more is not given back.
-    pub(super) fn refund(&mut self, ask: &Ask<'_>) {
-        if let Some(entry) = self.find(ask).and_then(|at| self.entries.get_mut(at)) {
-            self.algorithm.refund(&mut entry.state, ask.now, ask.cost);
-        }
-    }
-}
-
 /// Changing the algorithm.
-impl<A: Algorithm, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Takes the new numbers, if the states mean the same under them and, should they take
     /// more bytes, there is room.
-    pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &Budget) -> bool
-    where
-        A: Clone,
-    {
+    pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &Budget) -> bool {
         if !new.keeps_state_of(&self.algorithm) || !self.resize_states(new, budget) {
             return false;
         }
@@ -265,6 +253,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
             evicted: self.evicted,
             forgotten: self.forgotten,
             floor: self.used(&self.floor, now),
+            keys: self.len(),
         }
     }
 
@@ -273,7 +262,7 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         &mut self,
         now: Time,
         budget: &Budget,
-        each: &mut dyn FnMut(K, Permits),
+        mut each: impl FnMut(K, Permits),
     ) {
         let bytes = self.bytes();
         for entry in std::mem::replace(&mut self.entries, Flat::new()).into_entries() {
@@ -283,13 +272,13 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         budget.give(bytes);
     }
 
-    /// Takes over what a table of `len` keys leaves behind.
-    pub(super) fn inherit(&mut self, history: History, len: usize, now: Time, budget: &Budget) {
+    /// Takes over the history of a table whose keys will be [carried](Self::carry) over.
+    pub(super) fn inherit(&mut self, history: History, now: Time, budget: &Budget) {
         self.evicted = history.evicted;
         self.forgotten = history.forgotten;
         let floor = self.used_up(history.floor, now);
         self.algorithm.stricter(&mut self.floor, &floor);
-        self.resize(flat::slots_for(len), Purpose::Move, budget);
+        self.resize(flat::slots_for(history.keys), Purpose::Move, budget);
     }
 
     /// Takes over a key that had used `used` under another algorithm; pushes it out if there
@@ -309,26 +298,14 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// How much of the limit `state` takes.
     fn used(&self, state: &A::State, now: Time) -> Permits {
-        used(&self.algorithm, state, now.max(self.forgotten))
+        self.algorithm.usage(state, now.max(self.forgotten))
     }
 
-    /// A state of which `used` is gone. What passes the capacity cannot be carried: then
-    /// nothing is left.
     fn used_up(&self, used: Permits, now: Time) -> A::State {
-        let mut state = A::State::default();
-        let used = used.min(self.algorithm.capacity());
-        let now = now.max(self.forgotten);
-        let charged = self.algorithm.decide(&mut state, now, used);
-        debug_assert!(charged.verdict.allows(), "a fresh state holds its capacity");
-        state
+        self.algorithm
+            .state_with_usage(used, now.max(self.forgotten))
     }
-}
-
-/// How much of the limit `state` takes.
-fn used<A: Algorithm>(algorithm: &A, state: &A::State, now: Time) -> Permits {
-    algorithm.capacity() - algorithm.look(state, now, Permits::ZERO).remaining
 }
 
 /// What a key that comes back is forgiven of a limit of `capacity` permits.

@@ -14,13 +14,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ratekeeper_core::{Mode, Paid, UnixMicros};
+use ratekeeper_core::{AnyState, Mode, Paid, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
 use super::script::{Script, Scripts};
 use super::settle::{Act, Item, Outcome, settle};
-use super::state::State;
 use super::trouble::Trouble;
 
 /// What a request wants, and of whom.
@@ -156,7 +155,9 @@ impl<'a> Batch<'a> {
                     (_, Mode::Enforce) => 0,
                 };
                 let regardless = match ask.act {
-                    Act::Decide(lend) if item.limit.algorithm.takes_regardless(lend) => REGARDLESS,
+                    Act::Decide(lend) if item.limit.algorithm.charges_even_if_refused(lend) => {
+                        REGARDLESS
+                    }
                     _ => 0,
                 };
                 let last = if at + 1 == ask.items.len() { LAST } else { 0 };
@@ -170,14 +171,14 @@ impl<'a> Batch<'a> {
     }
 
     /// What each request is answered, given what the script found; and the states after.
-    pub(super) fn settle(&self, found: &Found) -> Result<(Vec<Outcome>, Vec<State>), Trouble> {
+    pub(super) fn settle(&self, found: &Found) -> Result<(Vec<Outcome>, Vec<AnyState>), Trouble> {
         let mut states = self.states(found)?;
         let outcomes = self.settle_over(&mut states, found.now);
         Ok((outcomes, states))
     }
 
     /// Settles the requests, one after the other, over the states of the keys.
-    pub(super) fn settle_over(&self, states: &mut [State], now: UnixMicros) -> Vec<Outcome> {
+    pub(super) fn settle_over(&self, states: &mut [AnyState], now: UnixMicros) -> Vec<Outcome> {
         let requests = self.asks.iter().zip(&self.places);
         let settled =
             requests.map(|(ask, places)| settle(ask.act, &ask.items, places, states, now));
@@ -185,10 +186,10 @@ impl<'a> Batch<'a> {
     }
 
     /// The states of the keys.
-    fn states(&self, found: &Found) -> Result<Vec<State>, Trouble> {
+    fn states(&self, found: &Found) -> Result<Vec<AnyState>, Trouble> {
         let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
             Some(bytes) => state_of(item, bytes, found.now),
-            None => Ok(State::default()),
+            None => Ok(AnyState::default()),
         };
         self.keys.iter().zip(&found.values).map(read).collect()
     }
@@ -200,8 +201,8 @@ fn bytes_of(numbers: &[f64]) -> Vec<u8> {
 }
 
 /// The state of these bytes, under the item's limit.
-pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<State, Trouble> {
-    State::read(&item.limit.algorithm, bytes, now).ok_or_else(|| {
+pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<AnyState, Trouble> {
+    item.limit.algorithm.read(bytes, now).ok_or_else(|| {
         let name = String::from_utf8_lossy(&item.name);
         Trouble::Foreign(format!("the value of `{name}` is none of this limit"))
     })

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
-use ratekeeper_core::{AnyAlgorithm, Decision, Denials, Mode, Nanos, Permits, Verdict};
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, Decision, Denials, Mode, Nanos, Permits, Verdict,
+};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
@@ -117,11 +119,8 @@ impl Denied {
     }
 }
 
-/// Whether a denial of the limit stands, whatever others do, until its wait is over.
+/// Returns true if a denial of the limit stands until its wait is over, whatever other callers do.
 fn lasts(algorithm: &AnyAlgorithm) -> bool {
-    match algorithm {
-        AnyAlgorithm::Gcra(gcra) => gcra.denials() == Denials::Free,
-        AnyAlgorithm::Log(log) => log.denials() == Denials::Free,
-        _ => false,
-    }
+    let only_time_heals = matches!(algorithm, AnyAlgorithm::Gcra(_) | AnyAlgorithm::Log(_));
+    only_time_heals && algorithm.denials() == Denials::Free
 }

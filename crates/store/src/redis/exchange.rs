@@ -10,12 +10,12 @@
 //! and resets, and limits whose states have changed their meaning. Two calls instead of one,
 //! one if nothing is to be written; the results are the same.
 
-use ratekeeper_core::{EXPIRY_STEP_MICROS, Gcra, Paid, UnixMicros};
+use ratekeeper_core::{AnyState, EXPIRY_STEP_MICROS, Gcra, Listed as _, Paid, UnixMicros};
 
 use super::batch::{Ask, Batch, Found, state_of};
 use super::limits::Earlier;
 use super::settle::{Act, Item, Outcome};
-use super::state::State;
+use super::state::{bytes_of, carried, learn, micros_left, paid};
 use super::trouble::Trouble;
 
 /// Times that a request is decided anew because another process has changed its keys. Each
@@ -38,7 +38,7 @@ pub(super) struct Exchanged {
     /// The arguments of `swap.lua`; none if nothing is to be written.
     pub(super) swap: Option<Vec<Vec<u8>>>,
     /// The states of the keys of the batch.
-    pub(super) after: Vec<State>,
+    pub(super) after: Vec<AnyState>,
 }
 
 impl<'a> Exchange<'a> {
@@ -98,7 +98,8 @@ impl<'a> Exchange<'a> {
         for (key, hint) in hints.unwrap_or_default().iter().enumerate() {
             if let Some(hint) = hint {
                 let value = found.values[key].as_deref().unwrap_or_default();
-                before[key].learn(&self.batch.item(key).limit.algorithm, value, *hint, now);
+                let limit = &self.batch.item(key).limit.algorithm;
+                learn(limit, &mut before[key], (value, *hint), now);
             }
         }
         let mut after = before.clone();
@@ -113,20 +114,20 @@ impl<'a> Exchange<'a> {
     }
 
     /// What the key has used under an earlier label, the newest there is.
-    fn inherited(&self, key: usize, found: &Found) -> State {
+    fn inherited(&self, key: usize, found: &Found) -> AnyState {
         let new = &self.batch.item(key).limit.algorithm;
         let count = self.batch.items().count();
         let mut old = self.earlier.iter().zip(&found.values[count..]);
         old.find_map(|((of, old), value)| {
             let bytes = value.as_deref().filter(|_| *of == key)?;
-            let state = State::read(&old.algorithm, bytes, found.now)?;
-            Some(state.carried(&old.algorithm, new, found.now))
+            let state = old.algorithm.read(bytes, found.now)?;
+            Some(carried(state, &old.algorithm, new, found.now))
         })
         .unwrap_or_default()
     }
 
     /// What is written: of states as found, as believed, and as they have become.
-    fn swap(&self, found: &Found, [kept, before, after]: [&[State]; 3]) -> Option<Vec<Vec<u8>>> {
+    fn swap(&self, found: &Found, [kept, before, after]: [&[AnyState]; 3]) -> Option<Vec<Vec<u8>>> {
         let mut arguments = Vec::new();
         let mut changes = false;
         for (key, item) in self.batch.items().enumerate() {
@@ -148,23 +149,21 @@ impl<'a> Exchange<'a> {
     }
 
     /// What a value becomes, and for how many microseconds it stays; none if it is left as it
-    /// is. A TAT that is moved back says so: see `gcra/shared.rs` of the core.
+    /// is. A TAT that is moved back says so: see `gcra/stored_form.rs` of the core.
     fn written(
         &self,
         item: &Item,
         value: &[u8],
-        [kept, before, after]: [&State; 3],
+        [kept, before, after]: [&AnyState; 3],
         now: UnixMicros,
     ) -> Option<(Vec<u8>, u64)> {
         let algorithm = &item.limit.algorithm;
-        let lasts = after.lasts(algorithm, now);
+        let lasts = micros_left(algorithm, after, now);
         let act = self.batch.act();
         // Where the caller tells the time nothing is remembered, and no mark is needed.
         let erases = act == Some(Act::Erase) || act == Some(Act::Reset) && self.told;
-        if !erases
-            && let (Some((gcra, paid)), Some((_, was))) =
-                (after.paid(algorithm, now), before.paid(algorithm, now))
-        {
+        if !erases && let Some(gcra) = Gcra::of(algorithm) {
+            let (paid, was) = (paid(gcra, after, now), paid(gcra, before, now));
             let is_reset = act == Some(Act::Reset);
             let was_lowered = Gcra::is_lowered(value);
             let moved_back = kept != after && (was_lowered || paid < was);
@@ -176,7 +175,7 @@ impl<'a> Exchange<'a> {
         if kept == after && !value.is_empty() {
             return None;
         }
-        Some((after.write(algorithm, now), lasts))
+        Some((bytes_of(algorithm, after, now), lasts))
     }
 }
 

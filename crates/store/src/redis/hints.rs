@@ -10,7 +10,7 @@
 //!   key says what is remembered of it; then no more is said of that key.
 //! * **The later of two moments, never the sum**: TATs only move forward. Where one has been
 //!   moved back (given back, reset, cut) its value says so, is believed, and outlives what
-//!   anybody remembers of before: see `gcra/shared.rs` of the core.
+//!   anybody remembers of before: see `gcra/stored_form.rs` of the core.
 //! * **Bounded.** Keys that share a place: the one whose debt lasts longer is remembered, the
 //!   other is not. What is not remembered is forgiven if the store loses it, as without hints.
 //! * **Of token buckets only** (GCRA): of them alone the later state is the whole truth.
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
-use ratekeeper_core::{AnyAlgorithm, Gcra, Paid, Shared as _, UnixMicros};
+use ratekeeper_core::{AnyState, Gcra, Listed as _, Paid, StoredForm as _, UnixMicros};
 use tokio::time::Instant;
 
 use super::batch::{Batch, Found};
 use super::settle::Item;
-use super::state::State;
+use super::state::paid;
 
 /// Keys that are remembered at most: 4 MiB.
 const PLACES: usize = 65_536;
@@ -118,11 +118,12 @@ impl Hints {
     }
 
     /// Remembers what a call has left. It was sent after so many losses.
-    pub(super) fn note(&self, batch: &Batch<'_>, found: &Found, after: &[State], losses: u32) {
+    pub(super) fn note(&self, batch: &Batch<'_>, found: &Found, after: &[AnyState], losses: u32) {
         *self.clock.lock() = Some((found.now, Instant::now()));
         let mut lost = false;
         for ((item, after), value) in batch.items().zip(after).zip(&found.values) {
-            if let Some((gcra, after)) = after.paid(&item.limit.algorithm, found.now) {
+            if let Some(gcra) = gcra(item) {
+                let after = paid(gcra, after, found.now);
                 let bytes = value.as_deref().unwrap_or_default();
                 let before = gcra_state(gcra, bytes, found.now);
                 let seen = Seen {
@@ -193,10 +194,7 @@ struct Seen {
 }
 
 fn gcra(item: &Item) -> Option<&Gcra> {
-    match &item.limit.algorithm {
-        AnyAlgorithm::Gcra(gcra) => Some(gcra),
-        _ => None,
-    }
+    Gcra::of(&item.limit.algorithm)
 }
 
 /// When a value is paid.

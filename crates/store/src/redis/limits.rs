@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use ratekeeper_core::{
-    AnyAlgorithm, Call, Gcra, Lend, Limit, Origin, Permits, Shared, Twin, UnixMicros,
+    Algorithm as _, AnyAlgorithm, Call, Gcra, Limit, LuaTwin, Origin, Permits, StoredForm,
+    UnixMicros,
 };
 
-use super::state::{State, with_shared};
+use super::state::micros_left;
 
 /// Earlier shapes of a limit that are remembered: more reloads within one window are rare.
 const MOST_EARLIER: usize = 4;
@@ -34,9 +35,9 @@ pub(super) struct Prepared {
     /// On a clock that counts from 1970.
     pub(super) algorithm: AnyAlgorithm,
     pub(super) tag: u8,
-    pub(super) twin: Option<Twin>,
+    pub(super) twin: Option<LuaTwin>,
     /// The cheaper one for requests of one charge each.
-    pub(super) short: Option<Twin>,
+    pub(super) short: Option<LuaTwin>,
     /// What it was before; the newest first.
     pub(super) earlier: Vec<Earlier>,
 }
@@ -69,14 +70,9 @@ impl Earlier {
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 {
             // Twice: denials that are counted may charge a further quota.
-            let mut state = State::default();
-            let _ = state.decide(
-                &self.algorithm,
-                now,
-                self.algorithm.capacity(),
-                Lend::Unnamed,
-            );
-            let span = state.lasts(&self.algorithm, now).saturating_mul(2);
+            let (limit, all) = (&self.algorithm, self.algorithm.capacity());
+            let used_up = limit.state_with_usage(all, now.time());
+            let span = micros_left(limit, &used_up, now).saturating_mul(2);
             self.until
                 .store(now.get().saturating_add(span).max(1), Ordering::Relaxed);
             return true;
@@ -88,10 +84,10 @@ impl Earlier {
 impl Prepared {
     fn new(limit: &Limit, origin: Origin, before: Option<&Self>) -> Self {
         let algorithm = limit.algorithm.on_clock(origin, Origin::UNIX);
-        let tag = with_shared!(&algorithm, algorithm => tag(algorithm));
+        let tag = algorithm.tag();
         let label = Label {
             limit: Arc::clone(&limit.name),
-            shape: match with_shared!(&algorithm, algorithm => algorithm.shape()) {
+            shape: match algorithm.shape() {
                 0 if tag == Gcra::TAG => String::new(),
                 0 => format!("~{}", char::from(tag)),
                 // That two shapes of one limit share 32 bits is one chance in 4 billion.
@@ -121,7 +117,7 @@ impl Prepared {
             version: limit.version,
             label,
             tag,
-            twin: with_shared!(&algorithm, algorithm => algorithm.twin()),
+            twin: algorithm.twin(),
             short: match &algorithm {
                 AnyAlgorithm::Gcra(gcra) => gcra.short_twin(),
                 AnyAlgorithm::Window(window) => window.short_twin(),
@@ -149,12 +145,8 @@ impl Prepared {
 
     /// The numbers of a cost, as the twin reads them.
     pub(super) fn price(&self, cost: Permits) -> [f64; 4] {
-        with_shared!(&self.algorithm, algorithm => algorithm.price(cost))
+        self.algorithm.price(cost)
     }
-}
-
-fn tag<A: Shared>(_: &A) -> u8 {
-    A::TAG
 }
 
 /// The newest version of each limit, by its id.

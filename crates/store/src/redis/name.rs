@@ -5,7 +5,7 @@
 //!   rk:{ada}:per-user-and-path:/login     further parts follow
 //!   rk:{everybody}                          no parts: the limit stands alone
 //!   rk:{#92dd..}:per-user~3f9a71c2          long values are hashed; `~`: what gives a
-//!                                           state its meaning, see `Shared::shape`
+//!                                           state its meaning, see `StoredForm::shape`
 //!   rk:{#final}:warm~p:ada                  a limit that takes nothing back
 //! ```
 //!

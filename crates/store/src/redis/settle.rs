@@ -1,22 +1,18 @@
-//! Settling: all charges of a request or none, over states that are at hand.
+//! What a request does to the states of its keys, once they have been read.
 //!
-//! ```text
-//!   judge all --> charge what counts denials --> admitted? --no--> show how all stands
-//!                                                    |
-//!                                                   yes ---> charge what allows
-//! ```
-//!
-//! The same rules as in memory. The script in the store follows them too; here they say what
-//! callers are told, and what compare-and-set writes.
+//! The script in the store makes the same decisions; here they become answers for callers, and
+//! the values that compare-and-set writes.
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Decision, LeaseId, Lend, Mode, Nanos, Permits, UnixMicros};
+use ratekeeper_core::{
+    Algorithm as _, AnyState, Decision, LeaseId, Lend, Mode, Nanos, Permits, UnixMicros,
+};
 use smallvec::SmallVec;
 
 use super::limits::Prepared;
-use super::state::State;
 use crate::Decisions;
+use crate::settle::{self, Charges};
 
 /// One charge of a request.
 #[derive(Clone, Debug)]
@@ -59,20 +55,25 @@ pub(super) fn settle(
     act: Act,
     items: &[Item],
     place: &[usize],
-    states: &mut [State],
+    states: &mut [AnyState],
     now: UnixMicros,
 ) -> Outcome {
+    let lend = match act {
+        Act::Decide(lend) => lend,
+        _ => Lend::Nothing,
+    };
     let mut table = Table {
         items,
         place,
         states,
+        lend,
         now,
     };
     match act {
-        Act::Decide(lend) => Outcome::Decided(table.decide(lend)),
-        Act::Look => Outcome::Decided(table.look()),
+        Act::Decide(_) => Outcome::Decided(settle::decide(&mut table)),
+        Act::Look => Outcome::Decided(settle::look(&mut table)),
         Act::Refund => {
-            (0..items.len()).for_each(|at| table.take_back(at));
+            (0..items.len()).for_each(|at| table.give_back(at));
             Outcome::Refunded
         }
         Act::Reset | Act::Erase => {
@@ -90,137 +91,86 @@ pub(super) fn settle(
 struct Table<'a> {
     items: &'a [Item],
     place: &'a [usize],
-    states: &'a mut [State],
+    states: &'a mut [AnyState],
+    lend: Lend,
     now: UnixMicros,
 }
 
-impl Table<'_> {
-    fn decide(&mut self, lend: Lend) -> Decisions {
-        let (mut each, before) = self.judge(lend);
-        let free: SmallVec<[bool; 4]> = (0..each.len())
-            .map(|at| !self.is_regardless(at, lend))
-            .collect();
-        for (at, decision) in each.iter_mut().enumerate().filter(|(at, _)| !free[*at]) {
-            let judged = decision.verdict;
-            *decision = self.charge(at, lend);
-            if !judged.allows() {
-                decision.verdict = judged;
-            }
-        }
-        let admitted = self.admitted(&each);
-        for (at, decision) in each.iter_mut().enumerate().filter(|(at, _)| free[*at]) {
-            // What is denied only because of an earlier charge of this request might be
-            // allowed if that one is not made, and must not be charged.
-            if !decision.verdict.allows() && before[at] == Permits::ZERO {
-                *decision = self.charge(at, lend);
-            }
-        }
-        if admitted {
-            for (at, decision) in each.iter_mut().enumerate().filter(|(at, _)| free[*at]) {
-                if decision.verdict.allows() {
-                    *decision = self.charge(at, lend);
-                }
-            }
-        } else {
-            self.show_standing(&mut each);
-        }
-        Decisions { admitted, each }
+impl Charges for Table<'_> {
+    fn count(&self) -> usize {
+        self.items.len()
     }
 
-    /// Whether the charge is made whatever becomes of the request.
-    fn is_regardless(&self, at: usize, lend: Lend) -> bool {
-        self.items[at].limit.algorithm.takes_regardless(lend)
+    fn mode(&self, at: usize) -> Mode {
+        self.items[at].mode
     }
 
-    fn look(&mut self) -> Decisions {
-        let (mut each, _) = self.judge(Lend::Nothing);
-        let admitted = self.admitted(&each);
-        self.show_standing(&mut each);
-        Decisions { admitted, each }
+    fn cost(&self, at: usize) -> Permits {
+        self.items[at].cost
     }
 
-    /// Looks at every charge as if those before it to the same key were made; and says what
-    /// those were.
-    fn judge(&self, lend: Lend) -> (SmallVec<[Decision; 4]>, SmallVec<[Permits; 4]>) {
-        let mut each = SmallVec::<[Decision; 4]>::new();
-        let mut before = SmallVec::<[Permits; 4]>::new();
-        for (at, item) in self.items.iter().enumerate() {
-            let earlier = (0..at)
-                .rev()
-                .find(|&earlier| self.place[earlier] == self.place[at]);
-            let spent = earlier.map_or(Permits::ZERO, |earlier| {
-                let made = each[earlier].verdict.allows() || self.is_regardless(earlier, lend);
-                before[earlier]
-                    + if made {
-                        self.items[earlier].cost
-                    } else {
-                        Permits::ZERO
-                    }
-            });
-            let state = &self.states[self.place[at]];
-            each.push(state.look(&item.limit.algorithm, self.now, spent + item.cost));
-            before.push(spent);
-        }
-        (each, before)
+    fn earlier(&self, at: usize) -> Option<usize> {
+        (0..at)
+            .rev()
+            .find(|&earlier| self.place[earlier] == self.place[at])
     }
 
-    fn admitted(&self, each: &[Decision]) -> bool {
-        let veto = |(item, decision): (&Item, &Decision)| {
-            item.mode == Mode::Enforce && !decision.verdict.allows()
-        };
-        !self.items.iter().zip(each).any(veto)
+    fn charges_even_if_refused(&self, at: usize) -> bool {
+        self.items[at]
+            .limit
+            .algorithm
+            .charges_even_if_refused(self.lend)
     }
 
-    fn charge(&mut self, at: usize, lend: Lend) -> Decision {
-        let item = &self.items[at];
-        self.states[self.place[at]].decide(&item.limit.algorithm, self.now, item.cost, lend)
+    fn look(&mut self, at: usize, cost: Permits) -> Decision {
+        let state = &self.states[self.place[at]];
+        self.items[at]
+            .limit
+            .algorithm
+            .look(state, self.now.time(), cost)
     }
 
-    /// What would have passed shows the state as it stands.
-    fn show_standing(&self, each: &mut [Decision]) {
-        for (at, decision) in each.iter_mut().enumerate() {
-            if decision.verdict.allows() {
-                let state = &self.states[self.place[at]];
-                let verdict = decision.verdict;
-                let limit = &self.items[at].limit;
-                let standing = state.look(&limit.algorithm, self.now, Permits::ZERO);
-                *decision = Decision {
-                    verdict,
-                    ..standing
-                };
-            }
-        }
+    fn charge(&mut self, at: usize) -> Decision {
+        let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
+        item.limit
+            .algorithm
+            .lend(state, self.now.time(), item.cost, self.lend)
     }
 
-    /// What was lent to a name comes back by it.
-    fn take_back(&mut self, at: usize) {
+    /// A loan to a name comes back by that name.
+    fn give_back(&mut self, at: usize) {
         let item = &self.items[at];
         if item.lease.is_some() && item.limit.algorithm.concurrency().is_some() {
             self.release(at);
             return;
         }
         let state = &mut self.states[self.place[at]];
-        state.refund(&item.limit.algorithm, self.now, item.cost);
+        let _ = item
+            .limit
+            .algorithm
+            .try_refund(state, self.now.time(), item.cost);
     }
+}
 
+impl Table<'_> {
     fn release(&mut self, at: usize) -> Permits {
-        let item = &self.items[at];
-        let state = &mut self.states[self.place[at]];
-        let release = |id| state.release(&item.limit.algorithm, self.now, id);
+        let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
+        let release = |id| item.limit.algorithm.release(state, self.now.time(), id);
         item.lease.map_or(Permits::ZERO, release)
     }
 
     fn renew(&mut self, at: usize) -> Option<Nanos> {
-        let item = &self.items[at];
-        let state = &mut self.states[self.place[at]];
-        state.renew(&item.limit.algorithm, self.now, item.lease?)
+        let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
+        item.limit
+            .algorithm
+            .renew(state, self.now.time(), item.lease?)
     }
 
     fn forget(&mut self, at: usize) -> bool {
-        let algorithm = &self.items[at].limit.algorithm;
-        let state = &mut self.states[self.place[at]];
-        let there = state.lasts(algorithm, self.now) > 0;
-        *state = State::default();
-        there
+        let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
+        let now = self.now.time();
+        let was_there = item.limit.algorithm.expires_at(state, now) > now;
+        *state = AnyState::default();
+        was_there
     }
 }

@@ -162,7 +162,7 @@ impl RedisStore {
         lend: Lend,
         told: Option<UnixMicros>,
     ) -> Result<Outcome, Trouble> {
-        let regardless = |item: &Item| item.limit.algorithm.takes_regardless(lend);
+        let regardless = |item: &Item| item.limit.algorithm.charges_even_if_refused(lend);
         let taken = part.only(regardless);
         if taken.items.is_empty() {
             return self.part(part, Act::Look, told).await;
@@ -213,7 +213,7 @@ impl RedisStore {
                 if !decision.verdict.allows() || lends && lend == Lend::Nothing {
                     continue; // was not charged
                 }
-                if algorithm.takes_regardless(lend) {
+                if algorithm.charges_even_if_refused(lend) {
                     continue; // stays taken
                 }
                 if let Lend::To(id) = lend {

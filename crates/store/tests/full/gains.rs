@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ratekeeper_core::{Key, Limit, Nanos, Time};
+use ratekeeper_core::{Algorithm as _, Key, Limit, Nanos, Time};
 use ratekeeper_store::MemoryStore;
 
 use super::{

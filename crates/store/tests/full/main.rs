@@ -5,8 +5,9 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit,
-    LimitId, Log, Mode, Nanos, Outage, Permits, Quota, SubBuckets, Time, Verdict, Window,
+    Algorithm as _, AnyAlgorithm, Charge, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval,
+    Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Quota, SubBuckets, Time, Verdict,
+    Window,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Usage};
 

@@ -345,6 +345,9 @@ impl From<OnUnix> for AnyAlgorithm {
 impl Algorithm for OnUnix {
     type State = Tat;
 
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
     fn capacity(&self) -> Permits {
         self.0.capacity()
     }

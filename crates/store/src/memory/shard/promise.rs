@@ -2,9 +2,6 @@
 
 use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
 
-use super::super::any_table::{AnyTable, with_table};
-use super::super::key::Size;
-use super::super::slot::{with_table_of, with_tables_of};
 use super::super::table::{Ask, Made};
 use super::Shard;
 
@@ -27,7 +24,7 @@ impl Shard {
     /// How long at least until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, limit: &Limit, ask: &Ask<'_>) -> Nanos {
         match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
-            Some(slot) => with_table_of!(slot, ask, table => table.at_least(ask)),
+            Some(slot) => slot.at_least(ask),
             None => Nanos::ZERO, // nobody knows
         }
     }
@@ -50,14 +47,12 @@ impl Shard {
     fn try_reserve(&mut self, limit: &Limit, ask: &Ask<'_>, max_wait: Nanos) -> Option<Decision> {
         let id = self.prepare(limit, ask.now)?;
         let slot = self.slots.get_mut(id)?.as_deref_mut()?;
-        with_tables_of!(slot, ask, tables => tables.reserve(ask, max_wait, &self.budget))
+        slot.reserve(ask, max_wait, &self.budget)
     }
 
     /// Gives back what was reserved, if nothing was charged since; says whether it did.
     pub(in crate::memory) fn cancel(&mut self, limit: &Limit, ask: &Ask<'_>, made: &Made) -> bool {
-        let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) else {
-            return false;
-        };
-        with_tables_of!(slot, ask, tables => tables.cancel(ask, made))
+        let slot = self.prepare(limit, ask.now).and_then(|id| self.slot(id));
+        slot.is_some_and(|slot| slot.cancel(ask, made))
     }
 }

@@ -1,58 +1,52 @@
-//! Loans: what only a table of permits on loan does.
+//! Loans: permits that come back, and charges that are given back.
 
-use foldhash::quality::RandomState;
-use ratekeeper_core::{Concurrency, LeaseId, Leases, Lend, Nanos, Permits, Refund, Time};
+use ratekeeper_core::{LeaseId, Lend, Listed, Nanos, Permits, Time};
 
 use super::{Ask, Table};
 use crate::memory::key::StoredKey;
 
-impl<K: StoredKey> Table<Concurrency, K> {
-    /// A table of permits on loan.
-    pub(in crate::memory) fn of_loans(algorithm: Concurrency, hasher: RandomState) -> Self {
-        Self {
-            lends: true,
-            ..Self::new(algorithm, hasher)
-        }
-    }
-
-    /// Takes back what `ask` was lent; what is not here any more is not taken back.
-    pub(in crate::memory) fn take_back(&mut self, ask: &Ask<'_>) {
-        let Some((limit, leases)) = self.leases(ask) else {
+impl<A: Listed, K: StoredKey> Table<A, K> {
+    /// Gives back a charge, if the algorithm can take it back and the key is still here. A loan
+    /// to a name is released.
+    pub(in crate::memory) fn give_back(&mut self, ask: &Ask<'_>) {
+        let Some((limit, state)) = self.here(ask) else {
             return;
         };
         match ask.lend {
-            Lend::Unnamed => limit.refund(leases, ask.now, ask.cost),
-            Lend::To(id) => {
-                limit.release(leases, ask.now, id);
+            Lend::To(id) if A::LENDS => {
+                limit.try_release(state, ask.now, id);
             }
-            Lend::Nothing => {}
+            Lend::Nothing if A::LENDS => {}
+            _ => {
+                let _ = limit.try_refund(state, ask.now, ask.cost);
+            }
         }
     }
 
-    /// Takes back all that a name holds; says how much that was.
+    /// Takes back all permits that a name holds; returns how many.
     pub(in crate::memory) fn release(&mut self, ask: &Ask<'_>, id: LeaseId) -> Permits {
-        let leases = self.leases(ask);
-        leases.map_or(Permits::ZERO, |(limit, leases)| {
-            limit.release(leases, ask.now, id)
+        let here = self.here(ask);
+        here.map_or(Permits::ZERO, |(limit, state)| {
+            limit.try_release(state, ask.now, id)
         })
     }
 
-    /// Lets the lease of a name run anew; says how long, unless it has ended.
+    /// Starts the lease of a name anew; returns how long it runs, `None` if it has ended.
     pub(in crate::memory) fn renew(&mut self, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos> {
-        let (limit, leases) = self.leases(ask)?;
-        limit.renew(leases, ask.now, id)
+        let (limit, state) = self.here(ask)?;
+        limit.try_renew(state, ask.now, id)
     }
 
     /// Permits on loan, of all keys.
-    pub(in crate::memory) fn in_use(&self, now: Time) -> u64 {
-        let held = |leases| self.algorithm.in_use(leases, now);
+    pub(in crate::memory) fn on_loan(&self, now: Time) -> u64 {
+        let held = |state| self.algorithm.on_loan(state, now);
         self.entries.iter().map(|entry| held(&entry.state)).sum()
     }
 
-    /// The limit, and what a key that is here has on loan.
-    fn leases(&mut self, ask: &Ask<'_>) -> Option<(Concurrency, &mut Leases)> {
+    /// The limit, and the state of a key that is here.
+    pub(super) fn here(&mut self, ask: &Ask<'_>) -> Option<(&A, &mut A::State)> {
         let at = self.find(ask)?;
-        let leases = &mut self.entries.get_mut(at)?.state;
-        Some((self.algorithm, leases))
+        let state = &mut self.entries.get_mut(at)?.state;
+        Some((&self.algorithm, state))
     }
 }

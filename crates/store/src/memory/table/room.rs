@@ -9,7 +9,7 @@
 //!                    sweeping by inserts, or by `MemoryStore::sweep`
 //! ```
 
-use ratekeeper_core::{Algorithm, Permits, Time};
+use ratekeeper_core::{Listed, Permits, Time};
 
 use super::{Entry, Table};
 use crate::memory::budget::{Budget, Purpose};
@@ -29,15 +29,15 @@ struct Rank {
 }
 
 impl Rank {
-    fn of<A: Algorithm>(algorithm: &A, state: &A::State, now: Time) -> Self {
+    fn of<A: Listed>(algorithm: &A, state: &A::State, now: Time) -> Self {
         Self {
-            used: super::used(algorithm, state, now),
+            used: algorithm.usage(state, now),
             expires_at: algorithm.expires_at(state, now),
         }
     }
 }
 
-impl<A: Algorithm, K: StoredKey> Table<A, K> {
+impl<A: Listed, K: StoredKey> Table<A, K> {
     pub(in crate::memory) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -111,10 +111,10 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
         let Some((rank, at)) = victim else {
             return false;
         };
-        let lends_none = self.lends && rank.used == Permits::ZERO;
+        let lends_none = A::LENDS && rank.used == Permits::ZERO;
         if rank.expires_at <= now || lends_none {
             self.forget(at, now, budget);
-        } else if self.lends {
+        } else if A::LENDS {
             return false; // a permit on loan that is forgotten could not come back
         } else if let Some(state) = self.remove(at, budget) {
             self.algorithm.stricter(&mut self.floor, &state);
@@ -233,6 +233,6 @@ impl<A: Algorithm, K: StoredKey> Table<A, K> {
 }
 
 /// Bytes of the array of a table with that many slots.
-fn array_bytes<A: Algorithm, K>(slots: usize) -> usize {
+fn array_bytes<A: Listed, K>(slots: usize) -> usize {
     Flat::<Entry<K, A::State>>::bytes_of(slots)
 }

@@ -7,17 +7,17 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Allowance, Hybrid, Phase};
-use crate::shared::{Reader, Shared, Twin, fingerprint, micros_and_nanos};
+use super::{Hybrid, HybridState, Phase};
+use crate::stored_form::{LuaTwin, Reader, StoredForm, fingerprint, micros_and_nanos};
 use crate::{Nanos, Permits, Time, UnixMicros};
 
 const BURSTY: u8 = 1;
 const SMOOTH: u8 = 2;
 
-impl Shared for Hybrid {
+impl StoredForm for Hybrid {
     const TAG: u8 = b'h';
 
-    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Allowance> {
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<HybridState> {
         let mut reader = Reader::of(Self::TAG, bytes)?;
         let (phase, at, number) = (reader.byte()?, reader.u64()?, reader.u32()?);
         let at = Time::from_nanos(at);
@@ -29,10 +29,10 @@ impl Shared for Hybrid {
             SMOOTH if number < self.permits => Phase::Smooth { at, part: number },
             _ => return None,
         };
-        reader.end(Allowance(phase))
+        reader.end(HybridState(phase))
     }
 
-    fn write(&self, state: &Allowance, _now: UnixMicros, out: &mut Vec<u8>) {
+    fn write(&self, state: &HybridState, _now: UnixMicros, out: &mut Vec<u8>) {
         let (phase, at, number) = match state.0 {
             Phase::Fresh => return,
             Phase::Bursty { opened, left } => (BURSTY, opened, left),
@@ -48,7 +48,7 @@ impl Shared for Hybrid {
         fingerprint(&[u64::from(self.permits), self.per])
     }
 
-    fn twin(&self) -> Option<Twin> {
+    fn twin(&self) -> Option<LuaTwin> {
         let opened = Time::ZERO + Nanos::from_nanos(self.per);
         let bucket = self.bucket_of(opened, 1);
         let mut numbers = vec![f64::from(self.permits)];
@@ -56,7 +56,7 @@ impl Shared for Hybrid {
         // The bucket of a window that was opened one span after zero lies after it.
         numbers.extend(micros_and_nanos(bucket.at.since(opened).as_nanos()));
         numbers.push(f64::from(bucket.part));
-        Some(Twin {
+        Some(LuaTwin {
             source: include_str!("../hybrid.lua"),
             numbers,
         })

@@ -6,24 +6,24 @@
 
 use alloc::vec::Vec;
 
-use super::{Stored, Ticket, WarmUp};
+use super::{Ticket, WarmUp, WarmUpState};
 use crate::UnixMicros;
-use crate::shared::{Reader, Shared, fingerprint};
+use crate::stored_form::{Reader, StoredForm, fingerprint};
 
-impl Shared for WarmUp {
+impl StoredForm for WarmUp {
     const TAG: u8 = b'u';
 
-    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Stored> {
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<WarmUpState> {
         let mut reader = Reader::of(Self::TAG, bytes)?;
         let ticket = Ticket {
             stored: f64::from_bits(reader.u64()?),
             next_us: reader.u64()?,
         };
         let sound = ticket.stored >= 0.0; // not if it is no number
-        reader.end(Stored(Some(ticket))).filter(|_| sound)
+        reader.end(WarmUpState(Some(ticket))).filter(|_| sound)
     }
 
-    fn write(&self, state: &Stored, _now: UnixMicros, out: &mut Vec<u8>) {
+    fn write(&self, state: &WarmUpState, _now: UnixMicros, out: &mut Vec<u8>) {
         let Some(ticket) = state.0 else { return };
         out.push(Self::TAG);
         out.extend_from_slice(&ticket.stored.to_bits().to_le_bytes());

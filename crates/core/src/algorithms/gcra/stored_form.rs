@@ -24,11 +24,11 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::grid::{Moment, TICKS_PER_MICRO as TICKS, Units as _};
+use super::grid::{TICKS_PER_MICRO as TICKS, Units as _};
 use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
+use crate::Permits;
 use crate::algorithm::Denials;
-use crate::shared::{Shared, Twin, UnixMicros, double};
-use crate::{Nanos, Permits};
+use crate::stored_form::{LuaTwin, StoredForm, UnixMicros, double};
 
 /// Digits of a number of ticks.
 const TICK_DIGITS: usize = 5;
@@ -73,16 +73,6 @@ impl Paid {
 const EXACT: u64 = 1 << 53;
 
 impl Gcra {
-    /// What a denial costs.
-    pub const fn denials(&self) -> Denials {
-        self.denials
-    }
-
-    /// The span in which the burst and the queue are granted anew, rounded up.
-    pub(crate) fn window(&self) -> Nanos {
-        self.nanos(self.burst + self.queue, Moment::ZERO)
-    }
-
     /// When the debt of a state is paid; none if nothing is owed.
     pub fn paid(&self, tat: &Tat, now: UnixMicros) -> Option<Paid> {
         let ahead = tat.ahead(self.grid.at(now.time()));
@@ -126,7 +116,7 @@ impl Gcra {
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
     /// `gcra/short.lua`. None for limits without a twin, and those whose debts may reach 2^53
     /// units: 39 hours at 64,000 in a microsecond, 34 days at 3,000 (3 permits a second).
-    pub fn short_twin(&self) -> Option<Twin> {
+    pub fn short_twin(&self) -> Option<LuaTwin> {
         let per_micro = self.grid.units_per_micro()?;
         let full = self.deepest_debt();
         let limit = self.burst + self.queue;
@@ -136,7 +126,7 @@ impl Gcra {
             return None;
         }
         let counted = f64::from(u8::from(is_counted));
-        Some(Twin {
+        Some(LuaTwin {
             source: include_str!("short.lua"),
             numbers: vec![double(limit), double(full), counted, double(per_micro)],
         })
@@ -158,7 +148,7 @@ fn micros_and_units(units: u64, per_micro: u64) -> [f64; 2] {
     [double(units / per_micro), double(units % per_micro)]
 }
 
-impl Shared for Gcra {
+impl StoredForm for Gcra {
     const TAG: u8 = b'g';
 
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
@@ -191,7 +181,7 @@ impl Shared for Gcra {
         0
     }
 
-    fn twin(&self) -> Option<Twin> {
+    fn twin(&self) -> Option<LuaTwin> {
         let per_micro = self.grid.units_per_micro()?;
         let full = self.deepest_debt();
         let debts = [self.burst + self.queue, full + SLACK * per_micro, full];
@@ -202,7 +192,7 @@ impl Shared for Gcra {
                 .map(|units| micros_and_units(units, per_micro))
                 .as_flattened(),
         );
-        Some(Twin {
+        Some(LuaTwin {
             source: include_str!("../gcra.lua"),
             numbers,
         })

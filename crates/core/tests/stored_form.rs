@@ -7,14 +7,14 @@ use std::fmt::Debug;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     AnyAlgorithm, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid, Interval, LeaseId, Lend,
-    Log, Nanos, Origin, Permits, Quota, Shared, SubBuckets, Time, UnixMicros, WarmUp, Window,
+    Log, Nanos, Origin, Permits, Quota, StoredForm, SubBuckets, Time, UnixMicros, WarmUp, Window,
 };
 
 /// 2026, in microseconds since 1970.
 const NOW: u64 = 1_767_225_600_000_000;
 
 /// A life of charges of all sizes; after each, the state comes back from its bytes.
-fn check<A: Shared + Debug>(algorithm: &A) {
+fn check<A: StoredForm + Debug>(algorithm: &A) {
     let mut random = Random::new(9);
     let mut now = UnixMicros::new(NOW);
     let mut state = A::State::default();
@@ -48,7 +48,11 @@ fn check<A: Shared + Debug>(algorithm: &A) {
     }
 }
 
-fn refuses_what_is_no_state<A: Shared + Debug>(algorithm: &A, bytes: &[u8], random: &mut Random) {
+fn refuses_what_is_no_state<A: StoredForm + Debug>(
+    algorithm: &A,
+    bytes: &[u8],
+    random: &mut Random,
+) {
     let now = UnixMicros::new(NOW);
     assert_eq!(algorithm.read(&[], now), None);
     let longer = [bytes, b"?"].concat();

@@ -58,12 +58,14 @@
 
 mod leases;
 mod refund;
-mod shared;
+mod stored_form;
 
-pub use leases::{LeaseId, Leases};
+pub use leases::{ConcurrencyState, LeaseId};
 
 use crate::algorithm::{Algorithm, Denials, Lend};
-use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+use crate::{
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+};
 use leases::{Backwards, Lease, MAX_BATCHES, PARTS};
 
 /// The most permits a limit may lend: 320,000 bytes a key.
@@ -75,11 +77,11 @@ const LATE: Nanos = Nanos::from_secs(10);
 /// A limit of work at one time; see the [module](self) for the figure.
 ///
 /// ```
-/// use ratekeeper_core::{Concurrency, LeaseId, Leases, Nanos, Permits, Time, Verdict};
+/// use ratekeeper_core::{Concurrency, LeaseId, ConcurrencyState, Nanos, Permits, Time, Verdict};
 ///
 /// let limit = Concurrency::new(Permits::ONE, Nanos::from_secs(30)).unwrap();
 /// let [a, b] = [1, 2].map(|id| LeaseId::from_bytes([id; 16]));
-/// let (mut leases, one, now) = (Leases::default(), Permits::ONE, Time::ZERO);
+/// let (mut leases, one, now) = (ConcurrencyState::default(), Permits::ONE, Time::ZERO);
 /// assert_eq!(limit.acquire(&mut leases, now, a, one).verdict, Verdict::Allow);
 /// let retry_after = Nanos::from_secs(30); // at the latest
 /// let denied = limit.acquire(&mut leases, now, b, one);
@@ -127,29 +129,20 @@ impl Concurrency {
         Self { denials, ..self }
     }
 
-    /// As many permits as the caller says, lent as long; denials cost what they did.
-    pub(crate) fn with_permits(&self, permits: Permits) -> Result<Self, Error> {
-        Ok(Self::new(permits, self.lease)?.with_denials(self.denials))
-    }
-
     /// How long a permit is lent, at least.
     pub const fn lease(&self) -> Nanos {
         self.lease
     }
 
-    /// What an anonymous denial costs.
-    pub const fn denials(&self) -> Denials {
-        self.denials
-    }
-
-    #[expect(clippy::unused_self, reason = "as every algorithm")]
-    pub(crate) const fn name(&self) -> &'static str {
-        "concurrency"
-    }
-
     /// Lends `cost` permits to `id`, or none. A name that holds some holds more then, and
     /// all of them as long as the last.
-    pub fn acquire(&self, leases: &mut Leases, now: Time, id: LeaseId, cost: Permits) -> Decision {
+    pub fn acquire(
+        &self,
+        leases: &mut ConcurrencyState,
+        now: Time,
+        id: LeaseId,
+        cost: Permits,
+    ) -> Decision {
         let verdict = self.judge(leases, now, cost);
         if verdict.allows() && cost > Permits::ZERO {
             self.take(leases, now, Some(id), cost);
@@ -159,7 +152,7 @@ impl Concurrency {
 
     /// Takes back what `id` holds; returns how many permits came back. A name that holds
     /// nothing, or not any more, changes nothing.
-    pub fn release(&self, leases: &mut Leases, now: Time, id: LeaseId) -> Permits {
+    pub fn release(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Permits {
         let Some(at) = leases.find(id, now) else {
             return Permits::ZERO;
         };
@@ -171,7 +164,7 @@ impl Concurrency {
 
     /// Lets the lease of `id` run its full length from now; returns how long that is. `None`
     /// if it has ended or was released: then the holder must acquire again.
-    pub fn renew(&self, leases: &mut Leases, now: Time, id: LeaseId) -> Option<Nanos> {
+    pub fn renew(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Option<Nanos> {
         let at = leases.find(id, now)?;
         let lease = leases.remove(at);
         leases.held.renewed(self.held_for(&lease, now));
@@ -187,12 +180,12 @@ impl Concurrency {
 
     /// Permits on loan at `now`; above [`capacity`](Algorithm::capacity) where denials are
     /// counted, or the limit was lowered.
-    pub fn in_use(&self, leases: &Leases, now: Time) -> u64 {
+    pub fn in_use(&self, leases: &ConcurrencyState, now: Time) -> u64 {
         leases.in_use(now)
     }
 
     /// Whether `cost` more fit.
-    fn judge(&self, leases: &Leases, now: Time, cost: Permits) -> Verdict {
+    fn judge(&self, leases: &ConcurrencyState, now: Time, cost: Permits) -> Verdict {
         if cost == Permits::ZERO {
             return Verdict::Allow;
         }
@@ -212,7 +205,7 @@ impl Concurrency {
     }
 
     /// The time until enough leases have ended for `cost`; zero if it fits, or never does.
-    fn freed(&self, leases: &Leases, now: Time, cost: Permits) -> Nanos {
+    fn freed(&self, leases: &ConcurrencyState, now: Time, cost: Permits) -> Nanos {
         let Some(others) = self.permits.checked_sub(cost.get()) else {
             return Nanos::ZERO;
         };
@@ -229,7 +222,13 @@ impl Concurrency {
         Nanos::ZERO // not reached: when all have ended, nothing is held
     }
 
-    fn take(&self, leases: &mut Leases, now: Time, holder: Option<LeaseId>, cost: Permits) {
+    fn take(
+        &self,
+        leases: &mut ConcurrencyState,
+        now: Time,
+        holder: Option<LeaseId>,
+        cost: Permits,
+    ) {
         leases.drop_ended(now);
         let mut ends = self.end(leases, now, holder);
         let mut permits = cost.get();
@@ -252,7 +251,7 @@ impl Concurrency {
 
     /// When a lease given at `now` ends. A clock behind that of others, by less than
     /// [`LATE`], gives what they gave.
-    fn end(&self, leases: &Leases, now: Time, holder: Option<LeaseId>) -> Time {
+    fn end(&self, leases: &ConcurrencyState, now: Time, holder: Option<LeaseId>) -> Time {
         let until = now + self.lease;
         let own = match holder {
             Some(_) => until,
@@ -273,11 +272,11 @@ impl Concurrency {
         rounded.map_or(Time::MAX, Time::from_nanos)
     }
 
-    fn remaining(&self, leases: &Leases, now: Time) -> Permits {
+    fn remaining(&self, leases: &ConcurrencyState, now: Time) -> Permits {
         self.capacity() - Permits::saturating_from(leases.in_use(now))
     }
 
-    fn standing(&self, leases: &Leases, now: Time, verdict: Verdict) -> Decision {
+    fn standing(&self, leases: &ConcurrencyState, now: Time, verdict: Verdict) -> Decision {
         let remaining = self.remaining(leases, now);
         Decision {
             verdict,
@@ -293,14 +292,31 @@ impl Concurrency {
     }
 }
 
+impl Reconfigure for Concurrency {
+    /// As many permits as the quota has, on the same lease.
+    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
+        let loans = Self::new(quota.permits(), self.lease)?;
+        Ok(loans.with_denials(self.denials).into())
+    }
+}
+
 impl Algorithm for Concurrency {
-    type State = Leases;
+    type State = ConcurrencyState;
+
+    fn name(&self) -> &'static str {
+        "concurrency"
+    }
+
+    /// The cost of an anonymous denial.
+    fn denials(&self) -> Denials {
+        self.denials
+    }
 
     fn capacity(&self) -> Permits {
         Permits::new(self.permits)
     }
 
-    fn look(&self, leases: &Leases, now: Time, cost: Permits) -> Decision {
+    fn look(&self, leases: &ConcurrencyState, now: Time, cost: Permits) -> Decision {
         let verdict = self.judge(leases, now, cost);
         let denied = matches!(verdict, Verdict::Deny { .. });
         if denied && self.denials == Denials::Counted {
@@ -322,7 +338,7 @@ impl Algorithm for Concurrency {
     }
 
     /// Lends `cost` permits to nobody in particular.
-    fn decide(&self, leases: &mut Leases, now: Time, cost: Permits) -> Decision {
+    fn decide(&self, leases: &mut ConcurrencyState, now: Time, cost: Permits) -> Decision {
         let mut verdict = self.judge(leases, now, cost);
         let denied = matches!(verdict, Verdict::Deny { .. });
         let counted = denied && self.denials == Denials::Counted;
@@ -335,7 +351,13 @@ impl Algorithm for Concurrency {
         self.standing(leases, now, verdict)
     }
 
-    fn lend(&self, leases: &mut Leases, now: Time, cost: Permits, lend: Lend) -> Decision {
+    fn lend(
+        &self,
+        leases: &mut ConcurrencyState,
+        now: Time,
+        cost: Permits,
+        lend: Lend,
+    ) -> Decision {
         match lend {
             Lend::Unnamed => self.decide(leases, now, cost),
             Lend::To(id) => self.acquire(leases, now, id, cost),
@@ -343,18 +365,18 @@ impl Algorithm for Concurrency {
         }
     }
 
-    fn lapse(&self, leases: &mut Leases, now: Time) -> u64 {
+    fn lapse(&self, leases: &mut ConcurrencyState, now: Time) -> u64 {
         leases.drop_ended(now)
     }
 
-    fn expires_at(&self, leases: &Leases, _now: Time) -> Time {
+    fn expires_at(&self, leases: &ConcurrencyState, _now: Time) -> Time {
         leases.latest().max(leases.held.until)
     }
 
     /// Permit by permit, from the one that ends last, the later end of the two; in batches,
     /// since names do not outlive a key that is pushed out.
-    fn stricter(&self, leases: &mut Leases, other: &Leases) {
-        let mut strict = Leases::default();
+    fn stricter(&self, leases: &mut ConcurrencyState, other: &ConcurrencyState) {
+        let mut strict = ConcurrencyState::default();
         let (mut mine, mut theirs) = (Backwards::new(leases), Backwards::new(other));
         loop {
             let permits = match (mine.permits(), theirs.permits()) {

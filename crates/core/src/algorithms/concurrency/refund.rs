@@ -1,12 +1,12 @@
 //! Refund: anonymous permits come back.
 
-use super::{Concurrency, Leases};
+use super::{Concurrency, ConcurrencyState};
 use crate::algorithm::{Algorithm as _, Refund};
 use crate::{Permits, Time};
 
 impl Refund for Concurrency {
     /// Gives back anonymous permits, those that end first.
-    fn refund(&self, leases: &mut Leases, now: Time, cost: Permits) {
+    fn refund(&self, leases: &mut ConcurrencyState, now: Time, cost: Permits) {
         if cost > self.capacity() {
             return; // was never taken
         }

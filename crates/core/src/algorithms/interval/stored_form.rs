@@ -7,23 +7,25 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Interval, Missing, Strokes};
-use crate::shared::{Reader, SHORTEST_STEP, Shared, Twin, fingerprint, micros_and_nanos};
+use super::{Interval, IntervalState, Strokes};
+use crate::stored_form::{
+    LuaTwin, Reader, SHORTEST_STEP, StoredForm, fingerprint, micros_and_nanos,
+};
 use crate::{Time, UnixMicros};
 
-impl Shared for Interval {
+impl StoredForm for Interval {
     const TAG: u8 = b'i';
 
-    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Missing> {
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<IntervalState> {
         let mut reader = Reader::of(Self::TAG, bytes)?;
-        let missing = Missing {
+        let missing = IntervalState {
             permits: reader.u32()?,
             next: Time::from_nanos(reader.u64()?),
         };
         reader.end(missing)
     }
 
-    fn write(&self, missing: &Missing, _now: UnixMicros, out: &mut Vec<u8>) {
+    fn write(&self, missing: &IntervalState, _now: UnixMicros, out: &mut Vec<u8>) {
         if missing.permits == 0 {
             return;
         }
@@ -42,7 +44,7 @@ impl Shared for Interval {
     }
 
     /// None for strokes that come too fast.
-    fn twin(&self) -> Option<Twin> {
+    fn twin(&self) -> Option<LuaTwin> {
         if self.every < SHORTEST_STEP.as_nanos() {
             return None;
         }
@@ -53,7 +55,7 @@ impl Shared for Interval {
         let mut numbers = vec![f64::from(self.most), f64::from(self.refill), first];
         numbers.extend(micros_and_nanos(phase));
         numbers.extend(micros_and_nanos(self.every));
-        Some(Twin {
+        Some(LuaTwin {
             source: include_str!("../interval.lua"),
             numbers,
         })

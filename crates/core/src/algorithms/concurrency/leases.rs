@@ -46,7 +46,7 @@ pub(super) struct Lease {
 
 /// The permits of one key that are on loan.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Leases {
+pub struct ConcurrencyState {
     /// By end; of one end and holder there is one.
     pub(super) by_end: Vec<Lease>,
     /// The permits of all of them.
@@ -97,7 +97,7 @@ impl HoldTimes {
     }
 }
 
-impl Leases {
+impl ConcurrencyState {
     /// How many leases have ended at `now`.
     pub(super) fn ended(&self, now: Time) -> usize {
         self.by_end.partition_point(|lease| lease.ends <= now)
@@ -185,7 +185,7 @@ pub(super) struct Backwards<'a> {
 }
 
 impl<'a> Backwards<'a> {
-    pub(super) fn new(leases: &'a Leases) -> Self {
+    pub(super) fn new(leases: &'a ConcurrencyState) -> Self {
         Self {
             rest: &leases.by_end,
             taken: 0,

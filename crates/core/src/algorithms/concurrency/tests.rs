@@ -34,7 +34,7 @@ use Act::{Acquire, GiveBack, Release, Renew, Take};
 type Row = (u64, Act, Result<u32, u64>, u32);
 
 fn check(limit: Concurrency, rows: &[Row]) {
-    let mut leases = Leases::default();
+    let mut leases = ConcurrencyState::default();
     for &(now, act, expected, left) in rows {
         let now = at(now);
         let granted = |decision: Decision, cost| match decision.verdict {
@@ -165,7 +165,7 @@ fn a_renewed_lease_counts_once_with_all_of_its_time() {
 
 #[test]
 fn hold_times_are_forgotten_a_lease_after_the_last_release() {
-    let (limit, mut leases) = (limit(1), Leases::default());
+    let (limit, mut leases) = (limit(1), ConcurrencyState::default());
     let _ = limit.acquire(&mut leases, at(0), id(1), Permits::ONE);
     limit.release(&mut leases, at(2), id(1));
     assert_eq!(limit.expires_at(&leases, at(2)), at(18));
@@ -175,7 +175,7 @@ fn hold_times_are_forgotten_a_lease_after_the_last_release() {
 
 #[test]
 fn the_last_leases_count_for_more_than_those_long_gone() {
-    let (limit, mut leases, mut now) = (limit(1), Leases::default(), Time::ZERO);
+    let (limit, mut leases, mut now) = (limit(1), ConcurrencyState::default(), Time::ZERO);
     for held in [[15; 100], [1; 100]].concat() {
         let _ = limit.acquire(&mut leases, now, id(1), Permits::ONE);
         now = now + Nanos::from_secs(held);
@@ -242,7 +242,7 @@ fn counted_denials_are_given_back_without_a_loss() {
 #[test]
 fn batches_stay_few_however_many_the_permits() {
     let limit = limit(MAX_LEASES).with_denials(Denials::Counted);
-    let mut leases = Leases::default();
+    let mut leases = ConcurrencyState::default();
     let mut random = Random::new(3);
     let mut now = Time::ZERO;
     for _ in 0..50_000 {
@@ -257,7 +257,7 @@ fn batches_stay_few_however_many_the_permits() {
 
 #[test]
 fn a_lower_limit_keeps_what_is_on_loan() {
-    let (wide, narrow, mut leases) = (limit(5), limit(2), Leases::default());
+    let (wide, narrow, mut leases) = (limit(5), limit(2), ConcurrencyState::default());
     let _ = wide.acquire(&mut leases, at(0), id(1), Permits::new(4));
     assert!(narrow.keeps_state_of(&wide));
     let denied = narrow.look(&leases, at(1), Permits::ONE);
@@ -268,18 +268,18 @@ fn a_lower_limit_keeps_what_is_on_loan() {
 
 #[test]
 fn what_lapses_is_told_once() {
-    let (limit, mut leases) = (limit(5), Leases::default());
+    let (limit, mut leases) = (limit(5), ConcurrencyState::default());
     let _ = limit.acquire(&mut leases, at(0), id(1), Permits::new(2));
     let _ = limit.acquire(&mut leases, at(1), id(2), Permits::new(3));
     assert_eq!(limit.lapse(&mut leases, at(15)), 0);
     assert_eq!(limit.lapse(&mut leases, at(16)), 2);
     assert_eq!(limit.lapse(&mut leases, at(60)), 3);
-    assert_eq!(leases, Leases::default());
+    assert_eq!(leases, ConcurrencyState::default());
 }
 
 #[test]
 fn looking_lends_nothing() {
-    let (limit, mut leases) = (limit(1), Leases::default());
+    let (limit, mut leases) = (limit(1), ConcurrencyState::default());
     let mut ask = |lend| limit.lend(&mut leases, at(0), Permits::ONE, lend).verdict;
     assert_eq!(ask(Lend::Nothing), Verdict::Allow);
     assert_eq!(ask(Lend::To(id(1))), Verdict::Allow);
@@ -291,7 +291,10 @@ fn looking_lends_nothing() {
 fn agrees_with_a_map_of_names() {
     let mut random = Random::new(8);
     let limit = limit(4);
-    let (mut leases, mut map) = (Leases::default(), HashMap::<LeaseId, (Time, u32)>::new());
+    let (mut leases, mut map) = (
+        ConcurrencyState::default(),
+        HashMap::<LeaseId, (Time, u32)>::new(),
+    );
     let mut now = Time::ZERO;
     for _ in 0..20_000 {
         now = now + Nanos::from_millis(random.below(5_000));
@@ -345,7 +348,7 @@ fn without_names_agrees_with_a_list_that_never_ends_early() {
     let mut random = Random::new(11);
     let limit = limit(6);
     // Each permit's end, and that rounded up to a sixteenth of the lease: a second.
-    let (mut leases, mut list) = (Leases::default(), Vec::<Time>::new());
+    let (mut leases, mut list) = (ConcurrencyState::default(), Vec::<Time>::new());
     let mut now = Time::ZERO;
     for _ in 0..20_000 {
         now = now + Nanos::from_millis(random.below(4_000));

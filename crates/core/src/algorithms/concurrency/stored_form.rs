@@ -8,9 +8,9 @@
 
 use alloc::vec::Vec;
 
-use super::leases::{HoldTimes, Lease, LeaseId, Leases, MAX_BATCHES};
+use super::leases::{ConcurrencyState, HoldTimes, Lease, LeaseId, MAX_BATCHES};
 use super::{Concurrency, MAX_LEASES};
-use crate::shared::{Reader, Shared};
+use crate::stored_form::{Reader, StoredForm};
 use crate::{Time, UnixMicros};
 
 /// The most leases and batches that are read.
@@ -20,12 +20,12 @@ const BATCH: u8 = 0;
 const LEASE: u8 = 1;
 const HELD: u8 = 2;
 
-impl Shared for Concurrency {
+impl StoredForm for Concurrency {
     const TAG: u8 = b'c';
 
-    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Leases> {
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<ConcurrencyState> {
         let mut reader = Reader::of(Self::TAG, bytes)?;
-        let mut leases = Leases::default();
+        let mut leases = ConcurrencyState::default();
         while reader.left() > 0 {
             let (ends, permits) = (Time::from_nanos(reader.u64()?), reader.u32()?);
             let holder = match reader.byte()? {
@@ -61,7 +61,7 @@ impl Shared for Concurrency {
         Some(leases)
     }
 
-    fn write(&self, leases: &Leases, now: UnixMicros, out: &mut Vec<u8>) {
+    fn write(&self, leases: &ConcurrencyState, now: UnixMicros, out: &mut Vec<u8>) {
         let held = &leases.held;
         if leases.by_end.is_empty() && held.until <= now.time() {
             return;

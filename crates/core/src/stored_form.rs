@@ -1,4 +1,4 @@
-//! Shared: what an algorithm needs to live in a store that many processes share.
+//! Stored form: what an algorithm needs so that many processes can share its states.
 //!
 //! ```text
 //!   this process                            the store
@@ -50,7 +50,7 @@ pub const EXPIRY_STEP_MICROS: u64 = 4_000_000;
 
 /// The transition of a limit in Lua.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Twin {
+pub struct LuaTwin {
     /// The core's source: a fragment that adds itself to the table `twins`.
     pub source: &'static str,
     /// The numbers of the limit, as the source reads them.
@@ -58,7 +58,7 @@ pub struct Twin {
 }
 
 /// An algorithm whose states can be kept in a shared store.
-pub trait Shared: Algorithm {
+pub trait StoredForm: Algorithm {
     /// Names the core, to its twin and in its states: a lower case letter.
     const TAG: u8;
 
@@ -74,7 +74,7 @@ pub trait Shared: Algorithm {
     fn shape(&self) -> u64;
 
     /// The twin, if there is one that is exact for these numbers.
-    fn twin(&self) -> Option<Twin> {
+    fn twin(&self) -> Option<LuaTwin> {
         None
     }
 

@@ -6,23 +6,23 @@
 
 use alloc::vec::Vec;
 
-use super::{Exponential, Level};
-use crate::shared::{Reader, Shared, fingerprint};
+use super::{Exponential, ExponentialState};
+use crate::stored_form::{Reader, StoredForm, fingerprint};
 use crate::{Time, UnixMicros};
 
-impl Shared for Exponential {
+impl StoredForm for Exponential {
     const TAG: u8 = b'e';
 
-    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Level> {
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<ExponentialState> {
         let mut reader = Reader::of(Self::TAG, bytes)?;
-        let level = Level {
+        let level = ExponentialState {
             units: reader.u64()?,
             at: Time::from_nanos(reader.u64()?),
         };
         reader.end(level)
     }
 
-    fn write(&self, level: &Level, _now: UnixMicros, out: &mut Vec<u8>) {
+    fn write(&self, level: &ExponentialState, _now: UnixMicros, out: &mut Vec<u8>) {
         if level.units == 0 {
             return;
         }

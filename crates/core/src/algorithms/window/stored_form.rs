@@ -6,44 +6,22 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::marker::PhantomData;
 
 use super::{Anchor, Counters, Edge, Window, WindowState};
+use crate::UnixMicros;
 use crate::algorithm::Denials;
-use crate::shared::{Reader, SHORTEST_STEP, Shared, Twin, fingerprint, micros_and_nanos};
-use crate::{Nanos, Origin, UnixMicros};
+use crate::stored_form::{
+    LuaTwin, Reader, SHORTEST_STEP, StoredForm, fingerprint, micros_and_nanos,
+};
 
 /// Whole numbers below are exact in the doubles of a script.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-
-impl<C> Window<C> {
-    /// See [`AnyAlgorithm::on_clock`](crate::AnyAlgorithm::on_clock).
-    pub(crate) fn on_clock(&self, from: Origin, to: Origin) -> Self {
-        let anchor = match &self.anchor {
-            Anchor::Grid { phase } => {
-                let width = Nanos::from_nanos(self.width);
-                Anchor::on_grid(from.phase_on(to, *phase, width), width)
-            }
-            Anchor::First => Anchor::First,
-            Anchor::Calendar(calendar) => Anchor::Calendar(calendar.on_clock(to)),
-        };
-        Self {
-            permits: self.permits,
-            buckets: self.buckets,
-            width: self.width,
-            edge: self.edge,
-            anchor,
-            denials: self.denials,
-            counters: PhantomData,
-        }
-    }
-}
 
 impl<C: Counters> Window<C> {
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
     /// `window/short.lua`. `None` unless the limit has one window whose width and phase are whole
     /// microseconds, and no product of the weighted estimate reaches 2^53.
-    pub fn short_twin(&self) -> Option<Twin> {
+    pub fn short_twin(&self) -> Option<LuaTwin> {
         let twin = self.twin()?;
         let [
             permits,
@@ -58,28 +36,14 @@ impl<C: Counters> Window<C> {
         ] = *twin.numbers.as_array()?;
         let whole = phase_nanos == 0.0 && width_nanos == 0.0;
         let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
-        (self.buckets == 1 && whole && exact).then(|| Twin {
+        (self.buckets == 1 && whole && exact).then(|| LuaTwin {
             source: include_str!("short.lua"),
             numbers: vec![permits, edge, counted, first, phase, width],
         })
     }
-
-    /// What a denial costs.
-    pub const fn denials(&self) -> Denials {
-        self.denials
-    }
-
-    /// All windows in sight together; none of a calendar.
-    pub(crate) fn window(&self) -> Option<Nanos> {
-        let whole = self.width.saturating_mul(self.buckets.into());
-        match self.anchor {
-            Anchor::Calendar(_) => None,
-            Anchor::Grid { .. } | Anchor::First => Some(Nanos::from_nanos(whole)),
-        }
-    }
 }
 
-impl<C: Counters> Shared for Window<C> {
+impl<C: Counters> StoredForm for Window<C> {
     const TAG: u8 = b'w';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<WindowState<C>> {
@@ -122,7 +86,7 @@ impl<C: Counters> Shared for Window<C> {
     }
 
     /// None for calendars, whose zones the store does not know, and for windows too short.
-    fn twin(&self) -> Option<Twin> {
+    fn twin(&self) -> Option<LuaTwin> {
         let (first, phase) = match &self.anchor {
             Anchor::Grid { phase } => (0.0, phase.as_nanos()),
             Anchor::First => (1.0, 0),
@@ -141,7 +105,7 @@ impl<C: Counters> Shared for Window<C> {
         let mut numbers = vec![permits, buckets, edge, counted, first];
         numbers.extend(micros_and_nanos(phase));
         numbers.extend(micros_and_nanos(self.width));
-        Some(Twin {
+        Some(LuaTwin {
             source: include_str!("../window.lua"),
             numbers,
         })

@@ -8,27 +8,15 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Log, Logged, MAX_PERMITS};
+use super::{Log, LogState, MAX_PERMITS};
 use crate::algorithm::Denials;
-use crate::shared::{Reader, Shared, Twin, fingerprint, micros_and_nanos};
-use crate::{Nanos, Time, UnixMicros};
+use crate::stored_form::{LuaTwin, Reader, StoredForm, fingerprint, micros_and_nanos};
+use crate::{Time, UnixMicros};
 
-impl Log {
-    /// What a denial costs.
-    pub const fn denials(&self) -> Denials {
-        self.denials
-    }
-
-    /// The span that is looked back.
-    pub(crate) const fn window(&self) -> Nanos {
-        self.per
-    }
-}
-
-impl Shared for Log {
+impl StoredForm for Log {
     const TAG: u8 = b'l';
 
-    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<Logged> {
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<LogState> {
         let mut reader = Reader::of(Self::TAG, bytes)?;
         let count = reader.left() / size_of::<u64>();
         if count > MAX_PERMITS as usize {
@@ -44,10 +32,10 @@ impl Shared for Log {
             newest = moment;
             moments.push_back(moment);
         }
-        reader.end(Logged(moments))
+        reader.end(LogState(moments))
     }
 
-    fn write(&self, logged: &Logged, _now: UnixMicros, out: &mut Vec<u8>) {
+    fn write(&self, logged: &LogState, _now: UnixMicros, out: &mut Vec<u8>) {
         if logged.0.is_empty() {
             return;
         }
@@ -62,12 +50,12 @@ impl Shared for Log {
         fingerprint(&[self.per.as_nanos()])
     }
 
-    fn twin(&self) -> Option<Twin> {
+    fn twin(&self) -> Option<LuaTwin> {
         let counted = f64::from(u8::from(self.denials == Denials::Counted));
         let mut numbers = vec![f64::from(self.permits), counted];
         numbers.extend(micros_and_nanos(self.per.as_nanos()));
         numbers.extend(micros_and_nanos(self.gap.as_nanos()));
-        Some(Twin {
+        Some(LuaTwin {
             source: include_str!("../log.lua"),
             numbers,
         })

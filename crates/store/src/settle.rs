@@ -1,0 +1,147 @@
+//! Settle: all charges of a request or none.
+//!
+//! ```text
+//!   judge all --> charge what counts denials --> admitted? --no--> decide denials, show standing
+//!                                                    |
+//!                                                   yes ---> charge all that are allowed
+//! ```
+//!
+//! This is the definition. The memory store runs it over its locked shards, the Redis store over
+//! the states that its script found; `redis/decide.lua` is its twin, which a test compares with
+//! it.
+//!
+//! * A limit that counts denials is charged by every request that reaches it, even if another
+//!   limit refuses the request.
+//! * A denial is decided in place in either case. It leaves the state as it was, except where the
+//!   limit counts denials, or where a clock that was set back made a debt too long: then the debt
+//!   is cut now.
+//! * Charges of one request that name the same limit and key are judged one upon the other, so
+//!   that their sum stays within the bound.
+
+use ratekeeper_core::{Decision, Mode, Permits};
+use smallvec::SmallVec;
+
+use crate::Decisions;
+
+/// The charges of a request, with their states at hand. Charges are numbered from 0.
+pub(crate) trait Charges {
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// The mode of a charge.
+    fn mode(&self, at: usize) -> Mode;
+    /// The cost of a charge.
+    fn cost(&self, at: usize) -> Permits;
+    /// The last charge before this one with the same limit and key.
+    fn earlier(&self, at: usize) -> Option<usize>;
+    /// Returns true if the charge is made even if the request is refused.
+    fn charges_even_if_refused(&self, at: usize) -> bool;
+    /// The decision about `cost`; charges nothing.
+    fn look(&mut self, at: usize, cost: Permits) -> Decision;
+    /// Decides and charges.
+    fn charge(&mut self, at: usize) -> Decision;
+    /// Gives back a charge that was made.
+    fn give_back(&mut self, at: usize);
+}
+
+type Each = SmallVec<[Decision; 4]>;
+
+/// Returns the answer that [`decide`] would give, with every key as it stands; charges nothing.
+pub(crate) fn look(charges: &mut impl Charges) -> Decisions {
+    let (mut each, _) = judge(charges);
+    let admitted = admitted(charges, &each);
+    show_standing(charges, &mut each);
+    Decisions { admitted, each }
+}
+
+/// Charges all that are allowed, or none; and limits that count denials in either case.
+pub(crate) fn decide(charges: &mut impl Charges) -> Decisions {
+    let (mut each, before) = judge(charges);
+    let free: SmallVec<[bool; 4]> = (0..each.len())
+        .map(|at| !charges.charges_even_if_refused(at))
+        .collect();
+    for at in (0..each.len()).filter(|at| !free[*at]) {
+        let judged = each[at].verdict;
+        each[at] = charges.charge(at);
+        if !judged.allows() {
+            each[at].verdict = judged;
+        }
+    }
+    let mut admitted = admitted(charges, &each);
+    for at in (0..each.len()).filter(|at| free[*at]) {
+        // A charge that is denied only because of an earlier one of this request might be
+        // allowed if that one is not made, and must not be charged.
+        if !each[at].verdict.allows() && before[at] == Permits::ZERO {
+            each[at] = charges.charge(at);
+        }
+    }
+    if admitted {
+        admitted = charge_all(charges, &mut each, &free);
+    }
+    if !admitted {
+        show_standing(charges, &mut each);
+    }
+    Decisions { admitted, each }
+}
+
+/// Looks at every charge as if those before it to the same limit and key were made. Returns the
+/// decisions and the sum of those charges.
+fn judge(charges: &mut impl Charges) -> (Each, SmallVec<[Permits; 4]>) {
+    let mut each = Each::new();
+    let mut before = SmallVec::<[Permits; 4]>::new();
+    for at in 0..charges.count() {
+        let mut spent = Permits::ZERO;
+        if let Some(earlier) = charges.earlier(at) {
+            spent = before[earlier];
+            if each[earlier].verdict.allows() || charges.charges_even_if_refused(earlier) {
+                spent = spent + charges.cost(earlier);
+            }
+        }
+        let cost = spent + charges.cost(at);
+        each.push(charges.look(at, cost));
+        before.push(spent);
+    }
+    (each, before)
+}
+
+/// Returns true if no enforcing charge denies.
+fn admitted(charges: &impl Charges, each: &[Decision]) -> bool {
+    let denies = |(at, decision): (usize, &Decision)| {
+        !decision.verdict.allows() && charges.mode(at) == Mode::Enforce
+    };
+    !each.iter().enumerate().any(denies)
+}
+
+/// Makes the charges that are allowed. Only a store without memory can still deny one: then the
+/// others are given back, and the result is false. (A charge that the algorithm cannot take back
+/// stays: less is admitted, never more.)
+fn charge_all(charges: &mut impl Charges, each: &mut Each, free: &[bool]) -> bool {
+    for at in 0..each.len() {
+        if !free[at] || !each[at].verdict.allows() {
+            continue;
+        }
+        let decision = charges.charge(at);
+        if !decision.verdict.allows() && charges.mode(at) == Mode::Enforce {
+            for made in (0..at).filter(|made| free[*made]) {
+                if each[made].verdict.allows() {
+                    charges.give_back(made);
+                }
+            }
+            each[at] = decision;
+            return false;
+        }
+        each[at] = decision;
+    }
+    true
+}
+
+/// Charges that were allowed and not made show their key as it stands.
+fn show_standing(charges: &mut impl Charges, each: &mut Each) {
+    for (at, decision) in each.iter_mut().enumerate() {
+        if decision.verdict.allows() {
+            *decision = Decision {
+                verdict: decision.verdict,
+                ..charges.look(at, Permits::ZERO)
+            };
+        }
+    }
+}
