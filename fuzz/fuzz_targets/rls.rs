@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use ratekeeper_wire::{
-    MAX_DESCRIPTORS, MAX_ENTRIES, MAX_REQUEST_BYTES, RateLimitRequest, Refusal, read_request,
+    MAX_DESCRIPTORS, MAX_ENTRIES, MAX_REQUEST_BYTES, RateLimitRequest, WireRefusal, read_request,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
         Err(refusal) => {
             assert!(!refusal.to_string().is_empty(), "refused without a reason");
             // What prost would read is refused for its size or its counts only.
-            if matches!(refusal, Refusal::Malformed(_)) {
+            if matches!(refusal, WireRefusal::Malformed(_)) {
                 assert!(RateLimitRequest::decode(bytes).is_err(), "{refusal}");
             }
         }

@@ -15,10 +15,10 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Time};
 use ratekeeper_policy::{Charges, Entry, Exemption, Facts, Field, Matcher, Policy, Rule, RuleMode};
 
 use crate::limits;
-use crate::request::Request;
+use crate::request::CliRequest;
 
 /// What a limit says to a request.
-pub(crate) enum Answer {
+pub(crate) enum LimitAnswer {
     Applies {
         key: Vec<String>,
         cost: Permits,
@@ -34,7 +34,11 @@ pub(crate) enum Answer {
 }
 
 /// What each limit of the policy says to the request, in the policy's order.
-pub(crate) fn answers(policy: &Policy, request: &Request, at: Option<&Zoned>) -> Vec<Answer> {
+pub(crate) fn answers(
+    policy: &Policy,
+    request: &CliRequest,
+    at: Option<&Zoned>,
+) -> Vec<LimitAnswer> {
     let mut charges = Charges::default();
     request.with_facts(|facts| {
         policy.charges(facts, &mut charges);
@@ -43,17 +47,17 @@ pub(crate) fn answers(policy: &Policy, request: &Request, at: Option<&Zoned>) ->
                 return applies(rule, &charges, entry, at);
             }
             if charges.missing.contains(&index) {
-                return Answer::Refuses(format!("{} is missing", keys_in_words(rule)));
+                return LimitAnswer::Refuses(format!("{} is missing", keys_in_words(rule)));
             }
-            Answer::Not(reason(rule, request, facts))
+            LimitAnswer::Not(reason(rule, request, facts))
         };
         (0..).zip(policy.rules.iter()).map(answer).collect()
     })
 }
 
-fn applies(rule: &Rule, charges: &Charges, entry: &Entry, at: Option<&Zoned>) -> Answer {
+fn applies(rule: &Rule, charges: &Charges, entry: &Entry, at: Option<&Zoned>) -> LimitAnswer {
     let key = charges.key(entry);
-    Answer::Applies {
+    LimitAnswer::Applies {
         key: rule.describe_key(key).collect(),
         cost: entry.cost,
         fallback: entry.fallback,
@@ -70,7 +74,7 @@ fn window_end(algorithm: &AnyAlgorithm, at: &Zoned) -> Option<Zoned> {
 }
 
 /// Why a limit does not apply to a request.
-fn reason(rule: &Rule, request: &Request, facts: &Facts<'_>) -> String {
+fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>) -> String {
     if rule.mode == RuleMode::Off {
         return "mode = \"off\"".into();
     }
@@ -97,7 +101,7 @@ fn reason(rule: &Rule, request: &Request, facts: &Facts<'_>) -> String {
 }
 
 /// `path is /login, not /signup`
-fn mismatch(matcher: &Matcher, field: &Field, request: &Request) -> String {
+fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest) -> String {
     let patterns = matcher.fields.iter().find(|(found, _)| found == field);
     let wanted = patterns.map(|(_, patterns)| limits::values(patterns));
     let wanted = wanted.unwrap_or_default();

@@ -78,10 +78,10 @@ impl Output {
 /// Bytes written at once.
 const BLOCK: usize = 64 << 10;
 
-/// Data without colour on its way to stdout, written when 64 KiB have come together or at [`Block::flush`].
-pub(crate) struct Block(BufWriter<StdoutLock<'static>>);
+/// Data without colour on its way to stdout, written when 64 KiB have come together or at [`BlockWriter::flush`].
+pub(crate) struct BlockWriter(BufWriter<StdoutLock<'static>>);
 
-impl Block {
+impl BlockWriter {
     pub(crate) fn new() -> Self {
         Self(BufWriter::with_capacity(BLOCK, io::stdout().lock()))
     }

@@ -17,7 +17,7 @@ use crate::{Failure, words};
 
 /// What is known about one request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Request {
+pub(crate) struct CliRequest {
     pub(crate) method: String,
     pub(crate) host: String,
     pub(crate) path: String,
@@ -28,12 +28,12 @@ pub(crate) struct Request {
     pub(crate) attributes: Vec<(String, String)>,
     pub(crate) cost: Option<u32>,
     /// Instead of all but the cost.
-    pub(crate) descriptor: Option<Entries>,
+    pub(crate) descriptor: Option<DescriptorEntries>,
 }
 
 /// A descriptor, as the rate limit protocol of Envoy sends it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Entries {
+pub(crate) struct DescriptorEntries {
     pub(crate) domain: String,
     pub(crate) entries: Vec<(String, String)>,
 }
@@ -44,7 +44,7 @@ const PARTS: [&str; 11] = [
     "query",
 ];
 
-impl Request {
+impl CliRequest {
     /// Reads `ip=192.0.2.1`, `header:x-user-id=u1`, `attr:plan=pro`, ...
     pub(crate) fn from_parts(parts: &[String]) -> Result<Self, Failure> {
         let mut request = Self::default();
@@ -162,7 +162,7 @@ impl Request {
         body
     }
 
-    fn descriptor_body(&self, asked: &Entries, limit: &str) -> Value {
+    fn descriptor_body(&self, asked: &DescriptorEntries, limit: &str) -> Value {
         let entry = |(key, value): &(String, String)| json!({ "key": key, "value": value });
         let entries: Vec<Value> = asked.entries.iter().map(entry).collect();
         let descriptor = json!({ "domain": asked.domain, "entries": entries });
@@ -208,7 +208,7 @@ impl Request {
 }
 
 /// `POST /login?next=x from 192.0.2.1`, `descriptor plan=pro user=ada in edge`
-impl fmt::Display for Request {
+impl fmt::Display for CliRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(asked) = &self.descriptor {
             f.write_str("descriptor")?;
@@ -266,7 +266,7 @@ pub(crate) struct DescriptorArgs {
 
 impl DescriptorArgs {
     /// The descriptor; none if none is described.
-    pub(crate) fn read(&self) -> Result<Option<Entries>, Failure> {
+    pub(crate) fn read(&self) -> Result<Option<DescriptorEntries>, Failure> {
         if self.descriptor.is_empty() {
             return Ok(None);
         }
@@ -274,7 +274,7 @@ impl DescriptorArgs {
         for text in &self.descriptor {
             all.extend(entries(text)?);
         }
-        Ok(Some(Entries {
+        Ok(Some(DescriptorEntries {
             domain: self.domain.clone().unwrap_or_default(),
             entries: all,
         }))
@@ -283,20 +283,20 @@ impl DescriptorArgs {
 
 impl RequestArgs {
     /// The request; none if none is described.
-    pub(crate) fn read(&self) -> Result<Option<Request>, Failure> {
+    pub(crate) fn read(&self) -> Result<Option<CliRequest>, Failure> {
         if let Some(descriptor) = self.descriptor.read()? {
-            return Ok(Some(Request {
+            return Ok(Some(CliRequest {
                 cost: self.cost,
                 descriptor: Some(descriptor),
-                ..Request::default()
+                ..CliRequest::default()
             }));
         }
         let Some(line) = &self.request else {
             return Ok(None);
         };
-        let mut request = Request {
+        let mut request = CliRequest {
             cost: self.cost,
-            ..Request::default()
+            ..CliRequest::default()
         };
         let (method, target) = line.trim().split_once(' ').unwrap_or(("GET", line.trim()));
         request.method = method.to_ascii_uppercase();
@@ -319,7 +319,7 @@ impl RequestArgs {
     }
 }
 
-impl Request {
+impl CliRequest {
     /// `/path?query`, or with scheme and host before it.
     fn set_target(&mut self, target: &str) -> Result<(), Failure> {
         let rest = match target.split_once("://") {
@@ -399,8 +399,8 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parts(parts: &[&str]) -> Result<Request, Failure> {
-        Request::from_parts(&parts.iter().map(ToString::to_string).collect::<Vec<_>>())
+    fn parts(parts: &[&str]) -> Result<CliRequest, Failure> {
+        CliRequest::from_parts(&parts.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 
     #[test]
@@ -485,13 +485,13 @@ mod tests {
             ("https://a.example?x=1", "a.example", "/", "x=1"),
         ];
         for (target, host, path, query) in rows {
-            let mut request = Request::default();
+            let mut request = CliRequest::default();
             assert_eq!(request.set_target(target), Ok(()));
             assert_eq!(
                 (&*request.host, &*request.path, &*request.query),
                 (host, path, query)
             );
         }
-        assert!(Request::default().set_target("login").is_err());
+        assert!(CliRequest::default().set_target("login").is_err());
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_0
 
 /// The text of a policy file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Source {
+pub(crate) struct PolicySource {
     /// As the user wrote it; used in messages.
     pub(crate) name: String,
     pub(crate) text: String,
@@ -44,7 +44,7 @@ pub(crate) fn path_or_default(named: Option<PathBuf>) -> Result<PathBuf, Failure
     Err(Failure::new(message).hint("`ratekeeper init` writes a commented one to start from"))
 }
 
-impl Source {
+impl PolicySource {
     /// Reads `path`; `-` is standard input.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {

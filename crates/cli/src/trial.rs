@@ -17,7 +17,7 @@ pub(crate) enum Mark {
 
 /// When the next check would pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
+pub(crate) enum NextPass {
     After(Nanos),
     /// It costs more than the limit can hold.
     Never,
@@ -28,7 +28,7 @@ pub(crate) enum Next {
 pub(crate) struct Trial {
     pub(crate) marks: Vec<Mark>,
     /// Seen from the last check.
-    pub(crate) next: Next,
+    pub(crate) next: NextPass,
 }
 
 /// Bytes of the trial's own store: one key is all it holds.
@@ -67,7 +67,7 @@ impl Trial {
         let next = after
             .each
             .first()
-            .map_or(Next::Never, |decision| Next::of(decision.verdict));
+            .map_or(NextPass::Never, |decision| NextPass::of(decision.verdict));
         Self { marks, next }
     }
 
@@ -128,7 +128,7 @@ impl Mark {
     }
 }
 
-impl Next {
+impl NextPass {
     fn of(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Allow => Self::After(Nanos::ZERO),
@@ -145,7 +145,7 @@ mod tests {
     fn trial(marks: impl IntoIterator<Item = Mark>) -> Trial {
         Trial {
             marks: marks.into_iter().collect(),
-            next: Next::Never,
+            next: NextPass::Never,
         }
     }
 

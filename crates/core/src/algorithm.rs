@@ -212,7 +212,7 @@ pub trait Reserve: Algorithm {
 }
 
 /// States that fit one word, so that one compare-exchange makes a decision atomic.
-pub trait Word: Copy + Default {
+pub trait WordState: Copy + Default {
     /// The state as a word; `Default` is 0.
     fn to_word(self) -> u64;
     /// The state of a word.

@@ -21,7 +21,9 @@ mod life;
 mod recorded;
 mod refund;
 
-pub use life::{Event, Random, bounded, live, live_charges, live_loans, live_modes, random_life};
+pub use life::{
+    LifeEvent, Random, bounded, live, live_charges, live_loans, live_modes, random_life,
+};
 
 use recorded::records_all;
 use refund::{Gift, refund_gives};

@@ -40,7 +40,7 @@ mod share;
 mod stored_form;
 mod time;
 
-pub use algorithm::{Algorithm, Denials, Lend, Refund, Reserve, Word};
+pub use algorithm::{Algorithm, Denials, Lend, Refund, Reserve, WordState};
 pub use algorithms::concurrency::{Concurrency, ConcurrencyState, LeaseId};
 pub use algorithms::exponential::{Exponential, ExponentialState};
 pub use algorithms::gcra::{Gcra, Paid, Tat};

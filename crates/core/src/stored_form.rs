@@ -109,9 +109,9 @@ pub(crate) fn fingerprint(words: &[u64]) -> u64 {
 }
 
 /// Takes apart the bytes of a state; every step is `None` once they run out.
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct StateReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> StateReader<'a> {
     /// The bytes after the tag, if that is the tag.
     pub(crate) fn of(tag: u8, bytes: &'a [u8]) -> Option<Self> {
         let (&first, rest) = bytes.split_first()?;

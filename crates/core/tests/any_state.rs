@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use ratekeeper_core::laws::{self, Event};
+use ratekeeper_core::laws::{self, LifeEvent};
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, AnyState, Call, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
     Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, SubBuckets, Time, Verdict, WarmUp, Window,
@@ -50,9 +50,9 @@ where
         {
             let said = || format!("{name}, seed {seed}, step {step}: {event:?}");
             match *event {
-                Event::Wait(span) => now = now + span,
-                Event::StepBack(span) => now = now - span,
-                Event::Spend(cost) => {
+                LifeEvent::Wait(span) => now = now + span,
+                LifeEvent::StepBack(span) => now = now - span,
+                LifeEvent::Spend(cost) => {
                     let looked = any.look(&state, now, cost);
                     assert_eq!(looked, algorithm.look(&own, now, cost), "{}", said());
                     if step % 4 == 3 {
@@ -79,7 +79,7 @@ where
                     };
                     assert_eq!(decided, expected, "{}", said());
                 }
-                Event::Refund(cost) => {
+                LifeEvent::Refund(cost) => {
                     if let Some(refund) = refund {
                         refund(algorithm, &mut own, now, cost);
                         any.try_refund(&mut state, now, cost).unwrap();

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use ratekeeper_core::laws::{self, Event, Random};
+use ratekeeper_core::laws::{self, LifeEvent, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
     Algorithm, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
@@ -341,16 +341,16 @@ fn every_algorithm_keeps_the_laws_through_long_lives() {
 /// Whether a life, and what it leaves behind, ends before time does (584 years after the
 /// clock's zero). GCRA and windows say what they do at the end of time; the others do not:
 /// there, nothing that is charged ever expires.
-fn ends_before_time(start: Time, events: &[Event], per: Nanos) -> bool {
+fn ends_before_time(start: Time, events: &[LifeEvent], per: Nanos) -> bool {
     let waits = events.iter().map(|event| match event {
-        Event::Wait(span) => *span,
+        LifeEvent::Wait(span) => *span,
         _ => Nanos::ZERO,
     });
     let spans = waits.chain([per; 64]); // an exponential forgets after some forty
     start + spans.fold(Nanos::ZERO, |sum, span| sum + span) < Time::MAX
 }
 
-fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Event]) {
+fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[LifeEvent]) {
     let phase = nanos(quota.per().as_nanos() / 3);
     if let Ok(gcra) = Gcra::token_bucket(quota) {
         laws::live(
@@ -445,7 +445,7 @@ fn any_size(most: u64) -> impl Strategy<Value = u64> {
     (0..64_u32, any::<u64>()).prop_map(move |(bits, random)| (random >> bits).clamp(1, most))
 }
 
-fn any_life(per: u64, permits: u32) -> impl Strategy<Value = Vec<Event>> {
+fn any_life(per: u64, permits: u32) -> impl Strategy<Value = Vec<LifeEvent>> {
     /// Beyond this step back a debt may be cut, and bounds are the clock's own.
     const STEP: u64 = 10_000_000_000;
     let wait = prop_oneof![
@@ -465,15 +465,15 @@ fn any_life(per: u64, permits: u32) -> impl Strategy<Value = Vec<Event>> {
     ];
     let cost = cost.prop_map(Permits::saturating_from).boxed();
     let event = prop_oneof![
-        4 => wait.prop_map(|span| Event::Wait(nanos(span))),
-        1 => any_size(STEP).prop_map(|span| Event::StepBack(nanos(span))),
-        8 => cost.clone().prop_map(Event::Spend),
-        1 => cost.prop_map(Event::Refund),
+        4 => wait.prop_map(|span| LifeEvent::Wait(nanos(span))),
+        1 => any_size(STEP).prop_map(|span| LifeEvent::StepBack(nanos(span))),
+        8 => cost.clone().prop_map(LifeEvent::Spend),
+        1 => cost.prop_map(LifeEvent::Refund),
     ];
     proptest::collection::vec(event, 1..20)
 }
 
-fn any_case() -> impl Strategy<Value = (Quota, Denials, Time, Vec<Event>)> {
+fn any_case() -> impl Strategy<Value = (Quota, Denials, Time, Vec<LifeEvent>)> {
     (
         any_size(u64::from(u32::MAX)),
         any_size(u64::MAX),

@@ -6,7 +6,7 @@
 mod seeds;
 
 use proptest::prelude::*;
-use ratekeeper_core::laws::{self, Event};
+use ratekeeper_core::laws::{self, LifeEvent};
 use ratekeeper_core::{
     Algorithm, Decision, Denials, Edge, Gcra, Nanos, Permits, Quota, Refund, Reserve, SubBuckets,
     Tat, Time, Verdict, Window,
@@ -29,7 +29,7 @@ fn decision(verdict: Verdict, remaining: u64, [reset, more]: [u64; 2]) -> Decisi
 
 /// The moments and costs of a life; steps back and refunds as they come.
 fn replay(
-    events: &[Event],
+    events: &[LifeEvent],
     start: u64,
     mut spend: impl FnMut(Time, Permits),
     mut refund: impl FnMut(Time, Permits),
@@ -37,10 +37,10 @@ fn replay(
     let mut now = Time::from_nanos(start);
     for event in events {
         match *event {
-            Event::Wait(span) => now = now + span,
-            Event::StepBack(span) => now = now - span,
-            Event::Spend(cost) => spend(now, cost),
-            Event::Refund(cost) => refund(now, cost),
+            LifeEvent::Wait(span) => now = now + span,
+            LifeEvent::StepBack(span) => now = now - span,
+            LifeEvent::Spend(cost) => spend(now, cost),
+            LifeEvent::Refund(cost) => refund(now, cost),
         }
     }
 }
@@ -299,7 +299,7 @@ fn beside<A: Refund + std::fmt::Debug>(
     algorithm: &A,
     mut naive: NaiveWindow,
     start: u64,
-    events: &[Event],
+    events: &[LifeEvent],
 ) {
     let naive = std::cell::RefCell::new(&mut naive);
     let state = std::cell::RefCell::new(A::State::default());

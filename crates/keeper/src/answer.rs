@@ -27,13 +27,13 @@ pub struct Answer {
 
 /// How far a list of charges reaches.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Span {
+pub(crate) struct ChargeSpan {
     pub(crate) entries: usize,
     missing: usize,
     barred: usize,
 }
 
-impl Span {
+impl ChargeSpan {
     /// All of it.
     pub(crate) fn of(charges: &Charges) -> Self {
         Self {
@@ -150,14 +150,14 @@ impl Answer {
     /// What each limit said, in the policy's order; those that deny because a key part is
     /// missing, or because the caller lets nobody pass, come last, as `DenyForever`.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
-        self.outcomes_between(Span::default(), Span::of(&self.charges))
+        self.outcomes_between(ChargeSpan::default(), ChargeSpan::of(&self.charges))
     }
 
     /// As [`outcomes`](Self::outcomes), of a part of the charges.
     pub(crate) fn outcomes_between(
         &self,
-        start: Span,
-        end: Span,
+        start: ChargeSpan,
+        end: ChargeSpan,
     ) -> impl Iterator<Item = Outcome<'_>> {
         let decided = self.charges.entries.iter().zip(&self.decisions.each);
         let decided = decided.take(end.entries).skip(start.entries);

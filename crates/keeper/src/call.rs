@@ -14,7 +14,7 @@ use ratekeeper_store::{MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
 use crate::Clock;
-use crate::answer::{Answer, Outcome, Span};
+use crate::answer::{Answer, ChargeSpan, Outcome};
 use crate::keeper::{ChargeList, Keeper, list, ready, refused_at_once};
 
 /// One of the things that a call asks.
@@ -42,7 +42,7 @@ pub struct Answers {
     /// About all of it.
     answer: Answer,
     /// Where what belongs to each of the things asked ends.
-    ends: SmallVec<[Span; 4]>,
+    ends: SmallVec<[ChargeSpan; 4]>,
 }
 
 impl Answers {
@@ -98,14 +98,14 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let now = self.clock().now();
         let policy = self.policy();
         let mut charges = Charges::default();
-        let mut ends: SmallVec<[Span; 4]> = SmallVec::with_capacity(asked.len());
+        let mut ends: SmallVec<[ChargeSpan; 4]> = SmallVec::with_capacity(asked.len());
         for one in asked {
-            let before = Span::of(&charges);
+            let before = ChargeSpan::of(&charges);
             policy.add_charges(&one.facts, &mut charges);
             if one.act == Act::GiveBack {
                 before.forget_refusals_since(&mut charges);
             }
-            ends.push(Span::of(&charges));
+            ends.push(ChargeSpan::of(&charges));
         }
         self.number_replaced(&mut charges);
         let mut decisions = {
@@ -146,7 +146,7 @@ impl<C: Clock> Keeper<MemoryStore, C> {
 /// Where the charges lie that are given back.
 fn given_back<'a>(
     asked: &'a [Asked<'_>],
-    ends: &'a [Span],
+    ends: &'a [ChargeSpan],
 ) -> impl Iterator<Item = Range<usize>> + 'a {
     let mut start = 0;
     let ranges = asked.iter().zip(ends).map(move |(one, end)| {
@@ -159,7 +159,11 @@ fn given_back<'a>(
 
 /// The charges that are given back; they stay in the list to show how their limits stand,
 /// at no cost and without a veto.
-fn take_back<'a>(asked: &[Asked<'_>], ends: &[Span], all: &mut ChargeList<'a>) -> ChargeList<'a> {
+fn take_back<'a>(
+    asked: &[Asked<'_>],
+    ends: &[ChargeSpan],
+    all: &mut ChargeList<'a>,
+) -> ChargeList<'a> {
     let mut back = ChargeList::new();
     for given in given_back(asked, ends) {
         for charge in all.get_mut(given).into_iter().flatten() {

@@ -18,7 +18,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ratekeeper_core::{Nanos, Origin, Time};
 
-use crate::counter::{Offset, Step};
+use crate::counter::{CounterOffset, CounterStep};
 pub use manual::ManualClock;
 pub use sleep::{Block, Timer};
 #[cfg(feature = "tokio")]
@@ -45,8 +45,8 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock {
     start: Instant,
     counter: quanta::Clock,
-    step: Step,
-    offset: Offset,
+    step: CounterStep,
+    offset: CounterOffset,
     origin: Origin,
 }
 
@@ -56,10 +56,10 @@ impl SystemClock {
         let origin = today();
         let start = Instant::now();
         let counter = quanta::Clock::new();
-        let step = Step::new(|steps| counter.delta_as_nanos(0, steps));
+        let step = CounterStep::new(|steps| counter.delta_as_nanos(0, steps));
         Self {
             start,
-            offset: Offset::new(step.nanos(counter.raw())),
+            offset: CounterOffset::new(step.nanos(counter.raw())),
             step,
             counter,
             origin,

@@ -34,12 +34,12 @@ const SPAN: u32 = 40;
 
 /// Nanoseconds of one step of the counter: a whole number, and a part of 2^64.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct CounterStep {
     whole: u64,
     part: u64,
 }
 
-impl Step {
+impl CounterStep {
     /// Of a counter of which `nanos` tells how long so many steps take; to a trillionth.
     pub(crate) fn new(nanos: impl FnOnce(u64) -> u64) -> Self {
         let nanos = nanos(1 << SPAN);
@@ -60,7 +60,7 @@ impl Step {
 
 /// What brings counted time to that of the machine's clock.
 #[derive(Debug)]
-pub(crate) struct Offset {
+pub(crate) struct CounterOffset {
     /// The machine's clock less what was counted.
     offset: AtomicI64,
     /// What was counted then.
@@ -68,13 +68,13 @@ pub(crate) struct Offset {
 }
 
 /// A copy takes its own.
-impl Clone for Offset {
+impl Clone for CounterOffset {
     fn clone(&self) -> Self {
         Self::new(self.taken_at.load(Ordering::Relaxed))
     }
 }
 
-impl Offset {
+impl CounterOffset {
     /// Not taken yet, and due at what is `counted` now.
     pub(crate) const fn new(counted: u64) -> Self {
         Self {
@@ -129,7 +129,7 @@ mod tests {
         clock: Cell<u64>,
         /// What asking the clock takes.
         slow: Cell<u64>,
-        offset: Offset,
+        offset: CounterOffset,
     }
 
     impl Machine {
@@ -138,7 +138,7 @@ mod tests {
                 counter: Cell::new(counter),
                 clock: Cell::new(0),
                 slow: Cell::new(20),
-                offset: Offset::new(counter),
+                offset: CounterOffset::new(counter),
             }
         }
 
@@ -225,7 +225,7 @@ mod tests {
     fn steps_of_any_length_are_counted() {
         // Nanoseconds per step, as a fraction.
         for (nanos, steps) in [(1, 1), (10, 26), (125, 3), (1_000, 24), (1, 5), (1_000, 1)] {
-            let step = Step::new(|count| {
+            let step = CounterStep::new(|count| {
                 let nanos = u128::from(count) * nanos / steps;
                 u64::try_from(nanos).unwrap()
             });

@@ -59,20 +59,20 @@ impl Answer {
     /// Hands name and value of each of the [`header_fields`](Self::header_fields) to `put`;
     /// the values are written one after the other into the same buffer.
     pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
-        let mut value = Value::new();
+        let mut value = FieldValue::new();
         self.put_fields(self.policy().headers, &mut value, &mut put);
         put_wait(self.retry_after(), &mut value, &mut put);
     }
 
     /// Hands the fields of one style to `put`, whatever the policy says; no `Retry-After`.
     pub fn put_limit_fields(&self, style: HeaderStyle, mut put: impl FnMut(&'static str, &str)) {
-        self.put_fields(style, &mut Value::new(), &mut put);
+        self.put_fields(style, &mut FieldValue::new(), &mut put);
     }
 
     fn put_fields(
         &self,
         style: HeaderStyle,
-        value: &mut Value,
+        value: &mut FieldValue,
         put: &mut impl FnMut(&'static str, &str),
     ) {
         if style == HeaderStyle::Off {
@@ -101,7 +101,7 @@ impl Answer {
 pub(crate) fn put_promise(
     shown: &[Outcome<'_>],
     style: HeaderStyle,
-    value: &mut Value,
+    value: &mut FieldValue,
     put: &mut impl FnMut(&'static str, &str),
 ) {
     if matches!(style, HeaderStyle::Ietf | HeaderStyle::Both) && !shown.is_empty() {
@@ -113,7 +113,7 @@ pub(crate) fn put_promise(
 pub(crate) fn put_balance(
     shown: &[Outcome<'_>],
     style: HeaderStyle,
-    value: &mut Value,
+    value: &mut FieldValue,
     put: &mut impl FnMut(&'static str, &str),
 ) {
     let Some(tightest) = shown.first() else {
@@ -132,7 +132,7 @@ pub(crate) fn put_balance(
 /// Hands to `put` when to try again, if that is known.
 pub(crate) fn put_wait(
     wait: Option<Nanos>,
-    value: &mut Value,
+    value: &mut FieldValue,
     put: &mut impl FnMut(&'static str, &str),
 ) {
     if let Some(wait) = wait {
@@ -168,9 +168,9 @@ impl Outcome<'_> {
 }
 
 /// The value of one field at a time.
-pub(crate) struct Value(String);
+pub(crate) struct FieldValue(String);
 
-impl Value {
+impl FieldValue {
     pub(crate) fn new() -> Self {
         Self(String::with_capacity(USUAL_BYTES))
     }
@@ -213,7 +213,7 @@ fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
 }
 
 /// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` where a level is limited and no rate.
-fn policy_item(outcome: &Outcome<'_>, list: &mut Value) {
+fn policy_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
     let (quota, window) = outcome.quota_per_window();
     list.push("\";q=", quota);
     if is_level(outcome) {
@@ -231,7 +231,7 @@ fn is_level(outcome: &Outcome<'_>) -> bool {
 
 /// `;r=0;t=37`: after `t` seconds more than `r` may be used, if nobody else spends meanwhile.
 /// Of a level there is no `t`.
-fn limit_item(outcome: &Outcome<'_>, list: &mut Value) {
+fn limit_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
     list.push("\";r=", outcome.decision.remaining.get().into());
     if is_level(outcome) {
         return;

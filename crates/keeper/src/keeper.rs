@@ -28,8 +28,8 @@ pub struct Keeper<S, C> {
     store: S,
     clock: C,
     policy: ArcSwap<Policy>,
-    envoy: ArcSwapOption<envoy::Config>,
-    ids: Mutex<Ids>,
+    envoy: ArcSwapOption<envoy::EnvoyConfig>,
+    ids: Mutex<LimitIds>,
     zero: Mutex<Zero>,
 }
 
@@ -43,13 +43,13 @@ struct Zero {
 
 /// The ids of limits: given once, for as long as the process runs.
 #[derive(Debug, Default)]
-struct Ids {
+struct LimitIds {
     limits: HashMap<Arc<str>, LimitId>,
     /// Of limits whose numbers callers have replaced.
     replaced: HashMap<(LimitId, Numbers), LimitId>,
 }
 
-impl Ids {
+impl LimitIds {
     fn next(&self) -> LimitId {
         let count = self.limits.len() + self.replaced.len();
         LimitId::new(u32::try_from(count).unwrap_or(u32::MAX))
@@ -113,7 +113,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 
     /// Replaces the configuration of the rate limit service; counters stay with their domains.
-    pub fn install_envoy(&self, mut config: envoy::Config) {
+    pub fn install_envoy(&self, mut config: envoy::EnvoyConfig) {
         let zero = self.zero();
         config.set_origin(zero.origin);
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +139,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 
     /// The configuration of the rate limit service in force.
-    pub fn envoy(&self) -> Option<Arc<envoy::Config>> {
+    pub fn envoy(&self) -> Option<Arc<envoy::EnvoyConfig>> {
         self.envoy.load_full()
     }
 
@@ -305,9 +305,9 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     /// For a call that asks nothing or too much.
     pub fn rate_limit_now<'c>(
         &self,
-        config: &'c envoy::Config,
-        call: &envoy::Call<'_>,
-    ) -> Result<envoy::Answer<'c>, envoy::CallError> {
+        config: &'c envoy::EnvoyConfig,
+        call: &envoy::EnvoyCall<'_>,
+    ) -> Result<envoy::EnvoyAnswer<'c>, envoy::EnvoyCallError> {
         match ready(self.rate_limit(config, call)) {
             Ok(answer) => Ok(answer),
             Err(RateLimitError::Call(error)) => Err(error),

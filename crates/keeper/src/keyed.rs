@@ -28,13 +28,13 @@ use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
-use crate::limiter::{MOST_WAITING, patient};
+use crate::limiter::{MAX_WAITING, patient};
 use crate::{Clock, SystemClock};
-use lines::Lines;
+use lines::KeyLines;
 pub use reservation::KeyedReservation;
 
 /// How many may wait for one key unless told otherwise.
-const MOST_WAITING_FOR_ONE: usize = 1_000;
+const MAX_WAITING_FOR_ONE: usize = 1_000;
 
 /// One limit for each key: a user, an address, a tenant.
 ///
@@ -53,7 +53,7 @@ const MOST_WAITING_FOR_ONE: usize = 1_000;
 pub struct KeyedLimiter<A = Gcra, C = SystemClock> {
     store: MemoryStore,
     limit: Latest<Limit>,
-    lines: Lines,
+    lines: KeyLines,
     most_waiting: MostWaiting,
     clock: C,
     algorithm: PhantomData<fn() -> A>,
@@ -71,8 +71,8 @@ pub struct MostWaiting {
 impl Default for MostWaiting {
     fn default() -> Self {
         Self {
-            of_one_key: MOST_WAITING_FOR_ONE,
-            in_all: MOST_WAITING,
+            of_one_key: MAX_WAITING_FOR_ONE,
+            in_all: MAX_WAITING,
         }
     }
 }
@@ -141,7 +141,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 outage: Outage::Local,
                 algorithm: algorithm.into(),
             }),
-            lines: Lines::default(),
+            lines: KeyLines::default(),
             most_waiting: MostWaiting::default(),
             clock,
             algorithm: PhantomData,

@@ -47,16 +47,16 @@ use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Reserve, Tim
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
 pub(crate) use configured::limit_of;
-use desk::{Desk as _, behind_the_line};
-use line::Line;
-pub use place::{Held, Locked, Place};
+use desk::{Waitable as _, behind_the_line};
+use line::WaitLine;
+pub use place::{LimiterAlgorithm, Locked, StateCell};
 pub use reservation::Reservation;
 pub use settlement::Settlement;
 pub(crate) use settlement::settles;
 pub use wait::WaitError;
 
 /// How many may wait for a limiter unless told otherwise: 100 bytes each, and their tasks.
-pub const MOST_WAITING: usize = 100_000;
+pub const MAX_WAITING: usize = 100_000;
 
 /// Pauses before who has lost a race tries again: 200 ns in all on Zen 4. The word stays with the
 /// winner for some decisions more, which take a tenth of what it takes to move it between
@@ -76,10 +76,10 @@ const PAUSES: u32 = 8;
 /// }
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// ```
-pub struct Limiter<A: Held = Gcra, C = SystemClock> {
+pub struct Limiter<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     limit: Latest<A>,
     place: A::Place,
-    line: Line,
+    line: WaitLine,
     most_waiting: usize,
     clock: C,
 }
@@ -130,7 +130,7 @@ pub(crate) fn patient(quota: Quota) -> Result<Gcra, Error> {
     Ok(Gcra::token_bucket(quota)?.with_patience(Nanos::MAX))
 }
 
-impl<A: Held> Limiter<A> {
+impl<A: LimiterAlgorithm> Limiter<A> {
     /// A limiter by any algorithm, on the machine's clock. Limits that follow the wall clock
     /// need its origin: make the clock first, and use [`Limiter::with_clock`].
     ///
@@ -146,7 +146,7 @@ impl<A: Held> Limiter<A> {
     }
 }
 
-impl<A: Held, C: Clock> Limiter<A, C> {
+impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// A limiter by any algorithm, on any clock.
     ///
     /// ```
@@ -163,8 +163,8 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         Self {
             limit: Latest::new(algorithm),
             place: A::Place::default(),
-            line: Line::default(),
-            most_waiting: MOST_WAITING,
+            line: WaitLine::default(),
+            most_waiting: MAX_WAITING,
             clock,
         }
     }
@@ -371,7 +371,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     }
 }
 
-impl<A: Held + fmt::Debug, C> fmt::Debug for Limiter<A, C> {
+impl<A: LimiterAlgorithm + fmt::Debug, C> fmt::Debug for Limiter<A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.limit.with(|limit| {
             f.debug_struct("Limiter")

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use ratekeeper_policy::envoy::{Answer, Call, CallError, Config};
+use ratekeeper_policy::envoy::{EnvoyAnswer, EnvoyCall, EnvoyCallError, EnvoyConfig};
 use ratekeeper_store::{Store, StoreError};
 
 use crate::{Clock, Keeper};
@@ -20,7 +20,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     ///
     /// ```
     /// use ratekeeper::core::Origin;
-    /// use ratekeeper::policy::envoy::{Call, Code, Descriptor, File, Settings, load};
+    /// use ratekeeper::policy::envoy::{EnvoyCall, EnvoyCode, EnvoyDescriptor, EnvoySettings, File, load};
     /// use ratekeeper::policy::Policy;
     /// use ratekeeper::store::{MemoryConfig, MemoryStore};
     /// use ratekeeper::{Keeper, ManualClock};
@@ -31,27 +31,27 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     ///   - { key: user, rate_limit: { unit: minute, requests_per_unit: 1 } }
     /// ";
     /// let file = File { name: "shop.yaml", text };
-    /// let loaded = load(&[file], Settings::default(), Origin::UNIX).unwrap();
+    /// let loaded = load(&[file], EnvoySettings::default(), Origin::UNIX).unwrap();
     /// let clock = ManualClock::at(Origin::UNIX);
     /// let store = MemoryStore::new(MemoryConfig::default());
     /// let keeper = Keeper::new(Policy::default(), store, clock);
     /// keeper.install_envoy(loaded.config);
     ///
-    /// let ann = Descriptor { entries: [("user", "ann")].into_iter().collect(), ..Default::default() };
-    /// let call = Call { domain: "shop", descriptors: [ann].into_iter().collect(), hits_addend: 0 };
+    /// let ann = EnvoyDescriptor { entries: [("user", "ann")].into_iter().collect(), ..Default::default() };
+    /// let call = EnvoyCall { domain: "shop", descriptors: [ann].into_iter().collect(), hits_addend: 0 };
     /// let config = keeper.envoy().unwrap();
     /// let ask = || keeper.rate_limit_now(&config, &call).unwrap();
-    /// assert_eq!(ask().overall, Code::Ok);
-    /// assert_eq!(ask().overall, Code::OverLimit);
+    /// assert_eq!(ask().overall, EnvoyCode::Ok);
+    /// assert_eq!(ask().overall, EnvoyCode::OverLimit);
     /// ```
     ///
     /// # Errors
     /// For a call that asks nothing or too much, and when the store cannot answer.
     pub async fn rate_limit<'c>(
         &self,
-        config: &'c Config,
-        call: &Call<'_>,
-    ) -> Result<Answer<'c>, RateLimitError> {
+        config: &'c EnvoyConfig,
+        call: &EnvoyCall<'_>,
+    ) -> Result<EnvoyAnswer<'c>, RateLimitError> {
         let mut plan = config.plan(call, self.clock().now())?;
         let now = plan.now();
         let refunds = plan.refunds();
@@ -82,13 +82,13 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 #[non_exhaustive]
 pub enum RateLimitError {
     /// The call is at fault.
-    Call(CallError),
+    Call(EnvoyCallError),
     /// The store is.
     Store(StoreError),
 }
 
-impl From<CallError> for RateLimitError {
-    fn from(error: CallError) -> Self {
+impl From<EnvoyCallError> for RateLimitError {
+    fn from(error: EnvoyCallError) -> Self {
         Self::Call(error)
     }
 }

@@ -38,11 +38,11 @@ const BURST_SECONDS: f64 = 1.0;
 #[derive(Debug)]
 pub struct SmoothRateLimiter<C = SystemClock> {
     clock: C,
-    inner: Mutex<Inner>,
+    inner: Mutex<SmoothInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SmoothInner {
     limit: WarmUp,
     state: WarmUpState,
 }
@@ -96,7 +96,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
         let state = limit.start(clock.now());
         Self {
             clock,
-            inner: Mutex::new(Inner { limit, state }),
+            inner: Mutex::new(SmoothInner { limit, state }),
         }
     }
 

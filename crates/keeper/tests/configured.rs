@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ratekeeper::core::{
     Algorithm as _, AnyAlgorithm, Call, Gcra, Nanos, Origin, Permits, Unsupported, Verdict,
 };
-use ratekeeper::policy::config::{Context, words};
+use ratekeeper::policy::config::{Context, parse_limit};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::{Clock, KeyedLimiter, Limiter, ManualClock, Settlement, WaitError};
 
@@ -119,7 +119,7 @@ macro_rules! calls {
                 let _ = <$limiter>::reset(self $(,$key)?);
             }
             fn set(&self, words: &str) {
-                self.set_words(words).unwrap();
+                self.set_limit_text(words).unwrap();
             }
             fn clock(&self) -> &ManualClock {
                 <$limiter>::clock(self)
@@ -269,7 +269,7 @@ fn tasks_wait_in_order_under_every_algorithm() {
         let context = Context {
             origin: Origin::UNIX,
         };
-        let limit = words(text, context).unwrap();
+        let limit = parse_limit(text, context).unwrap();
         let one = Limiter::with_clock(limit.clone(), Arc::clone(&clock));
         let memory = MemoryConfig::default();
         let keyed = KeyedLimiter::with_clock(limit, memory, Arc::clone(&clock));
@@ -384,8 +384,8 @@ fn the_same_text_is_the_same_limit() {
     for text in ["1/24h", "2/24h", "5/24h", "100/24h", "1000/24h"] {
         let bucket = AnyAlgorithm::from(Gcra::token_bucket(text.parse().unwrap()).unwrap());
         let field = format!("limit = \"{text}\"");
-        assert_eq!(words(text, context).as_ref(), Ok(&bucket), "{text}");
-        assert_eq!(words(&field, context).as_ref(), Ok(&bucket), "{text}");
+        assert_eq!(parse_limit(text, context).as_ref(), Ok(&bucket), "{text}");
+        assert_eq!(parse_limit(&field, context).as_ref(), Ok(&bucket), "{text}");
         let (per, parsed) = (Limiter::per(text).unwrap(), Limiter::parse(text).unwrap());
         let quota = bucket.capacity().get();
         for left in (0..quota).rev() {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use ratekeeper::core::{
     Algorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, Time, Verdict, WarmUp, Window,
 };
-use ratekeeper::limiter::Held;
+use ratekeeper::limiter::LimiterAlgorithm;
 use ratekeeper::{Block, Clock, Limiter, Settlement, SystemClock, WaitError};
 
 use tasks::{Clocked, Tasks};
 
-fn limiter<A: Held>(algorithm: A) -> (Limiter<A, Clocked>, Clocked) {
+fn limiter<A: LimiterAlgorithm>(algorithm: A) -> (Limiter<A, Clocked>, Clocked) {
     let clock = Clocked::default();
     (Limiter::with_clock(algorithm, Arc::clone(&clock)), clock)
 }
@@ -106,7 +106,7 @@ fn the_first_in_line_may_leave_at_any_time() {
 }
 
 /// Costs of all kinds, whatever the algorithm: in order, and within the bound.
-fn line_of<A: Held>(limit: A) {
+fn line_of<A: LimiterAlgorithm>(limit: A) {
     let (limiter, clock) = limiter(limit);
     let mut tasks = Tasks::new(&clock, 1);
     let cost = |task: usize| Permits::saturating_from(1 + task as u64 * 7 % 5);

@@ -14,8 +14,8 @@ use std::path::Path;
 use ratekeeper::core::{Nanos, Origin};
 use ratekeeper::policy::Policy;
 use ratekeeper::policy::envoy::{
-    Answer, Call, Code, Config, Descriptor, Direction, File, Hits, Override, Series, Settings,
-    Status, Unit, load,
+    CounterSeries, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
+    EnvoyDescriptor, EnvoySettings, File, Hits, Override, Unit, load,
 };
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{Keeper, ManualClock};
@@ -92,7 +92,7 @@ fn run(case: &Value) -> Outcome {
 }
 
 /// The configuration of a case, or of a reload.
-fn configuration(of: &Value, settings: Settings, origin: Origin) -> Outcome<Config> {
+fn configuration(of: &Value, settings: EnvoySettings, origin: Origin) -> Outcome<EnvoyConfig> {
     let texts: Vec<String> = match (of["config_text"].as_str(), of["config"].as_array()) {
         (Some(text), _) => vec![text.to_owned()],
         (_, Some(files)) => files.iter().map(ToString::to_string).collect(),
@@ -115,8 +115,8 @@ fn configuration(of: &Value, settings: Settings, origin: Origin) -> Outcome<Conf
     }
 }
 
-fn settings(named: &Value) -> Settings {
-    let mut settings = Settings::default();
+fn settings(named: &Value) -> EnvoySettings {
+    let mut settings = EnvoySettings::default();
     for (name, value) in named.as_object().unwrap_or(&Map::new()) {
         let on = value.as_bool().unwrap();
         match name.as_str() {
@@ -159,20 +159,20 @@ fn step(
     compare(expected, &answer, counters)
 }
 
-fn call(call: &Value) -> Call<'_> {
+fn call(call: &Value) -> EnvoyCall<'_> {
     let descriptors = call["descriptors"].as_array().map_or(&[][..], |list| list);
-    Call {
+    EnvoyCall {
         domain: call["domain"].as_str().unwrap_or(""),
         descriptors: descriptors.iter().map(descriptor).collect(),
         hits_addend: number(&call["hits_addend"]),
     }
 }
 
-fn descriptor(descriptor: &Value) -> Descriptor<'_> {
+fn descriptor(descriptor: &Value) -> EnvoyDescriptor<'_> {
     let entries = descriptor["entries"].as_array().unwrap().iter();
     let limit = descriptor.get("limit").filter(|limit| !limit.is_null());
     let give_back = descriptor["is_negative_hits"].as_bool().unwrap_or(false);
-    Descriptor {
+    EnvoyDescriptor {
         entries: entries
             .map(|entry| (entry[0].as_str().unwrap(), entry[1].as_str().unwrap()))
             .collect(),
@@ -196,15 +196,15 @@ fn number(value: &Value) -> u32 {
         .map_or(0, |number| number.try_into().unwrap())
 }
 
-fn code(code: Code) -> &'static str {
+fn code(code: EnvoyCode) -> &'static str {
     match code {
-        Code::Ok => "OK",
-        Code::OverLimit => "OVER_LIMIT",
+        EnvoyCode::Ok => "OK",
+        EnvoyCode::OverLimit => "OVER_LIMIT",
     }
 }
 
 /// Adds the hits of an answer to the counters, by name.
-fn count(answer: &Answer<'_>, config: &Config, counters: &mut Map<String, Value>) {
+fn count(answer: &EnvoyAnswer<'_>, config: &EnvoyConfig, counters: &mut Map<String, Value>) {
     let rules = config.rules();
     for hits in answer
         .statuses
@@ -220,8 +220,8 @@ fn count(answer: &Answer<'_>, config: &Config, counters: &mut Map<String, Value>
             shadow_mode,
         } = hits;
         let series = match series {
-            Series::Rule(id) => &*rules[id.index()].path,
-            Series::Named(name) => name,
+            CounterSeries::Rule(id) => &*rules[id.index()].path,
+            CounterSeries::Named(name) => name,
         };
         for (name, more) in [
             ("total_hits", total_hits),
@@ -238,7 +238,7 @@ fn count(answer: &Answer<'_>, config: &Config, counters: &mut Map<String, Value>
     }
 }
 
-fn compare(expected: &Value, answer: &Answer<'_>, counters: &Map<String, Value>) -> Outcome {
+fn compare(expected: &Value, answer: &EnvoyAnswer<'_>, counters: &Map<String, Value>) -> Outcome {
     same(
         "overall_code",
         &expected["overall_code"],
@@ -271,7 +271,7 @@ fn compare(expected: &Value, answer: &Answer<'_>, counters: &Map<String, Value>)
     Ok(())
 }
 
-fn compare_status(expected: &Value, status: &Status<'_>) -> Outcome {
+fn compare_status(expected: &Value, status: &DescriptorAnswer<'_>) -> Outcome {
     same("code", &expected["code"], &json!(code(status.code)))?;
     let limit = status.current_limit.map(|limit| {
         let mut said = json!({

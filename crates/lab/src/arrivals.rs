@@ -11,11 +11,11 @@ use std::str::FromStr;
 
 use ratekeeper_core::{Nanos, Quota};
 
-use crate::random::SplitMix;
+use crate::random::WorkloadRandom;
 
 /// How checks come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pattern {
+pub enum ArrivalPattern {
     /// Evenly.
     Steady,
     /// N at once at the beginning of every span.
@@ -99,21 +99,21 @@ impl fmt::Display for Rate {
 }
 
 /// The moments of `number` checks, counted from the first.
-pub fn moments(number: u32, rate: Rate, pattern: Pattern, seed: u64) -> Vec<Nanos> {
+pub fn moments(number: u32, rate: Rate, pattern: ArrivalPattern, seed: u64) -> Vec<Nanos> {
     let checks = u64::from(rate.checks);
     let indexes = 0..u64::from(number);
     match pattern {
-        Pattern::Steady => indexes.map(|index| rate.moment(index)).collect(),
-        Pattern::Burst => indexes
+        ArrivalPattern::Steady => indexes.map(|index| rate.moment(index)).collect(),
+        ArrivalPattern::Burst => indexes
             .map(|index| rate.moment(index / checks * checks))
             .collect(),
-        Pattern::Poisson => poisson(number, rate.moment(1), seed),
+        ArrivalPattern::Poisson => poisson(number, rate.moment(1), seed),
     }
 }
 
 /// Gaps with an exponential distribution, their mean `mean`; the first check comes at once.
 fn poisson(number: u32, mean: Nanos, seed: u64) -> Vec<Nanos> {
-    let mut random = SplitMix::new(seed);
+    let mut random = WorkloadRandom::new(seed);
     let mut now = Nanos::ZERO;
     let mut moments = Vec::with_capacity(number as usize);
     for _ in 0..number {
@@ -137,7 +137,7 @@ fn exponential(mean: Nanos, unit: f64) -> Nanos {
 mod tests {
     use super::*;
 
-    fn millis(number: u32, rate: &str, pattern: Pattern) -> Vec<u64> {
+    fn millis(number: u32, rate: &str, pattern: ArrivalPattern) -> Vec<u64> {
         let rate = rate.parse().expect("a rate");
         let moments = moments(number, rate, pattern, 1);
         moments
@@ -148,15 +148,24 @@ mod tests {
 
     #[test]
     fn a_pattern_places_its_checks() {
-        assert_eq!(millis(5, "4/1s", Pattern::Steady), [0, 250, 500, 750, 1000]);
-        assert_eq!(millis(5, "2/s", Pattern::Burst), [0, 0, 1000, 1000, 2000]);
-        assert_eq!(millis(3, "3/1m", Pattern::Steady), [0, 20_000, 40_000]);
+        assert_eq!(
+            millis(5, "4/1s", ArrivalPattern::Steady),
+            [0, 250, 500, 750, 1000]
+        );
+        assert_eq!(
+            millis(5, "2/s", ArrivalPattern::Burst),
+            [0, 0, 1000, 1000, 2000]
+        );
+        assert_eq!(
+            millis(3, "3/1m", ArrivalPattern::Steady),
+            [0, 20_000, 40_000]
+        );
     }
 
     #[test]
     fn poisson_keeps_its_rate_and_repeats_with_its_seed() {
         let rate: Rate = "100/s".parse().expect("a rate");
-        let run = |seed| moments(10_000, rate, Pattern::Poisson, seed);
+        let run = |seed| moments(10_000, rate, ArrivalPattern::Poisson, seed);
         assert_eq!(run(7), run(7));
         assert_ne!(run(7), run(8));
         // 10,000 gaps of 10 ms: 100 s, with a standard deviation of 1 %.

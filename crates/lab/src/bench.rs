@@ -37,7 +37,7 @@ const MAX_FILLS: u32 = 100_000;
 #[derive(Debug)]
 pub struct Bench {
     algorithm: AnyAlgorithm,
-    states: Vec<Kept>,
+    states: Vec<KeyState>,
     /// The longest wait that a reservation has asked for.
     patience: Nanos,
 }
@@ -45,7 +45,7 @@ pub struct Bench {
 /// The state of a key, and until when it can be read for what it is: a debt of 2017 means
 /// nothing in 2090.
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct KeyState {
     state: AnyState,
     until: Time,
 }
@@ -106,7 +106,7 @@ impl Bench {
     /// Forgets a key.
     pub fn reset(&mut self, key: KeyId) {
         if let Some(kept) = self.states.get_mut(key) {
-            *kept = Kept::default();
+            *kept = KeyState::default();
         }
     }
 
@@ -126,7 +126,7 @@ impl Bench {
                     old.usage(&kept.state, now)
                 };
                 let state = algorithm.state_with_usage(usage, now);
-                *kept = Kept {
+                *kept = KeyState {
                     until: read_until(&algorithm, &state, now),
                     state,
                 };
@@ -167,7 +167,7 @@ impl Bench {
         with: impl FnOnce(&AnyAlgorithm, &mut AnyState) -> T,
     ) -> T {
         if key >= self.states.len() {
-            self.states.resize(key + 1, Kept::default()); // callers bound it
+            self.states.resize(key + 1, KeyState::default()); // callers bound it
         }
         let (limit, kept) = (&self.algorithm, &mut self.states[key]);
         if now > kept.until {

@@ -32,6 +32,6 @@ pub use axis::rate;
 pub use bench::{Bench, KeyId, MAX_KEYS};
 pub use pace::{Pace, RealTime, VirtualTime};
 pub use play::{DROUGHT, MAX_DECISIONS, play};
-pub use report::{Counts, Report, Row, Stop};
+pub use report::{AdmissionCounts, Report, ReportRow, Stop};
 pub use series::{Bin, Series};
 pub use workload::Workload;

@@ -19,9 +19,9 @@ use ratekeeper_core::{Algorithm as _, Nanos, Time, Verdict};
 
 use crate::bench::{Bench, KeyId};
 use crate::pace::Pace;
-use crate::report::{Counts, Report, Row, Stop};
+use crate::report::{AdmissionCounts, Report, ReportRow, Stop};
 use crate::series::Series;
-use crate::workload::{Pause, Phase, Refused, Rows, Workload};
+use crate::workload::{AfterRefusal, Pause, ReportRows, Workload, WorkloadPhase};
 
 /// Decisions of one play.
 pub const MAX_DECISIONS: u64 = 20_000_000;
@@ -47,7 +47,7 @@ pub fn play(bench: &mut Bench, workload: &Workload, pace: &mut impl Pace) -> Rep
 
 /// A request that has come and not yet passed.
 #[derive(Clone, Copy, Debug)]
-struct Client {
+struct SimulatedClient {
     key: KeyId,
     came: Time,
     /// Attempts so far.
@@ -59,7 +59,7 @@ struct Play<'a> {
     workload: &'a Workload,
     /// Whether one refusal speaks for all who ask at the same moment.
     speaks_for_all: bool,
-    rows: Vec<Row>,
+    rows: Vec<ReportRow>,
     series: Series,
     passes: Option<Vec<Time>>,
     decisions: u64,
@@ -91,11 +91,16 @@ impl<'a> Play<'a> {
     }
 
     /// Plays one phase; says when the next may start.
-    fn phase(&mut self, phase: &Phase, start: Time, pace: &mut impl Pace) -> Result<Time, Stop> {
+    fn phase(
+        &mut self,
+        phase: &WorkloadPhase,
+        start: Time,
+        pace: &mut impl Pace,
+    ) -> Result<Time, Stop> {
         self.open_rows(phase, start);
         (self.admitted_last, self.promised) = (start, None);
         let mut arrivals = phase.arrivals.iter().peekable();
-        let mut waiting: BTreeMap<Time, VecDeque<Client>> = BTreeMap::new();
+        let mut waiting: BTreeMap<Time, VecDeque<SimulatedClient>> = BTreeMap::new();
         loop {
             let next_arrival = arrivals.peek().map(|arrival| start + arrival.at);
             let next_attempt = waiting.first_key_value().map(|(moment, _)| *moment);
@@ -108,7 +113,7 @@ impl<'a> Play<'a> {
             while let Some(arrival) = arrivals.next_if(|arrival| start + arrival.at == moment) {
                 self.row(now).offered += 1;
                 self.series.at(now).offered += 1;
-                crowd.push_back(Client {
+                crowd.push_back(SimulatedClient {
                     key: arrival.key,
                     came: now,
                     attempts: 0,
@@ -118,7 +123,7 @@ impl<'a> Play<'a> {
         }
         let end = pace.reach((start + phase.span).max(self.end));
         self.end = end;
-        if self.workload.rows == Rows::Phases
+        if self.workload.rows == ReportRows::Phases
             && let Some(row) = self.rows.last_mut()
         {
             row.end = end;
@@ -129,10 +134,10 @@ impl<'a> Play<'a> {
     /// All of the crowd ask, in order; who is refused may come again.
     fn ask(
         &mut self,
-        mut crowd: VecDeque<Client>,
+        mut crowd: VecDeque<SimulatedClient>,
         moment: Time,
         now: Time,
-        waiting: &mut BTreeMap<Time, VecDeque<Client>>,
+        waiting: &mut BTreeMap<Time, VecDeque<SimulatedClient>>,
     ) -> Result<(), Stop> {
         let mut polling = VecDeque::new();
         while let Some(client) = crowd.pop_front() {
@@ -141,7 +146,7 @@ impl<'a> Play<'a> {
                 continue;
             };
             self.promised.get_or_insert(now + told);
-            if let Refused::Poll { every } = self.workload.refused
+            if let AfterRefusal::Poll { every } = self.workload.refused
                 && self.speaks_for_all
             {
                 crowd.push_front(client);
@@ -152,13 +157,13 @@ impl<'a> Play<'a> {
             self.refuse(1, now);
             let attempts = client.attempts + 1;
             let next = match self.workload.refused {
-                Refused::Leave => None,
-                Refused::Poll { .. } => {
+                AfterRefusal::Leave => None,
+                AfterRefusal::Poll { .. } => {
                     polling.push_back(client);
                     self.check_drought(now)?;
                     continue;
                 }
-                Refused::Retry {
+                AfterRefusal::Retry {
                     pause,
                     attempts: most,
                 } => {
@@ -170,11 +175,15 @@ impl<'a> Play<'a> {
                 }
             };
             match next {
-                Some(next) => join(waiting, next, [Client { attempts, ..client }].into()),
+                Some(next) => join(
+                    waiting,
+                    next,
+                    [SimulatedClient { attempts, ..client }].into(),
+                ),
                 None => self.row(now).gave_up += 1,
             }
         }
-        if let Refused::Poll { every } = self.workload.refused
+        if let AfterRefusal::Poll { every } = self.workload.refused
             && !polling.is_empty()
         {
             join(waiting, moment + every, polling);
@@ -191,7 +200,7 @@ impl<'a> Play<'a> {
     }
 
     /// Counts who passes; says of who is refused how long it was told to wait.
-    fn settle(&mut self, client: Client, verdict: Verdict, now: Time) -> Option<Nanos> {
+    fn settle(&mut self, client: SimulatedClient, verdict: Verdict, now: Time) -> Option<Nanos> {
         let wait = match verdict {
             Verdict::Allow => Nanos::ZERO,
             Verdict::AllowAfter(wait) => wait,
@@ -225,7 +234,7 @@ impl<'a> Play<'a> {
         let Some(promised) = self.promised else {
             return Ok(());
         };
-        if !matches!(self.workload.refused, Refused::Poll { .. }) {
+        if !matches!(self.workload.refused, AfterRefusal::Poll { .. }) {
             return Ok(());
         }
         let capacity = self.bench.algorithm().capacity();
@@ -246,23 +255,23 @@ impl<'a> Play<'a> {
     /// Ends before the workload does.
     fn stop(&mut self, stop: Stop) {
         self.stop = Some(stop);
-        if self.workload.rows == Rows::Phases
+        if self.workload.rows == ReportRows::Phases
             && let Some(row) = self.rows.last_mut()
         {
             row.end = self.end;
         }
     }
 
-    fn open_rows(&mut self, phase: &Phase, start: Time) {
-        let row = |start, end| Row {
+    fn open_rows(&mut self, phase: &WorkloadPhase, start: Time) {
+        let row = |start, end| ReportRow {
             start,
             end,
             rate: phase.rate,
-            counts: Counts::default(),
+            counts: AdmissionCounts::default(),
         };
         match self.workload.rows {
-            Rows::Phases => self.rows.push(row(start, start)),
-            Rows::Intervals { length, count } => {
+            ReportRows::Phases => self.rows.push(row(start, start)),
+            ReportRows::Intervals { length, count } => {
                 for _ in 0..count {
                     let start = self.rows.last().map_or(start, |row| row.end);
                     self.rows.push(row(start, start + length));
@@ -272,8 +281,8 @@ impl<'a> Play<'a> {
     }
 
     /// The row of a moment.
-    fn row(&mut self, moment: Time) -> &mut Counts {
-        let Rows::Intervals { length, count } = self.workload.rows else {
+    fn row(&mut self, moment: Time) -> &mut AdmissionCounts {
+        let ReportRows::Intervals { length, count } = self.workload.rows else {
             let row = self.rows.last_mut();
             return &mut row.expect("a phase opens its row first").counts;
         };
@@ -281,11 +290,11 @@ impl<'a> Play<'a> {
         let index = usize::try_from(index).unwrap_or(usize::MAX).min(count);
         if index == self.rows.len() {
             let start = self.rows.last().map_or(Time::ZERO, |row| row.end);
-            self.rows.push(Row {
+            self.rows.push(ReportRow {
                 start,
                 end: start,
                 rate: None,
-                counts: Counts::default(),
+                counts: AdmissionCounts::default(),
             });
         }
         let row = &mut self.rows[index];
@@ -294,7 +303,7 @@ impl<'a> Play<'a> {
     }
 
     fn report(mut self) -> Report {
-        let mut total = Counts::default();
+        let mut total = AdmissionCounts::default();
         for row in &self.rows {
             total.add(&row.counts);
         }
@@ -315,7 +324,11 @@ impl<'a> Play<'a> {
 }
 
 /// Those of `crowd` ask at `moment`, after those who do so already.
-fn join(waiting: &mut BTreeMap<Time, VecDeque<Client>>, moment: Time, mut crowd: VecDeque<Client>) {
+fn join(
+    waiting: &mut BTreeMap<Time, VecDeque<SimulatedClient>>,
+    moment: Time,
+    mut crowd: VecDeque<SimulatedClient>,
+) {
     match waiting.entry(moment) {
         Entry::Vacant(entry) => {
             entry.insert(crowd); // no copy: a crowd moves as a whole
@@ -329,7 +342,7 @@ mod tests {
     use ratekeeper_core::{AnyAlgorithm, Denials, Gcra, Permits, Window};
 
     use super::*;
-    use crate::arrivals::Pattern;
+    use crate::arrivals::ArrivalPattern;
     use crate::pace::VirtualTime;
     use crate::workload::Traffic;
 
@@ -351,9 +364,9 @@ mod tests {
 
     #[test]
     fn who_is_refused_and_leaves_is_counted_once() {
-        let workload = Workload::patterned(traffic("20/s", 10), Pattern::Steady).unwrap();
+        let workload = Workload::patterned(traffic("20/s", 10), ArrivalPattern::Steady).unwrap();
         let report = run(bucket("10/1s"), &workload);
-        let Counts {
+        let AdmissionCounts {
             offered,
             admitted,
             refused,
@@ -374,7 +387,7 @@ mod tests {
     fn who_is_told_when_to_come_is_served_at_the_second_attempt() {
         let burst = Workload::retrying(traffic("2/s", 1), Pause::Told, 5).unwrap();
         let report = run(bucket("1/1s"), &burst);
-        let Counts {
+        let AdmissionCounts {
             admitted,
             refused,
             gave_up,
@@ -395,7 +408,7 @@ mod tests {
     fn impatient_clients_ask_in_vain_and_give_up() {
         let pause = Pause::Fixed(Nanos::from_millis(100));
         let workload = Workload::retrying(traffic("2/s", 1), pause, 3).unwrap();
-        let Counts {
+        let AdmissionCounts {
             admitted,
             refused,
             gave_up,
@@ -407,7 +420,7 @@ mod tests {
     #[test]
     fn a_queue_lets_pass_later() {
         let queue = Gcra::leaky_queue("10/1s".parse().unwrap(), Permits::new(5)).unwrap();
-        let workload = Workload::patterned(traffic("20/s", 1), Pattern::Burst).unwrap();
+        let workload = Workload::patterned(traffic("20/s", 1), ArrivalPattern::Burst).unwrap();
         let total = run(queue, &workload).total;
         assert_eq!((total.admitted, total.delayed, total.refused), (6, 5, 14));
         assert_eq!(total.wait_max, Nanos::from_millis(500));

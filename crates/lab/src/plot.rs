@@ -204,7 +204,7 @@ mod tests {
     use ratekeeper_core::Gcra;
 
     use super::*;
-    use crate::arrivals::Pattern;
+    use crate::arrivals::ArrivalPattern;
     use crate::workload::Traffic;
     use crate::{Bench, VirtualTime, Workload, play};
 
@@ -219,7 +219,7 @@ mod tests {
             span: Nanos::from_secs(10),
             seed: 1,
         };
-        report(&Workload::patterned(traffic, Pattern::Steady).unwrap())
+        report(&Workload::patterned(traffic, ArrivalPattern::Steady).unwrap())
     }
 
     #[test]

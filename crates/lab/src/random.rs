@@ -3,9 +3,9 @@
 /// `SplitMix64` (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number
 /// generators", 2014): eight bytes of state, the same numbers on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct SplitMix(u64);
+pub(crate) struct WorkloadRandom(u64);
 
-impl SplitMix {
+impl WorkloadRandom {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -44,7 +44,7 @@ impl Zipf {
         }
     }
 
-    pub(crate) fn draw(&self, random: &mut SplitMix) -> usize {
+    pub(crate) fn draw(&self, random: &mut WorkloadRandom) -> usize {
         let total = self.sums.last().copied().unwrap_or(0.0);
         let drawn = random.open_unit() * total;
         let rank = self.sums.partition_point(|&sum| sum < drawn);
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_first_of_zipf_gets_its_share() {
-        let (zipf, mut random) = (Zipf::new(10, 1.0), SplitMix::new(1));
+        let (zipf, mut random) = (Zipf::new(10, 1.0), WorkloadRandom::new(1));
         let mut counts = [0_u32; 10];
         for _ in 0..10_000 {
             counts[zipf.draw(&mut random)] += 1;
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_exponent_of_zero_is_even() {
-        let (zipf, mut random) = (Zipf::new(4, 0.0), SplitMix::new(1));
+        let (zipf, mut random) = (Zipf::new(4, 0.0), WorkloadRandom::new(1));
         let mut counts = [0_u32; 4];
         for _ in 0..10_000 {
             counts[zipf.draw(&mut random)] += 1;

@@ -9,9 +9,9 @@ use crate::series::Series;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
     /// By phase or by interval.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ReportRow>,
     /// All rows together.
-    pub total: Counts,
+    pub total: AdmissionCounts,
     /// When everything was over.
     pub end: Time,
     /// Requests over time.
@@ -27,7 +27,7 @@ pub struct Report {
 
 /// A phase or an interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Row {
+pub struct ReportRow {
     /// When it began.
     pub start: Time,
     /// When it ended; the end of a phase is when all its requests had been served.
@@ -35,12 +35,12 @@ pub struct Row {
     /// How fast requests came, where the workload plans it.
     pub rate: Option<Rate>,
     /// What happened.
-    pub counts: Counts,
+    pub counts: AdmissionCounts,
 }
 
 /// How many, and how long they waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct AdmissionCounts {
     /// Requests that came.
     pub offered: u64,
     /// Requests that passed.
@@ -85,7 +85,7 @@ pub enum Stop {
     TooMany,
 }
 
-impl Counts {
+impl AdmissionCounts {
     /// Adds what happened elsewhere.
     pub(crate) fn add(&mut self, other: &Self) {
         self.offered += other.offered;
@@ -105,7 +105,7 @@ impl Counts {
     }
 }
 
-impl Row {
+impl ReportRow {
     /// How long it took.
     pub fn span(&self) -> Nanos {
         self.end.since(self.start)
@@ -155,7 +155,7 @@ mod tests {
         let second = |secs: &u64| Time::ZERO + Nanos::from_secs(*secs);
         let report = Report {
             rows: Vec::new(),
-            total: Counts::default(),
+            total: AdmissionCounts::default(),
             end: Time::ZERO,
             series: Series::new(),
             stop: None,
@@ -174,6 +174,6 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_nothing() {
-        assert_eq!(Counts::default().wait_mean(), None);
+        assert_eq!(AdmissionCounts::default().wait_mean(), None);
     }
 }

@@ -29,12 +29,12 @@ pub struct Panel<'a> {
 /// Points of a curve.
 const POINTS: u64 = 160;
 /// A panel of several, and one that is alone, in pixels.
-const SMALL: Size = Size {
+const SMALL: DrawingSize = DrawingSize {
     width: 360.0,
     height: 170.0,
     labels: 6,
 };
-const LARGE: Size = Size {
+const LARGE: DrawingSize = DrawingSize {
     width: 760.0,
     height: 320.0,
     labels: 12,
@@ -56,7 +56,7 @@ const ORANGE: &str = "#d55e00";
 
 /// Of a drawing area.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+struct DrawingSize {
     width: f64,
     height: f64,
     /// Of the time axis, at most.
@@ -123,8 +123,8 @@ fn legend(out: &mut String, scale: &Scale) {
 }
 
 /// Grid, numbers and names of both axes.
-fn axes(out: &mut String, size: Size, scale: &Scale, columns: &Columns) {
-    let Size { width, height, .. } = size;
+fn axes(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns) {
+    let DrawingSize { width, height, .. } = size;
     for tick in scale.ticks() {
         let y = height * (1.0 - scale.height(tick));
         let text = scale.label(tick);
@@ -166,8 +166,8 @@ fn axes(out: &mut String, size: Size, scale: &Scale, columns: &Columns) {
 }
 
 /// Steps: admitted as an area, offered as a dashed line above all.
-fn curves(out: &mut String, size: Size, scale: &Scale, columns: &Columns) {
-    let Size { width, height, .. } = size;
+fn curves(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns) {
+    let DrawingSize { width, height, .. } = size;
     let step = width / float(columns.bins.len().max(1));
     let steps = |rate: fn((f64, f64)) -> f64| {
         let mut path = String::new();

@@ -12,10 +12,10 @@
 
 use ratekeeper_core::{Nanos, Permits};
 
-use crate::arrivals::{self, Pattern, Rate};
+use crate::arrivals::{self, ArrivalPattern, Rate};
 use crate::axis::clock_span;
 use crate::bench::{KeyId, MAX_KEYS};
-use crate::random::{SplitMix, Zipf};
+use crate::random::{WorkloadRandom, Zipf};
 
 /// Requests of one workload, 24 bytes each.
 pub const MAX_REQUESTS: u64 = 10_000_000;
@@ -25,18 +25,18 @@ pub const MAX_REQUESTS: u64 = 10_000_000;
 pub struct Workload {
     /// One after the other: a phase starts when the one before is over and its requests have
     /// been served or have given up.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<WorkloadPhase>,
     /// What a client does that is refused.
-    pub refused: Refused,
+    pub refused: AfterRefusal,
     /// What each request costs.
     pub cost: Permits,
     /// How the report divides the time.
-    pub rows: Rows,
+    pub rows: ReportRows,
 }
 
 /// Requests that come at planned moments.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Phase {
+pub struct WorkloadPhase {
     /// In order of time.
     pub arrivals: Vec<Arrival>,
     /// How long it lasts at least.
@@ -56,7 +56,7 @@ pub struct Arrival {
 
 /// What a client does that is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum AfterRefusal {
     /// It goes away.
     Leave,
     /// It asks again every so often, until it is served.
@@ -84,7 +84,7 @@ pub enum Pause {
 
 /// How a report divides the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rows {
+pub enum ReportRows {
     /// A row for each phase.
     Phases,
     /// So many rows of equal length, and one for what happens later.
@@ -139,7 +139,7 @@ impl Workload {
         let phases = EIGHT.iter().filter_map(|&(per_second, requests)| {
             let rate = Rate::new(per_second, Nanos::SECOND)?;
             let arrivals = (0..requests).map(|index| one(rate.moment(index)));
-            Some(Phase {
+            Some(WorkloadPhase {
                 arrivals: arrivals.collect(),
                 span: rate.moment(requests),
                 rate: Some(rate),
@@ -147,9 +147,9 @@ impl Workload {
         });
         Self {
             phases: phases.collect(),
-            refused: Refused::Poll { every: POLL },
+            refused: AfterRefusal::Poll { every: POLL },
             cost: Permits::ONE,
-            rows: Rows::Phases,
+            rows: ReportRows::Phases,
         }
     }
 
@@ -157,12 +157,12 @@ impl Workload {
     ///
     /// # Errors
     /// [`TooLarge`].
-    pub fn patterned(traffic: Traffic, pattern: Pattern) -> Result<Self, TooLarge> {
+    pub fn patterned(traffic: Traffic, pattern: ArrivalPattern) -> Result<Self, TooLarge> {
         let mean = traffic.requests()?;
         let number = match pattern {
-            Pattern::Steady | Pattern::Burst => mean,
+            ArrivalPattern::Steady | ArrivalPattern::Burst => mean,
             // Eight standard deviations more: as good as certain to reach the end.
-            Pattern::Poisson => mean + 8 * (mean.isqrt() + 1),
+            ArrivalPattern::Poisson => mean + 8 * (mean.isqrt() + 1),
         };
         let moments = arrivals::moments(number, traffic.rate, pattern, traffic.seed);
         let arrivals = moments.into_iter().map(one);
@@ -192,9 +192,9 @@ impl Workload {
             let wanted = keys.into();
             return Err(TooLarge { wanted, most });
         }
-        let mut workload = Self::patterned(traffic, Pattern::Poisson)?;
+        let mut workload = Self::patterned(traffic, ArrivalPattern::Poisson)?;
         let zipf = Zipf::new(keys, exponent);
-        let mut random = SplitMix::new(!traffic.seed); // moments and keys are independent
+        let mut random = WorkloadRandom::new(!traffic.seed); // moments and keys are independent
         let arrivals = workload
             .phases
             .iter_mut()
@@ -210,9 +210,9 @@ impl Workload {
     /// # Errors
     /// [`TooLarge`].
     pub fn retrying(traffic: Traffic, pause: Pause, attempts: u32) -> Result<Self, TooLarge> {
-        let calm = Self::patterned(traffic, Pattern::Steady)?;
+        let calm = Self::patterned(traffic, ArrivalPattern::Steady)?;
         Ok(Self {
-            refused: Refused::Retry { pause, attempts },
+            refused: AfterRefusal::Retry { pause, attempts },
             ..calm
         })
     }
@@ -234,14 +234,14 @@ impl Workload {
         let length = clock_span(traffic.span, INTERVALS);
         let count = traffic.span.as_nanos().div_ceil(length.as_nanos()); // up: they cover it
         Self {
-            phases: vec![Phase {
+            phases: vec![WorkloadPhase {
                 arrivals,
                 span: traffic.span,
                 rate: Some(traffic.rate),
             }],
-            refused: Refused::Leave,
+            refused: AfterRefusal::Leave,
             cost: Permits::ONE,
-            rows: Rows::Intervals {
+            rows: ReportRows::Intervals {
                 length,
                 count: usize::try_from(count).unwrap_or(usize::MAX),
             },
@@ -296,9 +296,9 @@ mod tests {
 
     #[test]
     fn a_workload_places_its_requests() {
-        let steady = Workload::patterned(traffic("2/s", 2), Pattern::Steady).unwrap();
+        let steady = Workload::patterned(traffic("2/s", 2), ArrivalPattern::Steady).unwrap();
         assert_eq!(millis(&steady), [0, 500, 1_000, 1_500]);
-        let burst = Workload::patterned(traffic("2/s", 2), Pattern::Burst).unwrap();
+        let burst = Workload::patterned(traffic("2/s", 2), ArrivalPattern::Burst).unwrap();
         assert_eq!(millis(&burst), [0, 0, 1_000, 1_000]);
         let second = Nanos::SECOND;
         let on_off = Workload::on_off(traffic("2/s", 4), second, second).unwrap();
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn what_is_too_large_is_refused_with_its_size() {
         let wanted = 11_000_000;
-        let error = Workload::patterned(traffic("1000000/s", 11), Pattern::Steady);
+        let error = Workload::patterned(traffic("1000000/s", 11), ArrivalPattern::Steady);
         let most = MAX_REQUESTS;
         assert_eq!(error.unwrap_err(), TooLarge { wanted, most });
         let error = Workload::zipf(traffic("1/s", 1), 2_000_000, 1.0).unwrap_err();

@@ -1,7 +1,7 @@
 //! Workloads at the very rate of a token bucket pass whole, one by one and all at once.
 
 use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
-use ratekeeper_lab::arrivals::{Pattern, Rate};
+use ratekeeper_lab::arrivals::{ArrivalPattern, Rate};
 use ratekeeper_lab::workload::{MAX_REQUESTS, Traffic};
 use ratekeeper_lab::{Bench, VirtualTime, Workload, play};
 
@@ -15,7 +15,7 @@ fn what_comes_at_the_rate_of_a_bucket_passes() {
             let spans = (1_000 / u64::from(permits)).max(1);
             let span = Nanos::from_secs(seconds * spans);
             assert!(rate.within(span) <= MAX_REQUESTS);
-            for pattern in [Pattern::Steady, Pattern::Burst] {
+            for pattern in [ArrivalPattern::Steady, ArrivalPattern::Burst] {
                 let seed = 1;
                 let traffic = Traffic { rate, span, seed };
                 let workload = Workload::patterned(traffic, pattern).expect("not too large");

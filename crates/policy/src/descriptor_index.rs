@@ -22,7 +22,7 @@ use foldhash::fast::RandomState;
 use smallvec::{SmallVec, smallvec};
 
 use crate::descriptor::MAX_ENTRIES;
-use crate::glob::Piece;
+use crate::glob::GlobPiece;
 use crate::{Descriptor, EntryName, Field, Pattern, Rule};
 
 /// Places of one rule that names several values of several entries. Beyond it, the longest
@@ -30,13 +30,13 @@ use crate::{Descriptor, EntryName, Field, Pattern, Rule};
 const MAX_PLACES: usize = 64;
 
 /// Limits that a descriptor must be compared with.
-pub(crate) type Found = SmallVec<[u32; 4]>;
+pub(crate) type CandidateLimits = SmallVec<[u32; 4]>;
 
 /// The index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DescriptorIndex {
     hasher: RandomState,
-    shapes: HashMap<u64, Vec<Way>, RandomState>,
+    shapes: HashMap<u64, Vec<ShapeWay>, RandomState>,
     /// By shape, way and values; each in the order of the file. What collides is told apart
     /// when it is compared.
     rules: HashMap<u64, Vec<u32>, RandomState>,
@@ -46,14 +46,14 @@ pub(crate) struct DescriptorIndex {
 
 /// Which pieces of which values a limit fixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way(Box<[(EntryName, Piece)]>);
+struct ShapeWay(Box<[(EntryName, GlobPiece)]>);
 
 /// Where a rule looks: the pieces it fixes, in the order of names.
-type Place<'a> = SmallVec<[(&'a EntryName, Piece, &'a [u8]); 4]>;
+type ShapePlace<'a> = SmallVec<[(&'a EntryName, GlobPiece, &'a [u8]); 4]>;
 
 /// The domain of a shape.
 #[derive(Clone, Copy, Debug)]
-enum Domain<'a> {
+enum ShapeDomain<'a> {
     Any,
     Named(&'a [u8]),
 }
@@ -74,13 +74,13 @@ impl DescriptorIndex {
         let names: BTreeSet<&EntryName> = rule.entry_names().collect();
         let domains = fixed_values(rule, &Field::Domain);
         let domains =
-            domains.filter(|values| values.iter().all(|(piece, _)| *piece == Piece::Whole));
+            domains.filter(|values| values.iter().all(|(piece, _)| *piece == GlobPiece::Whole));
         let domains = if let Some(values) = domains {
             let each = values.into_iter();
-            each.map(|(_, value)| Domain::Named(value)).collect()
+            each.map(|(_, value)| ShapeDomain::Named(value)).collect()
         } else {
             self.has_any_domain = true;
-            vec![Domain::Any]
+            vec![ShapeDomain::Any]
         };
         let each_name = names.iter();
         let each_name = each_name.map(|name| self.name(name.key(), name.number()));
@@ -92,10 +92,12 @@ impl DescriptorIndex {
             }
             let shape = self.hash(Of::Shape, domain, hash_of_names).finish();
             for place in places(rule, &names) {
-                let way = Way(place
-                    .iter()
-                    .map(|(name, piece, _)| ((*name).clone(), *piece))
-                    .collect());
+                let way = ShapeWay(
+                    place
+                        .iter()
+                        .map(|(name, piece, _)| ((*name).clone(), *piece))
+                        .collect(),
+                );
                 let ways = self.shapes.entry(shape).or_default();
                 let number = ways
                     .iter()
@@ -122,16 +124,16 @@ impl DescriptorIndex {
     }
 
     /// The rules that may apply, in the order of the file, none twice.
-    pub(crate) fn find(&self, descriptor: &Descriptor<'_>) -> Found {
-        let mut found = Found::new();
+    pub(crate) fn find(&self, descriptor: &Descriptor<'_>) -> CandidateLimits {
+        let mut found = CandidateLimits::new();
         if self.rules.is_empty() {
             return found;
         }
         let names = self.names(descriptor);
-        let domain = Domain::Named(descriptor.domain.as_bytes());
+        let domain = ShapeDomain::Named(descriptor.domain.as_bytes());
         self.find_in(domain, names, descriptor, &mut found);
         if self.has_any_domain {
-            self.find_in(Domain::Any, names, descriptor, &mut found);
+            self.find_in(ShapeDomain::Any, names, descriptor, &mut found);
         }
         if found.len() > 1 {
             found.sort_unstable();
@@ -142,10 +144,10 @@ impl DescriptorIndex {
 
     fn find_in(
         &self,
-        domain: Domain<'_>,
+        domain: ShapeDomain<'_>,
         names: Option<u64>,
         descriptor: &Descriptor<'_>,
-        found: &mut Found,
+        found: &mut CandidateLimits,
     ) {
         let mut add = |hash| found.extend(self.rules.get(&hash).into_iter().flatten().copied());
         add(self.hash(Of::Whole, domain, 0).finish());
@@ -190,11 +192,11 @@ impl DescriptorIndex {
         hasher.finish()
     }
 
-    fn hash(&self, of: Of, domain: Domain<'_>, names: u64) -> impl Hasher + use<> {
+    fn hash(&self, of: Of, domain: ShapeDomain<'_>, names: u64) -> impl Hasher + use<> {
         let mut hasher = self.begin(of, names);
         match domain {
-            Domain::Any => hasher.write_u8(0),
-            Domain::Named(domain) => {
+            ShapeDomain::Any => hasher.write_u8(0),
+            ShapeDomain::Named(domain) => {
                 hasher.write_u8(1);
                 hasher.write(domain);
             }
@@ -223,7 +225,7 @@ fn write(hasher: &mut impl Hasher, value: &[u8]) {
 }
 
 /// What the values without `!` of a field fix, if each fixes something.
-fn fixed_values<'a>(rule: &'a Rule, field: &Field) -> Option<Vec<(Piece, &'a [u8])>> {
+fn fixed_values<'a>(rule: &'a Rule, field: &Field) -> Option<Vec<(GlobPiece, &'a [u8])>> {
     rule.matcher
         .positive(|known| known == field)?
         .map(Pattern::fixed)
@@ -231,7 +233,7 @@ fn fixed_values<'a>(rule: &'a Rule, field: &Field) -> Option<Vec<(Piece, &'a [u8
 }
 
 /// All combinations of what a rule fixes of its entries.
-fn places<'a>(rule: &'a Rule, names: &BTreeSet<&'a EntryName>) -> Vec<Place<'a>> {
+fn places<'a>(rule: &'a Rule, names: &BTreeSet<&'a EntryName>) -> Vec<ShapePlace<'a>> {
     let fixed = names.iter().filter_map(|name| {
         let values = fixed_values(rule, &Field::Descriptor((*name).clone()))?;
         Some((*name, values))
@@ -245,7 +247,7 @@ fn places<'a>(rule: &'a Rule, names: &BTreeSet<&'a EntryName>) -> Vec<Place<'a>>
         let longest = (0..fixed.len()).max_by_key(|at| fixed[*at].1.len());
         fixed.remove(longest.unwrap_or(0));
     }
-    let mut places: Vec<Place<'_>> = vec![smallvec![]];
+    let mut places: Vec<ShapePlace<'_>> = vec![smallvec![]];
     for (name, values) in fixed {
         let extended = places.iter().flat_map(|place| {
             values.iter().map(move |(piece, value)| {

@@ -21,7 +21,7 @@ pub(crate) struct Glob {
 
 /// A piece of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Piece {
+pub(crate) enum GlobPiece {
     /// All of it.
     Whole,
     /// So many of its first bytes.
@@ -30,7 +30,7 @@ pub(crate) enum Piece {
     Last(usize),
 }
 
-impl Piece {
+impl GlobPiece {
     /// This piece of `text`; none if it is too short.
     #[inline]
     pub(crate) fn of(self, text: &[u8]) -> Option<&[u8]> {
@@ -66,11 +66,13 @@ impl Glob {
     }
 
     /// What every text that matches begins or ends with; none if nothing is fixed.
-    pub(crate) fn fixed(&self) -> Option<(Piece, &[u8])> {
+    pub(crate) fn fixed(&self) -> Option<(GlobPiece, &[u8])> {
         match &self.tail {
-            None => Some((Piece::Whole, &self.head)),
-            Some(_) if !self.head.is_empty() => Some((Piece::First(self.head.len()), &self.head)),
-            Some(tail) if !tail.is_empty() => Some((Piece::Last(tail.len()), tail)),
+            None => Some((GlobPiece::Whole, &self.head)),
+            Some(_) if !self.head.is_empty() => {
+                Some((GlobPiece::First(self.head.len()), &self.head))
+            }
+            Some(tail) if !tail.is_empty() => Some((GlobPiece::Last(tail.len()), tail)),
             Some(_) => None,
         }
     }

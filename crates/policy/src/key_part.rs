@@ -35,7 +35,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::pattern::is_token;
-use crate::request::{Request, trim};
+use crate::request::{RequestFacts, trim};
 use crate::value::{self, Prefix};
 use crate::{EntryName, KeyBytes, PathCase, ValueError};
 use unknown::unknown;
@@ -169,10 +169,10 @@ impl KeyPart {
     /// Appends the value of this part to the key, if the request has one.
     pub(crate) fn write(
         &self,
-        request: &Request<'_>,
+        request: &RequestFacts<'_>,
         around: Around<'_>,
         out: &mut KeyBytes,
-    ) -> Value {
+    ) -> PartValue {
         let Around {
             route,
             ipv6_prefix,
@@ -180,13 +180,13 @@ impl KeyPart {
             credential,
         } = around;
         let text = match self {
-            Self::All => return Value::Written,
+            Self::All => return PartValue::Written,
             Self::Ip { bits } => {
                 let Some(ip) = request.ip else {
-                    return Value::Missing;
+                    return PartValue::Missing;
                 };
                 value::write_ip(ip, prefix(*bits, ipv6_prefix), out);
-                return Value::Written;
+                return PartValue::Written;
             }
             Self::Bearer => return written(bearer(request), value::write_hashed, out),
             Self::ApiKey => {
@@ -237,7 +237,7 @@ pub(crate) enum Credential {
 }
 
 impl Credential {
-    pub(crate) fn of<'a>(self, request: &Request<'a>) -> Option<&'a [u8]> {
+    pub(crate) fn of<'a>(self, request: &RequestFacts<'a>) -> Option<&'a [u8]> {
         let (api_key, bearer) = (request.headers("x-api-key").next(), bearer(request));
         match self {
             Self::First => api_key.or(bearer),
@@ -285,17 +285,17 @@ impl KeyPart {
 
 /// Whether a request has a value for a key part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Value {
+pub(crate) enum PartValue {
     Written,
     Missing,
 }
 
-fn written(text: Option<&[u8]>, write: fn(&[u8], &mut KeyBytes), out: &mut KeyBytes) -> Value {
+fn written(text: Option<&[u8]>, write: fn(&[u8], &mut KeyBytes), out: &mut KeyBytes) -> PartValue {
     let Some(text) = text else {
-        return Value::Missing;
+        return PartValue::Missing;
     };
     write(text, out);
-    Value::Written
+    PartValue::Written
 }
 
 fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
@@ -313,7 +313,7 @@ fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
 }
 
 /// The token of `authorization: Bearer`.
-fn bearer<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+fn bearer<'a>(request: &RequestFacts<'a>) -> Option<&'a [u8]> {
     let token = |value: &'a [u8]| {
         let (scheme, token) = value.split_at_checked("Bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then(|| trim(token))
@@ -580,7 +580,7 @@ mod tests {
 
     fn check(part: &str, facts: &Facts<'_>, route: Option<&str>, expected: Option<&str>) {
         let mut out = KeyBytes::default();
-        let request = Request::new(facts);
+        let request = RequestFacts::new(facts);
         let around = Around {
             route,
             ipv6_prefix: 64,
@@ -592,6 +592,6 @@ mod tests {
         let key = Key::from_bytes(&out);
         let mut written = key.display_parts();
         assert_eq!(written.next().as_deref(), expected, "{part}");
-        assert_eq!(value == Value::Written, expected.is_some(), "{part}");
+        assert_eq!(value == PartValue::Written, expected.is_some(), "{part}");
     }
 }

@@ -9,8 +9,8 @@ use std::ops::Range;
 use ratekeeper_core::Key;
 use smallvec::SmallVec;
 
-use crate::key_part::{Around, Credential, Value};
-use crate::request::Request;
+use crate::key_part::{Around, Credential, PartValue};
+use crate::request::RequestFacts;
 use crate::value::{is_hashed, write_missing};
 use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule};
 
@@ -18,15 +18,15 @@ use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule};
 const REMEMBERED: usize = 8;
 
 /// Writes the keys of one request.
-pub(crate) struct Keys<'p, 'r> {
-    request: &'r Request<'r>,
+pub(crate) struct KeyWriter<'p, 'r> {
+    request: &'r RequestFacts<'r>,
     ipv6_prefix: u8,
-    seen: SmallVec<[Seen<'p>; REMEMBERED]>,
+    seen: SmallVec<[WrittenValue<'p>; REMEMBERED]>,
 }
 
 /// A value that was written already. That of `path` depends on the rule's case, that of
 /// `api_key` on the credential.
-struct Seen<'p> {
+struct WrittenValue<'p> {
     part: &'p KeyPart,
     path_case: PathCase,
     credential: Credential,
@@ -35,7 +35,7 @@ struct Seen<'p> {
 
 /// Whether a request has a key under a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Subject {
+pub(crate) enum KeySubject {
     /// Written, every part of it.
     Known,
     /// Written, but something stands in for a missing part.
@@ -46,8 +46,8 @@ pub(crate) enum Subject {
     Deny,
 }
 
-impl<'p, 'r> Keys<'p, 'r> {
-    pub(crate) fn new(request: &'r Request<'r>, ipv6_prefix: u8) -> Self {
+impl<'p, 'r> KeyWriter<'p, 'r> {
+    pub(crate) fn new(request: &'r RequestFacts<'r>, ipv6_prefix: u8) -> Self {
         Self {
             request,
             ipv6_prefix,
@@ -73,26 +73,26 @@ impl<'p, 'r> Keys<'p, 'r> {
         rule: &'p Rule,
         credential: Credential,
         out: &mut KeyBytes,
-    ) -> Subject {
+    ) -> KeySubject {
         let start = out.len();
-        let mut subject = Subject::Known;
+        let mut subject = KeySubject::Known;
         for part in &rule.key {
-            if self.part(part, rule, credential, out) == Value::Written {
+            if self.part(part, rule, credential, out) == PartValue::Written {
                 continue;
             }
             subject = match &rule.missing_key {
-                MissingKey::Skip => Subject::Skip,
-                MissingKey::Deny => Subject::Deny,
+                MissingKey::Skip => KeySubject::Skip,
+                MissingKey::Deny => KeySubject::Deny,
                 MissingKey::Shared => {
                     write_missing(None, out);
-                    Subject::StandIn
+                    KeySubject::StandIn
                 }
                 MissingKey::Use(stand_in) => {
                     self.stand_in(stand_in, rule, credential, out);
-                    Subject::StandIn
+                    KeySubject::StandIn
                 }
             };
-            if matches!(subject, Subject::Skip | Subject::Deny) {
+            if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
                 out.truncate(start);
                 self.seen.retain(|seen| seen.range.end <= start);
                 break;
@@ -107,14 +107,14 @@ impl<'p, 'r> Keys<'p, 'r> {
         rule: &Rule,
         credential: Credential,
         out: &mut KeyBytes,
-    ) -> Value {
+    ) -> PartValue {
         let path_case = rule.matcher.path_case;
-        let same = |seen: &&Seen<'_>| {
+        let same = |seen: &&WrittenValue<'_>| {
             seen.part == part && seen.path_case == path_case && seen.credential == credential
         };
         if let Some(seen) = self.seen.iter().find(same) {
             out.repeat(seen.range.clone());
-            return Value::Written;
+            return PartValue::Written;
         }
         let start = out.len();
         let value = self.value(part, rule, credential, out);
@@ -124,8 +124,8 @@ impl<'p, 'r> Keys<'p, 'r> {
             KeyPart::Ip { .. } => true,
             _ => is_hashed(&out[start..]),
         };
-        if value == Value::Written && takes_work && self.seen.len() < REMEMBERED {
-            self.seen.push(Seen {
+        if value == PartValue::Written && takes_work && self.seen.len() < REMEMBERED {
+            self.seen.push(WrittenValue {
                 part,
                 path_case,
                 credential,
@@ -141,7 +141,7 @@ impl<'p, 'r> Keys<'p, 'r> {
         rule: &Rule,
         credential: Credential,
         out: &mut KeyBytes,
-    ) -> Value {
+    ) -> PartValue {
         let route = match part {
             KeyPart::Route => rule.matcher.route(self.request),
             _ => None,

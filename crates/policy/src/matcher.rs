@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::path::Reading;
-use crate::request::{Request, decoded};
+use crate::request::{RequestFacts, decoded};
 use crate::{Facts, Field, PathCase, Pattern};
 
 /// `match = { .. }`: all fields must hold; within a field, one of the values.
@@ -33,7 +33,7 @@ pub struct Matcher {
 /// What a matcher decides. Where servers disagree about a path, a limit is for the request,
 /// and an exemption is not: in doubt a request is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
+enum MatchEffect {
     Limits,
     Exempts,
 }
@@ -41,29 +41,30 @@ enum Effect {
 impl Matcher {
     /// Whether the rule is for this request.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
-        self.holds(&Request::new(facts))
+        self.holds(&RequestFacts::new(facts))
     }
 
     /// The first field that does not hold; `None` if the rule is for this request.
     pub fn mismatch(&self, facts: &Facts<'_>) -> Option<&Field> {
-        let request = Request::new(facts);
+        let request = RequestFacts::new(facts);
         let mut fields = self.fields.iter();
-        let failed = fields
-            .find(|(field, patterns)| !self.field_holds(field, patterns, &request, Effect::Limits));
+        let failed = fields.find(|(field, patterns)| {
+            !self.field_holds(field, patterns, &request, MatchEffect::Limits)
+        });
         failed.map(|(field, _)| field)
     }
 
     /// Whether a limit is for this request: for one reading of its path at least.
-    pub(crate) fn holds(&self, request: &Request<'_>) -> bool {
-        self.all_hold(request, Effect::Limits)
+    pub(crate) fn holds(&self, request: &RequestFacts<'_>) -> bool {
+        self.all_hold(request, MatchEffect::Limits)
     }
 
     /// Whether a request is exempt: in every reading of its path.
-    pub(crate) fn exempts(&self, request: &Request<'_>) -> bool {
-        self.all_hold(request, Effect::Exempts)
+    pub(crate) fn exempts(&self, request: &RequestFacts<'_>) -> bool {
+        self.all_hold(request, MatchEffect::Exempts)
     }
 
-    fn all_hold(&self, request: &Request<'_>, effect: Effect) -> bool {
+    fn all_hold(&self, request: &RequestFacts<'_>, effect: MatchEffect) -> bool {
         let mut fields = self.fields.iter();
         fields.all(|(field, patterns)| self.field_holds(field, patterns, request, effect))
     }
@@ -72,8 +73,8 @@ impl Matcher {
         &self,
         field: &Field,
         patterns: &[Pattern],
-        request: &Request<'_>,
-        effect: Effect,
+        request: &RequestFacts<'_>,
+        effect: MatchEffect,
     ) -> bool {
         if *field != Field::Path {
             return accepts(patterns, |pattern| field.has(pattern, request));
@@ -81,7 +82,7 @@ impl Matcher {
         let mut readings = request.readings().iter();
         let holds = |reading: &Reading<'_>| {
             accepts(patterns, |pattern| {
-                let counts_more = pattern.negated == (effect == Effect::Exempts);
+                let counts_more = pattern.negated == (effect == MatchEffect::Exempts);
                 let case = if counts_more {
                     self.path_case
                 } else {
@@ -91,13 +92,13 @@ impl Matcher {
             })
         };
         match effect {
-            Effect::Limits => readings.any(holds),
-            Effect::Exempts => readings.all(holds),
+            MatchEffect::Limits => readings.any(holds),
+            MatchEffect::Exempts => readings.all(holds),
         }
     }
 
     /// The path pattern that matched, as written; `None` if no value asks for a path.
-    pub(crate) fn route(&self, request: &Request<'_>) -> Option<&str> {
+    pub(crate) fn route(&self, request: &RequestFacts<'_>) -> Option<&str> {
         let mut positive = self.positive(|field| *field == Field::Path)?;
         let pattern = positive.find(|pattern| {
             let mut readings = request.readings().iter();
@@ -138,7 +139,7 @@ fn accepts(patterns: &[Pattern], mut matches: impl FnMut(&Pattern) -> bool) -> b
 impl Field {
     /// Whether the request has a value that matches, negation aside. Paths are compared by
     /// the matcher, which knows how.
-    fn has(&self, pattern: &Pattern, request: &Request<'_>) -> bool {
+    fn has(&self, pattern: &Pattern, request: &RequestFacts<'_>) -> bool {
         let text = |value: &[u8]| !value.is_empty() && pattern.matches_text(value);
         match self {
             Self::Method => text(request.method()),
@@ -394,7 +395,7 @@ mod tests {
                 ..Facts::default()
             };
             assert_eq!(matcher.matches(&facts), limited, "{values:?} {path}");
-            let request = Request::new(&facts);
+            let request = RequestFacts::new(&facts);
             assert_eq!(matcher.exempts(&request), exempt, "{values:?} {path}");
         }
     }

@@ -131,7 +131,7 @@ impl<'a> Readings<'a> {
 
 /// What a kind of server does to a path before it routes: some of the bits below.
 #[derive(Clone, Copy)]
-struct Server(u8);
+struct PathHandling(u8);
 
 /// Parameters (`;x`) are removed, and before dots are resolved: `/x/..;/login` is `/login`.
 const CUTS_PARAMETERS: u8 = 1;
@@ -146,20 +146,20 @@ const TAKES_A_HOST: u8 = 16;
 /// `#` ends the path.
 const CUTS_THE_FRAGMENT: u8 = 32;
 
-const NORMAL: Server = Server(
+const NORMAL: PathHandling = PathHandling(
     CUTS_PARAMETERS | CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS,
 );
-const SERVLET: Server = Server(CUTS_PARAMETERS | RESOLVES_DOTS);
-const NGINX: Server = Server(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | RESOLVES_DOTS);
-const WSGI: Server = Server(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES);
-const EXPRESS: Server = Server(CUTS_THE_FRAGMENT);
-const WHATWG: Server =
-    Server(CUTS_THE_FRAGMENT | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS | TAKES_A_HOST);
+const SERVLET: PathHandling = PathHandling(CUTS_PARAMETERS | RESOLVES_DOTS);
+const NGINX: PathHandling = PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | RESOLVES_DOTS);
+const WSGI: PathHandling = PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES);
+const EXPRESS: PathHandling = PathHandling(CUTS_THE_FRAGMENT);
+const WHATWG: PathHandling =
+    PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS | TAKES_A_HOST);
 
 /// Those that may read a path differently from the normal form.
-const SERVERS: [Server; 5] = [SERVLET, NGINX, WSGI, EXPRESS, WHATWG];
+const SERVERS: [PathHandling; 5] = [SERVLET, NGINX, WSGI, EXPRESS, WHATWG];
 
-impl Server {
+impl PathHandling {
     const fn does(self, what: u8) -> bool {
         self.0 & what != 0
     }
@@ -198,7 +198,7 @@ pub(crate) fn normalise(path: &str) -> Normal<'_> {
 }
 
 /// A path as a server reads it.
-fn read(path: &str, server: Server) -> SmallVec<[u8; 128]> {
+fn read(path: &str, server: PathHandling) -> SmallVec<[u8; 128]> {
     let path = match path.split_once('#') {
         Some((path, _)) if server.does(CUTS_THE_FRAGMENT) => path,
         _ => path,
@@ -278,7 +278,7 @@ fn without_authority(path: &str) -> Option<&str> {
 }
 
 /// What follows the host of `//host/path`.
-fn without_host(path: &[u8], server: Server) -> &[u8] {
+fn without_host(path: &[u8], server: PathHandling) -> &[u8] {
     let slashes = path.iter().take_while(|byte| b"/\\".contains(byte)).count();
     if slashes < 2 {
         return path;

@@ -137,10 +137,10 @@ pub(crate) fn first_segment(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// What is left of a path, beginning with `/`; none at its end.
-type Rest<'a> = Option<&'a [u8]>;
+type PathRest<'a> = Option<&'a [u8]>;
 
 /// The rest behind the segments of `run`, if they match.
-fn skip_run<'a>(run: &[Segment], mut rest: Rest<'a>) -> Option<Rest<'a>> {
+fn skip_run<'a>(run: &[Segment], mut rest: PathRest<'a>) -> Option<PathRest<'a>> {
     for segment in run {
         let (found, after) = take(rest?);
         if !segment.matches(found) {
@@ -151,12 +151,12 @@ fn skip_run<'a>(run: &[Segment], mut rest: Rest<'a>) -> Option<Rest<'a>> {
     Some(rest)
 }
 
-fn skip(rest: Rest<'_>) -> Rest<'_> {
+fn skip(rest: PathRest<'_>) -> PathRest<'_> {
     rest.and_then(|rest| take(rest).1)
 }
 
 /// Cuts the first segment off.
-fn take(rest: &[u8]) -> (&[u8], Rest<'_>) {
+fn take(rest: &[u8]) -> (&[u8], PathRest<'_>) {
     let body = rest.get(1..).unwrap_or_default();
     match body.iter().position(|byte| *byte == b'/') {
         Some(end) => (&body[..end], Some(&body[end..])),
@@ -165,7 +165,7 @@ fn take(rest: &[u8]) -> (&[u8], Rest<'_>) {
 }
 
 /// How many segments are left.
-fn count(rest: Rest<'_>) -> usize {
+fn count(rest: PathRest<'_>) -> usize {
     rest.map_or(0, |rest| rest.split(|byte| *byte == b'/').count() - 1)
 }
 

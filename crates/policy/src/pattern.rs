@@ -22,7 +22,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::glob::{Glob, Piece};
+use crate::glob::{Glob, GlobPiece};
 use crate::path::{PathCase, Reading};
 use crate::path_pattern::PathPattern;
 use crate::{EntryName, ValueError};
@@ -178,7 +178,7 @@ impl Pattern {
     }
 
     /// What every text that matches begins or ends with, if that is fixed.
-    pub(crate) fn fixed(&self) -> Option<(Piece, &[u8])> {
+    pub(crate) fn fixed(&self) -> Option<(GlobPiece, &[u8])> {
         match &self.form {
             Form::Text(glob) => glob.fixed(),
             Form::Path { .. } | Form::Network(_) => None,

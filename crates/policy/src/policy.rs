@@ -7,8 +7,8 @@ use ratekeeper_core::{Charge, Key, KeySink, Limit, Origin, Permits};
 use smallvec::SmallVec;
 
 use crate::key_part::Credential;
-use crate::keys::{Keys, Subject};
-use crate::request::Request;
+use crate::keys::{KeySubject, KeyWriter};
+use crate::request::RequestFacts;
 use crate::{ClientIp, Facts, HeaderStyle, Numbers, Rule, Rules, Settings};
 
 /// The rules of one policy file. The default has none: it lets everything pass.
@@ -110,8 +110,8 @@ impl Policy {
     /// As [`charges`](Self::charges), after those that are in `out` already: one call may ask
     /// about several descriptors.
     pub fn add_charges(&self, facts: &Facts<'_>, out: &mut Charges) {
-        let request = Request::new(facts);
-        let mut keys = Keys::new(&request, self.client_ip.ipv6_prefix);
+        let request = RequestFacts::new(facts);
+        let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix);
         match &facts.descriptor {
             None => {
                 for (index, rule) in self.rules.candidates(&request) {
@@ -131,7 +131,7 @@ impl Policy {
     }
 
     /// Adds the charge of a rule that applies.
-    fn add<'p>(&'p self, rule: u32, of: &'p Rule, keys: &mut Keys<'p, '_>, out: &mut Charges) {
+    fn add<'p>(&'p self, rule: u32, of: &'p Rule, keys: &mut KeyWriter<'p, '_>, out: &mut Charges) {
         let descriptor = keys.facts().descriptor;
         let numbers = descriptor.and_then(|descriptor| descriptor.instead);
         if let Some(numbers) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
@@ -150,7 +150,7 @@ impl Policy {
         rule: u32,
         of: &'p Rule,
         credential: Credential,
-        keys: &mut Keys<'p, '_>,
+        keys: &mut KeyWriter<'p, '_>,
         numbers: Option<Numbers>,
         out: &mut Charges,
     ) {
@@ -160,13 +160,13 @@ impl Policy {
         // the same key are charged each.
         let is_second = matches!(credential, Credential::Second);
         match keys.write(of, credential, &mut out.bytes) {
-            Subject::Deny if is_second => {} // the first key lacks the same part
-            Subject::Deny => out.missing.push(rule),
-            Subject::Skip => {}
+            KeySubject::Deny if is_second => {} // the first key lacks the same part
+            KeySubject::Deny => out.missing.push(rule),
+            KeySubject::Skip => {}
             _ if is_second && Self::is_repeated(rule, start, out) => {
                 out.bytes.truncate(start as usize);
             }
-            subject @ (Subject::Known | Subject::StandIn) => {
+            subject @ (KeySubject::Known | KeySubject::StandIn) => {
                 let replaced = numbers.and_then(|numbers| {
                     let limit = of.limit_of(numbers, self.origin)?;
                     Some((limit, numbers))
@@ -179,7 +179,7 @@ impl Policy {
                     rule,
                     key: start..out.bytes.end(),
                     cost: of.cost.of(facts),
-                    fallback: subject == Subject::StandIn,
+                    fallback: subject == KeySubject::StandIn,
                     replaced,
                 });
             }

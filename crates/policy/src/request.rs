@@ -9,7 +9,7 @@ use crate::path::{self, Normal, PathCase, Readings};
 use crate::{Facts, pattern};
 
 /// Facts in the forms that rules compare and count.
-pub(crate) struct Request<'a> {
+pub(crate) struct RequestFacts<'a> {
     pub(crate) facts: &'a Facts<'a>,
     /// IPv4-mapped IPv6 is IPv4.
     pub(crate) ip: Option<IpAddr>,
@@ -18,7 +18,7 @@ pub(crate) struct Request<'a> {
     method: OnceCell<Normal<'a>>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> RequestFacts<'a> {
     pub(crate) fn new(facts: &'a Facts<'a>) -> Self {
         Self {
             facts,

@@ -7,7 +7,7 @@ use ratekeeper_core::{
 };
 
 use crate::descriptor::MAX_ENTRIES;
-use crate::request::Request;
+use crate::request::RequestFacts;
 use crate::{Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers};
 
 /// One limit of the policy.
@@ -66,7 +66,7 @@ impl Rule {
             None => !self.is_for_descriptors(),
             Some(descriptor) => self.is_for_descriptors() && self.names_all(descriptor),
         };
-        named && self.holds(&Request::new(facts))
+        named && self.holds(&RequestFacts::new(facts))
     }
 
     /// The entries it names, in its `match` and in its `key`; one that both name comes twice.
@@ -102,7 +102,7 @@ impl Rule {
 
     /// Whether every field holds, and no exemption does. Exemptions that look at descriptors
     /// are for them alone, and the others for other requests.
-    pub(crate) fn holds(&self, request: &Request<'_>) -> bool {
+    pub(crate) fn holds(&self, request: &RequestFacts<'_>) -> bool {
         let asked = request.facts.descriptor.is_some();
         let exempt = |exemption: &Arc<Exemption>| {
             exemption.for_descriptors() == asked && exemption.matcher.exempts(request)
@@ -231,7 +231,7 @@ impl Exemption {
     /// Whether it takes this request out of the limits it names.
     pub fn exempts(&self, facts: &Facts<'_>) -> bool {
         let of_its_kind = self.for_descriptors() == facts.descriptor.is_some();
-        of_its_kind && self.matcher.exempts(&Request::new(facts))
+        of_its_kind && self.matcher.exempts(&RequestFacts::new(facts))
     }
 }
 

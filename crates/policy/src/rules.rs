@@ -29,7 +29,7 @@ use crate::descriptor_index::DescriptorIndex;
 use crate::path::PathCase;
 use crate::path_pattern::first_segment;
 use crate::pattern::Pattern;
-use crate::request::Request;
+use crate::request::RequestFacts;
 use crate::{Descriptor, Field, Rule, RuleMode};
 
 /// The rules of a policy. Read them as a slice; what can change afterwards (the numbers of
@@ -89,7 +89,7 @@ impl Rules {
     }
 
     /// The rules that may match, in the order of the file, none twice.
-    pub(crate) fn candidates<'a>(&'a self, request: &Request<'_>) -> Candidates<'a> {
+    pub(crate) fn candidates<'a>(&'a self, request: &RequestFacts<'_>) -> Candidates<'a> {
         // An index without entries costs no look-up.
         let find = |lists: &'a Lists, value: &[u8]| {
             let found = if lists.is_empty() {

@@ -118,7 +118,7 @@ pub struct EnvoyFiles {
     /// A file or a directory, relative to that of the policy; none for no such service.
     pub config: Option<PathBuf>,
     /// What holds for all of them.
-    pub settings: envoy::Settings,
+    pub settings: envoy::EnvoySettings,
 }
 
 /// `[listen]`: `None` means not stated, `Some("off")` means off.

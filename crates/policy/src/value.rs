@@ -90,7 +90,7 @@ pub(crate) fn is_hashed(part: &[u8]) -> bool {
 }
 
 fn write_digest(digest: &[u8], out: &mut KeyBytes) {
-    let mut text = Text::new();
+    let mut text = InlineText::new();
     text.push(HASHED);
     for byte in digest.iter().take(HASH_BYTES) {
         text.hexadecimal(*byte);
@@ -111,8 +111,8 @@ pub(crate) fn write_ip(ip: IpAddr, prefix: Prefix, out: &mut KeyBytes) {
         IpAddr::V4(v4) => Ipv4Net::new(v4, prefix.v4).map(IpNet::from),
         IpAddr::V6(v6) => Ipv6Net::new(v6, prefix.v6).map(IpNet::from),
     };
-    let mut text = Text::new();
-    // A `Text` holds every address, so writing cannot fail.
+    let mut text = InlineText::new();
+    // A `InlineText` holds every address, so writing cannot fail.
     let _ = match network {
         Ok(network) if network.prefix_len() < network.max_prefix_len() => {
             write!(text, "{}", network.trunc())
@@ -134,19 +134,19 @@ pub(crate) fn write_missing(stand_in: Option<(&KeyPart, &[u8])>, out: &mut KeyBy
     value.push(MISSING);
     if let Some((part, text)) = stand_in {
         // Writing to memory cannot fail.
-        let _ = write!(Sink(&mut value), "{part}=");
+        let _ = write!(TextSink(&mut value), "{part}=");
         value.extend_from_slice(text);
     }
     KeyBuilder::new(out).part(&value);
 }
 
 /// Short text on the stack.
-struct Text {
+struct InlineText {
     bytes: [u8; Self::CAPACITY],
     length: usize,
 }
 
-impl Text {
+impl InlineText {
     /// The longest are an IPv6 network (43) and a hash (39).
     const CAPACITY: usize = 48;
 
@@ -192,16 +192,16 @@ impl Text {
     }
 }
 
-impl Write for Text {
+impl Write for InlineText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes());
         Ok(())
     }
 }
 
-struct Sink<'a>(&'a mut SmallVec<[u8; 256]>);
+struct TextSink<'a>(&'a mut SmallVec<[u8; 256]>);
 
-impl Write for Sink<'_> {
+impl Write for TextSink<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())

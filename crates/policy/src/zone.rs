@@ -24,12 +24,12 @@ const MAX_OFFSET: i64 = 26 * 3_600;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Zone {
     /// In order; the first begins before everything.
-    pieces: Box<[Piece]>,
+    pieces: Box<[ZoneSpan]>,
 }
 
 /// A span of one offset; it ends where the next begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Piece {
+struct ZoneSpan {
     start: i64,
     /// Local minus UTC.
     offset: i64,
@@ -40,7 +40,7 @@ impl Zone {
     pub(crate) fn new(zone: &TimeZone, origin: i64) -> Self {
         let offset_at = |at: Timestamp| i64::from(zone.to_offset(at).seconds());
         let origin = Timestamp::from_second(origin.min(HORIZON)).unwrap_or(Timestamp::UNIX_EPOCH);
-        let mut pieces = vec![Piece {
+        let mut pieces = vec![ZoneSpan {
             start: i64::MIN,
             offset: offset_at(origin),
         }];
@@ -52,7 +52,7 @@ impl Zone {
             let offset = i64::from(transition.offset().seconds());
             // Names change without the clocks.
             if pieces.last().is_none_or(|piece| piece.offset != offset) {
-                pieces.push(Piece { start, offset });
+                pieces.push(ZoneSpan { start, offset });
             }
         }
         Self {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{Colour, Context, Diagnostic, explain, parse, render};
-use ratekeeper_policy::envoy::{File, Settings, load};
+use ratekeeper_policy::envoy::{EnvoySettings, File, load};
 
 /// Codes that no small file can show.
 const NOT_SHOWN: [&str; 3] = [
@@ -70,7 +70,7 @@ fn envoy_findings(text: &str) -> Vec<(String, Vec<Diagnostic>)> {
         text,
     });
     let files: Vec<_> = named.collect();
-    let found = match load(&files, Settings::default(), Origin::UNIX) {
+    let found = match load(&files, EnvoySettings::default(), Origin::UNIX) {
         Ok(loaded) => loaded.warnings,
         Err(errors) => errors,
     };

@@ -1,7 +1,7 @@
 //! Files of the rate limit service that mean harm: read or refused, in bounded work.
 
 use ratekeeper_core::Origin;
-use ratekeeper_policy::envoy::{File, Settings, load};
+use ratekeeper_policy::envoy::{EnvoySettings, File, load};
 
 /// Bytes of a file at most, and a little below.
 const LARGE: usize = (1 << 20) - 64;
@@ -12,7 +12,7 @@ fn first_code(text: &str) -> Option<&'static str> {
         name: "a.yaml",
         text,
     };
-    let found = match load(&[file], Settings::default(), Origin::UNIX) {
+    let found = match load(&[file], EnvoySettings::default(), Origin::UNIX) {
         Ok(loaded) => loaded.warnings,
         Err(errors) => errors,
     };

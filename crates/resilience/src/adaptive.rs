@@ -60,7 +60,7 @@ pub use self::gradient::Gradient;
 pub use self::law::{Bounds, Law, Level, Sample};
 pub use self::permit::AdaptivePermit;
 pub use self::vegas::Vegas;
-use self::window::Window;
+use self::window::WorkWindow;
 use crate::Error;
 use crate::random::Random;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -113,14 +113,14 @@ pub struct AdaptiveConcurrency {
     /// The most at work since the window began.
     peak: AtomicU64,
     settings: AdaptiveSettings,
-    course: Mutex<Course>,
+    course: Mutex<AdaptiveCourse>,
 }
 
 /// What changes with the windows.
 #[derive(Debug)]
-struct Course {
+struct AdaptiveCourse {
     level: Level,
-    window: Window,
+    window: WorkWindow,
 }
 
 impl AdaptiveConcurrency {
@@ -134,7 +134,7 @@ impl AdaptiveConcurrency {
         settings.bounds.validate()?;
         settings.law.validate()?;
         let long_enough = settings.window >= Nanos::from_micros(1);
-        if !long_enough || !(1..=window::MOST_KEPT).contains(&settings.least_samples) {
+        if !long_enough || !(1..=window::MAX_KEPT).contains(&settings.least_samples) {
             return Err(Error::Window);
         }
         let level = settings.law.start(settings.bounds, random.draw());
@@ -143,9 +143,9 @@ impl AdaptiveConcurrency {
             in_flight: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             settings,
-            course: Mutex::new(Course {
+            course: Mutex::new(AdaptiveCourse {
                 level,
-                window: Window::default(),
+                window: WorkWindow::default(),
             }),
         })
     }
@@ -236,7 +236,7 @@ impl AdaptiveConcurrency {
     /// Takes account of what began at `began` and ended at `now`.
     fn report(&self, began: Time, now: Time, end: End) {
         let mut course = lock(&self.course);
-        let Course { level, window } = &mut *course;
+        let AdaptiveCourse { level, window } = &mut *course;
         window.add(began, now, end);
         if !window.is_over(now, &self.settings) {
             return;

@@ -42,15 +42,15 @@ use std::fmt;
 
 use ratekeeper_core::{Nanos, Time};
 
-use self::gate::{Gate, Phase};
-use self::permit::End;
-pub use self::permit::Permit;
+use self::gate::{BreakerGate, Phase};
+use self::permit::CallEnd;
+pub use self::permit::CallPermit;
 use self::probes::Probes;
 pub use self::settings::BreakerSettings;
 use crate::Error;
 use crate::random::{Random, SplitMix};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
-use crate::tally::{Count, Tally};
+use crate::tally::{MarkedCount, Tally};
 
 /// What a [`Breaker`] does at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,11 +111,11 @@ pub struct Breaker {
     opened: AtomicU64,
     calls: Tally,
     settings: BreakerSettings,
-    course: Mutex<Course>,
+    course: Mutex<BreakerCourse>,
 }
 
 /// What changes only with the state.
-struct Course {
+struct BreakerCourse {
     /// Openings since the breaker last stayed closed for a window: `k + 1` while open.
     streak: u32,
     closed_at: Option<Time>,
@@ -133,12 +133,12 @@ impl Breaker {
     pub fn new(settings: BreakerSettings, random: SplitMix) -> Result<Self, Error> {
         settings.validate()?;
         Ok(Self {
-            gate: AtomicU64::new(Gate::new(0, Phase::Closed).0),
+            gate: AtomicU64::new(BreakerGate::new(0, Phase::Closed).0),
             open_until: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             calls: Tally::new(settings.window).ok_or(Error::Window)?,
             settings,
-            course: Mutex::new(Course {
+            course: Mutex::new(BreakerCourse {
                 streak: 0,
                 closed_at: None,
                 probes: Probes::default(),
@@ -152,10 +152,10 @@ impl Breaker {
     /// # Errors
     /// [`Refused`] while open, and while half-open with all probes of the round under way.
     #[inline]
-    pub fn try_pass(&self, now: Time) -> Result<Permit<'_>, Refused> {
+    pub fn try_pass(&self, now: Time) -> Result<CallPermit<'_>, Refused> {
         let gate = self.gate();
         match gate.phase() {
-            Phase::Closed => Ok(Permit::new(self, gate)),
+            Phase::Closed => Ok(CallPermit::new(self, gate)),
             Phase::Open if !self.has_waited(now) => Err(Refused {
                 until: self.open_until(),
             }),
@@ -180,8 +180,8 @@ impl Breaker {
     }
 
     #[inline]
-    fn gate(&self) -> Gate {
-        Gate(self.gate.load(Ordering::Acquire))
+    fn gate(&self) -> BreakerGate {
+        BreakerGate(self.gate.load(Ordering::Acquire))
     }
 
     fn open_until(&self) -> Time {
@@ -195,11 +195,11 @@ impl Breaker {
 
     /// Not closed, or not long ago: looks again under the lock.
     #[cold]
-    fn probe(&self, now: Time) -> Result<Permit<'_>, Refused> {
+    fn probe(&self, now: Time) -> Result<CallPermit<'_>, Refused> {
         let mut course = lock(&self.course);
         let gate = self.gate();
         match gate.phase() {
-            Phase::Closed => return Ok(Permit::new(self, gate)),
+            Phase::Closed => return Ok(CallPermit::new(self, gate)),
             Phase::Open => {
                 if !self.has_waited(now) {
                     return Err(Refused {
@@ -217,7 +217,7 @@ impl Breaker {
             return Err(Refused { until });
         }
         if course.probes.begin(now) {
-            return Ok(Permit::new(self, self.gate()));
+            return Ok(CallPermit::new(self, self.gate()));
         }
         Err(Refused {
             until: course.probes.given_up(patience),
@@ -225,11 +225,11 @@ impl Breaker {
     }
 
     /// A call of the closed breaker ended.
-    fn count(&self, gate: Gate, now: Time, failed: u64) {
+    fn count(&self, gate: BreakerGate, now: Time, failed: u64) {
         if self.gate() != gate {
             return; // it began before the last change
         }
-        let call = Count {
+        let call = MarkedCount {
             all: 1,
             marked: failed,
         };
@@ -252,18 +252,18 @@ impl Breaker {
     }
 
     /// A probe ended.
-    fn judge(&self, gate: Gate, now: Time, end: End) {
+    fn judge(&self, gate: BreakerGate, now: Time, end: CallEnd) {
         let mut course = lock(&self.course);
         if self.gate() != gate {
             return; // given up, or another one failed
         }
         course.probes.end();
         match end {
-            End::Cancelled => {}
-            End::Failure => {
+            CallEnd::Cancelled => {}
+            CallEnd::Failure => {
                 self.open(&mut course, now);
             }
-            End::Success => {
+            CallEnd::Success => {
                 if course.probes.succeed() == self.settings.probe_rounds {
                     course.closed_at = Some(now);
                     self.calls.clear();
@@ -274,7 +274,7 @@ impl Breaker {
     }
 
     /// Opens, says until when.
-    fn open(&self, course: &mut Course, now: Time) -> Time {
+    fn open(&self, course: &mut BreakerCourse, now: Time) -> Time {
         let BreakerSettings {
             open_base,
             open_cap,
@@ -295,8 +295,8 @@ impl Breaker {
     }
 
     /// Under the lock.
-    fn turn(&self, from: Gate, to: Phase) {
-        let next = Gate::new(from.generation().wrapping_add(1), to);
+    fn turn(&self, from: BreakerGate, to: Phase) {
+        let next = BreakerGate::new(from.generation().wrapping_add(1), to);
         self.gate.store(next.0, Ordering::Release);
     }
 }

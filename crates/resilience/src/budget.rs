@@ -34,7 +34,7 @@ use ratekeeper_core::{Nanos, Time};
 
 use crate::Error;
 use crate::sync::{Mutex, lock};
-use crate::tally::{Count, SLOTS, Tally};
+use crate::tally::{MarkedCount, SLOTS, Tally};
 
 /// How much retries may add; see the [module](self) for the reasons of the defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ impl Budget {
 
     /// The first attempt of a call is made. Retries pay nothing in.
     pub fn deposit(&self, now: Time) {
-        self.requests.add(now, Count { all: 1, marked: 0 });
+        self.requests.add(now, MarkedCount { all: 1, marked: 0 });
     }
 
     /// Asks to make one retry: true if there was enough, and it has been taken out.

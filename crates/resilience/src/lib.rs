@@ -40,9 +40,9 @@
 //! let hints = Hints { retry_after: Some("2"), ..Hints::default() };
 //! let rules = RetryAfter::default();
 //! let wait = match rules.told(hints, now, Origin::UNIX) {
-//!     Told::Wait(told) => attempts.next_told(rules.spread(told, &mut random)),
-//!     Told::Beyond(_) => None, // it does not want to be asked again soon
-//!     Told::Nothing => attempts.next_wait(&mut random),
+//!     ServerWait::Wait(told) => attempts.next_told(rules.spread(told, &mut random)),
+//!     ServerWait::Beyond(_) => None, // it does not want to be asked again soon
+//!     ServerWait::Nothing => attempts.next_wait(&mut random),
 //! };
 //! let wait = wait.filter(|&wait| deadline.allows(now, wait, Typical::default()));
 //! if let Some(wait) = wait && budget.withdraw(now) {
@@ -77,7 +77,7 @@ pub use adaptive::{
     Sample, Vegas,
 };
 pub use backoff::{Attempts, Backoff, Jitter};
-pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Refused};
+pub use breaker::{Breaker, BreakerSettings, BreakerState, CallPermit, Refused};
 pub use budget::{Budget, BudgetSettings};
 pub use deadline::{Deadline, Typical};
 pub use error::Error;
@@ -88,7 +88,7 @@ pub use random::{Random, SplitMix};
 pub use rate_limit::{RateLimit, RateLimitPolicy};
 pub use ratekeeper_core::{Nanos, Origin, Time};
 pub use requeue::{Next, Requeue, Ticket};
-pub use retry_after::{Hints, RetryAfter, Told};
+pub use retry_after::{Hints, RetryAfter, ServerWait};
 pub use throttle::{Throttle, ThrottleSettings};
 
 /// The code of the guide compiles and runs.

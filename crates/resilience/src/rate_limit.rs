@@ -115,12 +115,12 @@ fn items<T>(
 }
 
 /// The value of a parameter.
-enum Value {
+enum ParameterValue {
     Integer(i64),
     Other,
 }
 
-impl Value {
+impl ParameterValue {
     fn whole(self) -> Option<u64> {
         match self {
             Self::Integer(number) => u64::try_from(number).ok(),
@@ -193,7 +193,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// `key` or `key=value`, after the semicolon.
-    fn parameter(&mut self) -> Option<(&'a str, Value)> {
+    fn parameter(&mut self) -> Option<(&'a str, ParameterValue)> {
         self.while_(|c| c == ' ');
         if !self
             .rest
@@ -205,59 +205,59 @@ impl<'a> Cursor<'a> {
             c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-' | '.' | '*')
         });
         if self.take('=').is_none() {
-            return Some((key, Value::Other)); // true, in short
+            return Some((key, ParameterValue::Other)); // true, in short
         }
         Some((key, self.value()?))
     }
 
-    fn value(&mut self) -> Option<Value> {
+    fn value(&mut self) -> Option<ParameterValue> {
         match self.rest.chars().next()? {
-            '"' => self.string().map(|_| Value::Other),
+            '"' => self.string().map(|_| ParameterValue::Other),
             '-' | '0'..='9' => self.number(),
             ':' => {
                 self.next();
                 self.while_(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='));
-                self.take(':').map(|()| Value::Other)
+                self.take(':').map(|()| ParameterValue::Other)
             }
             '?' => {
                 self.next();
-                matches!(self.next()?, '0' | '1').then_some(Value::Other)
+                matches!(self.next()?, '0' | '1').then_some(ParameterValue::Other)
             }
             '@' => {
                 self.next();
                 match self.number()? {
-                    Value::Integer(_) => Some(Value::Other),
-                    Value::Other => None,
+                    ParameterValue::Integer(_) => Some(ParameterValue::Other),
+                    ParameterValue::Other => None,
                 }
             }
             '%' => {
                 self.next();
                 self.take('"')?;
                 self.while_(|c| matches!(c, ' '..='~') && c != '"'); // a backslash is one
-                self.take('"').map(|()| Value::Other)
+                self.take('"').map(|()| ParameterValue::Other)
             }
             c if c.is_ascii_alphabetic() || c == '*' => {
                 let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~:/".contains(c);
                 self.while_(token);
-                Some(Value::Other)
+                Some(ParameterValue::Other)
             }
             _ => None,
         }
     }
 
-    fn number(&mut self) -> Option<Value> {
+    fn number(&mut self) -> Option<ParameterValue> {
         let sign = if self.take('-').is_some() { -1 } else { 1 };
         let digits = self.while_(|c| c.is_ascii_digit());
         if self.take('.').is_some() {
             let fraction = self.while_(|c| c.is_ascii_digit());
             let fits = (1..=12).contains(&digits.len()) && (1..=3).contains(&fraction.len());
-            return fits.then_some(Value::Other);
+            return fits.then_some(ParameterValue::Other);
         }
         if digits.len() > DIGITS_MAX {
             return None;
         }
         let number: i64 = digits.parse().ok()?;
-        Some(Value::Integer(sign * number))
+        Some(ParameterValue::Integer(sign * number))
     }
 }
 

@@ -52,20 +52,20 @@ pub enum Next<T> {
 pub struct Ticket<T> {
     /// What to send.
     pub item: T,
-    place: Place,
-    leave: Arc<Leave>,
+    place: ItemPlace,
+    leave: Arc<TicketGuard>,
 }
 
 /// Lives as long as a ticket does.
 #[derive(Debug)]
-struct Leave {
+struct TicketGuard {
     /// Counts the tickets that are out.
     _out: Arc<()>,
 }
 
 /// Where an item stands, and until when it is worth sending.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ItemPlace {
     sequence: u64,
     deadline: Deadline,
 }
@@ -89,7 +89,7 @@ struct Place {
 #[derive(Debug)]
 pub struct Requeue<T> {
     /// By their sequence, oldest first.
-    waiting: VecDeque<(Place, T)>,
+    waiting: VecDeque<(ItemPlace, T)>,
     capacity: usize,
     /// Of each ticket that is out, and this one.
     out: Arc<()>,
@@ -106,7 +106,7 @@ enum Flow {
     /// One, once the wait is over.
     Probe,
     /// Nobody until this one is reported, or lost.
-    Probing(Weak<Leave>),
+    Probing(Weak<TicketGuard>),
 }
 
 impl<T> Requeue<T> {
@@ -140,7 +140,7 @@ impl<T> Requeue<T> {
         if self.len() >= self.capacity {
             return Err(item);
         }
-        let place = Place {
+        let place = ItemPlace {
             sequence: self.sequence,
             deadline,
         };
@@ -165,7 +165,7 @@ impl<T> Requeue<T> {
             // It is found when it expires, not later.
             Next::Wait(self.not_before.min(place.deadline.time()))
         } else {
-            let leave = Arc::new(Leave {
+            let leave = Arc::new(TicketGuard {
                 _out: Arc::clone(&self.out),
             });
             if let Flow::Probe = self.flow {

@@ -20,7 +20,7 @@
 //! * No time at all (zero, a date that has passed) is nothing told: a herd that is told "now"
 //!   would return as one, so backoff decides.
 //! * More than 10 minutes is not waited for by default: no call lasts so long, and a server
-//!   with a wrong clock must not hold its clients for ever. [`Told::Beyond`] says how long it
+//!   with a wrong clock must not hold its clients for ever. [`ServerWait::Beyond`] says how long it
 //!   was: let the call fail, or wait if it is a batch job.
 //! * Source: RFC 9110 (2022), section 10.2.3; draft-ietf-httpapi-ratelimit-headers-11
 //!   (2026), section 6, and -03 (2020) for the fields that it replaced.
@@ -54,7 +54,7 @@ pub struct Hints<'a> {
 
 /// How long the server wants to be left alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum ServerWait {
     /// For so long, above zero; see [`RetryAfter::spread`].
     Wait(Nanos),
     /// For longer than [`RetryAfter::longest`]: coming back sooner is of no use.
@@ -68,12 +68,12 @@ pub enum Told {
 ///
 /// ```
 /// use ratekeeper_core::{Nanos, Origin, Time};
-/// use ratekeeper_resilience::{Hints, RetryAfter, SplitMix, Told};
+/// use ratekeeper_resilience::{Hints, RetryAfter, SplitMix, ServerWait};
 ///
 /// let hints = Hints { retry_after: Some("20"), ..Hints::default() };
 /// let rules = RetryAfter::default();
 /// let told = rules.told(hints, Time::ZERO, Origin::UNIX);
-/// assert_eq!(told, Told::Wait(Nanos::from_secs(20)));
+/// assert_eq!(told, ServerWait::Wait(Nanos::from_secs(20)));
 ///
 /// let wait = rules.spread(Nanos::from_secs(20), &mut SplitMix::seeded());
 /// assert!(wait >= Nanos::from_secs(20) && wait <= Nanos::from_secs(22));
@@ -98,7 +98,7 @@ impl Default for RetryAfter {
 impl RetryAfter {
     /// What the fields of a refusal say at `now`, on a clock that counts from `origin`: a
     /// date without a `Date` beside it needs to know what day it is.
-    pub fn told(&self, hints: Hints<'_>, now: Time, origin: Origin) -> Told {
+    pub fn told(&self, hints: Hints<'_>, now: Time, origin: Origin) -> ServerWait {
         let ours = origin.unix_nanos(now);
         let date = hints.date.and_then(|text| http_date::parse(text, ours));
         let today = date.unwrap_or(ours);
@@ -108,9 +108,9 @@ impl RetryAfter {
             .or_else(|| hints.rate_limit.and_then(exhausted_for))
             .or_else(|| (hints.reset.filter(|_| exhausted)).and_then(|text| reset(text, today)));
         match wait {
-            None | Some(Nanos::ZERO) => Told::Nothing,
-            Some(wait) if wait > self.longest => Told::Beyond(wait),
-            Some(wait) => Told::Wait(wait),
+            None | Some(Nanos::ZERO) => ServerWait::Nothing,
+            Some(wait) if wait > self.longest => ServerWait::Beyond(wait),
+            Some(wait) => ServerWait::Wait(wait),
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     /// 1994-11-06 08:49:37.
     const ORIGIN: Origin = Origin::from_unix_nanos(784_111_777_000_000_000);
 
-    fn told(retry_after: &str, rate_limit: &str) -> Told {
+    fn told(retry_after: &str, rate_limit: &str) -> ServerWait {
         let hints = Hints {
             retry_after: (!retry_after.is_empty()).then_some(retry_after),
             rate_limit: (!rate_limit.is_empty()).then_some(rate_limit),
@@ -178,28 +178,28 @@ mod tests {
 
     #[test]
     fn retry_after_wins_over_rate_limit() {
-        let millis = |millis| Told::Wait(Nanos::from_millis(millis));
+        let millis = |millis| ServerWait::Wait(Nanos::from_millis(millis));
         for (retry_after, rate_limit, expected) in [
-            ("0", "", Told::Nothing),
+            ("0", "", ServerWait::Nothing),
             ("7", "", millis(7_000)),
             (" 7\t", "", millis(7_000)),
             ("Sun, 06 Nov 1994 08:49:40 GMT", "", millis(2_500)),
             ("Sunday, 06-Nov-94 08:49:40 GMT", "", millis(2_500)),
             ("Sun Nov  6 08:49:40 1994", "", millis(2_500)),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", "", Told::Nothing),
-            ("Sun, 06 Nov 1904 08:49:37 GMT", "", Told::Nothing),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "", ServerWait::Nothing),
+            ("Sun, 06 Nov 1904 08:49:37 GMT", "", ServerWait::Nothing),
             ("Sun, 06 Nov 1994 08:49:60 GMT", "", millis(22_500)),
             (
                 "Sun, 06 Nov 1994 09:00:00 GMT",
                 "",
-                Told::Beyond(Nanos::from_millis(622_500)),
+                ServerWait::Beyond(Nanos::from_millis(622_500)),
             ),
             (
                 "Fri, 31 Dec 9999 23:59:59 GMT",
                 "",
-                Told::Beyond(Nanos::from_nanos(u64::MAX - 784_111_777_500_000_000)),
+                ServerWait::Beyond(Nanos::from_nanos(u64::MAX - 784_111_777_500_000_000)),
             ),
-            ("0", r#""a";r=0;t=9"#, Told::Nothing),
+            ("0", r#""a";r=0;t=9"#, ServerWait::Nothing),
             ("7", r#""a";r=0;t=9"#, millis(7_000)),
             ("soon", r#""a";r=0;t=9"#, millis(9_000)),
             (
@@ -207,14 +207,18 @@ mod tests {
                 r#""a";r=0;t=9,"b";r=0;t=11,"c";r=1;t=60"#,
                 millis(11_000),
             ),
-            ("", r#""a";r=5;t=9"#, Told::Nothing),
-            ("", r#""a";r=0"#, Told::Nothing),
-            ("-1", "", Told::Nothing),
-            ("1.5", "", Told::Nothing),
-            ("", "", Told::Nothing),
+            ("", r#""a";r=5;t=9"#, ServerWait::Nothing),
+            ("", r#""a";r=0"#, ServerWait::Nothing),
+            ("-1", "", ServerWait::Nothing),
+            ("1.5", "", ServerWait::Nothing),
+            ("", "", ServerWait::Nothing),
             ("600", "", millis(600_000)),
-            ("601", "", Told::Beyond(Nanos::from_secs(601))),
-            ("99999999999999999999999", "", Told::Beyond(Nanos::MAX)),
+            ("601", "", ServerWait::Beyond(Nanos::from_secs(601))),
+            (
+                "99999999999999999999999",
+                "",
+                ServerWait::Beyond(Nanos::MAX),
+            ),
         ] {
             assert_eq!(
                 told(retry_after, rate_limit),
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn older_fields_say_a_span_or_a_moment() {
-        let secs = |secs| Told::Wait(Nanos::from_secs(secs));
+        let secs = |secs| ServerWait::Wait(Nanos::from_secs(secs));
         let now = 1_795_219_200; // 2026-11-21
         let origin = Origin::from_unix_nanos(now * 1_000_000_000);
         for (remaining, reset, expected) in [
@@ -234,19 +238,19 @@ mod tests {
             ("", "7", secs(7)),
             ("0", "1795219207", secs(7)),
             ("0", "Sat, 21 Nov 2026 00:00:07 GMT", secs(7)),
-            ("0", "1795219200", Told::Nothing),
-            ("0", "1000000000", Told::Nothing),
-            ("0", "0", Told::Nothing),
+            ("0", "1795219200", ServerWait::Nothing),
+            ("0", "1000000000", ServerWait::Nothing),
+            ("0", "0", ServerWait::Nothing),
             (
                 "0",
                 "999999999",
-                Told::Beyond(Nanos::from_secs(999_999_999)),
+                ServerWait::Beyond(Nanos::from_secs(999_999_999)),
             ),
-            ("1", "7", Told::Nothing),
-            ("-1", "7", Told::Nothing),
-            ("0", "7.5", Told::Nothing),
-            ("0", "6m0s", Told::Nothing),
-            ("0", "", Told::Nothing),
+            ("1", "7", ServerWait::Nothing),
+            ("-1", "7", ServerWait::Nothing),
+            ("0", "7.5", ServerWait::Nothing),
+            ("0", "6m0s", ServerWait::Nothing),
+            ("0", "", ServerWait::Nothing),
         ] {
             let mut hints = Hints {
                 remaining: (!remaining.is_empty()).then_some(remaining),
@@ -279,7 +283,9 @@ mod tests {
             };
             let now = Time::ZERO + Nanos::from_secs(32 * 365 * 86_400);
             let told = RetryAfter::default().told(hints, now, ORIGIN);
-            let expected = expected.map_or(Told::Nothing, |s| Told::Wait(Nanos::from_secs(s)));
+            let expected = expected.map_or(ServerWait::Nothing, |s| {
+                ServerWait::Wait(Nanos::from_secs(s))
+            });
             assert_eq!(told, expected, "{retry_after}");
         }
     }
@@ -309,7 +315,7 @@ mod tests {
                 date: Some(&rate_limit),
             };
             let rules = RetryAfter::default();
-            if let Told::Wait(wait) = rules.told(hints, Time::from_nanos(now), ORIGIN) {
+            if let ServerWait::Wait(wait) = rules.told(hints, Time::from_nanos(now), ORIGIN) {
                 prop_assert!(wait > Nanos::ZERO && wait <= rules.longest);
             }
         }

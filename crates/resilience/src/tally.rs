@@ -34,7 +34,7 @@ const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 
 /// Events, and those among them that bear the mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Count {
+pub(crate) struct MarkedCount {
     pub(crate) all: u64,
     pub(crate) marked: u64,
 }
@@ -63,7 +63,7 @@ impl Tally {
     }
 
     /// Counts what happened at `now`: at most 2^20 - 1 events at once.
-    pub(crate) fn add(&self, now: Time, events: Count) {
+    pub(crate) fn add(&self, now: Time, events: MarkedCount) {
         let slot = self.slot(now);
         let word = &self.slots[(slot % SLOTS_U64) as usize];
         let mut old = word.load(Ordering::Relaxed);
@@ -76,11 +76,11 @@ impl Tally {
     }
 
     /// What is in the window that ends at `now`.
-    pub(crate) fn sum(&self, now: Time) -> Count {
+    pub(crate) fn sum(&self, now: Time) -> MarkedCount {
         let slot = self.slot(now);
-        let mut sum = Count::default();
+        let mut sum = MarkedCount::default();
         for word in &self.slots {
-            let word = Word(word.load(Ordering::Relaxed));
+            let word = TallyWord(word.load(Ordering::Relaxed));
             // Threads read clocks that differ a little: a slot ahead is present too.
             if word.age(slot).unsigned_abs() < SLOTS_U64 {
                 sum.all += word.count().all;
@@ -100,12 +100,12 @@ impl Tally {
 
 /// The word `old` with the events added, if they belong there: whoever held a clock reading
 /// for a whole window comes too late.
-fn counted(old: u64, slot: u64, events: Count) -> Option<u64> {
-    let word = Word(old);
+fn counted(old: u64, slot: u64, events: MarkedCount) -> Option<u64> {
+    let word = TallyWord(old);
     let mut count = match word.age(slot) {
         0 => word.count(),
         age if age < 0 && age.unsigned_abs() <= SLOTS_U64 => return None,
-        _ => Count::default(),
+        _ => MarkedCount::default(),
     };
     count.all += events.all.min(COUNT_MAX);
     count.marked += events.marked.min(COUNT_MAX);
@@ -113,20 +113,20 @@ fn counted(old: u64, slot: u64, events: Count) -> Option<u64> {
         count.all /= 2; // down, both: the share stays within one event
         count.marked /= 2;
     }
-    Some(Word::new(slot, count).0)
+    Some(TallyWord::new(slot, count).0)
 }
 
 /// `slot | marked | all`.
 #[derive(Clone, Copy)]
-struct Word(u64);
+struct TallyWord(u64);
 
-impl Word {
-    fn new(slot: u64, count: Count) -> Self {
+impl TallyWord {
+    fn new(slot: u64, count: MarkedCount) -> Self {
         Self(((slot & STAMP_MASK) << (2 * COUNT_BITS)) | (count.marked << COUNT_BITS) | count.all)
     }
 
-    fn count(self) -> Count {
-        Count {
+    fn count(self) -> MarkedCount {
+        MarkedCount {
             all: self.0 & COUNT_MAX,
             marked: (self.0 >> COUNT_BITS) & COUNT_MAX,
         }
@@ -145,8 +145,8 @@ impl Word {
 mod tests {
     use super::*;
 
-    const MARKED: Count = Count { all: 1, marked: 1 };
-    const PLAIN: Count = Count { all: 1, marked: 0 };
+    const MARKED: MarkedCount = MarkedCount { all: 1, marked: 1 };
+    const PLAIN: MarkedCount = MarkedCount { all: 1, marked: 0 };
 
     fn secs(secs: u64) -> Time {
         Time::ZERO + Nanos::from_secs(secs)
@@ -163,10 +163,14 @@ mod tests {
         tally.add(secs(3), PLAIN);
         tally.add(secs(9), PLAIN);
         for (at, all, marked) in [(9, 3, 1), (12, 3, 1), (13, 1, 0), (18, 1, 0), (19, 0, 0)] {
-            assert_eq!(tally.sum(secs(at)), Count { all, marked }, "at {at} s");
+            assert_eq!(
+                tally.sum(secs(at)),
+                MarkedCount { all, marked },
+                "at {at} s"
+            );
         }
         tally.add(secs(13), PLAIN); // the same word as 3 s
-        assert_eq!(tally.sum(secs(13)), Count { all: 2, marked: 0 });
+        assert_eq!(tally.sum(secs(13)), MarkedCount { all: 2, marked: 0 });
     }
 
     #[test]
@@ -176,7 +180,7 @@ mod tests {
         tally.add(secs(3), PLAIN);
         assert_eq!(tally.sum(secs(13)), MARKED);
         tally.add(secs(12), PLAIN);
-        assert_eq!(tally.sum(secs(13)), Count { all: 2, marked: 1 });
+        assert_eq!(tally.sum(secs(13)), MarkedCount { all: 2, marked: 1 });
     }
 
     #[test]

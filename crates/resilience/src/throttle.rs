@@ -31,7 +31,7 @@ use ratekeeper_core::{Nanos, Time};
 
 use crate::Error;
 use crate::random::Random;
-use crate::tally::{Count, Tally};
+use crate::tally::{MarkedCount, Tally};
 
 /// When a [`Throttle`] refuses; see the [module](self) for the reasons of the defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,13 +94,13 @@ impl Throttle {
     #[must_use = "send only if it was granted"]
     pub fn try_send(&self, now: Time, random: &mut impl Random) -> bool {
         let refusing = self.refusing(now);
-        self.requests.add(now, Count { all: 1, marked: 0 });
+        self.requests.add(now, MarkedCount { all: 1, marked: 0 });
         refusing <= 0.0 || random.unit() >= refusing
     }
 
     /// The server did what a request asked for. Refusals and failures are not reported.
     pub fn accepted(&self, now: Time) {
-        self.requests.add(now, Count { all: 0, marked: 1 });
+        self.requests.add(now, MarkedCount { all: 0, marked: 1 });
     }
 
     /// The share of requests refused locally at `now`, 0 to below 1.

@@ -15,7 +15,7 @@ use ratekeeper_core::{
     Algorithm, Gcra, Nanos, Origin, Permits, Tat, Time, Verdict, Window, WindowState,
 };
 use ratekeeper_resilience::{
-    Attempts, Backoff, Budget, BudgetSettings, Hints, Jitter, RetryAfter, SplitMix, Told,
+    Attempts, Backoff, Budget, BudgetSettings, Hints, Jitter, RetryAfter, ServerWait, SplitMix,
 };
 
 const CLIENTS: usize = 1_000;
@@ -201,7 +201,11 @@ fn a_herd_that_is_told_when_to_return_is_spread_too() {
             ..Hints::default()
         };
         let told = rules.told(hints, Time::ZERO, Origin::UNIX);
-        assert_eq!(told, Told::Wait(Nanos::from_secs(60)), "one moment for all");
+        assert_eq!(
+            told,
+            ServerWait::Wait(Nanos::from_secs(60)),
+            "one moment for all"
+        );
         let wait = rules.spread(Nanos::from_secs(60), &mut random);
         returns[usize::try_from(wait.as_nanos() / BUCKET.as_nanos()).unwrap()] += 1;
     }

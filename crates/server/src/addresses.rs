@@ -10,9 +10,9 @@ use ratekeeper::Clock;
 use ratekeeper_policy::Settings;
 
 use crate::config::{DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP};
+use crate::context::ServiceContext;
 use crate::listener::bind;
-use crate::shared::Shared;
-use crate::{Config, Door, Event, Listen, StartError};
+use crate::{Config, Door, Event, ListenAddress, StartError};
 
 /// Something for each door that is open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,11 +42,11 @@ impl Doors<SocketAddr> {
         } else {
             DEFAULT_GRPC
         };
-        let choose = |door, own: &Option<Listen>, policy: &Option<String>, default| {
-            let policy = || policy.as_deref().map(Listen::parse);
+        let choose = |door, own: &Option<ListenAddress>, policy: &Option<String>, default| {
+            let policy = || policy.as_deref().map(ListenAddress::parse);
             let listen = own.clone().or_else(policy);
             listen
-                .unwrap_or_else(|| Listen::parse(default))
+                .unwrap_or_else(|| ListenAddress::parse(default))
                 .resolve(door)
         };
         let doors = Self {
@@ -74,7 +74,7 @@ impl Doors<SocketAddr> {
     }
 
     /// Says where the doors are, and what is to be known about those open to the network.
-    pub(crate) fn announce<C: Clock>(&self, shared: &Shared<C>) {
+    pub(crate) fn announce<C: Clock>(&self, shared: &ServiceContext<C>) {
         for door in [Door::Http, Door::Grpc, Door::Admin] {
             let Some(&address) = self.of(door) else {
                 continue;

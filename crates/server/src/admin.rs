@@ -14,22 +14,22 @@ use hyper::body::Incoming;
 use ratekeeper::Clock;
 use ratekeeper_core::{Limit, Nanos};
 use ratekeeper_policy::Rule;
-use ratekeeper_policy::envoy::RateLimit;
+use ratekeeper_policy::envoy::EnvoyRateLimit;
 use serde_json::{Value, json};
 
 use crate::Trigger;
+use crate::context::ServiceContext;
 use crate::doors::answer::mode;
 use crate::doors::body::{self, MAX_CHECK_BYTES};
 use crate::doors::problem::{Problem, RELOAD_REFUSED, UNKNOWN_PATH, shown};
-use crate::doors::{self, Act};
+use crate::doors::{self, AccessAct};
 use crate::listener::{Caller, Handle, Reply};
 use crate::metrics::{Format, SharedStore};
 use crate::reload::Reloaded;
-use crate::shared::Shared;
 
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
-pub(crate) struct AdminDoor<C>(pub(crate) Arc<Shared<C>>);
+pub(crate) struct AdminDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 
 impl<C: Clock + 'static> Handle for AdminDoor<C> {
     async fn handle(&self, _caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
@@ -39,14 +39,18 @@ impl<C: Clock + 'static> Handle for AdminDoor<C> {
 }
 
 async fn answer<C: Clock + 'static>(
-    shared: &Arc<Shared<C>>,
+    shared: &Arc<ServiceContext<C>>,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Problem> {
     doors::one_host(&request)?;
     let path = request.uri().path();
     if !matches!(path, "/healthz" | "/readyz") {
         let writes = matches!(path, "/v1/reload" | "/v1/reset" | "/v1/refund");
-        let act = if writes { Act::Write } else { Act::Read };
+        let act = if writes {
+            AccessAct::Write
+        } else {
+            AccessAct::Read
+        };
         shared.access.admin(act, request.headers())?;
     }
     match path {
@@ -121,7 +125,7 @@ fn readiness(ready: bool) -> Response<Reply> {
     }
 }
 
-fn metrics<C: Clock>(shared: &Shared<C>, format: Format) -> Response<Reply> {
+fn metrics<C: Clock>(shared: &ServiceContext<C>, format: Format) -> Response<Reply> {
     let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
     let store = any.local();
     let policy = shared.keeper.policy();
@@ -153,7 +157,7 @@ fn reply(value: &Value) -> Response<Reply> {
     doors::json(StatusCode::OK, value.to_string())
 }
 
-fn policy<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+fn policy<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     let policy = shared.keeper.policy();
     let client_ip = &policy.client_ip;
     let proxies = client_ip.trusted_proxies.iter();
@@ -180,13 +184,13 @@ fn policy<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
 
 /// `GET /rlconfig`: the rules of Envoy's rate limit service in force, one a line, in the form
 /// that the Go service prints them.
-fn envoy_rules<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     let mut lines = String::new();
     if let Some(config) = shared.keeper.envoy() {
         for rule in config.rules() {
             let limit = match rule.limit {
-                RateLimit::Unlimited => "unlimited".to_owned(),
-                RateLimit::PerUnit {
+                EnvoyRateLimit::Unlimited => "unlimited".to_owned(),
+                EnvoyRateLimit::PerUnit {
                     requests_per_unit,
                     unit,
                 } => {
@@ -216,7 +220,7 @@ fn about(rule: &Rule) -> Value {
     })
 }
 
-fn limits<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
+fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     let policy = shared.keeper.policy();
     let usage = shared.keeper.store().local().usage();
     let with_usage = |rule: &Rule| {
@@ -233,7 +237,9 @@ fn limits<C: Clock>(shared: &Shared<C>) -> Response<Reply> {
 }
 
 /// `POST /v1/reload`: the new version, or everything that is wrong with the file.
-async fn reload<C: Clock + 'static>(shared: &Arc<Shared<C>>) -> Result<Response<Reply>, Problem> {
+async fn reload<C: Clock + 'static>(
+    shared: &Arc<ServiceContext<C>>,
+) -> Result<Response<Reply>, Problem> {
     let shared_too = Arc::clone(shared);
     let outcome = tokio::task::spawn_blocking(move || shared_too.reload(Trigger::Request)).await;
     let outcome = outcome.map_err(|_| {

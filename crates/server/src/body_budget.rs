@@ -20,7 +20,7 @@ pub(crate) struct BodyBudget {
 
 /// Bytes held of one body; dropping it gives them back.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     budget: Arc<BodyBudget>,
     bytes: usize,
 }
@@ -32,15 +32,15 @@ impl BodyBudget {
     }
 
     /// Nothing yet, of one body.
-    pub(crate) fn hold(self: &Arc<Self>) -> Held {
-        Held {
+    pub(crate) fn hold(self: &Arc<Self>) -> HeldBytes {
+        HeldBytes {
             budget: Arc::clone(self),
             bytes: 0,
         }
     }
 }
 
-impl Held {
+impl HeldBytes {
     /// Holds `bytes` in all from now on; false, and no more than before, if that is too much.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let before = self.bytes;
@@ -58,23 +58,23 @@ impl Held {
 
     /// `bytes`, held until they are dropped.
     pub(crate) fn keep(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Kept { bytes, _held: self })
+        Bytes::from_owner(KeptBytes { bytes, _held: self })
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 /// Bytes with what holds them.
-struct Kept {
+struct KeptBytes {
     bytes: Bytes,
-    _held: Held,
+    _held: HeldBytes,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for KeptBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -44,14 +44,14 @@ impl fmt::Display for Door {
 
 /// Where a door listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Listen {
+pub enum ListenAddress {
     /// At `HOST:PORT`; port 0 takes a free one.
     At(String),
     /// Nowhere.
     Off,
 }
 
-impl Listen {
+impl ListenAddress {
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "off" => Self::Off,
@@ -87,12 +87,12 @@ pub struct Config {
     /// policy says, else no such service.
     pub envoy_config: Option<PathBuf>,
     /// Where the check API listens; none: as the policy says, else `127.0.0.1:8080`.
-    pub http: Option<Listen>,
+    pub http: Option<ListenAddress>,
     /// Where Envoy's rate limit service listens; none: as the policy says, else
     /// nowhere, but at `127.0.0.1:8081` if it has configuration files.
-    pub grpc: Option<Listen>,
+    pub grpc: Option<ListenAddress>,
     /// Where the admin door listens; none: as the policy says, else `127.0.0.1:9090`.
-    pub admin: Option<Listen>,
+    pub admin: Option<ListenAddress>,
     /// Where the counters are; none: as the policy says.
     pub store: Option<StoreChoice>,
     /// Bytes the store may use; none: as the policy says, else 256 MiB, or a quarter of the memory
@@ -149,9 +149,9 @@ impl Config {
             return Err(wrong());
         }
         match door {
-            "http" => self.http = Some(Listen::parse(address)),
-            "grpc" => self.grpc = Some(Listen::parse(address)),
-            "admin" => self.admin = Some(Listen::parse(address)),
+            "http" => self.http = Some(ListenAddress::parse(address)),
+            "grpc" => self.grpc = Some(ListenAddress::parse(address)),
+            "admin" => self.admin = Some(ListenAddress::parse(address)),
             _ => return Err(wrong()),
         }
         Ok(self)
@@ -282,8 +282,8 @@ mod tests {
             .unwrap()
             .listen("admin=off")
             .unwrap();
-        assert_eq!(config.http, Some(Listen::At("127.0.0.1:0".into())));
-        assert_eq!(config.admin, Some(Listen::Off));
+        assert_eq!(config.http, Some(ListenAddress::At("127.0.0.1:0".into())));
+        assert_eq!(config.admin, Some(ListenAddress::Off));
         for text in ["", "http", "http=", "resp=127.0.0.1:1", "=off"] {
             assert!(
                 matches!(Config::new("p").listen(text), Err(StartError::Listen(_))),
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn addresses_resolve() {
-        let at = |text: &str| Listen::parse(text).resolve(Door::Http);
+        let at = |text: &str| ListenAddress::parse(text).resolve(Door::Http);
         assert_eq!(
             at("[::1]:80").unwrap(),
             Some(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 80)))

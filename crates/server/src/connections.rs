@@ -32,12 +32,12 @@ pub(crate) struct Connections {
     most: u32,
     /// One for each open connection, those that are ending included.
     open: Arc<Semaphore>,
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
     counts: Arc<ConnectionCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ConnectionTable {
     peers: HashMap<IpAddr, Vec<Arc<Pulse>>>,
     taken: usize,
     /// Where the next comparison begins.
@@ -102,7 +102,7 @@ impl Connections {
         })
     }
 
-    fn make_room(&self, table: &mut Table, newcomer: IpAddr) -> bool {
+    fn make_room(&self, table: &mut ConnectionTable, newcomer: IpAddr) -> bool {
         let Some((largest, count)) = table.largest() else {
             return false;
         };
@@ -119,7 +119,7 @@ impl Connections {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -131,7 +131,7 @@ impl Drop for Seat {
     }
 }
 
-impl Table {
+impl ConnectionTable {
     fn insert(&mut self, peer: IpAddr, pulse: &Arc<Pulse>) {
         let seats = self.peers.entry(peer).or_default();
         pulse.place.store(seats.len(), Ordering::Relaxed);
@@ -193,7 +193,7 @@ fn peer(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pulse::Ticks;
+    use crate::pulse::TickNotes;
 
     struct Hall {
         connections: Arc<Connections>,
@@ -248,7 +248,7 @@ mod tests {
     fn the_longest_idle_goes_and_one_in_use_only_for_a_smaller_peer() {
         let hall = Hall::new(3);
         let [busy, idle, fresh] = [(); 3].map(|()| hall.enter(MANY).unwrap());
-        let mut ticks = Ticks::default();
+        let mut ticks = TickNotes::default();
         busy.pulse.begin();
         idle.pulse.begin();
         idle.pulse.end();

@@ -20,7 +20,7 @@ use ratekeeper_policy::config::{Colour, Diagnostic, render};
 use ratekeeper_policy::envoy::{self, File};
 
 use crate::StartError;
-use crate::regular_file::{Reader, open_regular};
+use crate::regular_file::{FileReader, open_regular};
 
 /// Files of one directory.
 const MAX_FILES: usize = 1_000;
@@ -114,9 +114,9 @@ fn read(path: &Path) -> Result<EnvoyFile, String> {
 /// All findings, if one of them is an error.
 pub(crate) fn compile(
     files: &[EnvoyFile],
-    settings: envoy::Settings,
+    settings: envoy::EnvoySettings,
     origin: Origin,
-) -> Result<(envoy::Config, Vec<String>), String> {
+) -> Result<(envoy::EnvoyConfig, Vec<String>), String> {
     let texts = files.iter().map(|file| File {
         name: &file.name,
         text: &file.text,
@@ -144,21 +144,21 @@ pub(crate) fn compile(
 
 /// Where the configuration is, and what of it was seen.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct ConfigSource {
     /// Of the command line; it goes before that of the policy.
     path: Option<PathBuf>,
     /// What a path in the policy is relative to.
     beside: PathBuf,
     /// The service refuses nothing: `ratekeeper run --shadow`.
     shadow: bool,
-    seen: Mutex<Seen>,
-    reader: Reader,
+    seen: Mutex<SeenConfig>,
+    reader: FileReader,
 }
 
 /// What was read last, good or bad.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) last: Option<Asked>,
+pub(crate) struct SeenConfig {
+    pub(crate) last: Option<ConfigFiles>,
     /// It is in force.
     pub(crate) applied: bool,
     /// An error of reading that has been told.
@@ -166,9 +166,9 @@ pub(crate) struct Seen {
 }
 
 /// What makes a configuration.
-type Asked = (Vec<EnvoyFile>, envoy::Settings);
+type ConfigFiles = (Vec<EnvoyFile>, envoy::EnvoySettings);
 
-impl Source {
+impl ConfigSource {
     pub(crate) fn new(path: Option<PathBuf>, policy: Option<&Path>, shadow: bool) -> Self {
         let beside = policy.and_then(Path::parent).map(Path::to_owned);
         Self {
@@ -176,7 +176,7 @@ impl Source {
             beside: beside.unwrap_or_default(),
             shadow,
             seen: Mutex::default(),
-            reader: Reader::default(),
+            reader: FileReader::default(),
         }
     }
 
@@ -189,7 +189,7 @@ impl Source {
     }
 
     /// The settings that the files are compiled with.
-    pub(crate) fn settings(&self, settings: &Settings) -> envoy::Settings {
+    pub(crate) fn settings(&self, settings: &Settings) -> envoy::EnvoySettings {
         let mut settings = settings.envoy_files.settings;
         settings.shadow_mode |= self.shadow;
         settings
@@ -206,7 +206,7 @@ impl Source {
     }
 
     /// Nobody else reads meanwhile.
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, SeenConfig> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,7 +218,7 @@ impl Source {
         &self,
         settings: &Settings,
         origin: Origin,
-    ) -> Result<Option<(envoy::Config, Vec<String>)>, StartError> {
+    ) -> Result<Option<(envoy::EnvoyConfig, Vec<String>)>, StartError> {
         let Some(path) = self.path(settings) else {
             return Ok(None);
         };

@@ -6,11 +6,11 @@ use ratekeeper_policy::Settings;
 
 /// The text that was read last, good or bad, and the settings of the process.
 #[derive(Debug)]
-pub(crate) struct LastSeen(Mutex<Seen>);
+pub(crate) struct LastSeen(Mutex<SeenFile>);
 
 /// What was read.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenFile {
     /// As it was read; none if it could not be.
     pub(crate) last: Option<String>,
     pub(crate) in_force: String,
@@ -20,12 +20,12 @@ pub(crate) struct Seen {
 }
 
 impl LastSeen {
-    pub(crate) fn new(seen: Seen) -> Self {
+    pub(crate) fn new(seen: SeenFile) -> Self {
         Self(Mutex::new(seen))
     }
 
     /// Nobody else reloads meanwhile.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Seen> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SeenFile> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

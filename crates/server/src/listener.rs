@@ -40,7 +40,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::connections::{Connections, Seat};
-use crate::pulse::{Pulse, TICK, Ticks};
+use crate::pulse::{Pulse, TICK, TickNotes};
 use crate::watched::{Asleep, Wakes, Watched};
 use crate::{Door, StartError};
 
@@ -54,7 +54,7 @@ const MAX_STREAMS: u32 = 100;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a door does with a connection.
-pub(crate) trait Serve: Send + Sync + 'static {
+pub(crate) trait ServeConnection: Send + Sync + 'static {
     /// Serves it until it ends, falls silent, has to make room, or the door closes.
     fn serve(self: Arc<Self>, visit: Visit) -> impl Future<Output = ()> + Send;
 }
@@ -82,7 +82,7 @@ pub(crate) struct Spans {
 #[derive(Debug)]
 pub(crate) struct Http<H>(pub(crate) H);
 
-impl<H: Handle> Serve for Http<H> {
+impl<H: Handle> ServeConnection for Http<H> {
     async fn serve(self: Arc<Self>, visit: Visit) {
         serve(self, visit).await;
     }
@@ -125,7 +125,7 @@ pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, Start
 
 /// Accepts until told to stop, and a moment longer. `place` returns the runtime that serves
 /// the next connection; `failed` is called for each that the system does not hand over.
-pub(crate) async fn accept<'a, D: Serve>(
+pub(crate) async fn accept<'a, D: ServeConnection>(
     listener: &TcpListener,
     door: Arc<D>,
     (connections, spans): (Arc<Connections>, Spans),
@@ -202,9 +202,9 @@ struct Connection<H> {
 }
 
 /// One request in flight; dropping it ends it, also when its client went away.
-struct InFlight<H>(Arc<Connection<H>>);
+struct RequestGuard<H>(Arc<Connection<H>>);
 
-impl<H> Drop for InFlight<H> {
+impl<H> Drop for RequestGuard<H> {
     fn drop(&mut self) {
         self.0.pulse.end();
     }
@@ -240,7 +240,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let mut ticks = Ticks::default();
+    let mut ticks = TickNotes::default();
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -256,9 +256,9 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
             }
             () = pulse.closed() => return,
             next = std::future::poll_fn(|context| state.poll(context)) => match next {
-                Next::End => return,
-                Next::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service()),
-                Next::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service()),
+                NextEvent::End => return,
+                NextEvent::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service()),
+                NextEvent::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service()),
             },
             _ = tick.tick() => {
                 let quiet = pulse.is_quiet(&ticks);
@@ -278,8 +278,8 @@ async fn answer<H: Handle>(
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Infallible> {
     connection.pulse.begin();
-    let flight = InFlight(connection);
-    let InFlight(shared) = &flight;
+    let flight = RequestGuard(connection);
+    let RequestGuard(shared) = &flight;
     // HTTP/2 has a frame for it, and no such field.
     let one_by_one = request.version() < Version::HTTP_2;
     let caller = Caller {
@@ -303,7 +303,7 @@ enum State<S: HttpService<Incoming>> {
 }
 
 /// What comes next.
-enum Next {
+enum NextEvent {
     Wakes(Wakes),
     End,
 }
@@ -339,14 +339,16 @@ where
         ))
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Next> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<NextEvent> {
         match self {
             Self::Asleep(asleep) => asleep
                 .poll(context)
-                .map(|woken| woken.map_or(Next::End, Next::Wakes)),
+                .map(|woken| woken.map_or(NextEvent::End, NextEvent::Wakes)),
             // Errors are the client's: it left, or sent what is no HTTP and was told so.
-            Self::One(connection) => Pin::new(&mut **connection).poll(context).map(|_| Next::End),
-            Self::Two(connection) => connection.as_mut().poll(context).map(|_| Next::End),
+            Self::One(connection) => Pin::new(&mut **connection)
+                .poll(context)
+                .map(|_| NextEvent::End),
+            Self::Two(connection) => connection.as_mut().poll(context).map(|_| NextEvent::End),
         }
     }
 

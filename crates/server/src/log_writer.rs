@@ -34,18 +34,18 @@ const MAX_WAITING: usize = 1 << 20;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct LogWriter(Arc<Queue>);
+pub struct LogWriter(Arc<LogQueue>);
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
+struct LogQueue {
+    waiting: Mutex<PendingLines>,
     filled: Condvar,
     emptied: Condvar,
     dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingLines {
     bytes: Vec<u8>,
     lines: u64,
     /// Lines taken are not written yet.
@@ -68,7 +68,7 @@ impl LogWriter {
     /// # Errors
     /// When the system refuses a thread.
     pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(LogQueue::default());
         let taken = Arc::clone(&queue);
         std::thread::Builder::new()
             .name("log".into())
@@ -83,7 +83,7 @@ impl LogWriter {
 
     /// Waits until all lines have been written, at most `limit`; returns whether they have.
     pub fn flush_within(&self, limit: Duration) -> bool {
-        let busy = |waiting: &mut Waiting| waiting.lines > 0 || waiting.writing;
+        let busy = |waiting: &mut PendingLines| waiting.lines > 0 || waiting.writing;
         let waited = self
             .0
             .emptied
@@ -103,8 +103,8 @@ impl Write for LogWriter {
     }
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl LogQueue {
+    fn lock(&self) -> MutexGuard<'_, PendingLines> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

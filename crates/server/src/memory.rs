@@ -17,12 +17,12 @@ use ratekeeper_store::{MemoryConfig, Usage};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Event;
-use crate::shared::Shared;
+use crate::context::ServiceContext;
 
 /// The default budget is one part in so many of the smallest bound,
 const PART: u64 = 4;
 /// and at least so much: the least that a policy may name.
-const LEAST_BUDGET: u64 = 1 << 20;
+const MIN_BUDGET: u64 = 1 << 20;
 /// How often the use of memory is looked at.
 const LOOK: Duration = Duration::from_secs(10);
 /// Looks between two warnings of keys that were pushed out: a minute.
@@ -59,7 +59,7 @@ fn budget_under(root: &Path) -> DefaultBudget {
         .into_iter()
         .filter_map(|(of, bytes)| Some((bytes?, of)));
     let smallest = known.min().and_then(|(bytes, of)| {
-        let quarter = usize::try_from((bytes / PART).max(LEAST_BUDGET)).ok()?;
+        let quarter = usize::try_from((bytes / PART).max(MIN_BUDGET)).ok()?;
         (quarter < usual).then_some((quarter, of, bytes))
     });
     let Some((bytes, of, bound)) = smallest else {
@@ -122,7 +122,7 @@ fn control_groups(root: &Path) -> Option<u64> {
 }
 
 /// Warns while memory fills, until the service ends.
-pub(crate) async fn watch<C: Clock>(shared: Arc<Shared<C>>) {
+pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(LOOK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut filling = Filling::default();

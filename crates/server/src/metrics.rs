@@ -24,7 +24,7 @@ mod shared_store;
 pub(crate) use format::Format;
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::ConnectionCounts;
-pub(crate) use scrape::Held;
+pub(crate) use scrape::HeldAnswers;
 pub(crate) use shared_store::SharedStore;
 
 use std::sync::Arc;
@@ -75,12 +75,12 @@ impl Counter {
 /// Metrics of the service.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    rows: ArcSwap<Rows>,
+    rows: ArcSwap<LimitRows>,
     /// By protocol.
     requests: [[Counter; 3]; Protocol::ALL.len()],
     durations: [Durations; Protocol::ALL.len()],
     /// Rules of Envoy's rate limit service.
-    rules: rules::Rules,
+    rules: rules::RuleTable,
     reloads: [Counter; 2],
     config: ArcSwapOption<ConfigInfo>,
     /// Of the shared store.
@@ -89,7 +89,7 @@ pub(crate) struct Metrics {
 }
 
 /// Rows by [`LimitId`](ratekeeper_core::LimitId); none for limits the policy lost.
-type Rows = Vec<Option<Arc<Row>>>;
+type LimitRows = Vec<Option<Arc<LimitRow>>>;
 
 #[derive(Debug)]
 struct ConfigInfo {
@@ -134,7 +134,7 @@ enum Did {
 
 /// The counters of one limit.
 #[derive(Debug)]
-struct Row {
+struct LimitRow {
     name: Arc<str>,
     mode: RuleMode,
     /// Enforce, shadow; then allowed, denied, queued.
@@ -163,7 +163,7 @@ impl Metrics {
     /// Rows for the limits of `policy`; counts of limits that stay are kept.
     pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
         let old = self.rows.load();
-        let mut rows = Rows::new();
+        let mut rows = LimitRows::new();
         for rule in &policy.rules {
             let index = rule.limit.id.index();
             if rows.len() <= index {
@@ -173,7 +173,7 @@ impl Metrics {
             let row = match kept {
                 Some(row) if row.mode == rule.mode => row,
                 Some(row) => Arc::new(row.in_mode(rule.mode)),
-                None => Arc::new(Row::new(Arc::clone(&rule.limit.name), rule.mode)),
+                None => Arc::new(LimitRow::new(Arc::clone(&rule.limit.name), rule.mode)),
             };
             if let Some(place) = rows.get_mut(index) {
                 *place = Some(row);
@@ -188,7 +188,7 @@ impl Metrics {
     }
 
     /// Makes rows for the rules of Envoy's rate limit service.
-    pub(crate) fn install_envoy(&self, config: &Arc<envoy::Config>) {
+    pub(crate) fn install_envoy(&self, config: &Arc<envoy::EnvoyConfig>) {
         self.rules.install(config);
     }
 
@@ -207,13 +207,13 @@ impl Metrics {
     /// Counts a call of Envoy's rate limit service that its configuration decided.
     pub(crate) fn record_call(
         &self,
-        answer: &envoy::Answer<'_>,
-        config: &Arc<envoy::Config>,
+        answer: &envoy::EnvoyAnswer<'_>,
+        config: &Arc<envoy::EnvoyConfig>,
         took: Nanos,
     ) {
         let result = match answer.overall {
-            envoy::Code::Ok => RequestResult::Allowed,
-            envoy::Code::OverLimit => RequestResult::Denied,
+            envoy::EnvoyCode::Ok => RequestResult::Allowed,
+            envoy::EnvoyCode::OverLimit => RequestResult::Denied,
         };
         self.request(Protocol::Rls, result);
         self.durations[Protocol::Rls as usize].observe(took);
@@ -240,7 +240,7 @@ impl Metrics {
     }
 }
 
-impl Row {
+impl LimitRow {
     fn new(name: Arc<str>, mode: RuleMode) -> Self {
         Self {
             name,

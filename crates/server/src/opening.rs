@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 
 use crate::Door;
 use crate::connections::Connections;
-use crate::listener::{Serve, Spans, accept};
-use crate::shared::Shared;
+use crate::context::ServiceContext;
+use crate::listener::{ServeConnection, Spans, accept};
 use crate::tasks::keep;
 use crate::workers::Workers;
 
 /// Where connections are served.
-pub(crate) enum Place {
+pub(crate) enum ServePlace {
     /// By the thread that accepts them.
     Here(Handle),
     /// By one worker each, in turn.
@@ -29,18 +29,18 @@ pub(crate) struct Opened(Option<JoinHandle<()>>);
 
 /// A door that is about to accept connections.
 pub(crate) struct Opening<C> {
-    pub(crate) shared: Arc<Shared<C>>,
+    pub(crate) shared: Arc<ServiceContext<C>>,
     pub(crate) door: Door,
     pub(crate) connections: Arc<Connections>,
     pub(crate) spans: Spans,
 }
 
 impl<C: Clock + 'static> Opening<C> {
-    pub(crate) fn start<D: Serve>(
+    pub(crate) fn start<D: ServeConnection>(
         self,
         listener: Option<StdListener>,
         serve: D,
-        place: &Arc<Place>,
+        place: &Arc<ServePlace>,
         stop: &watch::Receiver<bool>,
     ) -> Opened {
         Opened(listener.and_then(listen_on).map(|listener| {
@@ -59,8 +59,8 @@ impl<C: Clock + 'static> Opening<C> {
                 let (shared, bounds) = (Arc::clone(&accepts), (Arc::clone(&connections), spans));
                 async move {
                     let next = || match &*place {
-                        Place::Here(here) => here,
-                        Place::Workers(workers) => workers.next(),
+                        ServePlace::Here(here) => here,
+                        ServePlace::Workers(workers) => workers.next(),
                     };
                     let failed = |error: &std::io::Error| {
                         let now = shared.keeper.clock().now();

@@ -70,7 +70,7 @@ pub(crate) enum Idle {
 
 /// What a look at the notes shows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PulseReading {
     /// Bytes went either way since the last look.
     pub(crate) moved: bool,
     /// Requests begun since the start; wraps.
@@ -80,7 +80,7 @@ pub(crate) struct Seen {
 
 /// What a tick remembers.
 #[derive(Debug, Default)]
-pub(crate) struct Ticks {
+pub(crate) struct TickNotes {
     begun: u32,
     head: u32,
     quiet: u32,
@@ -145,7 +145,7 @@ impl Pulse {
     }
 
     /// Whether nothing is on its way in or out, and has not been since the last tick.
-    pub(crate) fn is_quiet(&self, ticks: &Ticks) -> bool {
+    pub(crate) fn is_quiet(&self, ticks: &TickNotes) -> bool {
         let on_its_way = self.unclaimed.load(Ordering::Relaxed)
             || self.unsent.load(Ordering::Relaxed)
             || self.in_flight.load(Ordering::Relaxed) > 0;
@@ -158,8 +158,8 @@ impl Pulse {
     }
 
     /// What happened since the last look.
-    pub(crate) fn look(&self) -> Seen {
-        Seen {
+    pub(crate) fn look(&self) -> PulseReading {
+        PulseReading {
             moved: self.moved.swap(false, Ordering::Relaxed),
             begun: self.begun.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed) > 0,
@@ -168,7 +168,7 @@ impl Pulse {
 
     /// Whether the connection has been silent too long; called every [`TICK`]. It may have
     /// no request for `idle_ticks`.
-    pub(crate) fn expired(&self, ticks: &mut Ticks, idle_ticks: u32) -> bool {
+    pub(crate) fn expired(&self, ticks: &mut TickNotes, idle_ticks: u32) -> bool {
         let moved = self.moved.swap(false, Ordering::Relaxed);
         let begun = self.begun.load(Ordering::Relaxed);
         let asked = begun != ticks.begun;
@@ -216,7 +216,7 @@ mod tests {
     const IDLE_TICKS: u32 = 12;
 
     /// The tick at which a pulse expires when nothing more happens.
-    fn lives(pulse: &Pulse, ticks: &mut Ticks) -> u32 {
+    fn lives(pulse: &Pulse, ticks: &mut TickNotes) -> u32 {
         (1..1000)
             .find(|_| pulse.expired(ticks, IDLE_TICKS))
             .unwrap()
@@ -229,12 +229,15 @@ mod tests {
 
     #[test]
     fn a_connection_that_never_asks_is_closed_soon() {
-        assert_eq!(lives(&Pulse::default(), &mut Ticks::default()), HEAD_TICKS);
+        assert_eq!(
+            lives(&Pulse::default(), &mut TickNotes::default()),
+            HEAD_TICKS
+        );
     }
 
     #[test]
     fn a_head_that_drips_is_closed_soon() {
-        let (pulse, mut ticks) = (Pulse::default(), Ticks::default());
+        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         pulse.end();
         assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
@@ -249,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_asked_may_idle() {
-        let (pulse, mut ticks) = (Pulse::default(), Ticks::default());
+        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         pulse.end();
         assert!(!pulse.expired(&mut ticks, IDLE_TICKS));
@@ -258,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_request_in_flight_lives_by_its_bytes() {
-        let (pulse, mut ticks) = (Pulse::default(), Ticks::default());
+        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         for _ in 0..100 {
             read(&pulse);
@@ -270,7 +273,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_held_back_keeps_the_connection_open() {
-        let (pulse, mut ticks) = (Arc::new(Pulse::default()), Ticks::default());
+        let (pulse, mut ticks) = (Arc::new(Pulse::default()), TickNotes::default());
         pulse.begin();
         let held = pulse.hold_back();
         for _ in 0..10 * IDLE_TICKS {
@@ -283,7 +286,7 @@ mod tests {
 
     #[test]
     fn frames_of_http2_are_no_heads() {
-        let (pulse, mut ticks) = (Pulse::default(), Ticks::default());
+        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.h2.store(true, Ordering::Relaxed);
         pulse.begin();
         pulse.end();

@@ -52,11 +52,11 @@ fn name(kind: FileType) -> &'static str {
 
 /// Reads by a thread of its own, one at a time, and gives up on one that takes too long.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct FileReader {
     busy: Arc<AtomicBool>,
 }
 
-impl Reader {
+impl FileReader {
     /// What `read` returns, if it does so within [`READ_WITHIN`].
     pub(crate) fn read<T: Send + 'static>(
         &self,
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_reading_that_hangs_is_given_up_and_comes_back() {
-        let reader = Reader::default();
+        let reader = FileReader::default();
         let (finish, hangs) = std::sync::mpsc::channel::<()>();
         let hung = reader.read_within(Duration::from_millis(1), move || {
             let _ = hangs.recv();

@@ -14,11 +14,11 @@ use ratekeeper_core::Origin;
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
+use crate::context::ServiceContext;
 use crate::envoy_files::compile;
-use crate::last_seen::{LastSeen, Seen};
+use crate::last_seen::{LastSeen, SeenFile};
 use crate::policy_file::writable_by_all;
 use crate::regular_file::open_regular;
-use crate::shared::Shared;
 use crate::{Config, Event, StartError, Trigger};
 
 /// Longest policy file read.
@@ -26,7 +26,7 @@ const MAX_POLICY_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// The policy a service starts with.
 #[derive(Debug)]
-pub(crate) struct First {
+pub(crate) struct FirstPolicy {
     pub(crate) policy: Policy,
     /// Lints, rendered.
     pub(crate) notices: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Rejected {
 pub(crate) fn load_first(
     config: &Config,
     clock: &impl Clock,
-) -> Result<(First, LastSeen), StartError> {
+) -> Result<(FirstPolicy, LastSeen), StartError> {
     let Some(path) = config.policy.as_deref() else {
         return without_policy(config);
     };
@@ -77,13 +77,13 @@ pub(crate) fn load_first(
     let notices = brief(path, &text, &loaded.warnings).into_iter();
     let notices = notices.chain(writable_by_all(path));
     let notices = notices.chain(on_loan(&loaded.policy)).collect();
-    let seen = Seen {
+    let seen = SeenFile {
         last: Some(text.clone()),
         in_force: text,
         started_with: loaded.policy.settings.clone(),
         shadow: config.shadow,
     };
-    let first = First {
+    let first = FirstPolicy {
         policy: loaded.policy,
         notices,
     };
@@ -91,15 +91,15 @@ pub(crate) fn load_first(
 }
 
 /// A service of another configuration's limits only.
-fn without_policy(config: &Config) -> Result<(First, LastSeen), StartError> {
+fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError> {
     if config.envoy_config.is_none() {
         return Err(StartError::NoPolicy);
     }
-    let first = First {
+    let first = FirstPolicy {
         policy: Policy::default(),
         notices: Vec::new(),
     };
-    let seen = Seen {
+    let seen = SeenFile {
         last: None,
         in_force: String::new(),
         started_with: Settings::default(),
@@ -127,7 +127,7 @@ fn on_loan(policy: &Policy) -> Option<String> {
     ))
 }
 
-impl<C: Clock> Shared<C> {
+impl<C: Clock> ServiceContext<C> {
     /// Reads the policy file and the configuration of Envoy's rate limit service again, and
     /// puts in force what is new and good.
     pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
@@ -231,7 +231,7 @@ impl<C: Clock> Shared<C> {
         }
     }
 
-    fn judge(&self, path: &Path, text: &str) -> Result<First, (String, Vec<Diagnostic>)> {
+    fn judge(&self, path: &Path, text: &str) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
         let context = Context {
             origin: self.origin(),
         };
@@ -239,13 +239,19 @@ impl<C: Clock> Shared<C> {
             .map_err(|findings| (render(path, text, &findings), findings))?;
         let notices = brief(path, text, &loaded.warnings).into_iter();
         let notices = notices.chain(writable_by_all(path));
-        Ok(First {
+        Ok(FirstPolicy {
             notices: notices.chain(on_loan(&loaded.policy)).collect(),
             policy: loaded.policy,
         })
     }
 
-    fn install(&self, trigger: Trigger, from: u32, loaded: First, seen: &Seen) -> Reloaded {
+    fn install(
+        &self,
+        trigger: Trigger,
+        from: u32,
+        loaded: FirstPolicy,
+        seen: &SeenFile,
+    ) -> Reloaded {
         let settings = loaded.policy.settings.clone();
         let to = self.keeper.install(loaded.policy);
         let policy = self.keeper.policy();

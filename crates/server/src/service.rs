@@ -22,17 +22,17 @@ use crate::addresses::Doors;
 use crate::admin::AdminDoor;
 use crate::capacity::Capacity;
 use crate::connections::Connections;
+use crate::context::{ServiceContext, Token};
 #[cfg(feature = "grpc")]
-use crate::doors::envoy::{self, EnvoyDoor};
-use crate::doors::hold::{DEFAULT_MAX_HELD, Hold};
+use crate::doors::envoy::{self, RateLimitService};
+use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 use crate::doors::{Access, HttpDoor, needs_no_token};
-use crate::envoy_files::Source;
+use crate::envoy_files::ConfigSource;
 use crate::listener::Http;
 use crate::memory::{self, DefaultBudget};
-use crate::opening::{Opening, Place};
+use crate::opening::{Opening, ServePlace};
 use crate::reload;
-use crate::shared::{Shared, Token};
-use crate::signals::{Asked, Signals};
+use crate::signals::{SignalAction, Signals};
 use crate::store_secrets::StoreSecrets;
 use crate::tasks::keep;
 use crate::watch::Watcher;
@@ -75,7 +75,7 @@ impl Service {
         let (loaded, last_seen) = reload::load_first(config, &clock)?;
         let settings = &loaded.policy.settings;
         let policy = config.policy.clone();
-        let envoy_files = Source::new(
+        let envoy_files = ConfigSource::new(
             config.envoy_config.clone(),
             policy.as_deref(),
             config.shadow,
@@ -87,7 +87,7 @@ impl Service {
             writes: config.admin_writes.unwrap_or(settings.listen.admin_writes),
             hosts: settings.listen.admin_hosts.clone(),
         };
-        let hold = Hold::new(settings.listen.max_held.unwrap_or(DEFAULT_MAX_HELD));
+        let hold = HoldQueue::new(settings.listen.max_held.unwrap_or(DEFAULT_MAX_HELD));
         if let Some(address) = doors.admin
             && !needs_no_token(address)
             && access.token.is_none()
@@ -110,7 +110,7 @@ impl Service {
         let doors = doors.bind()?;
         let capacity = Capacity::of(settings);
 
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(ServiceContext::new(
             Keeper::new(loaded.policy, store, clock),
             (policy, envoy_files),
             last_seen,
@@ -137,7 +137,7 @@ impl Service {
         }
         let open = Open {
             #[cfg(feature = "grpc")]
-            envoy: EnvoyDoor::new(Arc::clone(&shared), certificates),
+            envoy: RateLimitService::new(Arc::clone(&shared), certificates),
             shared,
             store_secrets,
             doors,
@@ -164,7 +164,7 @@ impl Service {
             .watch
             .then(|| Watcher::start(Arc::clone(&open.shared)));
         let (stop, stopped) = mpsc::channel(1);
-        let run = Run {
+        let run = ServiceRun {
             open,
             workers,
             signals,
@@ -225,16 +225,16 @@ impl Drop for Service {
 
 /// What is open.
 struct Open<C: Clock + 'static> {
-    shared: Arc<Shared<C>>,
+    shared: Arc<ServiceContext<C>>,
     store_secrets: Option<StoreSecrets>,
     doors: Doors<StdListener>,
     capacity: Capacity,
     #[cfg(feature = "grpc")]
-    envoy: EnvoyDoor<C>,
+    envoy: RateLimitService<C>,
 }
 
 /// Everything the main thread needs.
-struct Run<C: Clock + 'static> {
+struct ServiceRun<C: Clock + 'static> {
     open: Open<C>,
     workers: Workers,
     signals: Option<Signals>,
@@ -242,12 +242,12 @@ struct Run<C: Clock + 'static> {
     watcher: Option<Watcher>,
 }
 
-impl<C: Clock + 'static> Run<C> {
+impl<C: Clock + 'static> ServiceRun<C> {
     async fn run(mut self) {
         let (close, closes) = watch::channel(false);
         let (close_admin, admin_closes) = watch::channel(false);
-        let here = Arc::new(Place::Here(Handle::current()));
-        let workers = Arc::new(Place::Workers(self.workers));
+        let here = Arc::new(ServePlace::Here(Handle::current()));
+        let workers = Arc::new(ServePlace::Workers(self.workers));
         let shared = self.open.shared;
         let doors = self.open.doors;
 
@@ -321,7 +321,7 @@ impl<C: Clock + 'static> Run<C> {
             operators.ended().await;
         };
         let _ = timeout(patience, drained).await;
-        if let Some(Place::Workers(workers)) = Arc::into_inner(workers) {
+        if let Some(ServePlace::Workers(workers)) = Arc::into_inner(workers) {
             workers.stop();
         }
         shared.sink.emit(&Event::Stopped);
@@ -329,7 +329,7 @@ impl<C: Clock + 'static> Run<C> {
 }
 
 /// Forgets idle keys, a bounded step at a time.
-async fn sweep<C: Clock>(shared: Arc<Shared<C>>) {
+async fn sweep<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(SWEEP);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -341,7 +341,7 @@ async fn sweep<C: Clock>(shared: Arc<Shared<C>>) {
 
 /// Returns when the service must stop; reloads meanwhile when asked by signal.
 async fn wait_for_the_end<C: Clock + 'static>(
-    shared: &Arc<Shared<C>>,
+    shared: &Arc<ServiceContext<C>>,
     signals: &mut Option<Signals>,
     stopped: &mut mpsc::Receiver<()>,
 ) {
@@ -349,8 +349,8 @@ async fn wait_for_the_end<C: Clock + 'static>(
         tokio::select! {
             _ = stopped.recv() => return,
             asked = Signals::next(signals) => match asked {
-                Asked::Stop => return,
-                Asked::Reload => {
+                SignalAction::Stop => return,
+                SignalAction::Reload => {
                     let shared = Arc::clone(shared);
                     tokio::task::spawn_blocking(move || {
                         let _ = shared.reload(Trigger::Signal); // the event says how it went

@@ -3,7 +3,7 @@
 use tokio::runtime::Runtime;
 
 /// What a signal asks for.
-pub(crate) enum Asked {
+pub(crate) enum SignalAction {
     Stop,
     Reload,
 }
@@ -30,14 +30,14 @@ impl Signals {
         })
     }
 
-    pub(crate) async fn next(signals: &mut Option<Self>) -> Asked {
+    pub(crate) async fn next(signals: &mut Option<Self>) -> SignalAction {
         let Some(signals) = signals else {
             return std::future::pending().await;
         };
         tokio::select! {
-            _ = signals.terminate.recv() => Asked::Stop,
-            _ = signals.interrupt.recv() => Asked::Stop,
-            _ = signals.hangup.recv() => Asked::Reload,
+            _ = signals.terminate.recv() => SignalAction::Stop,
+            _ = signals.interrupt.recv() => SignalAction::Stop,
+            _ = signals.hangup.recv() => SignalAction::Reload,
         }
     }
 }

@@ -17,11 +17,11 @@ use ratekeeper_store::{
 };
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::context::ServiceContext;
 use crate::metrics::ahead;
 use crate::redis_config::redis_config;
-use crate::shared::Shared;
 use crate::store_secrets::StoreSecrets;
-use crate::store_servers::Told;
+use crate::store_servers::ServerLog;
 use crate::{Event, StartError, StoreSettings};
 
 /// How often a shared store is looked after.
@@ -50,10 +50,10 @@ pub(crate) fn open(
 }
 
 /// Looks after a shared store until the service ends.
-pub(crate) async fn tend<C: Clock>(shared: Arc<Shared<C>>) {
+pub(crate) async fn tend<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(TEND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Told::default();
+    let mut told = ServerLog::default();
     while let Some(store) = shared.keeper.store().shared() {
         tick.tick().await;
         tend_once(&shared).await;
@@ -68,7 +68,7 @@ pub(crate) async fn tend<C: Clock>(shared: Arc<Shared<C>>) {
 }
 
 /// Compares the clock of a shared store with ours until the service ends.
-pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<Shared<C>>) {
+pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(COMPARE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while let Some(store) = shared.keeper.store().shared() {
@@ -80,7 +80,7 @@ pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<Shared<C>>) {
 }
 
 /// Of several servers, the one whose clock is furthest away counts.
-async fn compare_once<C: Clock>(shared: &Shared<C>, store: &RedisStore) {
+async fn compare_once<C: Clock>(shared: &ServiceContext<C>, store: &RedisStore) {
     let unix = || shared.origin().unix_nanos(shared.keeper.clock().now());
     let mut furthest: Option<i64> = None;
     for server in store.servers().await.unwrap_or_default() {
@@ -99,7 +99,7 @@ async fn compare_once<C: Clock>(shared: &Shared<C>, store: &RedisStore) {
 }
 
 /// Looks after a shared store, and says what has changed.
-pub(crate) async fn tend_once<C: Clock>(shared: &Shared<C>) {
+pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
     let Some(store) = shared.keeper.store().shared() else {
         return;
     };
@@ -115,7 +115,7 @@ pub(crate) async fn tend_once<C: Clock>(shared: &Shared<C>) {
 
 /// Whether any limit does something else than refuse while the store fails; without limits
 /// nothing needs a store.
-fn has_fallback<C: Clock>(shared: &Shared<C>) -> bool {
+fn has_fallback<C: Clock>(shared: &ServiceContext<C>) -> bool {
     let refuses = |outage| matches!(outage, Outage::Deny | Outage::Error);
     let policy = shared.keeper.policy();
     let mut rules = policy.rules.iter();

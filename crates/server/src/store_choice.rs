@@ -170,9 +170,9 @@ impl FromStr for StoreChoice {
             None => (None, rest),
         };
         let (scheme, place) = match scheme.strip_suffix(OF_SENTINELS) {
-            Some(scheme) => (scheme, Place::watched(rest)?),
-            None if scheme == "unix" => (scheme, Place::at(rest)),
-            None => (scheme, Place::of_servers(rest)?),
+            Some(scheme) => (scheme, UrlMiddle::watched(rest)?),
+            None if scheme == "unix" => (scheme, UrlMiddle::at(rest)),
+            None => (scheme, UrlMiddle::of_servers(rest)?),
         };
         let urls = place.addresses.split(',');
         let urls: Vec<String> = urls.map(|at| format!("{scheme}://{at}")).collect();
@@ -191,14 +191,14 @@ const FORMS: &str = "memory://, redis://HOST:PORT (rediss:// by TLS), redis://HO
      redis+sentinel://HOST:PORT,HOST:PORT/MASTER, or unix:///PATH";
 
 /// What stands between the login and the `?`.
-struct Place<'a> {
+struct UrlMiddle<'a> {
     addresses: &'a str,
     /// What sentinels call the primary.
     master: Option<&'a str>,
     database: Option<u16>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> UrlMiddle<'a> {
     fn at(addresses: &'a str) -> Self {
         Self {
             addresses,
@@ -281,7 +281,11 @@ fn decode(text: &str) -> Option<String> {
 }
 
 /// What the policy language says to such addresses.
-fn judge(urls: &[String], cluster: bool, place: &Place<'_>) -> Result<RedisSettings, StartError> {
+fn judge(
+    urls: &[String],
+    cluster: bool,
+    place: &UrlMiddle<'_>,
+) -> Result<RedisSettings, StartError> {
     let urls: Vec<String> = urls.iter().map(|url| format!("\"{url}\"")).collect();
     let url = match urls.as_slice() {
         [one] => one.clone(),

@@ -21,8 +21,8 @@ use ratekeeper_policy::{RedisSettings, Secret};
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, RedisTls, StoreError};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::context::ServiceContext;
 use crate::redis_config::redis_config;
-use crate::shared::Shared;
 use crate::{Event, StoreSettings};
 
 /// How often the files are looked at.
@@ -105,7 +105,7 @@ fn told(what: &str, renewed: Result<(), StoreError>) -> String {
 
 /// Reads them again whenever they change, until the service ends.
 pub(crate) async fn keep_fresh<C: Clock + 'static>(
-    shared: Arc<Shared<C>>,
+    shared: Arc<ServiceContext<C>>,
     secrets: Option<StoreSecrets>,
 ) {
     let mut secrets = secrets;

@@ -22,22 +22,22 @@ const PAUSE: Nanos = Nanos::from_secs(10);
 /// What has been told of the servers of a cluster: nothing is kept of those that are well and
 /// of those that have gone, once a change of them may be told at once.
 #[derive(Debug, Default)]
-pub(crate) struct Told(HashMap<String, Line>);
+pub(crate) struct ServerLog(HashMap<String, LastReport>);
 
 /// The last line about a server.
 #[derive(Debug)]
-struct Line {
-    said: Said,
+struct LastReport {
+    said: ServerReport,
     at: Time,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum ServerReport {
     Up,
     Down,
 }
 
-impl Told {
+impl ServerLog {
     /// What is to be told now. A server that is not among `found` holds no keys any more:
     /// others do, and that is as good as if it were back.
     pub(crate) fn changes(&mut self, found: &[ServerHealth], now: Time) -> Vec<Event> {
@@ -49,21 +49,21 @@ impl Told {
         let mut events = Vec::new();
         self.0.retain(|server, line| {
             let may = now.since(line.at) >= PAUSE;
-            if may && line.said == Said::Down && !troubles.contains_key(server) {
-                (line.said, line.at) = (Said::Up, now);
+            if may && line.said == ServerReport::Down && !troubles.contains_key(server) {
+                (line.said, line.at) = (ServerReport::Up, now);
                 let server = server.clone();
                 events.push(Event::StoreServerUp { server });
                 return true;
             }
-            !may || line.said == Said::Down
+            !may || line.said == ServerReport::Down
         });
         for (server, error) in troubles {
             // What is still there of those that are up is too fresh.
             if self.0.contains_key(server) {
                 continue;
             }
-            let line = Line {
-                said: Said::Down,
+            let line = LastReport {
+                said: ServerReport::Down,
                 at: now,
             };
             self.0.insert(server.clone(), line);
@@ -83,7 +83,7 @@ mod tests {
     /// What is told of servers `a` and `b` that are found like this, second by second: well,
     /// in trouble (`x`), or gone (`-`).
     fn check(found: &[(u64, &str)], expected: &[&str]) {
-        let mut told = Told::default();
+        let mut told = ServerLog::default();
         let mut lines = Vec::new();
         let mut found = found.iter().peekable();
         while let Some((from, states)) = found.next() {

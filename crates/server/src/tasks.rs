@@ -8,14 +8,14 @@ use ratekeeper::Clock;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::shared::Shared;
+use crate::context::ServiceContext;
 
 /// How long a task that panicked stays down; the service is not ready meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs `begin()` to its end, and again after each panic.
 pub(crate) fn keep<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
-    shared: &Arc<Shared<C>>,
+    shared: &Arc<ServiceContext<C>>,
     name: &'static str,
     begin: impl Fn() -> F + Send + 'static,
 ) -> JoinHandle<()> {

@@ -18,7 +18,7 @@ use ratekeeper_core::{Origin, Time};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Event;
-use crate::shared::Shared;
+use crate::context::ServiceContext;
 
 /// How often the two clocks are compared.
 const COMPARE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const COMPARE: Duration = Duration::from_secs(1);
 const TOLERATED: Duration = Duration::from_secs(2);
 
 /// Compares them until the service ends.
-pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<Shared<C>>) {
+pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(COMPARE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

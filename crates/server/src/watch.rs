@@ -25,8 +25,8 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode};
 use ratekeeper::Clock;
 
 use crate::Trigger;
+use crate::context::ServiceContext;
 use crate::envoy_files::files_of;
-use crate::shared::Shared;
 
 /// Silence after which a burst of events is over.
 const DEBOUNCE: Duration = Duration::from_millis(200);
@@ -49,7 +49,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    pub(crate) fn start<C: Clock + 'static>(shared: Arc<Shared<C>>) -> Self {
+    pub(crate) fn start<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) -> Self {
         // One pending wake is enough: it stands for all.
         let (wake, woken) = mpsc::sync_channel(1);
         let (alive, ended) = mpsc::channel::<()>();
@@ -90,7 +90,7 @@ impl Watcher {
 }
 
 /// Reloads what has changed; a panic ends this reload, and not the thread.
-fn reload<C: Clock + 'static>(shared: &Shared<C>) {
+fn reload<C: Clock + 'static>(shared: &ServiceContext<C>) {
     // The event says how it went; what a panic leaves behind its locks is judged anew.
     let reloaded = catch_unwind(AssertUnwindSafe(|| shared.reload(Trigger::File)));
     if reloaded.is_err() {
@@ -100,7 +100,7 @@ fn reload<C: Clock + 'static>(shared: &Shared<C>) {
 }
 
 /// The policy file, and those of Envoy's rate limit service.
-fn watched<C: Clock>(shared: &Shared<C>) -> Vec<PathBuf> {
+fn watched<C: Clock>(shared: &ServiceContext<C>) -> Vec<PathBuf> {
     let mut paths: Vec<_> = shared.path.iter().cloned().collect();
     let policy = shared.keeper.policy();
     if let Some(path) = shared.envoy_files.path(&policy.settings) {

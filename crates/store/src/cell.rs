@@ -24,7 +24,7 @@ use std::{fmt, marker::PhantomData};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
-use ratekeeper_core::{Algorithm, Decision, Permits, Refund, Time, Word};
+use ratekeeper_core::{Algorithm, Decision, Permits, Refund, Time, WordState};
 
 /// The state of one limit and one key, shared by threads.
 ///
@@ -49,7 +49,7 @@ impl<A> Cell<A> {
     /// A cell that has never been charged.
     pub fn new() -> Self {
         Self {
-            word: AtomicU64::new(0), // `Word`: the default is 0
+            word: AtomicU64::new(0), // `WordState`: the default is 0
             algorithm: PhantomData,
         }
     }
@@ -60,7 +60,7 @@ impl<A> Cell<A> {
     }
 }
 
-impl<A: Algorithm<State: Word>> Cell<A> {
+impl<A: Algorithm<State: WordState>> Cell<A> {
     /// Decides and charges.
     #[inline]
     pub fn decide(&self, algorithm: &A, now: Time, cost: Permits) -> Decision {

@@ -37,8 +37,8 @@ pub fn check<S: Store>(new_store: impl Fn() -> S) {
 }
 
 /// The stories, in their order.
-pub fn rows() -> Vec<Row> {
-    stories().into_iter().map(Row).collect()
+pub fn rows() -> Vec<ConformanceRow> {
+    stories().into_iter().map(ConformanceRow).collect()
 }
 
 /// A story of the table.
@@ -56,9 +56,9 @@ pub fn rows() -> Vec<Row> {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Row(Story);
+pub struct ConformanceRow(Story);
 
-impl Row {
+impl ConformanceRow {
     /// What it is about.
     pub const fn name(&self) -> &'static str {
         self.0.name
@@ -144,11 +144,11 @@ impl std::error::Error for Difference {}
 struct Story {
     name: &'static str,
     limits: Vec<Limit>,
-    steps: Vec<Step>,
+    steps: Vec<StoryStep>,
 }
 
 impl Story {
-    fn charge(&self, &(limit, key, cost, mode): &Asked) -> Charge<'_> {
+    fn charge(&self, &(limit, key, cost, mode): &StoryCharge) -> Charge<'_> {
         Charge {
             limit: &self.limits[limit],
             key: Key::from_bytes(key.as_bytes()),
@@ -159,21 +159,21 @@ impl Story {
 }
 
 #[derive(Debug)]
-struct Step {
+struct StoryStep {
     at: Time,
-    act: Act,
-    charges: Vec<Asked>,
-    answer: Answer,
+    act: StoryAct,
+    charges: Vec<StoryCharge>,
+    answer: StoryAnswer,
 }
 
-impl Step {
+impl StoryStep {
     fn since_start(&self) -> Nanos {
         self.at.since(Time::ZERO)
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum StoryAct {
     Decide,
     Look,
     Refund,
@@ -187,13 +187,13 @@ enum Act {
 }
 
 /// A charge: index into the story's limits, key, cost, mode.
-type Asked = (usize, &'static str, u32, Mode);
+type StoryCharge = (usize, &'static str, u32, Mode);
 
 #[derive(PartialEq, Eq, Debug)]
-enum Answer {
+enum StoryAnswer {
     Decided {
         admitted: bool,
-        each: Vec<Outcome>,
+        each: Vec<StoryOutcome>,
     },
     Refunded,
     WereThere(Vec<bool>),
@@ -203,7 +203,7 @@ enum Answer {
     Renewed(Vec<Option<u64>>),
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for StoryAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decided { admitted, each } => {
@@ -220,7 +220,7 @@ impl fmt::Display for Answer {
 
 /// What a charge is told: the verdict, and what remains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+enum StoryOutcome {
     Allow(u32),
     AllowAfter(u64, u32),
     /// Retry after so many ms.
@@ -228,7 +228,7 @@ enum Outcome {
     Never(u32),
 }
 
-impl From<Decision> for Outcome {
+impl From<Decision> for StoryOutcome {
     fn from(decision: Decision) -> Self {
         let remaining = decision.remaining.get();
         match decision.verdict {
@@ -240,42 +240,46 @@ impl From<Decision> for Outcome {
     }
 }
 
-async fn ask<S: Store>(subject: &S, story: &Story, step: &Step) -> Result<Answer, StoreError> {
+async fn ask<S: Store>(
+    subject: &S,
+    story: &Story,
+    step: &StoryStep,
+) -> Result<StoryAnswer, StoreError> {
     let now = step.at;
     let charges = step.charges.iter().map(|asked| story.charge(asked));
     let charges: Vec<_> = charges.collect();
-    let answered = |decisions: Decisions| Answer::Decided {
+    let answered = |decisions: Decisions| StoryAnswer::Decided {
         admitted: decisions.admitted,
-        each: decisions.each.into_iter().map(Outcome::from).collect(),
+        each: decisions.each.into_iter().map(StoryOutcome::from).collect(),
     };
     match step.act {
-        Act::Decide => subject.decide(&charges, now).await.map(answered),
-        Act::Look => subject.look(&charges, now).await.map(answered),
-        Act::Refund => subject
+        StoryAct::Decide => subject.decide(&charges, now).await.map(answered),
+        StoryAct::Look => subject.look(&charges, now).await.map(answered),
+        StoryAct::Refund => subject
             .refund(&charges, now)
             .await
-            .map(|()| Answer::Refunded),
-        Act::Reset => {
+            .map(|()| StoryAnswer::Refunded),
+        StoryAct::Reset => {
             let reset = subject.reset(&charges, now).await;
-            reset.map(|there| Answer::WereThere(there.into_vec()))
+            reset.map(|there| StoryAnswer::WereThere(there.into_vec()))
         }
-        Act::Acquire(name) => {
+        StoryAct::Acquire(name) => {
             let lend = Lend::To(lease(name));
             subject.acquire(&charges, lend, now).await.map(answered)
         }
-        Act::Watch => subject
+        StoryAct::Watch => subject
             .acquire(&charges, Lend::Nothing, now)
             .await
             .map(answered),
-        Act::Release(name) => {
+        StoryAct::Release(name) => {
             let released = subject.release(&holds(&charges, name), now).await;
             let numbers = |permits: &Permits| permits.get();
-            released.map(|each| Answer::Released(each.iter().map(numbers).collect()))
+            released.map(|each| StoryAnswer::Released(each.iter().map(numbers).collect()))
         }
-        Act::Renew(name) => {
+        StoryAct::Renew(name) => {
             let renewed = subject.renew(&holds(&charges, name), now).await;
             let millis = |each: Option<Nanos>| each.map(Nanos::as_millis_ceil);
-            renewed.map(|each| Answer::Renewed(each.into_iter().map(millis).collect()))
+            renewed.map(|each| StoryAnswer::Renewed(each.into_iter().map(millis).collect()))
         }
     }
 }

@@ -79,10 +79,10 @@ pub trait Remote: Store + 'static {
 /// A store that is somewhere else, and what holds while it cannot be asked: each limit as its
 /// [`Outage`](ratekeeper_core::Outage) says, behind a circuit breaker.
 #[derive(Debug)]
-pub struct Fallback<S>(Arc<Inner<S>>);
+pub struct Fallback<S>(Arc<FallbackInner<S>>);
 
 #[derive(Debug)]
-struct Inner<S> {
+struct FallbackInner<S> {
     main: S,
     local: MemoryStore,
     nodes: NonZeroU32,
@@ -96,20 +96,20 @@ struct Inner<S> {
     /// When requests may have it looked after again.
     upkeep_at: AtomicU64,
     /// What [`Fallback::tend`] said last.
-    reported: Mutex<Option<Report>>,
+    reported: Mutex<Option<StateReport>>,
     last_error: Mutex<String>,
-    counts: Counts,
+    counts: FallbackCounters,
 }
 
 /// How it was, and how much had been debited by then.
 #[derive(Clone, Copy, Debug)]
-struct Report {
+struct StateReport {
     is_down: bool,
     debited: u64,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct FallbackCounters {
     answered: AtomicU64,
     failed: AtomicU64,
     local: AtomicU64,
@@ -125,7 +125,7 @@ fn add(counter: &AtomicU64, more: u64) {
 impl<S: Remote> Fallback<S> {
     /// `main`, with `local` in its place while it fails; `nodes` processes share it.
     pub fn new(main: S, local: MemoryStore, nodes: NonZeroU32) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(FallbackInner {
             main,
             local,
             nodes,
@@ -137,7 +137,7 @@ impl<S: Remote> Fallback<S> {
             upkeep_at: AtomicU64::new(0),
             reported: Mutex::default(),
             last_error: Mutex::default(),
-            counts: Counts::default(),
+            counts: FallbackCounters::default(),
         }))
     }
 
@@ -176,17 +176,17 @@ impl<S: Remote> Fallback<S> {
         let this = &*self.0;
         let first = this.reported.lock().is_none();
         this.keep_up(first, now).await;
-        let report = Report {
+        let report = StateReport {
             is_down: !this.is_asked(),
             debited: this.counts.debited.load(Ordering::Relaxed),
         };
         let mut reported = this.reported.lock();
         match (*reported, report.is_down) {
-            (None | Some(Report { is_down: false, .. }), true) => {
+            (None | Some(StateReport { is_down: false, .. }), true) => {
                 *reported = Some(report);
                 Some(HealthChange::Down(this.last_error.lock().clone()))
             }
-            (Some(before @ Report { is_down: true, .. }), false) => {
+            (Some(before @ StateReport { is_down: true, .. }), false) => {
                 *reported = Some(report);
                 Some(HealthChange::Up(report.debited - before.debited))
             }

@@ -79,21 +79,21 @@ use ratekeeper_core::{
 use smallvec::{SmallVec, smallvec};
 
 use crate::{Decisions, Hold, settle};
-use budget::Budget;
-use key::{LongKey, ShortKey, Size, WordKey, hash_of};
+use budget::MemoryBudget;
+use key::{LongKey, ShortKey, SizeClass, WordKey, hash_of};
 pub use listing::KeyEntry;
 use listing::Listing;
 pub use promise::Reserved;
-use request::Request;
+use request::LockedRequest;
 use shard::Shard;
 use slot::KeySize;
-use table::Ask;
+use table::TableAsk;
 pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
 
 /// Shards of a store: many more than cores, so that two threads seldom want the same.
-const MOST_SHARDS: usize = 64;
+const MAX_SHARDS: usize = 64;
 /// Shards get fewer rather than smaller than this.
-const LEAST_SHARD_BYTES: usize = 16 << 10;
+const MIN_SHARD_BYTES: usize = 16 << 10;
 /// Shards that one call of [`MemoryStore::sweep`] visits.
 const SWEPT_SHARDS: usize = 4;
 /// Slots of each table that it looks at in each.
@@ -140,9 +140,9 @@ impl Default for MemoryConfig {
 /// ```
 #[derive(Debug)]
 pub struct MemoryStore {
-    shards: Box<[Line<Mutex<Shard>>]>,
+    shards: Box<[CacheAligned<Mutex<Shard>>]>,
     hasher: RandomState,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     /// What the store itself takes.
     fixed_bytes: usize,
     /// The next shard to be swept.
@@ -152,17 +152,19 @@ pub struct MemoryStore {
 /// Keeps its content on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Line<T>(T);
+struct CacheAligned<T>(T);
 
 impl MemoryStore {
     /// An empty store.
     pub fn new(config: MemoryConfig) -> Self {
-        let wanted = (config.budget_bytes / LEAST_SHARD_BYTES).clamp(1, MOST_SHARDS);
+        let wanted = (config.budget_bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let count = 1 << wanted.ilog2(); // down: to a power of two
-        let fixed_bytes = size_of::<Self>() + count * size_of::<Line<Mutex<Shard>>>();
+        let fixed_bytes = size_of::<Self>() + count * size_of::<CacheAligned<Mutex<Shard>>>();
         let hasher = RandomState::default();
-        let budget = Arc::new(Budget::new(config.budget_bytes.saturating_sub(fixed_bytes)));
-        let shard = |_| Line(Mutex::new(Shard::new(Arc::clone(&budget), hasher.clone())));
+        let budget = Arc::new(MemoryBudget::new(
+            config.budget_bytes.saturating_sub(fixed_bytes),
+        ));
+        let shard = |_| CacheAligned(Mutex::new(Shard::new(Arc::clone(&budget), hasher.clone())));
         Self {
             shards: (0..count).map(shard).collect(),
             hasher: hasher.clone(),
@@ -176,28 +178,28 @@ impl MemoryStore {
     pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
         match charges {
             [charge] => alone(charge, self.decide_one(charge, now)),
-            _ => settle::decide(&mut Request::new(self, charges, Lend::Unnamed, now)),
+            _ => settle::decide(&mut LockedRequest::new(self, charges, Lend::Unnamed, now)),
         }
     }
 
     /// Decides a request of one charge, and charges it if it allows.
     #[inline]
     pub fn decide_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
-        match Size::of(charge.key.as_bytes()) {
-            Size::Word => self.decide_sized::<WordKey>(charge, now),
-            Size::Short => self.decide_sized::<ShortKey>(charge, now),
-            Size::Long => self.decide_sized::<LongKey>(charge, now),
+        match SizeClass::of(charge.key.as_bytes()) {
+            SizeClass::Word => self.decide_sized::<WordKey>(charge, now),
+            SizeClass::Short => self.decide_sized::<ShortKey>(charge, now),
+            SizeClass::Long => self.decide_sized::<LongKey>(charge, now),
         }
     }
 
     /// See [`Store::acquire`](crate::Store::acquire); answers at once.
     pub fn acquire_now(&self, charges: &[Charge<'_>], lend: Lend, now: Time) -> Decisions {
-        settle::decide(&mut Request::new(self, charges, lend, now))
+        settle::decide(&mut LockedRequest::new(self, charges, lend, now))
     }
 
     /// See [`Store::look`](crate::Store::look).
     pub fn look_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
-        settle::look(&mut Request::new(self, charges, Lend::Nothing, now))
+        settle::look(&mut LockedRequest::new(self, charges, Lend::Nothing, now))
     }
 
     /// As [`Store::refund`](crate::Store::refund), without a check: a limit that takes nothing
@@ -311,10 +313,10 @@ impl MemoryStore {
         &self,
         charge: &Charge<'_>,
         now: Time,
-        act: impl FnOnce(&mut Shard, &Limit, &Ask<'_>) -> T,
+        act: impl FnOnce(&mut Shard, &Limit, &TableAsk<'_>) -> T,
     ) -> T {
         let key = charge.key.as_bytes();
-        let ask = Ask {
+        let ask = TableAsk {
             key,
             hash: hash_of(&self.hasher, key),
             now,
@@ -339,7 +341,7 @@ impl MemoryStore {
         {
             return gcra.decide(tat, now, cost);
         }
-        let ask = Ask {
+        let ask = TableAsk {
             key,
             hash,
             now,

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::Decisions;
 
 /// The charges of a request, with their states at hand. Charges are numbered from 0.
-pub(crate) trait Charges {
+pub(crate) trait RequestCharges {
     /// How many there are.
     fn count(&self) -> usize;
     /// The mode of a charge.
@@ -46,7 +46,7 @@ pub(crate) trait Charges {
 type Each = SmallVec<[Decision; 4]>;
 
 /// Returns the answer that [`decide`] would give, with every key as it stands; charges nothing.
-pub(crate) fn look(charges: &mut impl Charges) -> Decisions {
+pub(crate) fn look(charges: &mut impl RequestCharges) -> Decisions {
     let (mut each, _) = judge(charges);
     let admitted = admitted(charges, &each);
     show_standing(charges, &mut each);
@@ -54,7 +54,7 @@ pub(crate) fn look(charges: &mut impl Charges) -> Decisions {
 }
 
 /// Charges all that are allowed, or none; and limits that count denials in either case.
-pub(crate) fn decide(charges: &mut impl Charges) -> Decisions {
+pub(crate) fn decide(charges: &mut impl RequestCharges) -> Decisions {
     let (mut each, before) = judge(charges);
     let free: SmallVec<[bool; 4]> = (0..each.len())
         .map(|at| !charges.charges_even_if_refused(at))
@@ -85,7 +85,7 @@ pub(crate) fn decide(charges: &mut impl Charges) -> Decisions {
 
 /// Looks at every charge as if those before it to the same limit and key were made. Returns the
 /// decisions and the sum of those charges.
-fn judge(charges: &mut impl Charges) -> (Each, SmallVec<[Permits; 4]>) {
+fn judge(charges: &mut impl RequestCharges) -> (Each, SmallVec<[Permits; 4]>) {
     let mut each = Each::new();
     let mut before = SmallVec::<[Permits; 4]>::new();
     for at in 0..charges.count() {
@@ -104,7 +104,7 @@ fn judge(charges: &mut impl Charges) -> (Each, SmallVec<[Permits; 4]>) {
 }
 
 /// Returns true if no enforcing charge denies.
-fn admitted(charges: &impl Charges, each: &[Decision]) -> bool {
+fn admitted(charges: &impl RequestCharges, each: &[Decision]) -> bool {
     let denies = |(at, decision): (usize, &Decision)| {
         !decision.verdict.allows() && charges.mode(at) == Mode::Enforce
     };
@@ -114,7 +114,7 @@ fn admitted(charges: &impl Charges, each: &[Decision]) -> bool {
 /// Makes the charges that are allowed. Only a store without memory can still deny one: then the
 /// others are given back, and the result is false. (A charge that the algorithm cannot take back
 /// stays: less is admitted, never more.)
-fn charge_all(charges: &mut impl Charges, each: &mut Each, free: &[bool]) -> bool {
+fn charge_all(charges: &mut impl RequestCharges, each: &mut Each, free: &[bool]) -> bool {
     for at in 0..each.len() {
         if !free[at] || !each[at].verdict.allows() {
             continue;
@@ -135,7 +135,7 @@ fn charge_all(charges: &mut impl Charges, each: &mut Each, free: &[bool]) -> boo
 }
 
 /// Charges that were allowed and not made show their key as it stands.
-fn show_standing(charges: &mut impl Charges, each: &mut Each) {
+fn show_standing(charges: &mut impl RequestCharges, each: &mut Each) {
     for (at, decision) in each.iter_mut().enumerate() {
         if decision.verdict.allows() {
             *decision = Decision {

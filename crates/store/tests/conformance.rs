@@ -21,7 +21,7 @@ fn a_small_memory_store_conforms() {
 #[test]
 fn rows_have_names_of_their_own() {
     let rows = conformance::rows();
-    let mut names: Vec<_> = rows.iter().map(conformance::Row::name).collect();
+    let mut names: Vec<_> = rows.iter().map(conformance::ConformanceRow::name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), rows.len());

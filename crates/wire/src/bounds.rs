@@ -31,7 +31,7 @@ const ENTRIES: u32 = 1;
 
 /// Why a request is not read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum WireRefusal {
     /// More than [`MAX_REQUEST_BYTES`].
     TooLarge {
         /// How many bytes came.
@@ -45,7 +45,7 @@ pub enum Refusal {
     Malformed(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for WireRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { bytes } => {
@@ -63,27 +63,27 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for WireRefusal {}
 
 /// Reads a request within its bounds.
 ///
 /// # Errors
-/// See [`Refusal`].
-pub fn read_request(bytes: &[u8]) -> Result<RateLimitRequest, Refusal> {
+/// See [`WireRefusal`].
+pub fn read_request(bytes: &[u8]) -> Result<RateLimitRequest, WireRefusal> {
     if bytes.len() > MAX_REQUEST_BYTES {
-        return Err(Refusal::TooLarge { bytes: bytes.len() });
+        return Err(WireRefusal::TooLarge { bytes: bytes.len() });
     }
     let mut descriptors = 0;
     each_of(DESCRIPTORS, bytes, |descriptor| {
         descriptors += 1;
         if descriptors > MAX_DESCRIPTORS {
-            return Err(Refusal::TooManyDescriptors);
+            return Err(WireRefusal::TooManyDescriptors);
         }
         let mut entries = 0;
         each_of(ENTRIES, descriptor, |_| {
             entries += 1;
             if entries > MAX_ENTRIES {
-                return Err(Refusal::TooManyEntries);
+                return Err(WireRefusal::TooManyEntries);
             }
             Ok(())
         })
@@ -95,8 +95,8 @@ pub fn read_request(bytes: &[u8]) -> Result<RateLimitRequest, Refusal> {
 fn each_of<'a>(
     number: u32,
     mut rest: &'a [u8],
-    mut show: impl FnMut(&'a [u8]) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+    mut show: impl FnMut(&'a [u8]) -> Result<(), WireRefusal>,
+) -> Result<(), WireRefusal> {
     while !rest.is_empty() {
         let (tag, wire_type) = decode_key(&mut rest).map_err(malformed)?;
         if tag != number || wire_type != WireType::LengthDelimited {
@@ -107,7 +107,7 @@ fn each_of<'a>(
         let length = decode_varint(&mut rest).map_err(malformed)?;
         let message = usize::try_from(length).ok();
         let message = message.and_then(|length| rest.get(..length));
-        let message = message.ok_or_else(|| Refusal::Malformed("it ends too early".into()))?;
+        let message = message.ok_or_else(|| WireRefusal::Malformed("it ends too early".into()))?;
         show(message)?;
         rest.advance(message.len());
     }
@@ -115,8 +115,8 @@ fn each_of<'a>(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
-fn malformed(error: prost::DecodeError) -> Refusal {
-    Refusal::Malformed(error.to_string())
+fn malformed(error: prost::DecodeError) -> WireRefusal {
+    WireRefusal::Malformed(error.to_string())
 }
 
 #[cfg(test)]
@@ -149,8 +149,8 @@ mod tests {
             (0, 0, Ok(())),
             (MAX_DESCRIPTORS, 1, Ok(())),
             (1, MAX_ENTRIES, Ok(())),
-            (MAX_DESCRIPTORS + 1, 0, Err(Refusal::TooManyDescriptors)),
-            (1, MAX_ENTRIES + 1, Err(Refusal::TooManyEntries)),
+            (MAX_DESCRIPTORS + 1, 0, Err(WireRefusal::TooManyDescriptors)),
+            (1, MAX_ENTRIES + 1, Err(WireRefusal::TooManyEntries)),
         ] {
             let bytes = request(descriptors, entries);
             let read = read_request(&bytes);
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn size_is_bounded() {
         let bytes = vec![0; MAX_REQUEST_BYTES + 1];
-        let expected = Refusal::TooLarge { bytes: bytes.len() };
+        let expected = WireRefusal::TooLarge { bytes: bytes.len() };
         assert_eq!(read_request(&bytes), Err(expected));
     }
 
@@ -186,12 +186,15 @@ mod tests {
             b"\x0f\x00",         // a wire type that does not exist
         ] {
             let read = read_request(bytes);
-            assert!(matches!(read, Err(Refusal::Malformed(_))), "{bytes:x?}");
+            assert!(matches!(read, Err(WireRefusal::Malformed(_))), "{bytes:x?}");
         }
         let unknown = b"\x7a\x01x\x0a\x01d"; // fields of a newer Envoy are skipped
         assert_eq!(read_request(unknown).unwrap().domain, "d");
         let deep = [b"\x7b".repeat(30_000), b"\x7c".repeat(30_000)].concat(); // groups in groups
-        assert!(matches!(read_request(&deep), Err(Refusal::Malformed(_))));
+        assert!(matches!(
+            read_request(&deep),
+            Err(WireRefusal::Malformed(_))
+        ));
     }
 
     /// Where the fuzzer begins; it knows more that must hold.

@@ -22,7 +22,7 @@ mod bounds;
 #[rustfmt::skip]
 mod generated;
 
-pub use bounds::{MAX_DESCRIPTORS, MAX_ENTRIES, MAX_REQUEST_BYTES, Refusal, read_request};
+pub use bounds::{MAX_DESCRIPTORS, MAX_ENTRIES, MAX_REQUEST_BYTES, WireRefusal, read_request};
 pub use generated::envoy::config::core::v3::HeaderValue;
 pub use generated::envoy::extensions::common::ratelimit::v3::{
     RateLimitDescriptor, rate_limit_descriptor,

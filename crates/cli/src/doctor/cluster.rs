@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 
 use ratekeeper_store::ClusterNode;
 
-use super::{Expected, Judged, Node, reach};
+use super::{DoctorNode, Expected, Judgement, reach};
 use crate::words;
 
 /// Gaps in the slots that are named.
-const MOST_GAPS: usize = 3;
+const MAX_GAPS: usize = 3;
 
 /// None if there is no cluster, and none is expected.
-pub(super) async fn judge(nodes: &[Node], expected: Expected) -> Option<Judged> {
+pub(super) async fn judge(nodes: &[DoctorNode], expected: Expected) -> Option<Judgement> {
     let found = nodes.iter().find(|node| node.has_cluster());
     match (expected.cluster, found) {
         (false, None) => None,
@@ -19,9 +19,9 @@ pub(super) async fn judge(nodes: &[Node], expected: Expected) -> Option<Judged> 
             let address = node.server.address();
             let message = format!("{address} is a node of a cluster, and is used as one server");
             let hint = "cluster = true in [store.redis], or ?cluster after the URL of --store";
-            Some(Judged::failure(message, hint))
+            Some(Judgement::failure(message, hint))
         }
-        (true, None) => Some(Judged::failure(
+        (true, None) => Some(Judgement::failure(
             "the server is no node of a cluster",
             "one `url` that is no list, without `cluster`; or cluster-enabled in the server's file",
         )),
@@ -30,19 +30,19 @@ pub(super) async fn judge(nodes: &[Node], expected: Expected) -> Option<Judged> 
             Err(error) => {
                 let why = reach::why(error);
                 let hint = "let the user run CLUSTER NODES";
-                Judged::warning(format!("how it is doing is not told: {why}"), hint)
+                Judgement::warning(format!("how it is doing is not told: {why}"), hint)
             }
         }),
     }
 }
 
 /// What a node says of the others; `asked` is its address.
-fn slots(nodes: &[ClusterNode], asked: &str) -> Judged {
+fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
     let gaps = ClusterNode::unserved(nodes);
     if !gaps.is_empty() {
         let count: u32 = gaps.iter().map(length).sum();
-        let mut named: Vec<String> = gaps.iter().take(MOST_GAPS).map(shown).collect();
-        if gaps.len() > MOST_GAPS {
+        let mut named: Vec<String> = gaps.iter().take(MAX_GAPS).map(shown).collect();
+        if gaps.len() > MAX_GAPS {
             named.push("..".into());
         }
         let message = format!(
@@ -51,7 +51,7 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judged {
             named.join(", ")
         );
         let hint = format!("redis-cli --cluster check {asked} says more, --cluster fix mends it");
-        return Judged::failure(message, hint);
+        return Judgement::failure(message, hint);
     }
     let primaries = nodes.iter().filter(|node| !node.slots.is_empty());
     if let Some(lost) = primaries
@@ -64,7 +64,7 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judged {
             words::count(lost.slots.iter().map(length).sum::<u32>().into())
         );
         let hint = "start it again, or let a replica take over: CLUSTER FAILOVER";
-        return Judged::failure(message, hint);
+        return Judgement::failure(message, hint);
     }
     let replicas = nodes.iter().filter(|node| node.is("slave"));
     if let Some(lost) = replicas
@@ -72,9 +72,9 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judged {
         .find(|node| node.is("fail") || node.is("fail?"))
     {
         let message = format!("{}, a replica, is thought to be gone", lost.address);
-        return Judged::warning(message, "start it again: meanwhile nobody takes its place");
+        return Judgement::warning(message, "start it again: meanwhile nobody takes its place");
     }
-    Judged::ok(format!(
+    Judgement::ok(format!(
         "{} and {} serve all 16,384 slots",
         primaries_in_words(primaries.count()),
         words::counted(replicas.count(), "replica"),

@@ -29,7 +29,7 @@ pub(crate) enum Ending {
 
 /// What was told, and whether what that wrote is gone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Told {
+pub(crate) struct StoryReport {
     pub(crate) ending: Ending,
     pub(crate) removed: Result<(), StoreError>,
 }
@@ -43,7 +43,7 @@ pub(crate) async fn tell<S: Store>(
     new_store: impl Fn(usize) -> Result<S, StoreError>,
     interrupted: impl Future<Output = ()>,
     mut on_row: impl FnMut(&'static str, usize),
-) -> Result<Told, StoreError> {
+) -> Result<StoryReport, StoreError> {
     let mut interrupted = std::pin::pin!(interrupted);
     for (number, row) in conformance::rows().into_iter().enumerate() {
         let store = new_store(number)?;
@@ -60,10 +60,10 @@ pub(crate) async fn tell<S: Store>(
         };
         let removed = row.unsay(&store).await;
         if ending != Ending::Same || removed.is_err() {
-            return Ok(Told { ending, removed });
+            return Ok(StoryReport { ending, removed });
         }
     }
-    Ok(Told {
+    Ok(StoryReport {
         ending: Ending::Same,
         removed: Ok(()),
     })

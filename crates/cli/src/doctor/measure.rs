@@ -14,7 +14,7 @@ use ratekeeper_core::{
 use ratekeeper_store::{RedisStore, Store, StoreError};
 
 use super::reach::{advice, why};
-use super::{Finding, Grade, Judged, Node};
+use super::{DoctorNode, Finding, Grade, Judgement};
 use crate::words;
 
 /// Readings of each server's clock; the one with the shortest round trip counts.
@@ -24,33 +24,33 @@ const CLOCK_READINGS: usize = 8;
 const CLOCK_BOUND: Nanos = Nanos::from_millis(500);
 
 /// Decisions that are timed at most, each after a PING.
-const MOST_DECISIONS: usize = 200;
+const MAX_DECISIONS: usize = 200;
 /// Once this has passed, no more are timed.
 const LONGEST: Nanos = Nanos::from_secs(3);
 /// Keys that they are spread over: in a cluster most primaries get some.
 const KEYS: usize = 8;
 
 /// Whether the scripts of the store run on every server, and decide.
-pub(super) async fn scripts(store: &RedisStore, nodes: &[Node]) -> Finding {
+pub(super) async fn scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Finding {
     let judged = match try_scripts(store, nodes).await {
-        Ok(()) => Judged::ok("loaded, run, and decided as they must"),
+        Ok(()) => Judgement::ok("loaded, run, and decided as they must"),
         Err(judged) => judged,
     };
     Finding::new("scripts", judged)
 }
 
-async fn try_scripts(store: &RedisStore, nodes: &[Node]) -> Result<(), Judged> {
+async fn try_scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Result<(), Judgement> {
     let refused = |address: Option<String>, error: StoreError| {
         let why = why(error);
         let hint = advice(&why, false);
         let place = address.map_or(String::new(), |address| format!("{address}: "));
-        Judged::failure(format!("{place}{why}"), hint)
+        Judgement::failure(format!("{place}{why}"), hint)
     };
     for node in nodes.iter().filter(|node| node.is_primary()) {
         let answer = node.server.run_script().await;
         answer.map_err(|error| refused(Some(node.server.address()), error))?;
     }
-    let limits = Limits::new();
+    let limits = CheckLimits::new();
     let key = key_of("scripts");
     let asked = [limits.bucket.charge(&key, 2), limits.window.charge(&key, 1)];
     let decide = async || {
@@ -66,19 +66,19 @@ async fn try_scripts(store: &RedisStore, nodes: &[Node]) -> Result<(), Judged> {
     }
     let message = format!("two requests of 2 under a limit of 2: {first:?}, {second:?}");
     let hint = "`ratekeeper doctor --conformance URL` finds out what this server does otherwise";
-    Err(Judged::failure(message, hint))
+    Err(Judgement::failure(message, hint))
 }
 
 /// A server's clock against this machine's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Offset {
+struct ClockOffset {
     /// Nanoseconds that the server is ahead.
     nanos: i64,
     /// It may be as much more, or less.
     uncertainty: Nanos,
 }
 
-impl Offset {
+impl ClockOffset {
     /// Of a server that read `server` between two readings of this machine's clock, all in
     /// nanoseconds since 1970.
     fn between(before: u64, server: u64, after: u64) -> Self {
@@ -95,7 +95,7 @@ impl Offset {
         Nanos::from_nanos(self.nanos.unsigned_abs())
     }
 
-    fn judge(self) -> Judged {
+    fn judge(self) -> Judgement {
         let side = if self.nanos < 0 { "behind" } else { "ahead of" };
         let message = format!(
             "{} {side} this machine's, give or take {}",
@@ -108,19 +108,19 @@ impl Offset {
                  by this one while the server is away; {} apart is too much",
                 words::span(CLOCK_BOUND)
             );
-            return Judged::warning(message, hint);
+            return Judgement::warning(message, hint);
         }
-        Judged::ok(message)
+        Judgement::ok(message)
     }
 }
 
 /// The clocks of all servers; the one that is furthest away is told.
-pub(super) async fn clocks(nodes: &[Node]) -> Finding {
+pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
     let clock = SystemClock::new();
     let unix = || clock.origin().unix_nanos(clock.now());
-    let mut furthest: Option<(String, Offset)> = None;
+    let mut furthest: Option<(String, ClockOffset)> = None;
     for node in nodes {
-        let mut best: Option<Offset> = None;
+        let mut best: Option<ClockOffset> = None;
         for _ in 0..CLOCK_READINGS {
             let before = unix();
             let server = match node.server.clock().await {
@@ -128,10 +128,10 @@ pub(super) async fn clocks(nodes: &[Node]) -> Finding {
                 Err(error) => {
                     let why = why(error);
                     let message = format!("{} cannot be read: {why}", node.server.address());
-                    return Finding::new("clock", Judged::failure(message, advice(&why, false)));
+                    return Finding::new("clock", Judgement::failure(message, advice(&why, false)));
                 }
             };
-            let offset = Offset::between(before, server.get().saturating_mul(1_000), unix());
+            let offset = ClockOffset::between(before, server.get().saturating_mul(1_000), unix());
             if best.is_none_or(|best| offset.uncertainty < best.uncertainty) {
                 best = Some(offset);
             }
@@ -145,7 +145,7 @@ pub(super) async fn clocks(nodes: &[Node]) -> Finding {
         }
     }
     let Some((address, offset)) = furthest else {
-        return Finding::new("clock", Judged::ok("no server was asked"));
+        return Finding::new("clock", Judgement::ok("no server was asked"));
     };
     let mut judged = offset.judge();
     if nodes.len() > 1 {
@@ -161,13 +161,13 @@ pub(super) async fn clocks(nodes: &[Node]) -> Finding {
 }
 
 /// How long a decision takes, beside a PING.
-pub(super) async fn latency(store: &RedisStore, nodes: &[Node], deadline: Nanos) -> Finding {
+pub(super) async fn latency(store: &RedisStore, nodes: &[DoctorNode], deadline: Nanos) -> Finding {
     let clock = SystemClock::new();
-    let limits = Limits::new();
+    let limits = CheckLimits::new();
     let keys = keys();
     let started = clock.now();
     let (mut pings, mut decisions) = (Vec::new(), Vec::new());
-    for number in 0..MOST_DECISIONS {
+    for number in 0..MAX_DECISIONS {
         if clock.now().since(started) > LONGEST {
             break;
         }
@@ -179,8 +179,8 @@ pub(super) async fn latency(store: &RedisStore, nodes: &[Node], deadline: Nanos)
         let after = clock.now();
         if let Err(error) = pinged.and(decided.map(|_| ())) {
             let why = why(error);
-            let message = format!("decision {} of {MOST_DECISIONS}: {why}", number + 1);
-            return Finding::new("latency", Judged::failure(message, advice(&why, false)));
+            let message = format!("decision {} of {MAX_DECISIONS}: {why}", number + 1);
+            return Finding::new("latency", Judgement::failure(message, advice(&why, false)));
         }
         pings.push(between.since(before));
         decisions.push(after.since(between));
@@ -197,7 +197,7 @@ pub(super) async fn latency(store: &RedisStore, nodes: &[Node], deadline: Nanos)
         .with("deadline_ms", millis_of(deadline))
 }
 
-fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) -> Judged {
+fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) -> Judgement {
     let message = format!(
         "a decision takes {} (median) and {} (p99 of {count}); PING {} and {}",
         words::span(decision.median),
@@ -210,15 +210,15 @@ fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) 
     } else if decision.p99 > Nanos::from_nanos(deadline.as_nanos() / 2) {
         Grade::Warning
     } else {
-        return Judged::ok(message);
+        return Judgement::ok(message);
     };
     let hint = format!(
         "calls are given up after {}: a server that is nearer, or `deadline` in [store.redis]",
         words::span(deadline)
     );
-    Judged {
+    Judgement {
         grade,
-        ..Judged::warning(message, hint)
+        ..Judgement::warning(message, hint)
     }
 }
 
@@ -249,7 +249,7 @@ impl Spread {
 /// # Errors
 /// If the store fails; the keys expire within an hour.
 pub(crate) async fn forget(store: &RedisStore) -> Result<(), StoreError> {
-    let limits = Limits::new();
+    let limits = CheckLimits::new();
     let scripts = key_of("scripts");
     for limit in [&limits.bucket, &limits.window] {
         store
@@ -265,7 +265,7 @@ pub(crate) async fn forget(store: &RedisStore) -> Result<(), StoreError> {
 }
 
 /// The limits of these checks.
-struct Limits {
+struct CheckLimits {
     bucket: Own,
     window: Own,
     /// Refuses nobody here.
@@ -285,7 +285,7 @@ impl Own {
     }
 }
 
-impl Limits {
+impl CheckLimits {
     fn new() -> Self {
         const WITHIN: &str = "a quota within bounds";
         let limit = |id, name: &str, algorithm| {
@@ -338,18 +338,18 @@ mod tests {
 
     #[test]
     fn an_offset_is_known_to_half_a_round_trip() {
-        let offset = Offset::between(1_000, 1_300, 1_100);
+        let offset = ClockOffset::between(1_000, 1_300, 1_100);
         assert_eq!((offset.nanos, offset.uncertainty.as_nanos()), (250, 50));
-        let offset = Offset::between(1_000, 400, 1_101);
+        let offset = ClockOffset::between(1_000, 400, 1_101);
         assert_eq!((offset.nanos, offset.uncertainty.as_nanos()), (-650, 51));
-        assert_eq!(Offset::between(0, u64::MAX, 0).nanos, i64::MAX);
+        assert_eq!(ClockOffset::between(0, u64::MAX, 0).nanos, i64::MAX);
     }
 
     #[test]
     fn a_clock_that_is_certainly_away_is_a_warning() {
         let judge = |nanos, uncertainty| {
             let uncertainty = Nanos::from_millis(uncertainty);
-            Offset { nanos, uncertainty }.judge()
+            ClockOffset { nanos, uncertainty }.judge()
         };
         for (nanos, uncertainty, grade, words) in [
             (-20_000, 0, Grade::Ok, "20 us behind this machine's"),

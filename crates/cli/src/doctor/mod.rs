@@ -53,14 +53,14 @@ impl Grade {
 
 /// What was found, in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct Judgement {
     pub(crate) grade: Grade,
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) hint: Option<String>,
 }
 
-impl Judged {
+impl Judgement {
     pub(crate) fn ok(message: impl Into<String>) -> Self {
         Self {
             grade: Grade::Ok,
@@ -123,13 +123,13 @@ impl Judged {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Finding {
     pub(crate) check: &'static str,
-    pub(crate) judged: Judged,
+    pub(crate) judged: Judgement,
     /// What was measured, for programs.
     pub(crate) figures: Map<String, Value>,
 }
 
 impl Finding {
-    fn new(check: &'static str, judged: Judged) -> Self {
+    fn new(check: &'static str, judged: Judgement) -> Self {
         Self {
             check,
             judged,
@@ -159,12 +159,12 @@ impl Finding {
 }
 
 /// A server that answers.
-struct Node {
+struct DoctorNode {
     server: RedisServer,
     info: ServerInfo,
 }
 
-impl Node {
+impl DoctorNode {
     fn is_primary(&self) -> bool {
         self.info.text("role") != Some("slave")
     }
@@ -190,7 +190,7 @@ pub(crate) fn scratch_prefix() -> String {
 }
 
 /// The first server of a store that answers.
-pub(crate) struct First {
+pub(crate) struct FirstServer {
     /// `redis 7.0.15`
     pub(crate) product: String,
     /// Whether it is a node of a cluster.
@@ -199,7 +199,7 @@ pub(crate) struct First {
 }
 
 /// What answers; none if nobody does, or what does is too old to decide.
-pub(crate) async fn first(store: &RedisStore) -> (Finding, Option<First>) {
+pub(crate) async fn first(store: &RedisStore) -> (Finding, Option<FirstServer>) {
     let (reached, nodes) = reach::reach(store).await;
     let Some(node) = nodes.first() else {
         return (reached, None);
@@ -209,7 +209,7 @@ pub(crate) async fn first(store: &RedisStore) -> (Finding, Option<First>) {
         return (Finding::new("version", judged), None);
     }
     let named = |(name, version): (&str, &str)| format!("{name} {version}");
-    let first = First {
+    let first = FirstServer {
         product: version::product(&node.info).map_or("an unknown server".into(), named),
         cluster: node.has_cluster(),
         clock: node.server.clock().await,
@@ -224,11 +224,11 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
     if nodes.is_empty() {
         return findings;
     }
-    let each = |judge: &dyn Fn(&Node) -> Judged| {
+    let each = |judge: &dyn Fn(&DoctorNode) -> Judgement| {
         let judged = nodes
             .iter()
             .filter(|node| node.is_primary() || !expected.cluster);
-        Judged::of_all(
+        Judgement::of_all(
             judged
                 .map(|node| (node.server.address(), judge(node)))
                 .collect(),
@@ -263,7 +263,7 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
         kept.push((node.server.address(), judged));
     }
     if !kept.is_empty() {
-        findings.push(Finding::new("persistence", Judged::of_all(kept)));
+        findings.push(Finding::new("persistence", Judgement::of_all(kept)));
     }
     if decides {
         findings.push(measure::latency(store, &nodes, expected.deadline).await);
@@ -277,14 +277,14 @@ mod tests {
 
     #[test]
     fn servers_that_agree_are_one_line_and_else_the_worst() {
-        let judged = |each: &[(&str, Judged)]| {
+        let judged = |each: &[(&str, Judgement)]| {
             let each = each
                 .iter()
                 .map(|(at, judged)| ((*at).to_owned(), judged.clone()));
-            let judged = Judged::of_all(each.collect());
+            let judged = Judgement::of_all(each.collect());
             (judged.grade, judged.message)
         };
-        let (good, bad) = (Judged::ok("good"), Judged::failure("bad", "mend it"));
+        let (good, bad) = (Judgement::ok("good"), Judgement::failure("bad", "mend it"));
         let rows = [
             (vec![("a", good.clone())], (Grade::Ok, "good")),
             (

@@ -2,16 +2,16 @@
 
 use ratekeeper_store::{RedisServer, RedisStore, StoreError};
 
-use super::{Finding, Judged, Node, PATIENCE};
+use super::{DoctorNode, Finding, Judgement, PATIENCE};
 use crate::words;
 
 /// The servers of the store that answer, and what is to be said of the others.
-pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<Node>) {
+pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<DoctorNode>) {
     let servers = match store.servers().await {
         Ok(servers) => servers,
         Err(error) => {
             let why = why(error);
-            let judged = Judged::failure(
+            let judged = Judgement::failure(
                 format!("no primary is named: {why}"),
                 advice_of_sentinels(&why),
             );
@@ -19,15 +19,16 @@ pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<Node>) {
         }
     };
     let asked = servers.len();
-    let (mut nodes, mut absent) = (Vec::<Node>::new(), Vec::new());
+    let (mut nodes, mut absent) = (Vec::<DoctorNode>::new(), Vec::new());
     for server in servers {
         match ask(&server).await {
             Ok(info) => {
                 // One server may have been named in two ways.
                 let run_id = info.text("run_id");
-                let known = |node: &Node| run_id.is_some() && node.info.text("run_id") == run_id;
+                let known =
+                    |node: &DoctorNode| run_id.is_some() && node.info.text("run_id") == run_id;
                 if !nodes.iter().any(known) {
-                    nodes.push(Node { server, info });
+                    nodes.push(DoctorNode { server, info });
                 }
             }
             Err(error) => {
@@ -42,7 +43,7 @@ pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<Node>) {
         }
     }
     let judged = match absent.first() {
-        None => Judged::ok(match nodes.as_slice() {
+        None => Judgement::ok(match nodes.as_slice() {
             [one] => format!("{} answers", one.server.address()),
             several => format!("{} servers answer", several.len()),
         }),
@@ -52,7 +53,7 @@ pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<Node>) {
                 1 => format!("{address}: {why}"),
                 _ => format!("{missing} of {asked} cannot be asked; {address}: {why}"),
             };
-            Judged::failure(message, advice(why, asked > 1))
+            Judgement::failure(message, advice(why, asked > 1))
         }
     };
     let reached = nodes.len();

@@ -2,7 +2,7 @@
 
 use ratekeeper_store::{RedisServer, ServerInfo};
 
-use super::Judged;
+use super::Judgement;
 use crate::words;
 
 /// Above this share of its memory, in percent, a server is nearly full.
@@ -11,13 +11,13 @@ const FULL_PERCENT: u64 = 80;
 const LAG_SECONDS: u64 = 2;
 
 /// Whether the server drops limits to make room.
-pub(super) fn eviction(info: &ServerInfo) -> Judged {
+pub(super) fn eviction(info: &ServerInfo) -> Judgement {
     const ROOM: &str = "raise maxmemory: a token bucket's key takes about 130 bytes, others more \
          (docs/guide/redis.md); or give limits a server of their own";
     let (Some(most), Some(used)) = (info.number("maxmemory"), info.number("used_memory")) else {
         let hint =
             "let the user run INFO, or look at maxmemory-policy yourself: it must be noeviction";
-        return Judged::warning("the server does not say what memory it uses", hint);
+        return Judgement::warning("the server does not say what memory it uses", hint);
     };
     let policy = info.text("maxmemory_policy").unwrap_or("unknown");
     if most == 0 {
@@ -30,9 +30,9 @@ pub(super) fn eviction(info: &ServerInfo) -> Judged {
                 words::size(machine)
             );
             let hint = "give the machine more memory: the system ends who takes the last of it";
-            return Judged::warning(message, hint);
+            return Judgement::warning(message, hint);
         }
-        return Judged::ok(format!("none: no maxmemory; {} used", words::size(used)));
+        return Judgement::ok(format!("none: no maxmemory; {} used", words::size(used)));
     }
     let share = percent(used, most);
     let of = format!("{share} % of {} used", words::size(most));
@@ -43,16 +43,16 @@ pub(super) fn eviction(info: &ServerInfo) -> Judged {
         );
         let hint = "CONFIG SET maxmemory-policy noeviction, and the same in the server's file; \
              keep caches on a server of their own";
-        return Judged::failure(message, hint);
+        return Judgement::failure(message, hint);
     }
     if share >= FULL_PERCENT {
         let message = format!(
             "none, but {of}: once it is full no charge is written, and limits do as their \
              on_store_error says"
         );
-        return Judged::warning(message, ROOM);
+        return Judgement::warning(message, ROOM);
     }
-    Judged::ok(format!("none: noeviction; {of}"))
+    Judgement::ok(format!("none: noeviction; {of}"))
 }
 
 fn percent(part: u64, whole: u64) -> u64 {
@@ -79,14 +79,14 @@ impl Saves {
 }
 
 /// What a restart forgets.
-pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judged {
+pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judgement {
     const ON: &str = "`appendonly yes` keeps all but the last second; leave it off where one more \
          limit's worth after a restart is cheap";
     if info.text("rdb_last_bgsave_status") == Some("err")
         || info.text("aof_last_write_status") == Some("err")
     {
         let message = "the server could not write to its disk: it refuses charges until it can";
-        return Judged::failure(message, "look at its log, and make room on its disk");
+        return Judgement::failure(message, "look at its log, and make room on its disk");
     }
     if info.number("aof_enabled") == Some(1) {
         let lost = match saves.fsync.as_deref() {
@@ -94,18 +94,18 @@ pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judged {
             Some("no") => "a crash of the machine forgets what its system had not written",
             _ => "a crash forgets the charges of about a second",
         };
-        return Judged::ok(format!("append-only file: {lost}"));
+        return Judgement::ok(format!("append-only file: {lost}"));
     }
     match saves.snapshots.as_deref() {
-        Some("") => Judged::warning(
+        Some("") => Judgement::warning(
             "off: a restart forgets every counter, and each key passes once more up to its limit",
             ON,
         ),
-        Some(times) => Judged::ok(format!(
+        Some(times) => Judgement::ok(format!(
             "snapshots ({times}): a crash forgets what was charged since the last one, at most a \
              limit's worth for each key"
         )),
-        None => Judged::warning(
+        None => Judgement::warning(
             "no append-only file, and the server does not say whether it takes snapshots",
             ON,
         ),
@@ -113,7 +113,7 @@ pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judged {
 }
 
 /// Who takes over when the server is lost.
-pub(super) fn replicas(info: &ServerInfo) -> Judged {
+pub(super) fn replicas(info: &ServerInfo) -> Judgement {
     if info.text("role") == Some("slave") {
         let primary = match (info.text("master_host"), info.text("master_port")) {
             (Some(host), Some(port)) => format!("{host}:{port}"),
@@ -121,14 +121,14 @@ pub(super) fn replicas(info: &ServerInfo) -> Judged {
         };
         let message = format!("the server is a replica of {primary}: it takes no charges");
         let hint = format!("name the primary, {primary}, or an address that follows it");
-        return Judged::failure(message, hint);
+        return Judgement::failure(message, hint);
     }
     let count = info.number("connected_slaves").unwrap_or(0);
     if count == 0 {
-        return Judged::ok("none: while the server is away, limits do as on_store_error says");
+        return Judgement::ok("none: while the server is away, limits do as on_store_error says");
     }
     let mut behind = 0;
-    for number in 0..count.min(MOST_REPLICAS) {
+    for number in 0..count.min(MAX_REPLICAS) {
         let replica = info.text(&format!("slave{number}")).unwrap_or_default();
         let field = |name: &str| {
             let mut fields = replica.split(',').filter_map(|field| field.split_once('='));
@@ -139,7 +139,7 @@ pub(super) fn replicas(info: &ServerInfo) -> Judged {
         let state = field("state").unwrap_or("unknown");
         if state != "online" {
             let message = format!("a replica of {count} is in state {state}: it cannot take over");
-            return Judged::warning(message, "look at the replica's log: is it still copying?");
+            return Judgement::warning(message, "look at the replica's log: is it still copying?");
         }
         let lag = field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0);
         behind = behind.max(lag);
@@ -147,20 +147,20 @@ pub(super) fn replicas(info: &ServerInfo) -> Judged {
     let message = format!("{count}, at most {behind} s behind: what a takeover forgets");
     if behind >= LAG_SECONDS {
         let hint = "is the way between the servers too narrow, or the replica too busy?";
-        return Judged::warning(message, hint);
+        return Judgement::warning(message, hint);
     }
-    Judged::ok(message)
+    Judgement::ok(message)
 }
 
 /// Replicas that are looked at; nobody has as many.
-const MOST_REPLICAS: u64 = 64;
+const MAX_REPLICAS: u64 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::super::Grade::{self, Failure, Ok, Warning};
     use super::*;
 
-    fn check(judge: impl Fn(&ServerInfo) -> Judged, rows: &[(&str, Grade, &str)]) {
+    fn check(judge: impl Fn(&ServerInfo) -> Judgement, rows: &[(&str, Grade, &str)]) {
         for (info, grade, words) in rows {
             let judged = judge(&ServerInfo::read(info));
             assert_eq!(judged.grade, *grade, "{info}: {}", judged.message);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use ratekeeper_store::ServerInfo;
 
-use super::Judged;
+use super::Judgement;
 
 /// The oldest Redis that decides, and the oldest Valkey that is tested.
 const OLDEST_REDIS: Version = Version([6, 2, 0]);
@@ -63,28 +63,28 @@ pub(super) fn product(info: &ServerInfo) -> Option<(&'static str, &str)> {
     Some((if valkey { "valkey" } else { "redis" }, version))
 }
 
-pub(super) fn judge(info: &ServerInfo) -> Judged {
+pub(super) fn judge(info: &ServerInfo) -> Judgement {
     const UPGRADE: &str = "run Redis 6.2 or newer, or Valkey 7.2 or newer";
     const TRY: &str =
         "`ratekeeper doctor --conformance URL` shows whether it decides as Redis does";
     let Some((name, text)) = product(info) else {
-        return Judged::warning("the server does not say what it is", TRY);
+        return Judgement::warning("the server does not say what it is", TRY);
     };
     let oldest = match name {
         "redis" => OLDEST_REDIS,
         "valkey" => OLDEST_VALKEY,
         other => {
             let message = format!("{other} {text} is neither Redis nor Valkey");
-            return Judged::warning(message, TRY);
+            return Judgement::warning(message, TRY);
         }
     };
     match Version::read(text) {
-        Some(version) if version >= oldest => Judged::ok(format!("{name} {text}")),
+        Some(version) if version >= oldest => Judgement::ok(format!("{name} {text}")),
         Some(_) => {
             let message = format!("{name} {text} is older than {oldest}, and cannot hold limits");
-            Judged::failure(message, UPGRADE)
+            Judgement::failure(message, UPGRADE)
         }
-        None => Judged::warning(format!("{name} says the version `{text}`"), TRY),
+        None => Judgement::warning(format!("{name} says the version `{text}`"), TRY),
     }
 }
 

@@ -1,17 +1,17 @@
 //! Document: what came out of a simulation, for programs.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Time};
-use ratekeeper_lab::{Counts, Report, Row, Stop};
+use ratekeeper_lab::{AdmissionCounts, Report, ReportRow, Stop};
 use serde_json::{Value, json};
 
-use super::table::Outcome;
+use super::table::SimulatedLimit;
 
 /// Columns of a series.
 const COLUMNS: u64 = 200;
 
 /// One limit and its report.
-pub(crate) fn outcome(outcome: &Outcome) -> Value {
-    let Outcome { subject, report } = outcome;
+pub(crate) fn outcome(outcome: &SimulatedLimit) -> Value {
+    let SimulatedLimit { subject, report } = outcome;
     let rows: Vec<Value> = report.rows.iter().map(row).collect();
     let mut document = counts(&report.total);
     let fields = [
@@ -42,7 +42,7 @@ pub(crate) fn outcome(outcome: &Outcome) -> Value {
     document
 }
 
-fn row(row: &Row) -> Value {
+fn row(row: &ReportRow) -> Value {
     let mut document = counts(&row.counts);
     document["start_ms"] = millis(row.start.since(Time::ZERO));
     document["duration_ms"] = millis(row.span());
@@ -51,7 +51,7 @@ fn row(row: &Row) -> Value {
     document
 }
 
-fn counts(counts: &Counts) -> Value {
+fn counts(counts: &AdmissionCounts) -> Value {
     json!({
         "offered": counts.offered,
         "admitted": counts.admitted,

@@ -23,9 +23,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::subject::{self, Subject};
-use crate::output::Block;
+use crate::output::BlockWriter;
 use crate::{Failure, words};
-use lines::Lines;
+use lines::InputLines;
 
 /// Bytes of input read at once.
 const BLOCK: usize = 64 << 10;
@@ -43,15 +43,19 @@ const FIELDS: [&str; 6] = ["at_us", "op", "cost", "max_wait_us", "key", "limit"]
 const OPS: [&str; 6] = ["check", "peek", "reserve", "refund", "reset", "set"];
 
 /// Answers every line of `input`. Returns how many lines there were, and how many were wrong.
-pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Result<Tally, Failure> {
-    let mut desk = Desk {
+pub(crate) fn answer(
+    input: impl Read,
+    subject: Subject,
+    origin: Origin,
+) -> Result<LineTally, Failure> {
+    let mut desk = EventSession {
         bench: Bench::new(subject.algorithm),
         keys: HashMap::default(),
         origin,
     };
-    let mut tally = Tally::default();
-    let mut lines = Lines::new(input);
-    let mut output = Block::new();
+    let mut tally = LineTally::default();
+    let mut lines = InputLines::new(input);
+    let mut output = BlockWriter::new();
     let mut text = Vec::new();
     loop {
         if !lines.is_ready() {
@@ -80,12 +84,12 @@ pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Resu
 
 /// Lines, and those that were wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct LineTally {
     pub(crate) lines: usize,
     pub(crate) wrong: usize,
 }
 
-struct Desk {
+struct EventSession {
     bench: Bench,
     keys: HashMap<Box<str>, KeyId, RandomState>,
     origin: Origin,
@@ -93,7 +97,7 @@ struct Desk {
 
 /// An event, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Event<'l> {
+struct InputEvent<'l> {
     at: Time,
     op: &'static str,
     cost: Permits,
@@ -105,7 +109,7 @@ struct Event<'l> {
 /// The fields of an event that is well formed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields<'l> {
+struct EventFields<'l> {
     at_us: u64,
     #[serde(default, borrow, deserialize_with = "given")]
     op: Option<Cow<'l, str>>,
@@ -124,10 +128,10 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(json: D) -> Result<Opti
     T::deserialize(json).map(Some)
 }
 
-impl Desk {
+impl EventSession {
     /// Answers the event of one line into `out`.
     fn answer(&mut self, text: &str, line: usize, out: &mut Vec<u8>) -> Result<(), String> {
-        let event = Event::read(text)?;
+        let event = InputEvent::read(text)?;
         let limit = match (event.op, &event.limit) {
             ("set", Some(words)) => {
                 let subject = subject::in_words(words, None, self.origin).map_err(sentence)?;
@@ -181,14 +185,14 @@ impl Desk {
     }
 }
 
-impl<'l> Event<'l> {
+impl<'l> InputEvent<'l> {
     fn read(line: &'l str) -> Result<Self, String> {
-        Self::well_formed(line).map_or_else(|| Event::with_reasons(line), Ok)
+        Self::well_formed(line).map_or_else(|| InputEvent::with_reasons(line), Ok)
     }
 
     /// The event, or `None` if anything about the line is wrong.
     fn well_formed(line: &'l str) -> Option<Self> {
-        let fields: Fields<'l> = serde_json::from_str(line).ok()?;
+        let fields: EventFields<'l> = serde_json::from_str(line).ok()?;
         let op = fields.op.as_deref().unwrap_or("check");
         let op = OPS.into_iter().find(|known| *known == op)?;
         let cost = fields.cost.unwrap_or(u64::from(op != "peek"));
@@ -210,7 +214,7 @@ impl<'l> Event<'l> {
     }
 
     /// The event, or what is wrong with the line.
-    fn with_reasons(line: &str) -> Result<Event<'static>, String> {
+    fn with_reasons(line: &str) -> Result<InputEvent<'static>, String> {
         let value: Value = serde_json::from_str(line).map_err(|why| format!("not JSON: {why}"))?;
         let Value::Object(fields) = value else {
             return Err("not an object, as in {\"at_us\": 0, \"op\": \"check\"}".into());
@@ -239,7 +243,7 @@ impl<'l> Event<'l> {
         if key.len() > MAX_KEY {
             return Err(format!("a key has at most {MAX_KEY} bytes"));
         }
-        Ok(Event {
+        Ok(InputEvent {
             at: Time::ZERO + Nanos::from_micros(at),
             op,
             cost: Permits::saturating_from(cost),
@@ -304,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_line_is_read_or_refused_with_the_reason() {
-        let read = |line| Event::read(line).map(|event| (event.op, event.cost.get()));
+        let read = |line| InputEvent::read(line).map(|event| (event.op, event.cost.get()));
         let rows = [
             (r#"{"at_us":0}"#, Ok(("check", 1))),
             (r#"{"at_us":0,"op":"peek"}"#, Ok(("peek", 0))),
@@ -343,10 +347,10 @@ mod tests {
             r#"{"at_us":7,"op":"set","limit":"5/1s","key":""}"#,
             r#"{"at_us":18446744073709551,"op":"peek","cost":4294967295}"#,
         ] {
-            let quick = Event::well_formed(line);
+            let quick = InputEvent::well_formed(line);
             assert_eq!(
                 quick.as_ref(),
-                Event::with_reasons(line).as_ref().ok(),
+                InputEvent::with_reasons(line).as_ref().ok(),
                 "{line}"
             );
         }
@@ -357,11 +361,11 @@ mod tests {
             r#"{"at_us":0,"op":"check","max_wait_us":1}"#,
             r#"{"at_us":0,"sum":1}"#,
         ] {
-            assert_eq!(Event::well_formed(line), None, "{line}");
-            assert!(Event::with_reasons(line).is_err(), "{line}");
+            assert_eq!(InputEvent::well_formed(line), None, "{line}");
+            assert!(InputEvent::with_reasons(line).is_err(), "{line}");
         }
         let long = format!(r#"{{"at_us":0,"key":"{}"}}"#, "k".repeat(MAX_KEY + 1));
-        assert_eq!(Event::well_formed(&long), None);
+        assert_eq!(InputEvent::well_formed(&long), None);
     }
 
     #[test]
@@ -369,7 +373,7 @@ mod tests {
         let long = "x".repeat(3 * MAX_LINE);
         let fits = "y".repeat(MAX_LINE);
         let input = format!("a\n{long}\n{fits}\nb");
-        let mut lines = Lines::new(input.as_bytes());
+        let mut lines = InputLines::new(input.as_bytes());
         let mut found = Vec::new();
         while let Some(line) = lines.next().expect("memory can be read") {
             found.push(line.map(|text| text.trim_end().len()).map_err(drop));

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use ratekeeper_lab::svg::{self, Panel};
 
-use super::table::Outcome;
+use super::table::SimulatedLimit;
 use crate::{Failure, words};
 
 /// Writes the picture of all outcomes.
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn write(path: &Path, title: &str, outcomes: &[Outcome]) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, title: &str, outcomes: &[SimulatedLimit]) -> Result<(), Failure> {
     let subtitles: Vec<String> = outcomes.iter().map(subtitle).collect();
     let panels: Vec<Panel<'_>> = outcomes
         .iter()
@@ -28,7 +28,7 @@ pub(crate) fn write(path: &Path, title: &str, outcomes: &[Outcome]) -> Result<()
 }
 
 /// `2,130 admitted; most in 1 s: 19, bound 19`
-fn subtitle(outcome: &Outcome) -> String {
+fn subtitle(outcome: &SimulatedLimit) -> String {
     let admitted = words::count(outcome.report.total.admitted);
     let stopped = if outcome.report.stop.is_some() {
         ", then stopped"

@@ -15,7 +15,7 @@ use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
 use ratekeeper_policy::{Cost, Rule};
 
-use crate::source::{self, Source};
+use crate::source::{self, PolicySource};
 use crate::{Failure, Output, limits};
 
 /// Characters of a limit in words.
@@ -41,13 +41,13 @@ pub(crate) struct Subject {
 
 /// Where the limit is said.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct LimitSource {
     pub(crate) policy: Option<PathBuf>,
     pub(crate) limit: String,
     pub(crate) algorithm: Option<String>,
 }
 
-impl Said {
+impl LimitSource {
     /// The limit.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Said {
                 .hint("--algorithm goes with a quota, as in --limit 100/1m --algorithm fixed-window-window"));
         }
         let path = source::path_or_default(self.policy.clone())?;
-        let policy = Source::read(&path)?.policy(origin, output)?;
+        let policy = PolicySource::read(&path)?.policy(origin, output)?;
         Ok(Subject::of(limits::named(&policy, &self.limit)?))
     }
 }

@@ -1,8 +1,8 @@
 //! Table: what came out of a simulation, in rows for people.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Time};
-use ratekeeper_lab::workload::Rows;
-use ratekeeper_lab::{Counts, Report, Row, Stop, Workload, plot, rate};
+use ratekeeper_lab::workload::ReportRows;
+use ratekeeper_lab::{AdmissionCounts, Report, ReportRow, Stop, Workload, plot, rate};
 
 use super::subject::Subject;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
@@ -10,7 +10,7 @@ use crate::{Failure, Output, words};
 
 /// A limit and what became of the workload under it.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct SimulatedLimit {
     pub(crate) subject: Subject,
     pub(crate) report: Report,
 }
@@ -19,9 +19,13 @@ pub(crate) struct Outcome {
 const STRIP: usize = 50;
 
 /// One limit: its rows, its total, what it admitted at worst.
-pub(crate) fn one(outcome: &Outcome, rows: Rows, output: &mut Output) -> Result<(), Failure> {
-    let Outcome { report, .. } = outcome;
-    let by_phase = rows == Rows::Phases;
+pub(crate) fn one(
+    outcome: &SimulatedLimit,
+    rows: ReportRows,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let SimulatedLimit { report, .. } = outcome;
+    let by_phase = rows == ReportRows::Phases;
     let first = if by_phase { "phase" } else { "from" };
     let mut table = vec![heads(&[
         first,
@@ -42,7 +46,7 @@ pub(crate) fn one(outcome: &Outcome, rows: Rows, output: &mut Output) -> Result<
         };
         table.push(cells(label, row, by_phase));
     }
-    let whole = Row {
+    let whole = ReportRow {
         start: Time::ZERO,
         end: report.end,
         rate: None,
@@ -55,8 +59,8 @@ pub(crate) fn one(outcome: &Outcome, rows: Rows, output: &mut Output) -> Result<
     Ok(())
 }
 
-fn cells(label: String, row: &Row, with_rate: bool) -> Vec<String> {
-    let Counts {
+fn cells(label: String, row: &ReportRow, with_rate: bool) -> Vec<String> {
+    let AdmissionCounts {
         offered,
         admitted,
         refused,
@@ -82,7 +86,7 @@ fn cells(label: String, row: &Row, with_rate: bool) -> Vec<String> {
 }
 
 /// What was admitted at worst, beside what the limit promises.
-pub(crate) fn worst(outcome: &Outcome) -> Option<String> {
+pub(crate) fn worst(outcome: &SimulatedLimit) -> Option<String> {
     let window = outcome.subject.window;
     let most = outcome.report.most_within(window)?;
     let bound = outcome.subject.algorithm.bound(window);
@@ -97,13 +101,13 @@ pub(crate) fn worst(outcome: &Outcome) -> Option<String> {
 /// The plot of one limit, `#` green and `.` yellow.
 pub(crate) fn draw(
     report: &Report,
-    rows: Rows,
+    rows: ReportRows,
     width: usize,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let marks = match rows {
-        Rows::Phases => plot::Marks::Rows,
-        Rows::Intervals { .. } => plot::Marks::None,
+        ReportRows::Phases => plot::Marks::Rows,
+        ReportRows::Intervals { .. } => plot::Marks::None,
     };
     for line in plot::plot(report, width, marks) {
         output.line(painted(&line))?;
@@ -135,11 +139,11 @@ fn painted(line: &str) -> String {
 
 /// All algorithms side by side.
 pub(crate) fn compared(
-    outcomes: &[Outcome],
+    outcomes: &[SimulatedLimit],
     workload: &Workload,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let by_phase = workload.rows == Rows::Phases;
+    let by_phase = workload.rows == ReportRows::Phases;
     let phases = workload.phases.len();
     let mut head = vec![String::new()];
     if by_phase {
@@ -153,7 +157,7 @@ pub(crate) fn compared(
     head.push(format!("most in {window}"));
     head.push("bound".into());
     let mut table = vec![head];
-    for Outcome { subject, report } in outcomes {
+    for SimulatedLimit { subject, report } in outcomes {
         let mut line = vec![subject.name.clone()];
         if by_phase {
             line.extend((0..phases).map(|index| phase(report, index)));
@@ -189,7 +193,7 @@ fn phase(report: &Report, index: usize) -> String {
 }
 
 /// Admitted over time, a line for each.
-fn strips(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
+fn strips(outcomes: &[SimulatedLimit], output: &mut Output) -> Result<(), Failure> {
     let end = outcomes.iter().map(|outcome| outcome.report.end).max();
     let end = end.unwrap_or(Time::ZERO);
     let tops = outcomes
@@ -205,7 +209,7 @@ fn strips(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
         "\n  admitted over time, from 0 to {}",
         words::span(end.since(Time::ZERO))
     ))?;
-    for Outcome { subject, report } in outcomes {
+    for SimulatedLimit { subject, report } in outcomes {
         let name = paint(NAME, &format!("{:<names$}", subject.name));
         let strip = plot::strip(report, end, top, STRIP);
         output.line(format!("  {name}  |{}|", paint(GOOD, &strip)))?;

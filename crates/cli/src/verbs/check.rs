@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::client::{Client, ServerArgs};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::request::{DescriptorArgs, Request};
+use crate::request::{CliRequest, DescriptorArgs};
 use crate::{Exit, Failure, Output, words};
 
 /// Ask a running service for one decision, and charge it
@@ -14,7 +14,7 @@ use crate::{Exit, Failure, Output, words};
 #[command(after_help = CHECK_HELP)]
 pub(crate) struct Check {
     #[command(flatten)]
-    question: Question,
+    question: CheckQuestion,
 }
 
 /// Ask a running service what it would decide; charge nothing
@@ -22,11 +22,11 @@ pub(crate) struct Check {
 #[command(after_help = PEEK_HELP)]
 pub(crate) struct Peek {
     #[command(flatten)]
-    question: Question,
+    question: CheckQuestion,
 }
 
 #[derive(Args)]
-struct Question {
+struct CheckQuestion {
     /// The limit, by its name in the policy
     limit: String,
     /// What is known about the request: ip, method, path, host, query, header:X, query:X,
@@ -73,9 +73,9 @@ impl Peek {
     }
 }
 
-impl Question {
+impl CheckQuestion {
     fn ask(self, path: &str, output: &mut Output) -> Result<Exit, Failure> {
-        let mut request = Request::from_parts(&self.parts)?;
+        let mut request = CliRequest::from_parts(&self.parts)?;
         request.cost = self.cost;
         request.descriptor = self.descriptor.read()?;
         let client = Client::new(&self.server.server)?;

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::doctor::conformance::{self, Ending, Told};
+use crate::doctor::conformance::{self, Ending, StoryReport};
 use crate::doctor::{self, Expected, Finding, Grade, PATIENCE};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::source::{self, Source};
+use crate::source::{self, PolicySource};
 use crate::store::StoreArgs;
 use crate::{Exit, Failure, Output, words};
 
@@ -99,7 +99,7 @@ impl Doctor {
             return Ok(StoreSettings::of(None, chosen));
         }
         let path = source::path_or_default(self.policy.clone())?;
-        let policy = Source::read(&path)?.policy(Origin::UNIX, output)?;
+        let policy = PolicySource::read(&path)?.policy(Origin::UNIX, output)?;
         let settings = StoreSettings::of(policy.settings.redis.as_ref(), chosen);
         let home = path.parent().unwrap_or(Path::new(""));
         Ok(settings.map(|settings| settings.at_home(home)))
@@ -185,7 +185,7 @@ impl Doctor {
     }
 
     fn conclude(&self, conformed: &Conformed, output: &mut Output) -> Result<Exit, Failure> {
-        let Told { ending, removed } = &conformed.told;
+        let StoryReport { ending, removed } = &conformed.told;
         if self.json {
             output.json(&conformed.document())?;
         } else {
@@ -212,7 +212,7 @@ struct Conformed {
     scratch: String,
     /// Names, and how many calls were compared.
     rows: Vec<(&'static str, usize)>,
-    told: Told,
+    told: StoryReport,
 }
 
 impl Conformed {

@@ -11,10 +11,10 @@ use ratekeeper_core::{Algorithm as _, Origin};
 use ratekeeper_policy::{Field, MissingKey, Pattern, Policy, Rule, RuleMode};
 use serde_json::{Value, json};
 
-use crate::answers::{Answer, answers, keys_in_words};
+use crate::answers::{LimitAnswer, answers, keys_in_words};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::request::{Request, RequestArgs};
-use crate::source::{self, Source};
+use crate::request::{CliRequest, RequestArgs};
+use crate::source::{self, PolicySource};
 use crate::{Exit, Failure, Output, limits, words};
 
 /// Show which limits a request must pass and why, and what each admits at most and at least
@@ -52,7 +52,7 @@ impl Explain {
         let origin = at
             .as_ref()
             .map_or_else(|| SystemClock::new().origin(), origin);
-        let source = Source::read(&path)?;
+        let source = PolicySource::read(&path)?;
         let policy = source.policy(origin, output)?;
         let at = at.map(|at| in_zone_of(&policy, at));
         let answers = request
@@ -148,15 +148,15 @@ fn missing(rule: &Rule) -> String {
 /// What each limit says to the request.
 fn tell(
     policy: &Policy,
-    request: &Request,
-    answers: &[Answer],
+    request: &CliRequest,
+    answers: &[LimitAnswer],
     output: &mut Output,
 ) -> Result<(), Failure> {
     output.talk(request.to_string());
     for (rule, answer) in policy.rules.iter().zip(answers) {
         let name = paint(NAME, &rule.limit.name);
         match answer {
-            Answer::Applies {
+            LimitAnswer::Applies {
                 key,
                 cost,
                 fallback,
@@ -183,18 +183,18 @@ fn tell(
                     output.line(format!("    until     {}", clock_time(end)))?;
                 }
             }
-            Answer::Refuses(why) => {
+            LimitAnswer::Refuses(why) => {
                 output.line(format!("{name}  {}  {}", paint(BAD, "refuses"), mode(rule)))?;
                 output.line(format!("    because   {why} (missing_key = \"deny\")"))?;
             }
-            Answer::Not(why) => {
+            LimitAnswer::Not(why) => {
                 output.line(format!("{name}  {}: {why}", paint(WARN, "does not apply")))?;
             }
         }
     }
     let applying = answers
         .iter()
-        .filter(|answer| !matches!(answer, Answer::Not(_)))
+        .filter(|answer| !matches!(answer, LimitAnswer::Not(_)))
         .count();
     let verb = if applying == 1 { "applies" } else { "apply" };
     output.talk(format!(
@@ -240,7 +240,11 @@ fn mode(rule: &Rule) -> String {
     }
 }
 
-fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer]>) -> Value {
+fn document(
+    policy: &Policy,
+    request: Option<&CliRequest>,
+    answers: Option<&[LimitAnswer]>,
+) -> Value {
     let limits = policy.rules.iter().enumerate().map(|(index, rule)| {
         let worst = limits::Worst::of(rule);
         let (waiting, longest) = worst.waiting.unwrap_or_default();
@@ -285,7 +289,7 @@ fn document(policy: &Policy, request: Option<&Request>, answers: Option<&[Answer
         limit
     });
     json!({
-        "request": request.map(Request::to_string),
+        "request": request.map(CliRequest::to_string),
         "sha": &*policy.sha,
         "limits": limits.collect::<Vec<_>>(),
     })
@@ -298,9 +302,9 @@ fn field_document((field, patterns): &(Field, Vec<Pattern>)) -> Value {
     })
 }
 
-fn answer_document(answer: &Answer) -> Value {
+fn answer_document(answer: &LimitAnswer) -> Value {
     match answer {
-        Answer::Applies {
+        LimitAnswer::Applies {
             key,
             cost,
             fallback,
@@ -312,7 +316,7 @@ fn answer_document(answer: &Answer) -> Value {
             "key_missing": fallback,
             "window_ends": window_ends.as_ref().map(clock_time),
         }),
-        Answer::Refuses(why) => json!({ "applies": true, "refuses": true, "why": why }),
-        Answer::Not(why) => json!({ "applies": false, "why": why }),
+        LimitAnswer::Refuses(why) => json!({ "applies": true, "refuses": true, "why": why }),
+        LimitAnswer::Not(why) => json!({ "applies": false, "why": why }),
     }
 }

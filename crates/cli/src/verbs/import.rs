@@ -89,9 +89,9 @@ impl Import {
             text: &file.text,
         });
         let texts: Vec<_> = texts.collect();
-        let settings = envoy::Settings {
+        let settings = envoy::EnvoySettings {
             merge_domains: self.merge_domains,
-            ..envoy::Settings::default()
+            ..envoy::EnvoySettings::default()
         };
         match envoy::load(&texts, settings, Origin::UNIX) {
             Ok(loaded) => {

@@ -9,7 +9,7 @@ use ratekeeper_core::Nanos;
 use ratekeeper_policy::Policy;
 use serde_json::json;
 
-use crate::source::{BEGINNING, DEFAULT_FILE, Source};
+use crate::source::{BEGINNING, DEFAULT_FILE, PolicySource};
 use crate::{Exit, Failure, Output};
 
 /// Write a commented starter policy, and show how a proxy asks ratekeeper
@@ -148,7 +148,7 @@ impl Init {
         if self.force || self.proxy.is_none() || !self.file.exists() {
             return Ok(None);
         }
-        let policy = Source::read(&self.file)?.policy(BEGINNING, output)?;
+        let policy = PolicySource::read(&self.file)?.policy(BEGINNING, output)?;
         Ok(Some(policy))
     }
 

@@ -14,7 +14,7 @@ use ratekeeper_server::{Config, Door, Event, LogWriter, Service};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
-use crate::source::{self, Source};
+use crate::source::{self, PolicySource};
 use crate::store::StoreArgs;
 use crate::{Exit, Failure, Output, words};
 
@@ -124,7 +124,7 @@ impl Run {
                 "write the policy to a file: the service reads it again whenever it changes",
             ));
         }
-        Source::read(&path)?; // what is wrong with a file is said better here than at start
+        PolicySource::read(&path)?; // what is wrong with a file is said better here than at start
         Ok(Some(path))
     }
 

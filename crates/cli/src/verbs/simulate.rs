@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Time};
-use ratekeeper_lab::arrivals::{Pattern, Rate};
+use ratekeeper_lab::arrivals::{ArrivalPattern, Rate};
 use ratekeeper_lab::workload::{Pause, TooLarge, Traffic};
 use ratekeeper_lab::{Bench, RealTime, VirtualTime, Workload, play};
 use serde_json::json;
 
-use crate::simulation::subject::{Said, Subject};
-use crate::simulation::table::{self, Outcome};
+use crate::simulation::subject::{LimitSource, Subject};
+use crate::simulation::table::{self, SimulatedLimit};
 use crate::simulation::{document, events, picture};
 use crate::{Exit, Failure, Output, source, words};
 
@@ -36,8 +36,8 @@ pub(crate) struct Simulate {
     #[arg(long, conflicts_with_all = ["events", "real_time"])]
     compare: bool,
     /// Who asks when
-    #[arg(long, value_enum, default_value_t = Kind::Phases)]
-    workload: Kind,
+    #[arg(long, value_enum, default_value_t = WorkloadKind::Phases)]
+    workload: WorkloadKind,
     /// How fast requests come, as in 50/s or 100/1m [default: twice the quota; of zipf, for
     /// each ten clients]
     #[arg(long, value_name = "N/SPAN")]
@@ -98,7 +98,7 @@ error, with --compare); 2 usage, an error in the policy, or events that could no
 
 /// Who asks when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Kind {
+enum WorkloadKind {
     /// Eight of ten seconds each, from 1/s to 100/s; refused requests ask again every 10 ms
     Phases,
     /// Evenly
@@ -149,7 +149,7 @@ impl Simulate {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let real = self.real_time.then(RealTime::new);
         let origin = real.as_ref().map_or(source::BEGINNING, RealTime::origin);
-        let said = Said {
+        let said = LimitSource {
             policy: self.policy.clone(),
             limit: self.limit.clone(),
             algorithm: self.algorithm.clone(),
@@ -165,7 +165,7 @@ impl Simulate {
         } else {
             vec![subject]
         };
-        let outcomes: Vec<Outcome> = subjects
+        let outcomes: Vec<SimulatedLimit> = subjects
             .into_iter()
             .map(|subject| {
                 let mut bench = Bench::new(subject.algorithm.clone());
@@ -173,7 +173,7 @@ impl Simulate {
                     Some(mut clock) => play(&mut bench, &workload, &mut clock),
                     None => play(&mut bench, &workload, &mut VirtualTime),
                 };
-                Outcome { subject, report }
+                SimulatedLimit { subject, report }
             })
             .collect();
         if let Some(path) = &self.svg {
@@ -190,7 +190,7 @@ impl Simulate {
 
     fn workload(&self, subject: &Subject) -> Result<Workload, Failure> {
         let cost = subject.cost.unwrap_or(Permits::new(self.cost));
-        if self.workload == Kind::Phases {
+        if self.workload == WorkloadKind::Phases {
             if self.rate.is_some() || self.span.is_some() {
                 let failure = Failure::new("the eight phases have their own rates and lengths");
                 return Err(failure.hint("--rate and --for go with --workload constant and others"));
@@ -199,10 +199,12 @@ impl Simulate {
         }
         let traffic = self.traffic(subject)?;
         let workload = match self.workload {
-            Kind::Phases | Kind::Constant => Workload::patterned(traffic, Pattern::Steady),
-            Kind::Bursty => Workload::patterned(traffic, Pattern::Burst),
-            Kind::Poisson => Workload::patterned(traffic, Pattern::Poisson),
-            Kind::OnOff => {
+            WorkloadKind::Phases | WorkloadKind::Constant => {
+                Workload::patterned(traffic, ArrivalPattern::Steady)
+            }
+            WorkloadKind::Bursty => Workload::patterned(traffic, ArrivalPattern::Burst),
+            WorkloadKind::Poisson => Workload::patterned(traffic, ArrivalPattern::Poisson),
+            WorkloadKind::OnOff => {
                 let window = subject.window;
                 let usual = OnOff {
                     on: window,
@@ -211,8 +213,8 @@ impl Simulate {
                 let OnOff { on, off } = self.on_off.unwrap_or(usual);
                 Workload::on_off(traffic, on, off)
             }
-            Kind::Zipf => Workload::zipf(traffic, self.keys, self.exponent),
-            Kind::Retry => {
+            WorkloadKind::Zipf => Workload::zipf(traffic, self.keys, self.exponent),
+            WorkloadKind::Retry => {
                 let pause = self.retry_every.map_or(Pause::Told, Pause::Fixed);
                 Workload::retrying(traffic, pause, self.attempts)
             }
@@ -224,7 +226,7 @@ impl Simulate {
     fn traffic(&self, subject: &Subject) -> Result<Traffic, Failure> {
         let usual = subject.quota.and_then(|quota| {
             let clients = match self.workload {
-                Kind::Zipf => self.keys.div_ceil(10), // up: at least one
+                WorkloadKind::Zipf => self.keys.div_ceil(10), // up: at least one
                 _ => 1,
             };
             let twice = quota
@@ -275,7 +277,7 @@ impl Simulate {
         &self,
         title: &str,
         workload: &Workload,
-        outcomes: &[Outcome],
+        outcomes: &[SimulatedLimit],
         output: &mut Output,
     ) -> Result<(), Failure> {
         let time = if self.real_time { "real" } else { "virtual" };

@@ -18,12 +18,12 @@ use ratekeeper_lab::arrivals::{self, Rate};
 use ratekeeper_policy::{Policy, Rule, RuleMode};
 use serde_json::{Value, json};
 
-use crate::answers::{Answer, answers};
+use crate::answers::{LimitAnswer, answers};
 use crate::client::Client;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::request::{DescriptorArgs, Request};
-use crate::source::{self, Source};
-use crate::trial::{Mark, Next, Trial};
+use crate::request::{CliRequest, DescriptorArgs};
+use crate::source::{self, PolicySource};
+use crate::trial::{Mark, NextPass, Trial};
 use crate::{Exit, Failure, Output, limits, words};
 
 /// Send a pattern of checks against a limit, in virtual time, and draw what happens
@@ -50,7 +50,7 @@ pub(crate) struct Try {
     rate: Option<Rate>,
     /// How they come: evenly, N at once every SPAN, or at random [default: steady with --rate]
     #[arg(long, value_enum, requires = "rate")]
-    pattern: Option<Pattern>,
+    pattern: Option<TryPattern>,
     /// Of --pattern poisson: the same seed, the same moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -88,7 +88,7 @@ const MAX_CHECKS: i64 = 1_000_000;
 
 /// How checks come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Pattern {
+enum TryPattern {
     /// Evenly
     Steady,
     /// N at once at the beginning of every SPAN
@@ -97,12 +97,12 @@ enum Pattern {
     Poisson,
 }
 
-impl From<Pattern> for arrivals::Pattern {
-    fn from(pattern: Pattern) -> Self {
+impl From<TryPattern> for arrivals::ArrivalPattern {
+    fn from(pattern: TryPattern) -> Self {
         match pattern {
-            Pattern::Steady => Self::Steady,
-            Pattern::Burst => Self::Burst,
-            Pattern::Poisson => Self::Poisson,
+            TryPattern::Steady => Self::Steady,
+            TryPattern::Burst => Self::Burst,
+            TryPattern::Poisson => Self::Poisson,
         }
     }
 }
@@ -134,7 +134,7 @@ impl Try {
     fn moments(&self) -> Vec<Nanos> {
         match self.rate {
             Some(rate) => {
-                let pattern = self.pattern.unwrap_or(Pattern::Steady);
+                let pattern = self.pattern.unwrap_or(TryPattern::Steady);
                 arrivals::moments(self.number, rate, pattern.into(), self.seed)
             }
             None => vec![Nanos::ZERO; self.number as usize],
@@ -143,7 +143,7 @@ impl Try {
 
     fn simulate(&self, moments: &[Nanos], output: &mut Output) -> Result<Vec<Tried>, Failure> {
         let path = source::path_or_default(self.policy.clone())?;
-        let policy = Source::read(&path)?.policy(source::BEGINNING, output)?;
+        let policy = PolicySource::read(&path)?.policy(source::BEGINNING, output)?;
         let rules: Vec<&Rule> = match &self.limit {
             Some(name) => vec![limits::named(&policy, name)?],
             None => policy
@@ -179,10 +179,10 @@ impl Try {
         let Some(descriptor) = self.descriptor.read()? else {
             return Ok(rules);
         };
-        let request = Request {
+        let request = CliRequest {
             cost: Some(self.cost),
             descriptor: Some(descriptor),
-            ..Request::default()
+            ..CliRequest::default()
         };
         let answers = answers(policy, &request, None);
         let answer = |rule: &Rule| {
@@ -193,14 +193,14 @@ impl Try {
         if let ([rule], Some(_)) = (rules.as_slice(), &self.limit) {
             let name = &rule.limit.name;
             let refused = match answer(rule) {
-                Some(Answer::Not(why)) => format!("does not apply to {request}: {why}"),
-                Some(Answer::Refuses(why)) => format!("refuses {request}: {why}"),
+                Some(LimitAnswer::Not(why)) => format!("does not apply to {request}: {why}"),
+                Some(LimitAnswer::Refuses(why)) => format!("refuses {request}: {why}"),
                 _ => return Ok(rules),
             };
             let failure = Failure::new(format!("the limit `{name}` {refused}"));
             return Err(failure.hint("a limit is for descriptors of exactly the entries it names"));
         }
-        let applies = |rule: &&Rule| matches!(answer(rule), Some(Answer::Applies { .. }));
+        let applies = |rule: &&Rule| matches!(answer(rule), Some(LimitAnswer::Applies { .. }));
         let rules: Vec<&Rule> = rules.into_iter().filter(applies).collect();
         if rules.is_empty() {
             let failure = Failure::new(format!("no limit of the policy applies to {request}"));
@@ -219,7 +219,7 @@ impl Try {
             [] if descriptor.is_none() => &default[..],
             parts => parts,
         };
-        let mut request = Request::from_parts(parts)?;
+        let mut request = CliRequest::from_parts(parts)?;
         request.cost = Some(self.cost);
         request.descriptor = descriptor;
         let body = request.body(name);
@@ -263,8 +263,8 @@ impl Try {
     fn document(&self, tried: &[Tried], moments: &[Nanos]) -> Value {
         let limits = tried.iter().map(|one| {
             let next = match one.trial.next {
-                Next::After(wait) => Value::from(wait.as_millis_ceil()),
-                Next::Never => Value::Null,
+                NextPass::After(wait) => Value::from(wait.as_millis_ceil()),
+                NextPass::Never => Value::Null,
             };
             json!({
                 "name": one.name,
@@ -339,9 +339,9 @@ fn sentence(one: &Tried) -> String {
         paint(BAD, &format!("{} refused", number(Mark::Refused)))
     };
     let next = match one.trial.next {
-        Next::After(Nanos::ZERO) => "next at once".into(),
-        Next::After(wait) => format!("next in {}", words::span(wait)),
-        Next::Never => "never: the cost is above what the limit can hold".into(),
+        NextPass::After(Nanos::ZERO) => "next at once".into(),
+        NextPass::After(wait) => format!("next in {}", words::span(wait)),
+        NextPass::Never => "never: the cost is above what the limit can hold".into(),
     };
     format!("{text}, {refused}, {next}")
 }
@@ -369,12 +369,12 @@ fn mark(limit: &Value) -> Mark {
     }
 }
 
-fn next(limit: &Value) -> Next {
+fn next(limit: &Value) -> NextPass {
     let millis = |field: &str| Nanos::from_millis(limit[field].as_u64().unwrap_or(0));
     match limit["verdict"].as_str() {
-        Some("deny_forever") => Next::Never,
-        Some("allow_after") => Next::After(millis("delay_ms")),
-        _ => Next::After(millis("retry_after_ms")),
+        Some("deny_forever") => NextPass::Never,
+        Some("allow_after") => NextPass::After(millis("delay_ms")),
+        _ => NextPass::After(millis("retry_after_ms")),
     }
 }
 

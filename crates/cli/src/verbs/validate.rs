@@ -16,7 +16,7 @@ use ratekeeper_server::{EnvoyFile, read_envoy_files, writable_by_all};
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::source::{self, Source};
+use crate::source::{self, PolicySource};
 use crate::{Exit, Failure, Output, limits, words};
 
 /// Check policies: every error and warning, with line, caret and a concrete edit
@@ -37,8 +37,8 @@ pub(crate) struct Validate {
     #[arg(long, requires = "envoy_config")]
     merge_domains: bool,
     /// How findings are written
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = FindingsFormat::Text)]
+    format: FindingsFormat,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -62,7 +62,7 @@ Exit codes: 0 no errors; 1 errors, or warnings with --deny-warnings; 2 a file ca
 
 /// How findings are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Format {
+enum FindingsFormat {
     /// For people, as compilers do
     Text,
     /// One JSON document
@@ -75,7 +75,7 @@ enum Format {
 
 /// One policy and what was found.
 struct Checked {
-    source: Source,
+    source: PolicySource,
     findings: Vec<Diagnostic>,
     limits: usize,
     /// Of a policy: both sides of each limit.
@@ -101,7 +101,11 @@ impl Validate {
             output.line(format!("{schema:#}"))?;
             return Ok(Exit::Done);
         }
-        let format = if self.json { Format::Json } else { self.format };
+        let format = if self.json {
+            FindingsFormat::Json
+        } else {
+            self.format
+        };
         let mut unread = false;
         let mut checked = Vec::new();
         let policies = match self.policies.as_slice() {
@@ -113,7 +117,7 @@ impl Validate {
             if let Some(remark) = writable_by_all(path) {
                 output.talk(remark);
             }
-            match Source::read(path) {
+            match PolicySource::read(path) {
                 Ok(source) => checked.push(check(source)),
                 Err(failure) => {
                     unread = true;
@@ -154,9 +158,9 @@ impl Validate {
             name: &file.name,
             text: &file.text,
         });
-        let settings = envoy::Settings {
+        let settings = envoy::EnvoySettings {
             merge_domains: self.merge_domains,
-            ..envoy::Settings::default()
+            ..envoy::EnvoySettings::default()
         };
         let texts: Vec<_> = texts.collect();
         let (found, valid) = match envoy::load(&texts, settings, Origin::UNIX) {
@@ -168,7 +172,7 @@ impl Validate {
             .map(|(file, findings)| Checked {
                 limits: if valid { rules_of(&file) } else { 0 },
                 note: None,
-                source: Source {
+                source: PolicySource {
                     name: file.name,
                     text: file.text,
                 },
@@ -185,11 +189,11 @@ fn rules_of(file: &EnvoyFile) -> usize {
         name: &file.name,
         text: &file.text,
     };
-    let loaded = envoy::load(&[alone], envoy::Settings::default(), Origin::UNIX);
+    let loaded = envoy::load(&[alone], envoy::EnvoySettings::default(), Origin::UNIX);
     loaded.map_or(0, |loaded| loaded.config.rules().len())
 }
 
-fn check(source: Source) -> Checked {
+fn check(source: PolicySource) -> Checked {
     match config::parse(
         &source.text,
         Context {
@@ -233,11 +237,11 @@ fn needs_a_token(admin: Option<&str>) -> Option<String> {
     })
 }
 
-fn write(format: Format, checked: &[Checked], output: &mut Output) -> Result<(), Failure> {
+fn write(format: FindingsFormat, checked: &[Checked], output: &mut Output) -> Result<(), Failure> {
     match format {
-        Format::Text => checked.iter().try_for_each(|one| text(one, output)),
-        Format::Json => output.json(&document(checked)),
-        Format::Github => {
+        FindingsFormat::Text => checked.iter().try_for_each(|one| text(one, output)),
+        FindingsFormat::Json => output.json(&document(checked)),
+        FindingsFormat::Github => {
             let commands = checked.iter().flat_map(|one| {
                 one.findings
                     .iter()
@@ -247,7 +251,7 @@ fn write(format: Format, checked: &[Checked], output: &mut Output) -> Result<(),
                 .into_iter()
                 .try_for_each(|command| output.line(command))
         }
-        Format::Sarif => output.line(format!("{:#}", machines::sarif(checked))),
+        FindingsFormat::Sarif => output.line(format!("{:#}", machines::sarif(checked))),
     }
 }
 

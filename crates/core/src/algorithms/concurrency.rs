@@ -57,15 +57,14 @@
 //!   limiters" (2017), for limiting by concurrency.
 
 mod leases;
-mod refund;
+mod loans;
+mod reconfigure;
 mod stored_form;
 
 pub use leases::{ConcurrencyState, LeaseId};
 
 use crate::algorithm::{Algorithm, Denials, Lend};
-use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
-};
+use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
 use leases::{Backwards, Lease, MAX_BATCHES, PARTS};
 
 /// The most permits a limit may lend: 320,000 bytes a key.
@@ -148,34 +147,6 @@ impl Concurrency {
             self.take(leases, now, Some(id), cost);
         }
         self.standing(leases, now, verdict)
-    }
-
-    /// Takes back what `id` holds; returns how many permits came back. A name that holds
-    /// nothing, or not any more, changes nothing.
-    pub fn release(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Permits {
-        let Some(at) = leases.find(id, now) else {
-            return Permits::ZERO;
-        };
-        let lease = leases.remove(at);
-        let held = self.held_for(&lease, now);
-        leases.held.released(held, now + self.lease);
-        Permits::new(lease.permits)
-    }
-
-    /// Lets the lease of `id` run its full length from now; returns how long that is. `None`
-    /// if it has ended or was released: then the holder must acquire again.
-    pub fn renew(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Option<Nanos> {
-        let at = leases.find(id, now)?;
-        let lease = leases.remove(at);
-        leases.held.renewed(self.held_for(&lease, now));
-        let ends = lease.ends.max(self.end(leases, now, lease.holder));
-        leases.insert(Lease { ends, ..lease }, self.places());
-        Some(ends.since(now))
-    }
-
-    /// The time since a lease was given or last renewed.
-    fn held_for(&self, lease: &Lease, now: Time) -> Nanos {
-        self.lease.saturating_sub(lease.ends.since(now))
     }
 
     /// Permits on loan at `now`; above [`capacity`](Algorithm::capacity) where denials are
@@ -289,14 +260,6 @@ impl Concurrency {
     /// The most leases and batches of one key.
     fn places(&self) -> usize {
         self.permits as usize + MAX_BATCHES
-    }
-}
-
-impl Reconfigure for Concurrency {
-    /// As many permits as the quota has, on the same lease.
-    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
-        let loans = Self::new(quota.permits(), self.lease)?;
-        Ok(loans.with_denials(self.denials).into())
     }
 }
 

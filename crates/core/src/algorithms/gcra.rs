@@ -50,16 +50,15 @@ mod charge;
 mod denial;
 mod grid;
 mod promise;
+mod reconfigure;
 mod stored_form;
 
 pub use stored_form::Paid;
 
 use core::num::NonZeroU64;
 
-use crate::algorithm::{Algorithm, Denials, Reserve as _, Word};
-use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
-};
+use crate::algorithm::{Algorithm, Denials, Reserve as _, WordState};
+use crate::{Decision, Error, Nanos, Permits, Quota, Reconfigure, Time, Verdict};
 use grid::{Grid, Moment, TICKS, Units as _};
 
 /// Horizon of debts: no limit may owe longer than this (1.1 years), so that a debt is far from
@@ -77,7 +76,7 @@ const FARTHEST_TICKS: u64 = u64::MAX / 2;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tat(u64);
 
-impl Word for Tat {
+impl WordState for Tat {
     fn to_word(self) -> u64 {
         self.0
     }
@@ -286,18 +285,6 @@ impl Gcra {
         let low = (product >> 64) as u64; // the upper half
         let more = u64::from(units - low * self.interval.get() >= self.interval.get());
         Permits::saturating_from(low + more) // one at most: see the field
-    }
-}
-
-impl Reconfigure for Gcra {
-    /// A bucket without a queue.
-    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
-        let bucket = Self::token_bucket(quota)?;
-        Ok(bucket.with_denials(self.denials).into())
-    }
-
-    fn with_patience(&self, longest_wait: Nanos) -> Self {
-        Self::with_patience(*self, longest_wait)
     }
 }
 

@@ -85,10 +85,10 @@ pub struct Hybrid {
 
 /// What one key may do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct HybridState(Phase);
+pub struct HybridState(HybridPhase);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-enum Phase {
+enum HybridPhase {
     /// Never seen, or idle long enough.
     #[default]
     Fresh,
@@ -123,19 +123,19 @@ impl Hybrid {
 
     /// The state as `now` finds it.
     #[inline]
-    fn seen(&self, state: &HybridState, now: Time) -> Phase {
+    fn seen(&self, state: &HybridState, now: Time) -> HybridPhase {
         match self.plain(state.0) {
-            Phase::Fresh => Phase::Fresh,
-            phase if now >= self.expires_at(&HybridState(phase), now) => Phase::Fresh,
+            HybridPhase::Fresh => HybridPhase::Fresh,
+            phase if now >= self.expires_at(&HybridState(phase), now) => HybridPhase::Fresh,
             phase => phase,
         }
     }
 
     /// The phase, where a window without permits is the bucket that it counts as.
     #[inline]
-    fn plain(&self, phase: Phase) -> Phase {
+    fn plain(&self, phase: HybridPhase) -> HybridPhase {
         match phase {
-            Phase::Bursty { opened, left: 0 } => self.bucket_of(opened, 1).into(),
+            HybridPhase::Bursty { opened, left: 0 } => self.bucket_of(opened, 1).into(),
             phase => phase,
         }
     }
@@ -215,12 +215,12 @@ impl Hybrid {
     }
 
     /// How the state stands.
-    fn decision(&self, verdict: Verdict, phase: Phase, now: Time) -> Decision {
+    fn decision(&self, verdict: Verdict, phase: HybridPhase, now: Time) -> Decision {
         let reset_after = self.expires_at(&HybridState(phase), now).since(now);
         let (remaining, more_after) = match self.plain(phase) {
-            Phase::Fresh => (Permits::new(self.permits), Nanos::ZERO),
-            Phase::Bursty { left, .. } => (Permits::new(left), reset_after),
-            Phase::Smooth { at, part } => {
+            HybridPhase::Fresh => (Permits::new(self.permits), Nanos::ZERO),
+            HybridPhase::Bursty { left, .. } => (Permits::new(left), reset_after),
+            HybridPhase::Smooth { at, part } => {
                 let empty = Empty { at, part };
                 let held = self.held(empty, now);
                 let more = self.after(empty, Permits::new(held.get() + 1));
@@ -236,7 +236,7 @@ impl Hybrid {
     }
 }
 
-impl From<Empty> for Phase {
+impl From<Empty> for HybridPhase {
     fn from(Empty { at, part }: Empty) -> Self {
         Self::Smooth { at, part }
     }
@@ -284,22 +284,22 @@ impl Algorithm for Hybrid {
             return self.decision(Verdict::DenyForever, phase, now);
         }
         let allowed_at = match phase {
-            Phase::Fresh => Time::ZERO,
-            Phase::Bursty { left, .. } if cost.get() <= left => Time::ZERO,
-            Phase::Bursty { opened, .. } => self.end_of(opened),
-            Phase::Smooth { at, part } => self.after(Empty { at, part }, cost).up(),
+            HybridPhase::Fresh => Time::ZERO,
+            HybridPhase::Bursty { left, .. } if cost.get() <= left => Time::ZERO,
+            HybridPhase::Bursty { opened, .. } => self.end_of(opened),
+            HybridPhase::Smooth { at, part } => self.after(Empty { at, part }, cost).up(),
         };
         if now < allowed_at {
             let retry_after = allowed_at.since(now);
             return self.decision(Verdict::Deny { retry_after }, phase, now);
         }
         let (opened, left) = match phase {
-            Phase::Bursty { opened, left } => (opened, left),
-            Phase::Fresh | Phase::Smooth { .. } => (now, self.permits),
+            HybridPhase::Bursty { opened, left } => (opened, left),
+            HybridPhase::Fresh | HybridPhase::Smooth { .. } => (now, self.permits),
         };
         *state = HybridState(match phase {
-            Phase::Smooth { at, part } => self.after(Empty { at, part }, cost).into(),
-            _ => Phase::Bursty {
+            HybridPhase::Smooth { at, part } => self.after(Empty { at, part }, cost).into(),
+            _ => HybridPhase::Bursty {
                 opened,
                 left: left - cost.get(),
             },
@@ -309,16 +309,16 @@ impl Algorithm for Hybrid {
 
     fn expires_at(&self, state: &HybridState, _now: Time) -> Time {
         match self.plain(state.0) {
-            Phase::Fresh => Time::ZERO,
-            Phase::Bursty { opened, .. } => self.end_of(opened),
-            Phase::Smooth { at, part } => self.end_of(Empty { at, part }.up()),
+            HybridPhase::Fresh => Time::ZERO,
+            HybridPhase::Bursty { opened, .. } => self.end_of(opened),
+            HybridPhase::Smooth { at, part } => self.end_of(Empty { at, part }.up()),
         }
     }
 
     /// Of two windows the later with the fewer permits, of two buckets the emptier. A window
     /// beside a bucket counts as a bucket that has no more than it until the window ends.
     fn stricter(&self, state: &mut HybridState, other: &HybridState) {
-        use Phase::{Bursty, Fresh, Smooth};
+        use HybridPhase::{Bursty, Fresh, Smooth};
         *state = HybridState(match (self.plain(state.0), self.plain(other.0)) {
             (Fresh, phase) | (phase, Fresh) => phase,
             (Bursty { opened: a, left: x }, Bursty { opened: b, left: y }) => Bursty {
@@ -342,7 +342,7 @@ impl Algorithm for Hybrid {
     /// early for this one.
     fn begin(&self, floor: &HybridState, now: Time) -> HybridState {
         HybridState(match self.seen(floor, now) {
-            Phase::Bursty { opened, left } => Phase::Bursty {
+            HybridPhase::Bursty { opened, left } => HybridPhase::Bursty {
                 opened: opened.max(now),
                 left,
             },
@@ -380,15 +380,15 @@ impl Refund for Hybrid {
             return;
         }
         *state = HybridState(match state.0 {
-            Phase::Bursty { opened, left } if now < self.end_of(opened) => {
+            HybridPhase::Bursty { opened, left } if now < self.end_of(opened) => {
                 // No sum above 2^32: each is below N.
                 match left.saturating_add(cost.get()) {
-                    left if left >= self.permits => Phase::Fresh,
-                    left => Phase::Bursty { opened, left },
+                    left if left >= self.permits => HybridPhase::Fresh,
+                    left => HybridPhase::Bursty { opened, left },
                 }
             }
             phase => match self.plain(phase) {
-                Phase::Smooth { at, part } => self.before(Empty { at, part }, cost).into(),
+                HybridPhase::Smooth { at, part } => self.before(Empty { at, part }, cost).into(),
                 over => over,
             },
         });

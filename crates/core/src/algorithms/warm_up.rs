@@ -53,15 +53,14 @@
 //!   documents 1 and 2 for the figure.
 
 mod line;
+mod reconfigure;
 mod stored_form;
 
 use core::hint::cold_path;
 
 use crate::algorithm::{Algorithm, Reserve};
-use crate::{
-    AnyAlgorithm, Decision, Error, Gcra, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
-};
-use line::{END_US, Line, Rest, float, floor};
+use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+use line::{END_US, PriceLine, RestEffect, float, floor};
 
 /// The cold factor that Guava fixes.
 pub const COLD_FACTOR: f64 = 3.0;
@@ -82,16 +81,16 @@ pub const COLD_FACTOR: f64 = 3.0;
 #[doc(alias("SmoothWarmingUp", "SmoothBursty", "RateLimiter"))]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WarmUp {
-    line: Line,
+    line: PriceLine,
     largest: Permits,
 }
 
 /// What one key has stored, and when it is paid for; `None`: never seen, or at rest for long.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct WarmUpState(Option<Ticket>);
+pub struct WarmUpState(Option<WarmUpTicket>);
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Ticket {
+struct WarmUpTicket {
     stored: f64,
     next_us: u64,
 }
@@ -133,7 +132,7 @@ impl WarmUp {
         let warm_up_us = float(micros(warm_up));
         Self::new(
             permits_per_second,
-            Rest::Cools {
+            RestEffect::Cools {
                 warm_up_us,
                 cold_factor,
             },
@@ -150,15 +149,15 @@ impl WarmUp {
         }
         Self::new(
             permits_per_second,
-            Rest::Saves {
+            RestEffect::Saves {
                 seconds: burst_seconds,
             },
         )
     }
 
-    fn new(permits_per_second: f64, rest: Rest) -> Result<Self, Error> {
+    fn new(permits_per_second: f64, rest: RestEffect) -> Result<Self, Error> {
         Ok(Self {
-            line: Line::new(permits_per_second, rest)?,
+            line: PriceLine::new(permits_per_second, rest)?,
             largest: Permits::MAX,
         })
     }
@@ -182,50 +181,20 @@ impl WarmUp {
 
     /// A key as Guava makes it at `now`: warming up it is cold, bursty it has nothing stored.
     pub fn start(&self, now: Time) -> WarmUpState {
-        WarmUpState(Some(Ticket {
+        WarmUpState(Some(WarmUpTicket {
             stored: match self.line.rest {
-                Rest::Cools { .. } => self.line.most,
-                Rest::Saves { .. } => 0.0,
+                RestEffect::Cools { .. } => self.line.most,
+                RestEffect::Saves { .. } => 0.0,
             },
             next_us: micros(now.since(Time::ZERO)),
         }))
     }
 
-    /// Changes the rate under a key: debts stay as they are, and what is stored stays the
-    /// same share of the most.
-    ///
-    /// # Errors
-    /// [`Error::Rate`] unless the rate is above zero.
-    pub fn set_rate(
-        &mut self,
-        state: &mut WarmUpState,
-        now: Time,
-        permits_per_second: f64,
-    ) -> Result<(), Error> {
-        let new = Self::new(permits_per_second, self.line.rest)?.with_largest(self.largest);
-        *state = WarmUpState(Some(new.rescaled(self.seen(state, now), self)));
-        *self = new;
-        Ok(())
-    }
-
-    /// A ticket under these numbers that was one under `old`.
-    fn rescaled(&self, ticket: Ticket, old: &Self) -> Ticket {
-        let cold = old.line.cools();
-        let stored = if old.line.most == f64::INFINITY {
-            if cold { 0.0 } else { self.line.most }
-        } else if old.line.most == 0.0 {
-            if cold { self.line.most } else { 0.0 }
-        } else {
-            ticket.stored * self.line.most / old.line.most
-        };
-        Ticket { stored, ..ticket }
-    }
-
     /// The state as `now` finds it: what rested has stored permits.
-    fn seen(&self, state: &WarmUpState, now: Time) -> Ticket {
+    fn seen(&self, state: &WarmUpState, now: Time) -> WarmUpTicket {
         let now_us = micros(now.since(Time::ZERO));
         let Some(ticket) = state.0 else {
-            return Ticket {
+            return WarmUpTicket {
                 stored: self.line.most,
                 next_us: now_us,
             };
@@ -236,22 +205,22 @@ impl WarmUp {
         let stored = ticket.stored + float(now_us - ticket.next_us) / self.line.cooldown_us;
         if stored < self.line.most {
             cold_path(); // a jump, not a choice: what rested in full waits for no division
-            return Ticket {
+            return WarmUpTicket {
                 stored,
                 next_us: now_us,
             };
         }
-        Ticket {
+        WarmUpTicket {
             stored: self.line.most,
             next_us: now_us,
         }
     }
 
     /// The state after `cost` is taken.
-    fn after(&self, ticket: Ticket, cost: Permits) -> Ticket {
+    fn after(&self, ticket: WarmUpTicket, cost: Permits) -> WarmUpTicket {
         let cost = f64::from(cost.get());
         let (price, from_store) = self.line.price(ticket.stored, cost);
-        Ticket {
+        WarmUpTicket {
             stored: ticket.stored - from_store,
             next_us: ticket.next_us.saturating_add(price).min(END_US),
         }
@@ -278,20 +247,13 @@ impl WarmUp {
     }
 }
 
-impl Reconfigure for WarmUp {
-    /// A token bucket: a rate and a warm-up cannot be read from a quota.
-    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
-        Gcra::token_bucket(quota).map(Into::into)
-    }
-}
-
 impl Algorithm for WarmUp {
     type State = WarmUpState;
 
     fn name(&self) -> &'static str {
         match self.line.rest {
-            Rest::Cools { .. } => "warm-up",
-            Rest::Saves { .. } => "smooth bursty",
+            RestEffect::Cools { .. } => "warm-up",
+            RestEffect::Saves { .. } => "smooth bursty",
         }
     }
 
@@ -332,10 +294,10 @@ impl Algorithm for WarmUp {
         let stored =
             [mine, theirs].map(|ticket| self.seen(&WarmUpState(Some(ticket)), then).stored);
         let stored = match self.line.rest {
-            Rest::Cools { .. } => stored[0].max(stored[1]),
-            Rest::Saves { .. } => stored[0].min(stored[1]),
+            RestEffect::Cools { .. } => stored[0].max(stored[1]),
+            RestEffect::Saves { .. } => stored[0].min(stored[1]),
         };
-        *state = WarmUpState(Some(Ticket { stored, next_us }));
+        *state = WarmUpState(Some(WarmUpTicket { stored, next_us }));
     }
 
     /// Permits are stored and tickets are due at any rate.
@@ -360,8 +322,8 @@ impl Algorithm for WarmUp {
         // Each request but the last is paid for within the span, as microseconds are counted,
         // out of the store or by its price, of which up to `cut_us` is lost.
         let (saved, cut_us) = match self.line.rest {
-            Rest::Cools { .. } => (0.0, 3.0),
-            Rest::Saves { .. } => (self.line.most, 1.0),
+            RestEffect::Cools { .. } => (0.0, 3.0),
+            RestEffect::Saves { .. } => (self.line.most, 1.0),
         };
         let paid_us = self.line.stable_us - cut_us;
         if paid_us < 1.0 {
@@ -456,7 +418,7 @@ mod tests {
             (cools(10.0, 10), cools(1.0, 10)),
             (cools(1.0, 60), cools(50.0, 4)),
         ] {
-            let mut state = WarmUpState(Some(Ticket {
+            let mut state = WarmUpState(Some(WarmUpTicket {
                 stored: old.line.most / 4.0,
                 next_us: 7_000_000,
             }));

@@ -52,6 +52,7 @@ mod anchor;
 mod bound;
 mod counters;
 mod judge;
+mod reconfigure;
 mod refund;
 mod stored_form;
 
@@ -62,9 +63,9 @@ pub use anchor::{Anchor, Calendar, CalendarWindow};
 pub use counters::{Buckets, Counters};
 
 use crate::algorithm::{Algorithm, Denials};
-use crate::{AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time};
+use crate::{Decision, Error, Nanos, Permits, Quota, Time};
 use anchor::Sight;
-use counters::Seen;
+use counters::VisibleCounts;
 
 /// The most sub-buckets a window is cut into: bounds the work of a decision.
 const MAX_BUCKETS: u32 = 60;
@@ -263,39 +264,6 @@ impl<C: Counters> Window<C> {
     }
 }
 
-impl<C: Counters> Reconfigure for Window<C>
-where
-    Self: Into<AnyAlgorithm>,
-{
-    /// Windows of other numbers; those of a calendar become windows since 1970.
-    fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
-        let width = quota.per().as_nanos().div_ceil(u64::from(self.buckets));
-        let phase = match self.anchor {
-            Anchor::First => None,
-            Anchor::Grid { .. } | Anchor::Calendar(_) => {
-                Some(origin.phase(Nanos::from_nanos(width)))
-            }
-        };
-        let window = Self::new(quota, self.buckets, self.edge, phase)?;
-        Ok(window.with_denials(self.denials).into())
-    }
-
-    fn on_clock(&self, from: Origin, to: Origin) -> Self {
-        let anchor = match &self.anchor {
-            Anchor::Grid { phase } => {
-                let width = Nanos::from_nanos(self.width);
-                Anchor::on_grid(from.phase_on(to, *phase, width), width)
-            }
-            Anchor::First => Anchor::First,
-            Anchor::Calendar(calendar) => Anchor::Calendar(calendar.on_clock(to)),
-        };
-        Self {
-            anchor,
-            ..self.clone()
-        }
-    }
-}
-
 impl<C: Counters> Algorithm for Window<C> {
     type State = WindowState<C>;
 
@@ -355,7 +323,7 @@ impl<C: Counters> Algorithm for Window<C> {
     }
 
     fn expires_at(&self, state: &WindowState<C>, _now: Time) -> Time {
-        let seen = Seen::new(state.counts.as_slice(), 0);
+        let seen = VisibleCounts::new(state.counts.as_slice(), 0);
         match seen.newest_of(self.in_sight()) {
             None => Time::ZERO,
             Some(back) => {
@@ -378,7 +346,7 @@ impl<C: Counters> Algorithm for Window<C> {
         }
         let newer = state.index.max(other.index);
         let behind = |index| self.anchor.windows_between(index, newer, self.width);
-        let seen = Seen::new(other.counts.as_slice(), behind(other.index));
+        let seen = VisibleCounts::new(other.counts.as_slice(), behind(other.index));
         let shift = behind(state.index);
         self.advance(state, newer, shift);
         state.counts.change(self.whole() + 1, |slots| {

@@ -1,7 +1,9 @@
+//! The closed set: names, windows, and the time after which more may be used.
+
 use alloc::vec;
 
 use super::*;
-use crate::Edge;
+use crate::{Edge, Quota};
 
 #[test]
 fn a_window_is_that_of_the_quota_although_intervals_are_rounded_up() {

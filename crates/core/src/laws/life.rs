@@ -17,7 +17,7 @@ use crate::{Nanos, Permits, Time};
 
 /// One event in the life of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum LifeEvent {
     /// The clock moves on.
     Wait(Nanos),
     /// The clock steps back.
@@ -37,7 +37,7 @@ pub fn live<A: Refund + Debug>(
     algorithm: &A,
     denials: Denials,
     start: Time,
-    events: &[Event],
+    events: &[LifeEvent],
     reach: Reach,
 ) {
     live_with::<A, TakesBack>(algorithm, denials, start, events, reach);
@@ -51,7 +51,7 @@ pub fn live_charges<A: Algorithm + Debug>(
     algorithm: &A,
     denials: Denials,
     start: Time,
-    events: &[Event],
+    events: &[LifeEvent],
     reach: Reach,
 ) {
     live_with::<A, KeepsAll>(algorithm, denials, start, events, reach);
@@ -65,7 +65,7 @@ pub fn live_modes<A: Refund + Debug>(
     algorithm: &A,
     denials: Denials,
     start: Time,
-    events: &[Event],
+    events: &[LifeEvent],
     reach: Reach,
 ) {
     live_with::<A, TakesBackModes>(algorithm, denials, start, events, reach);
@@ -79,7 +79,7 @@ pub fn live_loans<A: Refund + Debug>(
     algorithm: &A,
     denials: Denials,
     start: Time,
-    events: &[Event],
+    events: &[LifeEvent],
     reach: Reach,
 ) {
     live_with::<A, TakesFirst>(algorithm, denials, start, events, reach);
@@ -94,7 +94,7 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
     algorithm: &A,
     denials: Denials,
     start: Time,
-    events: &[Event],
+    events: &[LifeEvent],
     reach: Reach,
 ) {
     let mut state = A::State::default();
@@ -102,7 +102,7 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
     let mut admitted = Vec::new();
     for event in events {
         match *event {
-            Event::Wait(span) => {
+            LifeEvent::Wait(span) => {
                 let lasts_until = algorithm.expires_at(&state, now) + algorithm.lasts();
                 now = now + span;
                 if now >= lasts_until {
@@ -111,8 +111,8 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
                 furthest = furthest.max(now);
             }
             // However many steps: further back, the clock was set (see `LATEST_READER`).
-            Event::StepBack(span) => now = (now - span).max(furthest - LATEST_READER),
-            Event::Refund(cost) => {
+            LifeEvent::StepBack(span) => now = (now - span).max(furthest - LATEST_READER),
+            LifeEvent::Refund(cost) => {
                 let Some(refunded) = R::refund(algorithm, &state, now, cost) else {
                     continue;
                 };
@@ -122,7 +122,7 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
                 admitted.clear();
                 latest = Time::ZERO;
             }
-            Event::Spend(cost) => {
+            LifeEvent::Spend(cost) => {
                 if R::RECORDS_ALL {
                     records_all(algorithm, denials, &state, now, cost);
                 }
@@ -160,7 +160,7 @@ pub fn bounded<A: Algorithm + Debug>(algorithm: &A, admitted: &[(Time, Permits)]
 }
 
 /// A life of `length` events made from `seed`: waits around `scale`, costs around `most`.
-pub fn random_life(seed: u64, length: usize, scale: Nanos, most: Permits) -> Vec<Event> {
+pub fn random_life(seed: u64, length: usize, scale: Nanos, most: Permits) -> Vec<LifeEvent> {
     let mut random = Random(seed);
     let mut event = || {
         let scale = scale.as_nanos().max(1);
@@ -177,10 +177,10 @@ pub fn random_life(seed: u64, length: usize, scale: Nanos, most: Permits) -> Vec
         };
         let (span, cost) = (Nanos::from_nanos(span), Permits::saturating_from(cost));
         match random.below(16) {
-            0..=5 => Event::Wait(span),
-            6 => Event::StepBack(span),
-            7 => Event::Refund(cost),
-            _ => Event::Spend(cost),
+            0..=5 => LifeEvent::Wait(span),
+            6 => LifeEvent::StepBack(span),
+            7 => LifeEvent::Refund(cost),
+            _ => LifeEvent::Spend(cost),
         }
     };
     (0..length).map(|_| event()).collect()

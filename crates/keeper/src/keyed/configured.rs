@@ -1,7 +1,7 @@
 //! Configured: a limiter for each key, whose algorithm is chosen at run time.
 
 use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Permits, Unsupported};
-use ratekeeper_policy::config::WordsError;
+use ratekeeper_policy::config::LimitTextError;
 use ratekeeper_store::MemoryConfig;
 
 use super::{KeyedLimiter, KeyedReservation};
@@ -17,12 +17,12 @@ impl KeyedLimiter<AnyAlgorithm> {
     /// let limiter = KeyedLimiter::parse("{ limit = \"2/1h\", algorithm = \"fixed-window\" }")?;
     /// let ask = || limiter.check("ann").verdict.allows();
     /// assert_eq!([ask(), ask(), ask()], [true, true, false]);
-    /// # Ok::<(), ratekeeper::policy::config::WordsError>(())
+    /// # Ok::<(), ratekeeper::policy::config::LimitTextError>(())
     /// ```
     ///
     /// # Errors
     /// All that is wrong with the words, each with its place and an edit.
-    pub fn parse(words: &str) -> Result<Self, WordsError> {
+    pub fn parse(words: &str) -> Result<Self, LimitTextError> {
         let clock = SystemClock::new();
         let limit = limit_of(words, &clock)?;
         Ok(Self::with_clock(limit, MemoryConfig::default(), clock))
@@ -35,13 +35,13 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::KeyedLimiter;
     /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
-    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"sliding-window-log\" }").unwrap();
+    /// limiter.set_limit_text("{ limit = \"20/1h\", algorithm = \"sliding-window-log\" }").unwrap();
     /// assert_eq!(limiter.peek("ann").remaining.get(), 20);
     /// ```
     ///
     /// # Errors
     /// As [`parse`](KeyedLimiter::parse); then nothing was changed.
-    pub fn set_words(&self, words: &str) -> Result<(), WordsError> {
+    pub fn set_limit_text(&self, words: &str) -> Result<(), LimitTextError> {
         self.set_limit(limit_of(words, &self.clock)?);
         Ok(())
     }

@@ -8,8 +8,8 @@ use ratekeeper_store::Hold;
 use super::KeyedLimiter;
 use super::wait::OneKey;
 use crate::limiter::WaitError;
-use crate::limiter::desk::Desk;
-use crate::limiter::line::Line;
+use crate::limiter::desk::Waitable;
+use crate::limiter::line::WaitLine;
 use crate::limiter::turn::Until;
 use crate::limiter::wait::wait;
 use crate::{Clock, Permit, Timer};
@@ -87,12 +87,12 @@ struct Lending<'a, A, C> {
     lease: LeaseId,
 }
 
-impl<A: Into<AnyAlgorithm>, C: Clock> Desk for Lending<'_, A, C> {
+impl<A: Into<AnyAlgorithm>, C: Clock> Waitable for Lending<'_, A, C> {
     fn now(&self) -> Time {
         self.key.now()
     }
 
-    fn line(&self) -> &Line {
+    fn line(&self) -> &WaitLine {
         self.key.line()
     }
 

@@ -15,31 +15,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
-use crate::limiter::line::Line;
+use crate::limiter::line::WaitLine;
 
 /// Maps of lines: threads that wait for different keys seldom want the same.
 const PARTS: usize = 16;
 
-type Part = Mutex<HashMap<Box<[u8]>, Entry, RandomState>>;
+type Part = Mutex<HashMap<Box<[u8]>, KeyLine, RandomState>>;
 
 /// The line of one key.
 #[derive(Debug, Default)]
-struct Entry {
-    line: Arc<Line>,
+struct KeyLine {
+    line: Arc<WaitLine>,
     /// Who stand in it, or before it; never zero.
     standing: usize,
 }
 
 /// The lines of all keys.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct KeyLines {
     /// Who wait, or are about to, for whatever key; a hint for those who only ask.
     present: AtomicUsize,
     parts: [Part; PARTS],
     hasher: RandomState,
 }
 
-impl Lines {
+impl KeyLines {
     /// How many wait, or are about to.
     #[inline]
     pub(super) fn present(&self) -> usize {
@@ -48,7 +48,7 @@ impl Lines {
 
     /// The line of a key, if somebody may stand in it.
     #[inline]
-    pub(super) fn find(&self, key: &[u8]) -> Option<Arc<Line>> {
+    pub(super) fn find(&self, key: &[u8]) -> Option<Arc<WaitLine>> {
         if self.present() == 0 {
             return None;
         }
@@ -56,7 +56,7 @@ impl Lines {
     }
 
     #[cold]
-    fn find_among(&self, key: &[u8]) -> Option<Arc<Line>> {
+    fn find_among(&self, key: &[u8]) -> Option<Arc<WaitLine>> {
         let part = self.part(key).lock();
         let line = &part.get(key)?.line;
         (line.length() > 0).then(|| Arc::clone(line))
@@ -100,7 +100,7 @@ impl Lines {
     }
 }
 
-impl Default for Lines {
+impl Default for KeyLines {
     fn default() -> Self {
         let hasher = RandomState::default();
         Self {
@@ -113,9 +113,9 @@ impl Default for Lines {
 
 /// One who stands in the line of a key, or before it.
 pub(super) struct Standing<'a> {
-    lines: &'a Lines,
+    lines: &'a KeyLines,
     pub(super) key: Box<[u8]>,
-    pub(super) line: Arc<Line>,
+    pub(super) line: Arc<WaitLine>,
 }
 
 impl Drop for Standing<'_> {

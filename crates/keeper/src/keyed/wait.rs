@@ -15,9 +15,9 @@ use ratekeeper_core::{LeaseId, Lend};
 use super::lines::Standing;
 use super::{KeyedLimiter, charge_of};
 use crate::limiter::WaitError;
-use crate::limiter::desk::Desk;
-use crate::limiter::line::Line;
-use crate::limiter::turn::{Step, Until};
+use crate::limiter::desk::Waitable;
+use crate::limiter::line::WaitLine;
+use crate::limiter::turn::{TurnStep, Until};
 use crate::limiter::wait::{answer, block, wait};
 use crate::{Block, Clock, Timer};
 
@@ -210,19 +210,19 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// The answer, where nobody needs to wait for it: it was taken, or the wait is known to be
     /// too long.
-    fn at_once(&self, key: &[u8], cost: Permits, until: Until) -> Option<Step> {
+    fn at_once(&self, key: &[u8], cost: Permits, until: Until) -> Option<TurnStep> {
         if self.lines.find(key).is_some() {
             return None;
         }
         self.with(key, cost, |charge, now| {
             let verdict = self.store.take(charge, now, now).verdict;
             match verdict {
-                Verdict::Allow => return Some(Step::Granted(Nanos::ZERO)),
+                Verdict::Allow => return Some(TurnStep::Granted(Nanos::ZERO)),
                 Verdict::DenyForever => return None, // the desk says why
                 Verdict::AllowAfter(_) | Verdict::Deny { .. } => {}
             }
             let too_late = self.store.at_least(charge, now) > until.patience(now);
-            too_late.then_some(Step::Refused)
+            too_late.then_some(TurnStep::Refused)
         })
     }
 
@@ -263,12 +263,12 @@ impl<A, C: Clock> OneKey<'_, A, C> {
     }
 }
 
-impl<A, C: Clock> Desk for OneKey<'_, A, C> {
+impl<A, C: Clock> Waitable for OneKey<'_, A, C> {
     fn now(&self) -> Time {
         self.limiter.clock.now()
     }
 
-    fn line(&self) -> &Line {
+    fn line(&self) -> &WaitLine {
         &self.standing.line
     }
 

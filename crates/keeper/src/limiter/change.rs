@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Error, Gcra, Permits, Quota, Refund, Time};
 
-use super::{Held, Limiter, Place, patient};
+use super::{Limiter, LimiterAlgorithm, StateCell, patient};
 use crate::Clock;
 
-impl<A: Held, C: Clock> Limiter<A, C> {
+impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Gives back permits that were taken and not used. The next in line has them at once.
     /// Only where the algorithm can take them back.
     ///

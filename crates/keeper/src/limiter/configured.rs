@@ -8,17 +8,17 @@
 //! ```
 
 use ratekeeper_core::{AnyAlgorithm, AnyState, Call, Nanos, Permits, Unsupported};
-use ratekeeper_policy::config::{Context, WordsError, words};
+use ratekeeper_policy::config::{Context, LimitTextError, parse_limit};
 
-use super::{Limiter, Place, Reservation};
+use super::{Limiter, Reservation, StateCell};
 use crate::{Clock, SystemClock};
 
 /// Reads the text of a limit, for this clock; GCRA promises moments as far ahead as it can.
-pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, WordsError> {
+pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, LimitTextError> {
     let context = Context {
         origin: clock.origin(),
     };
-    Ok(words(text, context)?.with_patience(Nanos::MAX))
+    Ok(parse_limit(text, context)?.with_patience(Nanos::MAX))
 }
 
 impl Limiter<AnyAlgorithm> {
@@ -39,12 +39,12 @@ impl Limiter<AnyAlgorithm> {
     /// }
     /// let error = Limiter::parse("{ limit = \"100/1m\", algorithm = \"magic\" }").unwrap_err();
     /// assert_eq!(error.findings()[0].code, "RK0106");
-    /// # Ok::<(), ratekeeper::policy::config::WordsError>(())
+    /// # Ok::<(), ratekeeper::policy::config::LimitTextError>(())
     /// ```
     ///
     /// # Errors
     /// All that is wrong with the words, each with its place and an edit.
-    pub fn parse(words: &str) -> Result<Self, WordsError> {
+    pub fn parse(words: &str) -> Result<Self, LimitTextError> {
         Self::parse_with_clock(words, SystemClock::new())
     }
 }
@@ -60,7 +60,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     ///
     /// # Errors
     /// As [`parse`](Limiter::parse).
-    pub fn parse_with_clock(words: &str, clock: C) -> Result<Self, WordsError> {
+    pub fn parse_with_clock(words: &str, clock: C) -> Result<Self, LimitTextError> {
         Ok(Self::with_clock(limit_of(words, &clock)?, clock))
     }
 
@@ -71,13 +71,13 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// use ratekeeper::core::Permits;
     /// let limiter = Limiter::parse("{ limit = \"10/1h\", algorithm = \"sliding-window-log\" }").unwrap();
     /// let _ = limiter.check_n(Permits::new(4));
-    /// limiter.set_words("{ limit = \"20/1h\", algorithm = \"token-bucket\" }").unwrap();
+    /// limiter.set_limit_text("{ limit = \"20/1h\", algorithm = \"token-bucket\" }").unwrap();
     /// assert_eq!(limiter.peek().remaining.get(), 16, "what was used stays used");
     /// ```
     ///
     /// # Errors
     /// As [`parse`](Limiter::parse); then nothing was changed.
-    pub fn set_words(&self, words: &str) -> Result<(), WordsError> {
+    pub fn set_limit_text(&self, words: &str) -> Result<(), LimitTextError> {
         self.set_limit(limit_of(words, &self.clock)?);
         Ok(())
     }
@@ -99,7 +99,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
         let now = self.clock.now();
         let refund =
             |state: &mut AnyState| self.with(|algorithm| algorithm.try_refund(state, now, cost));
-        Place::<AnyAlgorithm>::update(&self.place, refund)?;
+        StateCell::<AnyAlgorithm>::update(&self.place, refund)?;
         self.line.wake_first();
         Ok(())
     }

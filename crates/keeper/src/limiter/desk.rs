@@ -7,17 +7,17 @@
 
 use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
 
-use super::line::Line;
-use super::{Held, Limiter, Place};
+use super::line::WaitLine;
+use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
 /// What those are told who are refused because others wait, if nothing better is known.
 const LINE_RETRY: Nanos = Nanos::from_millis(1);
 
 /// A limit, its clock, and the line before it.
-pub(crate) trait Desk {
+pub(crate) trait Waitable {
     fn now(&self) -> Time;
-    fn line(&self) -> &Line;
+    fn line(&self) -> &WaitLine;
     /// An error if nobody more may wait beside the `waiting` who do.
     fn room(&self, waiting: usize) -> Result<(), super::WaitError>;
     fn capacity(&self) -> Permits;
@@ -33,7 +33,7 @@ pub(crate) trait Desk {
 
 /// What those are told who only ask while others wait.
 #[cold]
-pub(crate) fn behind_the_line(desk: &impl Desk, now: Time, cost: Permits) -> Decision {
+pub(crate) fn behind_the_line(desk: &impl Waitable, now: Time, cost: Permits) -> Decision {
     let decision = desk.look(now, cost);
     if cost == Permits::ZERO || decision.verdict == Verdict::DenyForever {
         return decision;
@@ -49,12 +49,12 @@ pub(crate) fn behind_the_line(desk: &impl Desk, now: Time, cost: Permits) -> Dec
     }
 }
 
-impl<A: Held, C: Clock> Desk for &Limiter<A, C> {
+impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
     fn now(&self) -> Time {
         self.clock.now()
     }
 
-    fn line(&self) -> &Line {
+    fn line(&self) -> &WaitLine {
         &self.line
     }
 

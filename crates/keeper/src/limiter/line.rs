@@ -25,17 +25,17 @@ use ratekeeper_core::{Nanos, Permits, Time};
 pub(crate) const LATENESS: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitLine {
     /// As many as wait; a hint for those who do not hold the lock.
     length: AtomicUsize,
-    queue: Mutex<Queue>,
+    queue: Mutex<Waiters>,
 }
 
 /// Who waits, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct Waiters {
     next: u64,
-    waiters: BTreeMap<u64, Waiter>,
+    by_number: BTreeMap<u64, Waiter>,
     /// What they all ask for.
     permits: u64,
     /// The moment for which the last grant was made.
@@ -48,38 +48,38 @@ struct Waiter {
     waker: Waker,
 }
 
-impl Line {
+impl WaitLine {
     /// How many wait.
     #[inline]
     pub(crate) fn length(&self) -> usize {
         self.length.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Waiters> {
         self.queue.lock()
     }
 
     /// Joins at the end; the place in the line.
-    pub(crate) fn join(&self, queue: &mut Queue, now: Time, cost: Permits, waker: &Waker) -> u64 {
-        if queue.waiters.is_empty() {
+    pub(crate) fn join(&self, queue: &mut Waiters, now: Time, cost: Permits, waker: &Waker) -> u64 {
+        if queue.by_number.is_empty() {
             queue.since = now;
         }
         let number = queue.next;
         queue.next += 1;
         queue.permits += u64::from(cost.get());
         let waker = waker.clone();
-        queue.waiters.insert(number, Waiter { cost, waker });
-        self.length.store(queue.waiters.len(), Ordering::Relaxed);
+        queue.by_number.insert(number, Waiter { cost, waker });
+        self.length.store(queue.by_number.len(), Ordering::Relaxed);
         number
     }
 
     /// Leaves, served or not; who comes first now is told so.
-    pub(crate) fn leave(&self, mut queue: MutexGuard<'_, Queue>, number: u64) {
+    pub(crate) fn leave(&self, mut queue: MutexGuard<'_, Waiters>, number: u64) {
         let was_first = queue.is_first(number);
-        if let Some(left) = queue.waiters.remove(&number) {
+        if let Some(left) = queue.by_number.remove(&number) {
             queue.permits -= u64::from(left.cost.get());
         }
-        self.length.store(queue.waiters.len(), Ordering::Relaxed);
+        self.length.store(queue.by_number.len(), Ordering::Relaxed);
         let first = queue.first();
         drop(queue);
         if was_first && let Some(waker) = first {
@@ -96,9 +96,9 @@ impl Line {
     }
 }
 
-impl Queue {
+impl Waiters {
     pub(crate) fn len(&self) -> usize {
-        self.waiters.len()
+        self.by_number.len()
     }
 
     /// What all ask for, and `cost` after them.
@@ -107,19 +107,19 @@ impl Queue {
     }
 
     pub(crate) fn is_first(&self, number: u64) -> bool {
-        let first = self.waiters.first_key_value();
+        let first = self.by_number.first_key_value();
         first.is_some_and(|(&first, _)| first == number)
     }
 
     /// Whom to wake when this waiter's turn comes.
     pub(crate) fn set_waker(&mut self, number: u64, waker: &Waker) {
-        if let Some(waiter) = self.waiters.get_mut(&number) {
+        if let Some(waiter) = self.by_number.get_mut(&number) {
             waiter.waker.clone_from(waker);
         }
     }
 
     fn first(&self) -> Option<Waker> {
-        let (_, waiter) = self.waiters.first_key_value()?;
+        let (_, waiter) = self.by_number.first_key_value()?;
         Some(waiter.waker.clone())
     }
 }

@@ -14,14 +14,14 @@
 use parking_lot::Mutex;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Concurrency, Counters, Decision, Exponential, Gcra, Hybrid, Interval,
-    Log, Nanos, Permits, Refund, Time, WarmUp, Window, Word,
+    Log, Nanos, Permits, Refund, Time, WarmUp, Window, WordState,
 };
 use ratekeeper_store::Cell;
 
 /// An algorithm that a [`Limiter`](super::Limiter) can run.
-pub trait Held: Algorithm + Send + Sync + 'static {
+pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
-    type Place: Place<Self>;
+    type Place: StateCell<Self>;
 
     /// The same limit, which takes no debt for an error of the clock; `None` if it never does.
     fn believing(&self) -> Option<Self>
@@ -41,7 +41,7 @@ pub trait Held: Algorithm + Send + Sync + 'static {
 }
 
 /// A state shared by threads.
-pub trait Place<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
+pub trait StateCell<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
     /// Applies `transition` to the state, as nobody else has changed it meanwhile; it may run
     /// more than once.
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T;
@@ -67,7 +67,7 @@ pub trait Place<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
     fn read<T>(&self, view: impl Fn(&A::State) -> T) -> T;
 }
 
-impl<A: Algorithm<State: Word> + 'static> Place<A> for Cell<A> {
+impl<A: Algorithm<State: WordState> + 'static> StateCell<A> for Cell<A> {
     #[expect(clippy::inline_always, reason = "as `Cell::update`")]
     #[inline(always)]
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
@@ -112,7 +112,7 @@ impl<A: Algorithm<State: Word> + 'static> Place<A> for Cell<A> {
 #[derive(Debug, Default)]
 pub struct Locked<S>(Mutex<S>);
 
-impl<A: Algorithm<State: Send> + 'static> Place<A> for Locked<A::State> {
+impl<A: Algorithm<State: Send> + 'static> StateCell<A> for Locked<A::State> {
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
         transition(&mut self.0.lock())
     }
@@ -142,7 +142,7 @@ impl<A: Algorithm<State: Send> + 'static> Place<A> for Locked<A::State> {
     }
 }
 
-impl Held for Gcra {
+impl LimiterAlgorithm for Gcra {
     type Place = Cell<Self>;
 
     fn believing(&self) -> Option<Self> {
@@ -150,14 +150,14 @@ impl Held for Gcra {
     }
 }
 
-impl<C: Counters + 'static> Held for Window<C>
+impl<C: Counters + 'static> LimiterAlgorithm for Window<C>
 where
     Self: Algorithm<State: Send> + Send + Sync,
 {
     type Place = Locked<<Self as Algorithm>::State>;
 }
 
-impl Held for Concurrency {
+impl LimiterAlgorithm for Concurrency {
     type Place = Locked<<Self as Algorithm>::State>;
 
     fn comes_back(&self) -> bool {
@@ -169,7 +169,7 @@ impl Held for Concurrency {
     }
 }
 
-impl Held for AnyAlgorithm {
+impl LimiterAlgorithm for AnyAlgorithm {
     type Place = Locked<<Self as Algorithm>::State>;
 
     fn comes_back(&self) -> bool {
@@ -186,7 +186,7 @@ impl Held for AnyAlgorithm {
 /// States of more than a word.
 macro_rules! held_under_lock {
     ($($algorithm:ty),*) => {$(
-        impl Held for $algorithm {
+        impl LimiterAlgorithm for $algorithm {
             type Place = Locked<<Self as Algorithm>::State>;
         }
     )*};

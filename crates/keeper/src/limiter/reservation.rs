@@ -11,13 +11,13 @@ use std::fmt;
 
 use ratekeeper_core::{Decision, Nanos, Permits, Refund, Time};
 
-use super::{Held, Limiter, Place};
+use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
 /// Permits charged for a later moment, or a refusal; see [`Limiter::reserve`]. Dropping it
 /// leaves the permits charged.
 #[must_use = "what is reserved is charged: wait, or cancel"]
-pub struct Reservation<'a, A: Held, C> {
+pub struct Reservation<'a, A: LimiterAlgorithm, C> {
     pub(super) limiter: &'a Limiter<A, C>,
     decision: Decision,
     made: Time,
@@ -26,7 +26,7 @@ pub struct Reservation<'a, A: Held, C> {
     state: Option<A::State>,
 }
 
-impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
+impl<'a, A: LimiterAlgorithm, C: Clock> Reservation<'a, A, C> {
     pub(super) const fn new(
         limiter: &'a Limiter<A, C>,
         decision: Decision,
@@ -105,7 +105,7 @@ impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
     }
 }
 
-impl<A: Held, C> fmt::Debug for Reservation<'_, A, C> {
+impl<A: LimiterAlgorithm, C> fmt::Debug for Reservation<'_, A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
             .field("decision", &self.decision)

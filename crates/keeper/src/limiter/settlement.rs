@@ -16,7 +16,7 @@ use ratekeeper_core::{
     AnyAlgorithm, AnyState, Call, Decision, Nanos, Permits, Refund, Reserve, Unsupported,
 };
 
-use super::{Held, Limiter, Place};
+use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
 /// What work was taken to cost, and what it did; see [`Limiter::settle`].
@@ -49,7 +49,7 @@ impl Settlement {
     }
 }
 
-impl<A: Held + Refund + Reserve, C: Clock> Limiter<A, C> {
+impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// Corrects what was charged for work to what it did cost: the rest of the estimate is
     /// given back, and what went over is charged, beyond the limit too. Then nobody passes
     /// until that debt is paid by time. A limit made by [`Limiter::per`] remembers up to about a
@@ -124,7 +124,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
                 )
             })
         };
-        Place::<AnyAlgorithm>::update(&self.place, settle)?;
+        StateCell::<AnyAlgorithm>::update(&self.place, settle)?;
         self.line.wake_first();
         Ok(())
     }

@@ -14,14 +14,14 @@ use std::task::Waker;
 use ratekeeper_core::{Nanos, Permits, Time, Verdict};
 
 use super::WaitError;
-use super::desk::Desk;
+use super::desk::Waitable;
 use super::line::LATENESS;
 
 /// Grants that one look of the first in line may try for moments that have passed.
-const MOST_TRIES: usize = 4;
+const MAX_TRIES: usize = 4;
 
 /// One who waits, or is about to. Dropped, it leaves the line.
-pub(crate) struct Turn<D: Desk> {
+pub(crate) struct Turn<D: Waitable> {
     desk: D,
     cost: Permits,
     until: Until,
@@ -57,7 +57,7 @@ impl Until {
 
 /// What a turn comes to.
 #[derive(Clone, Copy)]
-pub(crate) enum Step {
+pub(crate) enum TurnStep {
     Granted(Nanos),
     Refused,
     Useless(WaitError),
@@ -65,7 +65,7 @@ pub(crate) enum Step {
     Wait(Option<Nanos>),
 }
 
-impl<D: Desk> Turn<D> {
+impl<D: Waitable> Turn<D> {
     pub(crate) const fn new(desk: D, cost: Permits, until: Until) -> Self {
         Self {
             desk,
@@ -77,7 +77,7 @@ impl<D: Desk> Turn<D> {
         }
     }
 
-    pub(crate) fn step(&mut self, waker: &Waker) -> Step {
+    pub(crate) fn step(&mut self, waker: &Waker) -> TurnStep {
         let now = self.desk.now();
         match (self.asked, self.number) {
             (Some(asked), Some(number)) => self.advance(now, asked, number, waker),
@@ -86,23 +86,23 @@ impl<D: Desk> Turn<D> {
     }
 
     /// Takes at once what is there, or joins the line.
-    fn ask(&mut self, now: Time, waker: &Waker) -> Step {
+    fn ask(&mut self, now: Time, waker: &Waker) -> TurnStep {
         let (desk, line) = (&self.desk, self.desk.line());
         let patience = self.until.patience(now);
         self.asked = Some((now, patience));
         if line.length() == 0 && desk.take(now, self.cost, now) == Verdict::Allow {
-            return Step::Granted(Nanos::ZERO);
+            return TurnStep::Granted(Nanos::ZERO);
         }
         if self.cost > desk.capacity() {
-            return Step::Useless(self.too_large());
+            return TurnStep::Useless(self.too_large());
         }
         let mut queue = line.lock();
         let least = desk.at_least(now, queue.total_with(self.cost));
         if least > patience {
-            return Step::Refused;
+            return TurnStep::Refused;
         }
         if let Err(full) = desk.room(queue.len()) {
-            return Step::Useless(full);
+            return TurnStep::Useless(full);
         }
         let number = line.join(&mut queue, now, self.cost, waker);
         drop(queue);
@@ -120,17 +120,17 @@ impl<D: Desk> Turn<D> {
         (asked, patience): (Time, Nanos),
         number: u64,
         waker: &Waker,
-    ) -> Step {
+    ) -> TurnStep {
         let desk = &self.desk;
         let left = patience.saturating_sub(now.since(asked));
         let mut queue = desk.line().lock();
         if !queue.is_first(number) {
             if left == Nanos::ZERO {
                 drop(queue);
-                return self.leave(Step::Refused);
+                return self.leave(TurnStep::Refused);
             }
             queue.set_waker(number, waker);
-            return Step::Wait((patience < Nanos::MAX).then_some(left));
+            return TurnStep::Wait((patience < Nanos::MAX).then_some(left));
         }
         let comes_back = desk.comes_back();
         let since = if comes_back {
@@ -139,13 +139,13 @@ impl<D: Desk> Turn<D> {
             queue.since.max(now - LATENESS).min(now)
         };
         let mut at = self.planned.take().unwrap_or(since);
-        let mut tries = MOST_TRIES;
+        let mut tries = MAX_TRIES;
         loop {
             let wait = match desk.take(at, self.cost, now) {
                 Verdict::Allow => {
                     queue.since = at;
                     drop(queue);
-                    return self.leave(Step::Granted(now.since(asked)));
+                    return self.leave(TurnStep::Granted(now.since(asked)));
                 }
                 Verdict::AllowAfter(wait) => {
                     self.planned = Some(at);
@@ -154,12 +154,12 @@ impl<D: Desk> Turn<D> {
                 Verdict::Deny { retry_after } if comes_back && left > Nanos::ZERO => {
                     queue.set_waker(number, waker);
                     let wait = retry_after.min(left);
-                    return Step::Wait((wait < Nanos::MAX).then_some(wait));
+                    return TurnStep::Wait((wait < Nanos::MAX).then_some(wait));
                 }
                 Verdict::Deny { retry_after } => retry_after,
                 Verdict::DenyForever => {
                     drop(queue);
-                    return self.leave(Step::Useless(self.too_large()));
+                    return self.leave(TurnStep::Useless(self.too_large()));
                 }
             };
             let due = at + wait;
@@ -171,16 +171,16 @@ impl<D: Desk> Turn<D> {
             let wait = due.since(now);
             if wait > left {
                 drop(queue);
-                return self.leave(Step::Refused);
+                return self.leave(TurnStep::Refused);
             }
             queue.set_waker(number, waker);
             // Due and denied: time has ended, and no later moment will be better.
-            return Step::Wait((wait > Nanos::ZERO).then_some(wait));
+            return TurnStep::Wait((wait > Nanos::ZERO).then_some(wait));
         }
     }
 
     /// Leaves the line with what it came to.
-    fn leave(&mut self, step: Step) -> Step {
+    fn leave(&mut self, step: TurnStep) -> TurnStep {
         if let Some(number) = self.number.take() {
             let line = self.desk.line();
             line.leave(line.lock(), number);
@@ -196,8 +196,8 @@ impl<D: Desk> Turn<D> {
     }
 }
 
-impl<D: Desk> Drop for Turn<D> {
+impl<D: Waitable> Drop for Turn<D> {
     fn drop(&mut self) {
-        self.leave(Step::Refused);
+        self.leave(TurnStep::Refused);
     }
 }

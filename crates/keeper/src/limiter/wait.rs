@@ -16,9 +16,9 @@ use std::thread::{self, Thread};
 
 use ratekeeper_core::{Nanos, Permits, Time};
 
-use super::desk::Desk;
-use super::turn::{Step, Turn, Until};
-use super::{Held, Limiter};
+use super::desk::Waitable;
+use super::turn::{Turn, TurnStep, Until};
+use super::{Limiter, LimiterAlgorithm};
 use crate::{Block, Timer};
 
 /// Why waiting is no use.
@@ -68,7 +68,7 @@ impl Wake for Unpark {
 }
 
 /// Waiting, by a thread.
-impl<A: Held, C: Block> Limiter<A, C> {
+impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     /// Waits until a permit is there, in line with all others who wait, and takes it; says
     /// how long that took. It blocks the thread.
     ///
@@ -162,7 +162,7 @@ impl<A: Held, C: Block> Limiter<A, C> {
 }
 
 /// Waiting, by a task.
-impl<A: Held, C: Timer> Limiter<A, C> {
+impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// Waits until a permit is there, in line with all others who wait, and takes it; says
     /// how long that took. Dropped before it is ready, it leaves the line, and has taken
     /// nothing. It joins the line when first polled. Once in line, poll it or drop it: one that
@@ -279,21 +279,21 @@ impl<A: Held, C: Timer> Limiter<A, C> {
 
 /// Blocks the thread until it is served, or refused.
 pub(crate) fn block(
-    desk: impl Desk,
+    desk: impl Waitable,
     clock: &impl Block,
     cost: Permits,
     until: Until,
 ) -> Result<Option<Nanos>, WaitError> {
     let mut turn = Turn::new(desk, cost, until);
     let mut step = turn.step(Waker::noop());
-    if !matches!(step, Step::Wait(_)) {
+    if !matches!(step, TurnStep::Wait(_)) {
         return answer(step);
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
         step = turn.step(&waker); // anew, now that it can be woken
         match step {
-            Step::Wait(longest) => clock.park(longest),
+            TurnStep::Wait(longest) => clock.park(longest),
             step => return answer(step),
         }
     }
@@ -301,7 +301,7 @@ pub(crate) fn block(
 
 /// Is ready when it is served, or refused.
 pub(crate) async fn wait(
-    desk: impl Desk,
+    desk: impl Waitable,
     clock: &impl Timer,
     cost: Permits,
     until: Until,
@@ -311,7 +311,7 @@ pub(crate) async fn wait(
     let step = poll_fn(|context| {
         loop {
             let longest = match turn.step(context.waker()) {
-                Step::Wait(longest) => longest,
+                TurnStep::Wait(longest) => longest,
                 step => return Poll::Ready(step),
             };
             timer.set(longest.map(|longest| clock.sleep_async(longest)));
@@ -327,10 +327,10 @@ pub(crate) async fn wait(
 }
 
 /// What a turn came to, for callers.
-pub(crate) fn answer(step: Step) -> Result<Option<Nanos>, WaitError> {
+pub(crate) fn answer(step: TurnStep) -> Result<Option<Nanos>, WaitError> {
     match step {
-        Step::Granted(waited) => Ok(Some(waited)),
-        Step::Refused | Step::Wait(_) => Ok(None),
-        Step::Useless(error) => Err(error),
+        TurnStep::Granted(waited) => Ok(Some(waited)),
+        TurnStep::Refused | TurnStep::Wait(_) => Ok(None),
+        TurnStep::Useless(error) => Err(error),
     }
 }

@@ -27,13 +27,13 @@ use ratekeeper_resilience::{
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Hold, Ruling};
-use super::in_flight::{MOST_WAITING, RETRY, decision, shown};
-use super::measured::{Course, Measured};
-use super::{RateLimitLayer, Settings};
+use super::gate::{Boxed, RequestHold, Ruling};
+use super::in_flight::{MAX_WAITING, RETRY, decision, shown};
+use super::measured::{Measured, MeasuredCourse};
+use super::{GateSettings, RateLimitLayer};
 use crate::limiter::WaitError;
-use crate::limiter::desk::Desk;
-use crate::limiter::line::Line;
+use crate::limiter::desk::Waitable;
+use crate::limiter::line::WaitLine;
 use crate::limiter::turn::Until;
 use crate::limiter::wait::wait;
 use crate::{Clock, SystemClock, Timer};
@@ -41,13 +41,13 @@ use crate::{Clock, SystemClock, Timer};
 /// A client that goes away after so long has given up, unless told otherwise.
 const GIVEN_UP_AFTER: Nanos = Nanos::SECOND;
 
-type Permit = AdaptivePermit<Arc<AdaptiveConcurrency>>;
+type GatePermit = AdaptivePermit<Arc<AdaptiveConcurrency>>;
 type Judge = dyn Fn(StatusCode, &HeaderMap) -> End + Send + Sync;
 
 /// As many requests at once as the server bears; see
 /// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
 pub struct Adaptive<C = SystemClock> {
-    shared: Arc<Shared<C>>,
+    shared: Arc<AdaptiveInner<C>>,
     /// Shown, never run.
     algorithm: AnyAlgorithm,
     pub(super) described: Described,
@@ -56,9 +56,9 @@ pub struct Adaptive<C = SystemClock> {
 }
 
 /// What its requests share. Clones are the same limit, with the same line.
-struct Shared<C> {
+struct AdaptiveInner<C> {
     limit: Arc<AdaptiveConcurrency>,
-    line: Arc<Line>,
+    line: Arc<WaitLine>,
     clock: Arc<C>,
     judge: Arc<Judge>,
     given_up_after: Nanos,
@@ -105,7 +105,7 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
         let mut described = Described::new("adaptive", (algorithm.clone(), most));
         described.set_refusal(503, Body::ProblemJson);
         described.set_headers(HeaderStyle::Off);
-        let shared = Shared {
+        let shared = AdaptiveInner {
             limit,
             line: Arc::default(),
             clock: Arc::new(clock),
@@ -117,9 +117,9 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
             algorithm,
             described,
             patience: Nanos::ZERO,
-            most_waiting: MOST_WAITING,
+            most_waiting: MAX_WAITING,
         };
-        Self::made(gate, Settings::default())
+        Self::made(gate, GateSettings::default())
     }
 
     /// Lets requests wait for at most `longest` where they would be refused, first come first
@@ -199,17 +199,17 @@ fn judge(status: StatusCode, fields: &HeaderMap) -> End {
 }
 
 impl<C: Timer + 'static> Adaptive<C> {
-    fn try_acquire(&self) -> Option<Permit> {
-        let Shared { limit, clock, .. } = &*self.shared;
+    fn try_acquire(&self) -> Option<GatePermit> {
+        let AdaptiveInner { limit, clock, .. } = &*self.shared;
         limit.try_acquire_owned(clock.now())
     }
 
-    fn at_work(&self, permit: Permit) -> Hold {
+    fn at_work(&self, permit: GatePermit) -> RequestHold {
         let course = Arc::clone(&self.shared);
-        Hold::Measured(Measured::new(permit, course))
+        RequestHold::Measured(Measured::new(permit, course))
     }
 
-    fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<Hold>) -> Ruling {
+    fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<RequestHold>) -> Ruling {
         let limit = self.shared.limit.limit();
         let left = limit.saturating_sub(self.shared.limit.in_flight());
         let decision = decision(verdict, left);
@@ -227,13 +227,13 @@ impl<C: Timer + 'static> Adaptive<C> {
         self.ruling(Verdict::Deny { retry_after }, cost, None)
     }
 
-    fn passes(&self, cost: Permits, permit: Option<Permit>) -> Ruling {
+    fn passes(&self, cost: Permits, permit: Option<GatePermit>) -> Ruling {
         let hold = permit.map(|permit| self.at_work(permit));
         self.ruling(Verdict::Allow, cost, hold)
     }
 
     async fn wait(self, cost: Permits) -> Ruling {
-        let turn = Turn {
+        let turn = AdaptiveTurn {
             gate: &self,
             permit: Mutex::default(),
         };
@@ -273,7 +273,7 @@ impl<C: Timer + 'static> Ask for Adaptive<C> {
     }
 }
 
-impl<C: Clock> Course for Shared<C> {
+impl<C: Clock> MeasuredCourse for AdaptiveInner<C> {
     fn now(&self) -> Time {
         self.clock.now()
     }
@@ -293,17 +293,17 @@ impl<C: Clock> Course for Shared<C> {
 }
 
 /// One request in line, and the permit that it was given.
-struct Turn<'a, C> {
+struct AdaptiveTurn<'a, C> {
     gate: &'a Adaptive<C>,
-    permit: Mutex<Option<Permit>>,
+    permit: Mutex<Option<GatePermit>>,
 }
 
-impl<C: Timer + 'static> Desk for &Turn<'_, C> {
+impl<C: Timer + 'static> Waitable for &AdaptiveTurn<'_, C> {
     fn now(&self) -> Time {
         self.gate.shared.clock.now()
     }
 
-    fn line(&self) -> &Line {
+    fn line(&self) -> &WaitLine {
         &self.gate.shared.line
     }
 
@@ -360,7 +360,7 @@ impl<C> Clone for Adaptive<C> {
     }
 }
 
-impl<C> Clone for Shared<C> {
+impl<C> Clone for AdaptiveInner<C> {
     fn clone(&self) -> Self {
         Self {
             limit: Arc::clone(&self.limit),

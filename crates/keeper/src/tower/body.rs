@@ -8,7 +8,7 @@ use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::gate::Hold;
+use super::gate::RequestHold;
 use super::measured::Measured;
 
 pin_project! {
@@ -18,7 +18,7 @@ pin_project! {
     pub struct LimitedBody<B> {
         #[pin]
         content: Content<B>,
-        hold: Option<Hold>,
+        hold: Option<RequestHold>,
     }
 }
 
@@ -31,12 +31,12 @@ pin_project! {
 }
 
 impl<B> LimitedBody<B> {
-    pub(super) fn served(body: B, mut hold: Option<Hold>) -> Self
+    pub(super) fn served(body: B, mut hold: Option<RequestHold>) -> Self
     where
         B: Body,
     {
         if body.is_end_stream()
-            && let Some(measured) = hold.as_mut().and_then(Hold::measured)
+            && let Some(measured) = hold.as_mut().and_then(RequestHold::measured)
         {
             measured.whole();
         }
@@ -83,7 +83,7 @@ where
         let frame = match this.content.project() {
             Projected::Served { mut body } => {
                 let frame = ready!(body.as_mut().poll_frame(context));
-                if let Some(measured) = this.hold.as_mut().and_then(Hold::measured) {
+                if let Some(measured) = this.hold.as_mut().and_then(RequestHold::measured) {
                     see(measured, frame.as_ref());
                     if matches!(frame, Some(Ok(_))) && body.is_end_stream() {
                         measured.whole();

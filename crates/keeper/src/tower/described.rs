@@ -22,9 +22,9 @@ use ratekeeper_policy::{
 use ratekeeper_store::Decisions;
 use smallvec::smallvec;
 
-use super::gate::{Denied, Hold, Ruling};
-use super::pass::{Pass, Told, put, put_text};
-use crate::headers::{Value, names, put_balance, put_promise, put_wait};
+use super::gate::{Denied, RequestHold, Ruling};
+use super::pass::{FieldsToSend, Pass, put, put_text};
+use crate::headers::{FieldValue, names, put_balance, put_promise, put_wait};
 use crate::latest::Latest;
 use crate::{Answer, Outcome};
 
@@ -35,13 +35,13 @@ const MAX_NAME: usize = 40;
 #[derive(Clone, Debug)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Described {
-    look: Look,
+    look: Appearance,
     shown: Arc<Latest<Arc<Shown>>>,
 }
 
 /// What the program says of it.
 #[derive(Clone, Debug)]
-struct Look {
+struct Appearance {
     name: Arc<str>,
     refusal: Arc<Refusal>,
     headers: HeaderStyle,
@@ -67,7 +67,7 @@ pub(super) fn limited(algorithm: AnyAlgorithm) -> Limited {
 
 impl Described {
     pub(super) fn new(name: &str, limited: Limited) -> Self {
-        let look = Look {
+        let look = Appearance {
             name: name.into(),
             refusal: Arc::default(),
             headers: HeaderStyle::default(),
@@ -124,12 +124,12 @@ impl Described {
         &self,
         limited: impl FnOnce() -> Limited,
         decision: Decision,
-        hold: Option<Hold>,
+        hold: Option<RequestHold>,
     ) -> Ruling {
         let told = if self.look.headers == HeaderStyle::Off {
-            Told::Nothing
+            FieldsToSend::Nothing
         } else {
-            Told::Limit(self.shown(&limited()), decision)
+            FieldsToSend::Limit(self.shown(&limited()), decision)
         };
         let delay = match decision.verdict {
             Verdict::AllowAfter(wait) => wait,
@@ -163,7 +163,7 @@ impl Described {
         };
         Ruling::Denied(Denied {
             answer: Box::new(Answer::new(policy, charges, decisions, now)),
-            told: Told::Limit(shown, decision),
+            told: FieldsToSend::Limit(shown, decision),
             hold: None,
         })
     }
@@ -192,7 +192,7 @@ impl Shown {
             put(headers, names::RATELIMIT_POLICY, promise.clone());
         }
         if let Some(rule) = self.policy.rules.first() {
-            let (shown, mut value) = ([outcome(rule, decision)], Value::new());
+            let (shown, mut value) = ([outcome(rule, decision)], FieldValue::new());
             let mut put = |name, value: &str| put_text(headers, name, value);
             put_balance(&shown, self.policy.headers, &mut value, &mut put);
             put_wait(decision.verdict.retry_after(), &mut value, &mut put);
@@ -213,7 +213,7 @@ fn outcome(rule: &Rule, decision: Decision) -> Outcome<'_> {
     }
 }
 
-impl Look {
+impl Appearance {
     /// This look of a limit.
     fn at(&self, limited: Limited) -> Shown {
         let rule = self.rule(limited);
@@ -225,9 +225,14 @@ impl Look {
         };
         let mut promise = None;
         let shown = [outcome(&rule, fresh)];
-        put_promise(&shown, self.headers, &mut Value::new(), &mut |_, value| {
-            promise = HeaderValue::from_str(value).ok();
-        });
+        put_promise(
+            &shown,
+            self.headers,
+            &mut FieldValue::new(),
+            &mut |_, value| {
+                promise = HeaderValue::from_str(value).ok();
+            },
+        );
         let policy = Policy {
             rules: Rules::new(vec![rule]),
             headers: self.headers,

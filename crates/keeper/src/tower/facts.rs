@@ -15,13 +15,13 @@ use smallvec::SmallVec;
 pub struct Peer(pub SocketAddr);
 
 /// Names and values of all header fields, in their order.
-pub(super) type Fields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
+pub(super) type HeaderFields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
 
 /// What the application says about a request.
 pub(super) type Attributes = Vec<(&'static str, String)>;
 
 #[inline]
-pub(super) fn fields(parts: &Parts) -> Fields<'_> {
+pub(super) fn fields(parts: &Parts) -> HeaderFields<'_> {
     let fields = parts.headers.iter();
     let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
     fields.collect()

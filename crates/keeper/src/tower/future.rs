@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::LimitedBody;
-use super::gate::{Boxed, Hold};
+use super::gate::{Boxed, RequestHold};
 use super::pass::Pass;
 use super::settle::Settled;
 
@@ -98,7 +98,7 @@ where
                 Projected::Serving { future, pass } => {
                     let result = ready!(future.poll(context));
                     let mut hold = pass.hold.take(); // an error gives back what it holds
-                    if let Some(measured) = hold.as_mut().and_then(Hold::measured) {
+                    if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
                         match &result {
                             Ok(response) => {
                                 measured.answered(response.status(), response.headers());

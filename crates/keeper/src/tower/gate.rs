@@ -13,9 +13,9 @@ use std::pin::Pin;
 use http::request::Parts;
 use ratekeeper_core::{Nanos, Permits};
 
-use super::in_flight::Counted;
+use super::in_flight::CountGuard;
 use super::measured::Measured;
-use super::pass::{Pass, Told};
+use super::pass::{FieldsToSend, Pass};
 use crate::Answer;
 
 /// What decides about requests: made by the constructors of
@@ -28,14 +28,14 @@ impl<G: sealed::Ask> Gate for G {}
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What a request holds: given back when it is dropped.
-pub(super) enum Hold {
-    Counted(#[expect(dead_code, reason = "kept to be dropped")] Counted),
+pub(super) enum RequestHold {
+    Counted(#[expect(dead_code, reason = "kept to be dropped")] CountGuard),
     /// Told how the request goes.
     Measured(Measured),
     Other(#[expect(dead_code, reason = "kept to be dropped")] Box<dyn Any + Send>),
 }
 
-impl Hold {
+impl RequestHold {
     /// What wants to be told how the request goes.
     pub(super) fn measured(&mut self) -> Option<&mut Measured> {
         match self {
@@ -45,9 +45,9 @@ impl Hold {
     }
 }
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for RequestHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hold").finish_non_exhaustive()
+        f.debug_struct("RequestHold").finish_non_exhaustive()
     }
 }
 
@@ -65,9 +65,9 @@ pub enum Ruling {
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Denied {
     pub(super) answer: Box<Answer>,
-    pub(super) told: Told,
+    pub(super) told: FieldsToSend,
     /// If it passes all the same, since no limit that is enforced refuses it.
-    pub(super) hold: Option<Hold>,
+    pub(super) hold: Option<RequestHold>,
 }
 
 pub(super) mod sealed {

@@ -18,11 +18,11 @@ use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time,
 
 use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Hold, Ruling};
-use super::{RateLimitLayer, Settings};
+use super::gate::{Boxed, RequestHold, Ruling};
+use super::{GateSettings, RateLimitLayer};
 use crate::limiter::WaitError;
-use crate::limiter::desk::Desk;
-use crate::limiter::line::Line;
+use crate::limiter::desk::Waitable;
+use crate::limiter::line::WaitLine;
 use crate::limiter::turn::Until;
 use crate::limiter::wait::wait;
 use crate::{Clock, SystemClock, Timer};
@@ -30,7 +30,7 @@ use crate::{Clock, SystemClock, Timer};
 /// What a refused client is told to wait, since nobody knows when a request ends.
 pub(super) const RETRY: Nanos = Nanos::SECOND;
 /// How many requests wait at most unless told otherwise: each holds a connection.
-pub(super) const MOST_WAITING: usize = 1_000;
+pub(super) const MAX_WAITING: usize = 1_000;
 
 /// At most so many requests at once; see
 /// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight).
@@ -40,7 +40,7 @@ pub struct InFlight<C = SystemClock> {
     /// Shown, never run.
     algorithm: AnyAlgorithm,
     pub(super) described: Described,
-    count: Arc<Count>,
+    count: Arc<InFlightCount>,
     patience: Nanos,
     most_waiting: usize,
     clock: Arc<C>,
@@ -48,20 +48,20 @@ pub struct InFlight<C = SystemClock> {
 
 /// What is at work, and who waits for it.
 #[derive(Debug, Default)]
-struct Count {
+struct InFlightCount {
     at_work: AtomicU32,
-    line: Line,
+    line: WaitLine,
 }
 
 /// A part of the count.
-pub(super) struct Counted {
+pub(super) struct CountGuard {
     cost: u32,
-    count: Arc<Count>,
+    count: Arc<InFlightCount>,
     /// Whether anybody can wait for it.
     lined: bool,
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.count.at_work.fetch_sub(self.cost, Ordering::Relaxed);
         if self.lined {
@@ -115,10 +115,10 @@ impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
             algorithm,
             count: Arc::default(),
             patience: Nanos::ZERO,
-            most_waiting: MOST_WAITING,
+            most_waiting: MAX_WAITING,
             clock: Arc::new(clock),
         };
-        Self::made(gate, Settings::default())
+        Self::made(gate, GateSettings::default())
     }
 
     /// Lets requests wait for at most `longest` where they would be refused, first come first
@@ -160,7 +160,7 @@ impl<C> RateLimitLayer<InFlight<C>> {
     }
 }
 
-impl Count {
+impl InFlightCount {
     /// Adds `cost`, or nothing; what was at work before.
     fn add(&self, cost: Permits, most: Permits) -> Result<u32, u32> {
         let add = |count: u32| {
@@ -186,15 +186,15 @@ impl<C> InFlight<C> {
 
     /// What was counted, in the hands of its request.
     fn counted(&self, cost: Permits) -> Ruling {
-        let counted = Counted {
+        let counted = CountGuard {
             cost: cost.get(),
             count: Arc::clone(&self.count),
             lined: self.patience > Nanos::ZERO,
         };
-        self.ruling(Verdict::Allow, cost, Some(Hold::Counted(counted)))
+        self.ruling(Verdict::Allow, cost, Some(RequestHold::Counted(counted)))
     }
 
-    fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<Hold>) -> Ruling {
+    fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<RequestHold>) -> Ruling {
         let at_work = self.count.at_work.load(Ordering::Relaxed);
         let left = self.most.get().saturating_sub(at_work);
         let decision = decision(verdict, left);
@@ -240,12 +240,12 @@ impl<C: Timer + 'static> Ask for InFlight<C> {
     }
 }
 
-impl<C: Clock> Desk for &InFlight<C> {
+impl<C: Clock> Waitable for &InFlight<C> {
     fn now(&self) -> Time {
         self.clock.now()
     }
 
-    fn line(&self) -> &Line {
+    fn line(&self) -> &WaitLine {
         &self.count.line
     }
 

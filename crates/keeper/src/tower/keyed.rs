@@ -20,7 +20,7 @@ use ratekeeper_policy::ClientIp;
 use super::described::{Described, limited};
 use super::facts::client_address;
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Hold, Ruling};
+use super::gate::{Boxed, RequestHold, Ruling};
 use super::ledger::{Ledger, Lender, new_lease};
 use crate::{KeyedLimiter, Permit, Timer};
 
@@ -131,7 +131,7 @@ where
         &self,
         (decision, now): (Decision, Time),
         cost: Permits,
-        hold: Option<Hold>,
+        hold: Option<RequestHold>,
     ) -> Ruling {
         let limited = || limited(self.limiter.algorithm());
         if decision.verdict.allows() {

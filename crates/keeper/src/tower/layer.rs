@@ -17,10 +17,10 @@ use super::in_flight::InFlight;
 use super::keyed::Keyed;
 use super::ledger::Ledger;
 use super::policy::ByPolicy;
-use super::service::{RateLimited, Shared};
-use super::settle::{Counts, Settings};
+use super::service::{LayerContext, RateLimited};
+use super::settle::{Counts, GateSettings};
 use super::single::Single;
-use crate::limiter::Held;
+use crate::limiter::LimiterAlgorithm;
 use crate::{Answer, Keeper, KeyedLimiter, Limiter, Timer};
 
 /// Puts services behind limits; see the [module](crate::tower).
@@ -38,12 +38,12 @@ use crate::{Answer, Keeper, KeyedLimiter, Limiter, Timer};
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer<G> {
     pub(super) gate: G,
-    settings: Settings,
+    settings: GateSettings,
 }
 
 impl<A, C> RateLimitLayer<Single<A, C>>
 where
-    A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
+    A: LimiterAlgorithm<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
     /// One limit for all requests. The program may keep the limiter in an `Arc`, look at it
@@ -59,7 +59,7 @@ where
             limiter,
             patience: Nanos::ZERO,
         };
-        Self::made(gate, Settings::default())
+        Self::made(gate, GateSettings::default())
     }
 
     /// Lets requests wait for at most `longest` where they would be refused, first come first
@@ -119,7 +119,7 @@ where
             key,
             patience: Nanos::ZERO,
         };
-        Self::made(gate, Settings::default())
+        Self::made(gate, GateSettings::default())
     }
 
     /// Lets requests wait for at most `longest` where they would be refused, each key in a
@@ -140,7 +140,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
     /// Limits of concurrency lend for the life of the answer's body, and are renewed
     /// meanwhile; a limit with a `queue` holds requests back.
     pub fn policy(keeper: impl Into<Arc<Keeper<S, C>>>) -> Self {
-        Self::made(ByPolicy::new(keeper.into()), Settings::default())
+        Self::made(ByPolicy::new(keeper.into()), GateSettings::default())
     }
 
     /// Where the policy finds who is connected, for keys by address: a type that the server
@@ -185,7 +185,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
 }
 
 impl<G> RateLimitLayer<G> {
-    pub(super) fn made(gate: G, settings: Settings) -> Self {
+    pub(super) fn made(gate: G, settings: GateSettings) -> Self {
         Self { gate, settings }
     }
 
@@ -263,7 +263,7 @@ impl<S, G: Gate> Layer<S> for RateLimitLayer<G> {
         if self.settings.mode == Mode::Shadow {
             gate.forbid_waiting();
         }
-        let shared = Shared {
+        let shared = LayerContext {
             gate,
             settings: self.settings.clone(),
         };
@@ -274,7 +274,7 @@ impl<S, G: Gate> Layer<S> for RateLimitLayer<G> {
 use one_limit::OneLimit;
 
 mod one_limit {
-    use super::{Adaptive, Described, Held, InFlight, Keyed, Single};
+    use super::{Adaptive, Described, InFlight, Keyed, LimiterAlgorithm, Single};
 
     /// Gates of one limit without a policy.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
@@ -283,7 +283,7 @@ mod one_limit {
         fn described(&mut self) -> &mut Described;
     }
 
-    impl<A: Held, C> OneLimit for Single<A, C> {
+    impl<A: LimiterAlgorithm, C> OneLimit for Single<A, C> {
         fn described(&mut self) -> &mut Described {
             &mut self.described
         }

@@ -9,7 +9,7 @@
 //!
 //! A body may be dropped anywhere, in a panic too, so nothing may wait there. A store in
 //! memory takes permits back at once. What another store must be told is told by a task of
-//! the runtime that the request ran on, [`MOST_RETURNS`] at a time; beyond, or without a
+//! the runtime that the request ran on, [`MAX_RETURNS`] at a time; beyond, or without a
 //! runtime, the permits come back when their lease ends.
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,12 +22,12 @@ use parking_lot::Mutex;
 use ratekeeper_core::{LeaseId, Nanos};
 use tokio::runtime::Handle;
 
-use super::gate::Hold;
+use super::gate::RequestHold;
 use crate::Permit;
 use crate::keeper::poll_once;
 
 /// Permits that are on their way back to a store that must be waited for, requests' worth.
-pub(super) const MOST_RETURNS: usize = 10_000;
+pub(super) const MAX_RETURNS: usize = 10_000;
 /// Loans renewed by one call of the store.
 const RENEWED_AT_ONCE: usize = 32;
 
@@ -46,21 +46,21 @@ pub(super) trait Lender: Send + Sync + 'static {
 /// The permits that requests hold. Clones are the same ledger.
 #[derive(Debug)]
 pub(super) struct Ledger<L> {
-    shared: Arc<Shared<L>>,
+    shared: Arc<LedgerInner<L>>,
 }
 
 #[derive(Debug)]
-struct Shared<L> {
+struct LedgerInner<L> {
     lender: Arc<L>,
     /// By the length of the lease: as many as there are limits, at most.
-    loans: Mutex<BTreeMap<Nanos, Loans>>,
+    loans: Mutex<BTreeMap<Nanos, LoanBatch>>,
     next: AtomicU64,
     returning: AtomicUsize,
 }
 
 /// Loans of one length.
 #[derive(Debug, Default)]
-struct Loans {
+struct LoanBatch {
     /// Whether a task renews them.
     tended: bool,
     open: HashMap<u64, Arc<[Permit]>>,
@@ -75,7 +75,7 @@ impl<L> Clone for Ledger<L> {
 
 impl<L: Lender> Ledger<L> {
     pub(super) fn new(lender: Arc<L>) -> Self {
-        let shared = Shared {
+        let shared = LedgerInner {
             lender,
             loans: Mutex::default(),
             next: AtomicU64::new(0),
@@ -88,7 +88,7 @@ impl<L: Lender> Ledger<L> {
 
     /// What gives these permits back when it is dropped, and keeps them until then; none for
     /// none. Without a runtime they last one lease.
-    pub(super) fn hold(&self, lent: impl Iterator<Item = (Permit, Nanos)>) -> Option<Hold> {
+    pub(super) fn hold(&self, lent: impl Iterator<Item = (Permit, Nanos)>) -> Option<RequestHold> {
         let mut lease = Nanos::MAX;
         let mut lent = lent.peekable();
         lent.peek()?;
@@ -116,7 +116,7 @@ impl<L: Lender> Ledger<L> {
             };
             runtime.spawn(tending.tend(lease));
         }
-        Some(Hold::Other(Box::new(Loan {
+        Some(RequestHold::Other(Box::new(Loan {
             shared,
             lease,
             number,
@@ -128,7 +128,7 @@ impl<L: Lender> Ledger<L> {
 
 /// What one request holds.
 struct Loan<L: Lender> {
-    shared: Arc<Shared<L>>,
+    shared: Arc<LedgerInner<L>>,
     lease: Nanos,
     number: u64,
     permits: Arc<[Permit]>,
@@ -153,13 +153,13 @@ impl<L: Lender> Drop for Loan<L> {
 }
 
 /// A place among those that are on their way back.
-struct Returning<L>(Arc<Shared<L>>);
+struct Returning<L>(Arc<LedgerInner<L>>);
 
 impl<L> Returning<L> {
-    fn place(shared: &Arc<Shared<L>>) -> Option<Self> {
+    fn place(shared: &Arc<LedgerInner<L>>) -> Option<Self> {
         let place = Self(Arc::clone(shared)); // dropped, it leaves
         let before = shared.returning.fetch_add(1, Ordering::Relaxed);
-        (before < MOST_RETURNS).then_some(place)
+        (before < MAX_RETURNS).then_some(place)
     }
 }
 
@@ -172,7 +172,7 @@ impl<L> Drop for Returning<L> {
 /// Renews the loans of one length until there are none. The task may be dropped with its
 /// runtime; then the next loan starts another.
 struct Tending<L> {
-    shared: Arc<Shared<L>>,
+    shared: Arc<LedgerInner<L>>,
     /// None once there are no more.
     lease: Option<Nanos>,
 }
@@ -312,7 +312,7 @@ mod tests {
         let ledger = Ledger::new(Arc::<Far>::default());
         let _inside = ended.enter();
         drop([ledger.hold(lent(30)), ledger.hold(lent(30))]);
-        let tended = |loans: &Loans| loans.tended;
+        let tended = |loans: &LoanBatch| loans.tended;
         assert!(!ledger.shared.loans.lock().values().any(tended));
     }
 
@@ -320,14 +320,14 @@ mod tests {
     async fn no_more_are_on_their_way_back_than_may() {
         let far = Arc::new(Far::default());
         let ledger = Ledger::new(Arc::clone(&far));
-        let held: Vec<_> = (0..MOST_RETURNS + 10)
+        let held: Vec<_> = (0..MAX_RETURNS + 10)
             .map(|_| ledger.hold(lent(30)))
             .collect();
         drop(held);
-        for _ in 0..MOST_RETURNS {
+        for _ in 0..MAX_RETURNS {
             yield_now().await; // every task runs as far as it can
         }
-        assert_eq!(far.returning.load(Ordering::Relaxed), MOST_RETURNS);
+        assert_eq!(far.returning.load(Ordering::Relaxed), MAX_RETURNS);
     }
 
     #[test]

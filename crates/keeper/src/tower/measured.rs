@@ -19,7 +19,7 @@ use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::{AdaptiveConcurrency, AdaptivePermit, End};
 
 /// What the requests of a layer share.
-pub(super) trait Course: Send + Sync {
+pub(super) trait MeasuredCourse: Send + Sync {
     fn now(&self) -> Time;
     /// What an answer says, by its status, and the fields of its head or of its trailers.
     fn judge(&self, status: StatusCode, fields: &HeaderMap) -> End;
@@ -33,8 +33,8 @@ pub(super) trait Course: Send + Sync {
 pub(super) struct Measured {
     /// None when it was handed in.
     permit: Option<AdaptivePermit<Arc<AdaptiveConcurrency>>>,
-    course: Arc<dyn Course>,
-    head: Head,
+    course: Arc<dyn MeasuredCourse>,
+    head: ResponseHead,
     /// Nothing is left to be sent.
     whole: bool,
     /// Bytes of the body that are left, where their number was announced.
@@ -42,7 +42,7 @@ pub(super) struct Measured {
 }
 
 /// The head of the answer.
-enum Head {
+enum ResponseHead {
     Awaited,
     Came {
         status: StatusCode,
@@ -55,12 +55,12 @@ enum Head {
 impl Measured {
     pub(super) fn new(
         permit: AdaptivePermit<Arc<AdaptiveConcurrency>>,
-        course: Arc<dyn Course>,
+        course: Arc<dyn MeasuredCourse>,
     ) -> Self {
         Self {
             permit: Some(permit),
             course,
-            head: Head::Awaited,
+            head: ResponseHead::Awaited,
             whole: false,
             left: None,
         }
@@ -69,7 +69,7 @@ impl Measured {
     /// The service has answered.
     pub(super) fn answered(&mut self, status: StatusCode, fields: &HeaderMap) {
         let end = self.course.judge(status, fields);
-        self.head = Head::Came { status, end };
+        self.head = ResponseHead::Came { status, end };
         let length = fields.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         self.left = length;
@@ -77,7 +77,7 @@ impl Measured {
 
     /// The service has failed.
     pub(super) fn failed(&mut self) {
-        self.head = Head::Failed;
+        self.head = ResponseHead::Failed;
     }
 
     /// So many bytes were handed out.
@@ -89,7 +89,7 @@ impl Measured {
     }
 
     pub(super) fn trailers(&mut self, fields: &HeaderMap) {
-        if let Head::Came { status, end } = &mut self.head {
+        if let ResponseHead::Came { status, end } = &mut self.head {
             *end = self.course.judge(*status, fields);
         }
     }
@@ -102,12 +102,12 @@ impl Measured {
     /// What it says, if it ends now.
     fn end(&self, took: Nanos) -> End {
         match self.head {
-            Head::Awaited if std::thread::panicking() => End::Ignored,
-            Head::Awaited if took >= self.course.given_up_after() => End::Dropped,
-            Head::Failed => End::Dropped,
+            ResponseHead::Awaited if std::thread::panicking() => End::Ignored,
+            ResponseHead::Awaited if took >= self.course.given_up_after() => End::Dropped,
+            ResponseHead::Failed => End::Dropped,
             // Turned away is turned away, whoever reads of it.
-            Head::Came { end, .. } if self.whole || end == End::Dropped => end,
-            Head::Awaited | Head::Came { .. } => End::Ignored,
+            ResponseHead::Came { end, .. } if self.whole || end == End::Dropped => end,
+            ResponseHead::Awaited | ResponseHead::Came { .. } => End::Ignored,
         }
     }
 }

@@ -78,4 +78,4 @@ pub use ratekeeper_resilience::{
     Law, Vegas,
 };
 
-use settle::Settings;
+use settle::GateSettings;

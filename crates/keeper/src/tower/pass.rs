@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use ratekeeper_core::{Decision, Nanos};
 
 use super::described::Shown;
-use super::gate::Hold;
+use super::gate::RequestHold;
 use crate::Answer;
 use crate::headers::names;
 
@@ -27,14 +27,14 @@ const USUAL_FIELDS: usize = 3;
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Pass {
-    pub(super) told: Told,
+    pub(super) told: FieldsToSend,
     pub(super) delay: Nanos,
-    pub(super) hold: Option<Hold>,
+    pub(super) hold: Option<RequestHold>,
 }
 
 /// What a client is told in the fields of its answer.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum FieldsToSend {
     Nothing,
     /// How one limit stands.
     Limit(Arc<Shown>, Decision),
@@ -42,7 +42,7 @@ pub(super) enum Told {
     Fields(Vec<(&'static str, HeaderValue)>),
 }
 
-impl Told {
+impl FieldsToSend {
     /// What an answer says.
     pub(super) fn by(answer: &Answer) -> Self {
         let mut fields = Vec::with_capacity(USUAL_FIELDS);

@@ -37,7 +37,7 @@ use super::facts::{Attributes, client_address, facts, fields, own_peer};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
 use super::ledger::{Ledger, Lender, new_lease};
-use super::pass::{Pass, Told};
+use super::pass::{FieldsToSend, Pass};
 use crate::keeper::{lends, list, poll_once, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope, Timer};
 
@@ -70,7 +70,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 
     /// Which limits are for the request, whose keys it has, and what it costs.
     #[inline]
-    fn charges(&self, parts: &Parts, cost: Option<Permits>) -> Question {
+    fn charges(&self, parts: &Parts, cost: Option<Permits>) -> StoreQuestion {
         let now = self.keeper.clock().now();
         let headers = fields(parts);
         let said = self.attributes.as_ref().map(|said| said(parts));
@@ -86,7 +86,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         });
         let facts = facts(parts, ip, &headers, &attributes, cost);
         let (policy, charges) = self.keeper.charges(&facts, Scope::All);
-        Question {
+        StoreQuestion {
             policy,
             charges,
             now,
@@ -94,7 +94,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     }
 
     #[inline]
-    fn ruling(&self, asked: Question, admitted: Admitted) -> Ruling {
+    fn ruling(&self, asked: StoreQuestion, admitted: Admitted) -> Ruling {
         let Admitted {
             decisions,
             lease,
@@ -106,7 +106,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
         answer.lease = lease;
         let hold = self.ledger.hold(answer.permits());
-        let told = Told::by(&answer);
+        let told = FieldsToSend::by(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let answer = Box::new(answer);
             return Ruling::Denied(Denied { answer, told, hold });
@@ -158,7 +158,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
 }
 
 /// What a store is asked about a request.
-struct Question {
+struct StoreQuestion {
     policy: Arc<Policy>,
     charges: Charges,
     now: Time,
@@ -175,8 +175,8 @@ struct Admitted {
 impl<S: Store, C: Clock> Keeper<S, C> {
     /// Charges the rates that match and takes permits, all or none; where the store cannot
     /// answer, as its limits say for that case.
-    async fn admit(&self, asked: &Question) -> Admitted {
-        let Question {
+    async fn admit(&self, asked: &StoreQuestion) -> Admitted {
+        let StoreQuestion {
             policy,
             charges,
             now,

@@ -13,23 +13,23 @@ use super::future::ResponseFuture;
 use super::gate::sealed::Asked;
 use super::gate::{Boxed, Gate, Ruling};
 use super::grpc;
-use super::settle::{Settings, Settled};
+use super::settle::{GateSettings, Settled};
 
 /// A service behind limits; see the [module](crate::tower). All clones share them.
 #[derive(Debug)]
 pub struct RateLimited<S, G> {
     inner: S,
-    shared: Arc<Shared<G>>,
+    shared: Arc<LayerContext<G>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared<G> {
+pub(super) struct LayerContext<G> {
     pub(super) gate: G,
-    pub(super) settings: Settings,
+    pub(super) settings: GateSettings,
 }
 
 impl<S, G> RateLimited<S, G> {
-    pub(super) fn new(inner: S, shared: Shared<G>) -> Self {
+    pub(super) fn new(inner: S, shared: LayerContext<G>) -> Self {
         let shared = Arc::new(shared);
         Self { inner, shared }
     }
@@ -61,7 +61,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (parts, body) = request.into_parts();
-        let Shared { gate, settings } = &*self.shared;
+        let LayerContext { gate, settings } = &*self.shared;
         let cost = settings.cost.as_ref().map(|cost| cost(&parts));
         let settled = match gate.ask(&parts, cost) {
             Asked::Now(ruling) => match settings.settle(ruling, || grpc::content_type(&parts)) {
@@ -95,7 +95,7 @@ where
 
 /// Settles what is not known at once.
 fn later<G: Gate>(
-    shared: Arc<Shared<G>>,
+    shared: Arc<LayerContext<G>>,
     asking: Boxed<Ruling>,
     grpc: Option<HeaderValue>,
 ) -> Boxed<Settled> {

@@ -16,25 +16,25 @@ use ratekeeper_core::{Mode, Nanos, Permits};
 
 use super::gate::{Denied, Ruling};
 use super::grpc;
-use super::pass::{Pass, SHADOW, Told};
+use super::pass::{FieldsToSend, Pass, SHADOW};
 use crate::problem::PROBLEM_JSON;
 use crate::{Answer, Outcome};
 
 /// What holds for every gate.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct GateSettings {
     pub(super) mode: Mode,
     pub(super) cost: Option<Arc<CostOf>>,
     pub(super) on_refused: Option<Arc<OnAnswer>>,
     pub(super) on_shadow: Option<Arc<OnAnswer>>,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<DecisionTally>,
 }
 
 pub(super) type CostOf = dyn Fn(&Parts) -> Permits + Send + Sync;
 pub(super) type OnAnswer = dyn Fn(&Answer) + Send + Sync;
 
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct DecisionTally {
     passed: AtomicU64,
     refused: AtomicU64,
     shadowed: AtomicU64,
@@ -57,7 +57,7 @@ pub(super) enum Settled {
     Refuse(Response<Vec<u8>>),
 }
 
-impl Default for Settings {
+impl Default for GateSettings {
     fn default() -> Self {
         Self {
             mode: Mode::Enforce,
@@ -69,7 +69,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl GateSettings {
     /// `grpc` is asked for the content type of a refusal, if the request is one of gRPC.
     pub(super) fn settle(
         &self,
@@ -87,7 +87,7 @@ impl Settings {
             Ruling::Pass(mut pass) => {
                 add(&self.tally.passed);
                 if !shows {
-                    pass.told = Told::Nothing;
+                    pass.told = FieldsToSend::Nothing;
                     pass.delay = Nanos::ZERO;
                 }
                 Settled::Pass(pass)
@@ -103,7 +103,7 @@ impl Settings {
         tell(self.on_shadow.as_deref(), &answer);
         let (mut told, delay) = match self.mode {
             Mode::Enforce => (told, answer.delay()),
-            Mode::Shadow => (Told::Nothing, Nanos::ZERO),
+            Mode::Shadow => (FieldsToSend::Nothing, Nanos::ZERO),
         };
         let ruled_out = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
         let denials = answer.outcomes().filter(ruled_out);
@@ -124,7 +124,11 @@ impl Settings {
     }
 }
 
-fn refusal(answer: &Answer, mut told: Told, grpc: Option<HeaderValue>) -> Response<Vec<u8>> {
+fn refusal(
+    answer: &Answer,
+    mut told: FieldsToSend,
+    grpc: Option<HeaderValue>,
+) -> Response<Vec<u8>> {
     let mut response = Response::new(Vec::new());
     if let Some(content_type) = grpc {
         let headers = response.headers_mut();
@@ -160,9 +164,9 @@ fn tell(whom: Option<&OnAnswer>, answer: &Answer) {
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for GateSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("GateSettings")
             .field("mode", &self.mode)
             .field("tally", &self.tally)
             .finish_non_exhaustive()

@@ -17,12 +17,12 @@ use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time,
 
 use super::described::{Described, limited};
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, Hold, Ruling};
-use crate::limiter::Held;
+use super::gate::{Boxed, RequestHold, Ruling};
+use crate::limiter::LimiterAlgorithm;
 use crate::{Clock, Limiter, Timer};
 
 /// One limit for all requests; see [`RateLimitLayer::new`](super::RateLimitLayer::new).
-pub struct Single<A: Held, C> {
+pub struct Single<A: LimiterAlgorithm, C> {
     pub(super) limiter: Arc<Limiter<A, C>>,
     pub(super) described: Described,
     pub(super) patience: Nanos,
@@ -30,13 +30,13 @@ pub struct Single<A: Held, C> {
 
 /// What a limit of concurrency has lent. It has no name there, so it cannot be renewed; and
 /// after its lease it has come back by itself, and must not take another's with it.
-struct AtWork<A: Held, C: Clock> {
+struct AtWork<A: LimiterAlgorithm, C: Clock> {
     limiter: Arc<Limiter<A, C>>,
     cost: Permits,
     ends: Time,
 }
 
-impl<A: Held, C: Clock> Drop for AtWork<A, C> {
+impl<A: LimiterAlgorithm, C: Clock> Drop for AtWork<A, C> {
     fn drop(&mut self) {
         if self.limiter.clock().now() < self.ends {
             self.limiter.take_back(self.cost);
@@ -46,7 +46,7 @@ impl<A: Held, C: Clock> Drop for AtWork<A, C> {
 
 impl<A, C> Single<A, C>
 where
-    A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
+    A: LimiterAlgorithm<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
     #[inline]
@@ -57,15 +57,17 @@ where
             let now = limiter.clock().now();
             return self.described.denied(&shown(), decision, cost, now);
         }
-        let hold = limiter.show(Held::comes_back).then(|| self.lent(cost));
+        let hold = limiter
+            .show(LimiterAlgorithm::comes_back)
+            .then(|| self.lent(cost));
         self.described.passes(shown, decision, hold.flatten())
     }
 
     /// What a limit of concurrency has lent.
-    fn lent(&self, cost: Permits) -> Option<Hold> {
+    fn lent(&self, cost: Permits) -> Option<RequestHold> {
         let algorithm: AnyAlgorithm = self.limiter.show(|algorithm| algorithm.clone().into());
         let lease = algorithm.concurrency().map(Concurrency::lease)?;
-        Some(Hold::Other(Box::new(AtWork {
+        Some(RequestHold::Other(Box::new(AtWork {
             limiter: Arc::clone(&self.limiter),
             cost,
             ends: self.limiter.clock().now() + lease,
@@ -87,7 +89,7 @@ where
 
 impl<A, C> Ask for Single<A, C>
 where
-    A: Held<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
+    A: LimiterAlgorithm<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
     fn ask(&self, _: &Parts, cost: Option<Permits>) -> Asked {
@@ -113,7 +115,7 @@ where
     }
 }
 
-impl<A: Held, C> Clone for Single<A, C> {
+impl<A: LimiterAlgorithm, C> Clone for Single<A, C> {
     fn clone(&self) -> Self {
         Self {
             limiter: Arc::clone(&self.limiter),
@@ -123,7 +125,7 @@ impl<A: Held, C> Clone for Single<A, C> {
     }
 }
 
-impl<A: Held + fmt::Debug, C> fmt::Debug for Single<A, C> {
+impl<A: LimiterAlgorithm + fmt::Debug, C> fmt::Debug for Single<A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Single")
             .field("limiter", &self.limiter)

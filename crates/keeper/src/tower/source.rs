@@ -8,7 +8,7 @@ use ratekeeper_policy::config::{self, Colour, Context};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use super::policy::ByPolicy;
-use super::{RateLimitLayer, Settings};
+use super::{GateSettings, RateLimitLayer};
 use crate::{Clock, Keeper, SystemClock};
 
 /// Bytes of a policy file; the language takes no more.
@@ -126,6 +126,6 @@ fn open(
     let keeper = Arc::new(Keeper::new(policy, store, clock));
     Ok(RateLimitLayer::made(
         ByPolicy::new(keeper),
-        Settings::default(),
+        GateSettings::default(),
     ))
 }

@@ -162,8 +162,8 @@ fn live(first: usize, verbs: &[Verb]) {
                 reserved.clear(); // what was promised is forgotten
             }
             Verb::Set(to) => {
-                one.set_words(WORDS[to]).unwrap();
-                keyed.set_words(WORDS[to]).unwrap();
+                one.set_limit_text(WORDS[to]).unwrap();
+                keyed.set_limit_text(WORDS[to]).unwrap();
                 let _ = keyed.peek("ann"); // states of keys are converted when they are met
                 for (_, keys) in reserved.drain(..) {
                     // Whatever has happened since, its state says nothing about it.

@@ -15,7 +15,7 @@ const DEFAULT_SUB_BUCKETS: u32 = 6;
 
 /// An algorithm as written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Algorithm {
+pub(super) enum AlgorithmSpec {
     TokenBucket,
     /// One permit each duration / N.
     LeakyBucket,
@@ -40,8 +40,8 @@ pub(super) enum Algorithm {
 
 /// `algorithm`, and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
-    pub(super) value: Algorithm,
+pub(super) struct NamedAlgorithm {
+    pub(super) value: AlgorithmSpec,
     pub(super) at: Range<usize>,
     /// Of `min_gap` or `save_up`; empty if neither is written.
     pub(super) span_at: Range<usize>,
@@ -55,7 +55,7 @@ const OWNED: [(&str, &str); 4] = [
     ("save_up", "smooth-bursty"),
 ];
 
-impl Algorithm {
+impl AlgorithmSpec {
     /// As it stands in the file.
     pub(super) const fn word(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Algorithm {
 }
 
 /// `algorithm`, a word or a table.
-pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Named> {
+pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<NamedAlgorithm> {
     let node = table.get("algorithm")?;
     let at = node.span();
     let (name, fields) = match node.get_ref().as_table() {
@@ -100,30 +100,30 @@ pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<N
         }
     };
     let value = match name {
-        "token-bucket" => Algorithm::TokenBucket,
-        "leaky-bucket" => Algorithm::LeakyBucket,
-        "fixed-window" => Algorithm::Fixed,
-        "sliding-window-counter" => Algorithm::SlidingCounter,
-        "quota-reset" => Algorithm::QuotaReset,
+        "token-bucket" => AlgorithmSpec::TokenBucket,
+        "leaky-bucket" => AlgorithmSpec::LeakyBucket,
+        "fixed-window" => AlgorithmSpec::Fixed,
+        "sliding-window-counter" => AlgorithmSpec::SlidingCounter,
+        "quota-reset" => AlgorithmSpec::QuotaReset,
         "sub-buckets" => sub_buckets(fields),
-        "sliding-window-log" => Algorithm::SlidingLog {
+        "sliding-window-log" => AlgorithmSpec::SlidingLog {
             gap: written("min_gap", Written::MinGap)?.unwrap_or_default(),
         },
-        "hybrid" => Algorithm::Hybrid,
-        "exponential" => Algorithm::Exponential,
-        "smooth-bursty" => Algorithm::SmoothBursty {
+        "hybrid" => AlgorithmSpec::Hybrid,
+        "exponential" => AlgorithmSpec::Exponential,
+        "smooth-bursty" => AlgorithmSpec::SmoothBursty {
             saves: written("save_up", Written::SaveUp)?,
         },
         _ => return None, // reported as an unknown word
     };
-    Some(Named { value, at, span_at })
+    Some(NamedAlgorithm { value, at, span_at })
 }
 
-fn sub_buckets(fields: Option<&DeTable<'_>>) -> Algorithm {
+fn sub_buckets(fields: Option<&DeTable<'_>>) -> AlgorithmSpec {
     let most = super::fields::MAX_SUB_BUCKETS;
     let count = fields.and_then(|fields| read::number(fields, "count", most));
     let edge = fields.and_then(|fields| read::text(fields, "edge"));
-    Algorithm::SubBuckets {
+    AlgorithmSpec::SubBuckets {
         count: count
             .and_then(|count| u32::try_from(count.value).ok())
             .unwrap_or(DEFAULT_SUB_BUCKETS),
@@ -155,9 +155,9 @@ fn strays(name: &str, fields: &DeTable<'_>, out: &mut Findings<'_>) -> bool {
 
 /// `algorithm` beside a quantity that has its own, which may be named: `own`.
 pub(super) fn no_algorithm(
-    named: Option<Named>,
+    named: Option<NamedAlgorithm>,
     quantity: &str,
-    own: Option<Algorithm>,
+    own: Option<AlgorithmSpec>,
     out: &mut Findings<'_>,
 ) {
     let Some(named) = named.filter(|named| Some(named.value) != own) else {

@@ -18,16 +18,16 @@ use super::complaint::{
     Here, a_type, missing, out_of_range, too_many, unknown, word, written, wrong_type,
 };
 use super::diagnostic::{Findings, shown};
-use super::read::{Node, whole};
-use super::shape::{Inert, Need, Shape, Table};
+use super::read::{SpannedValue, whole};
+use super::shape::{Inert, Need, Shape, TableSpec};
 
 /// Checks the whole file.
-pub(super) fn policy(root: &DeTable<'_>, table: &'static Table, out: &mut Findings<'_>) {
+pub(super) fn policy(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
     fields(root, 0..0, table, "the policy", out);
 }
 
 /// Checks a quantity that stands by itself.
-pub(super) fn quantity(root: &DeTable<'_>, table: &'static Table, out: &mut Findings<'_>) {
+pub(super) fn quantity(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
     fields(root, 0..0, table, "the limiter", out);
 }
 
@@ -35,7 +35,7 @@ pub(super) fn quantity(root: &DeTable<'_>, table: &'static Table, out: &mut Find
 fn fields(
     there: &DeTable<'_>,
     at: Range<usize>,
-    table: &'static Table,
+    table: &'static TableSpec,
     place: &str,
     out: &mut Findings<'_>,
 ) {
@@ -118,7 +118,7 @@ fn exactly_one(
 }
 
 /// Checks one value.
-fn value(node: &Node<'_>, shape: &'static Shape, here: Here<'_>, out: &mut Findings<'_>) {
+fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &mut Findings<'_>) {
     match (shape, node.get_ref()) {
         (Shape::Text { .. } | Shape::Texts { .. }, DeValue::String(_))
         | (Shape::Flag, DeValue::Boolean(_)) => {}
@@ -176,7 +176,7 @@ fn inside(here: Here<'_>) -> String {
 }
 
 /// Whether a value has the type of a shape: how one of several is chosen.
-fn suits(shape: &Shape, node: &Node<'_>) -> bool {
+fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
     matches!(
         (shape, node.get_ref()),
         (Shape::Text { .. } | Shape::Word(_), DeValue::String(_))
@@ -190,7 +190,7 @@ fn suits(shape: &Shape, node: &Node<'_>) -> bool {
 }
 
 /// A list of strings.
-fn list(node: &Node<'_>, most: usize, here: Here<'_>, out: &mut Findings<'_>) {
+fn list(node: &SpannedValue<'_>, most: usize, here: Here<'_>, out: &mut Findings<'_>) {
     let Some(values) = node.get_ref().as_array() else {
         return;
     };
@@ -240,7 +240,7 @@ fn list(node: &Node<'_>, most: usize, here: Here<'_>, out: &mut Findings<'_>) {
 
 /// Names with a string or a list each.
 fn named(
-    node: &Node<'_>,
+    node: &SpannedValue<'_>,
     names: &DeTable<'_>,
     most: usize,
     here: Here<'_>,
@@ -282,8 +282,8 @@ fn named(
 
 /// `[[limit]]`: each table is named in messages by its name, or else by its number.
 fn tables(
-    node: &Node<'_>,
-    of: &'static Table,
+    node: &SpannedValue<'_>,
+    of: &'static TableSpec,
     most: usize,
     here: Here<'_>,
     out: &mut Findings<'_>,
@@ -323,9 +323,9 @@ pub(super) fn place(kind: &str, index: usize, table: &DeTable<'_>) -> String {
 }
 
 fn named_tables(
-    node: &Node<'_>,
+    node: &SpannedValue<'_>,
     names: &DeTable<'_>,
-    of: &'static Table,
+    of: &'static TableSpec,
     most: usize,
     here: Here<'_>,
     out: &mut Findings<'_>,

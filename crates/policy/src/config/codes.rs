@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Context, Diagnostic, parse};
-    use crate::envoy::{File, Settings, load};
+    use crate::envoy::{EnvoySettings, File, load};
 
     fn findings(text: &str) -> Vec<Diagnostic> {
         match parse(text, Context::default()) {
@@ -138,7 +138,7 @@ mod tests {
                 text,
             })
             .collect();
-        let found = match load(&files, Settings::default(), Origin::UNIX) {
+        let found = match load(&files, EnvoySettings::default(), Origin::UNIX) {
             Ok(loaded) => loaded.warnings,
             Err(errors) => errors,
         };

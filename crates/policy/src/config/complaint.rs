@@ -7,8 +7,8 @@ use toml::de::{DeString, DeValue};
 
 use super::codes;
 use super::diagnostic::{Findings, shown};
-use super::read::Node;
-use super::shape::{Field, Hint, Shape, Table, Words, quoted};
+use super::read::SpannedValue;
+use super::shape::{FieldSpec, NameHint, Shape, TableSpec, Words, quoted};
 
 /// Known fields that a label lists before it trails off.
 const LISTED: usize = 5;
@@ -23,7 +23,7 @@ pub(super) struct Here<'a> {
     pub(super) example: &'a str,
 }
 
-pub(super) fn missing(field: &Field, at: Range<usize>, place: &str, out: &mut Findings<'_>) {
+pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mut Findings<'_>) {
     let name = field.name;
     out.error(
         codes::MISSING_FIELD,
@@ -40,8 +40,8 @@ pub(super) fn missing(field: &Field, at: Range<usize>, place: &str, out: &mut Fi
 /// A field that is not in the table: not built yet, misspelt, or unheard of. Answers the
 /// help that was given.
 pub(super) fn unknown(
-    (name, node): (&Spanned<DeString<'_>>, &Node<'_>),
-    table: &'static Table,
+    (name, node): (&Spanned<DeString<'_>>, &SpannedValue<'_>),
+    table: &'static TableSpec,
     place: &str,
     out: &mut Findings<'_>,
 ) -> String {
@@ -91,7 +91,7 @@ pub(super) fn unknown(
     help
 }
 
-fn hint(hints: &'static [Hint], name: &str) -> Option<&'static Hint> {
+fn hint(hints: &'static [NameHint], name: &str) -> Option<&'static NameHint> {
     hints.iter().find(|(known, _)| *known == name)
 }
 
@@ -132,7 +132,7 @@ pub(super) fn word(
 }
 
 pub(super) fn out_of_range(
-    node: &Node<'_>,
+    node: &SpannedValue<'_>,
     least: u64,
     most: u64,
     here: Here<'_>,
@@ -175,7 +175,7 @@ pub(super) fn grouped(number: u64) -> String {
 }
 
 pub(super) fn too_many(
-    node: &Node<'_>,
+    node: &SpannedValue<'_>,
     number: usize,
     most: usize,
     here: Here<'_>,
@@ -202,7 +202,12 @@ pub(super) fn too_many(
 }
 
 /// A value of the wrong type; the help writes it in the right one where it can.
-pub(super) fn wrong_type(node: &Node<'_>, shape: &Shape, here: Here<'_>, out: &mut Findings<'_>) {
+pub(super) fn wrong_type(
+    node: &SpannedValue<'_>,
+    shape: &Shape,
+    here: Here<'_>,
+    out: &mut Findings<'_>,
+) {
     let Here {
         place,
         field,
@@ -241,7 +246,7 @@ pub(super) fn wrong_type(node: &Node<'_>, shape: &Shape, here: Here<'_>, out: &m
 }
 
 /// `an integer`, `a string`, ...
-pub(super) fn a_type(node: &Node<'_>) -> &'static str {
+pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
     match node.get_ref() {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",
@@ -254,7 +259,7 @@ pub(super) fn a_type(node: &Node<'_>) -> &'static str {
 }
 
 /// A simple value as text, for a help that puts it right.
-pub(super) fn written(node: &Node<'_>) -> Option<String> {
+pub(super) fn written(node: &SpannedValue<'_>) -> Option<String> {
     match node.get_ref() {
         DeValue::String(text) => Some(shown(text)),
         DeValue::Integer(number) => Some(number.to_string()),

@@ -10,26 +10,26 @@
 use ratekeeper_core::{Concurrency, Nanos, Permits};
 use toml::de::DeTable;
 
-use super::algorithm::{Named, no_algorithm};
+use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::codes;
 use super::diagnostic::Findings;
 use super::fields::MAX_AT_ONCE;
 use super::numbers::{Written, built, span};
-use super::quantity::{Kind, Quantity, Surroundings};
-use super::queue::Queue;
+use super::quantity::{Quantity, QuantityKind, Surroundings};
+use super::queue::QueueSpec;
 use super::read::{self, At};
 
 /// The lease of a limit that does not say.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
 /// Leases are told in milliseconds.
-const LEAST_LEASE: Nanos = Nanos::from_millis(1);
+const MIN_LEASE: Nanos = Nanos::from_millis(1);
 
 /// `concurrency = { max, lease }`, or a number; none if that makes no sense, which is
 /// reported.
 pub(super) fn concurrency(
     table: &DeTable<'_>,
-    named: Option<Named>,
-    queue: Option<&Queue>,
+    named: Option<NamedAlgorithm>,
+    queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -63,7 +63,7 @@ pub(super) fn concurrency(
         window: None,
         keeps_to: None,
         at,
-        kind: Kind::AtOnce {
+        kind: QuantityKind::AtOnce {
             permits,
             per: lease,
         },
@@ -73,7 +73,7 @@ pub(super) fn concurrency(
 
 fn lease(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
     let lease = span(text, Written::Lease, out)?;
-    if lease >= LEAST_LEASE {
+    if lease >= MIN_LEASE {
         return Some(lease);
     }
     let message = format!("a lease of {lease} ends before its holder has begun");

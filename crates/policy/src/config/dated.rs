@@ -6,38 +6,38 @@ use std::ops::Range;
 
 use ratekeeper_core::{Error, Nanos, Permits, Window};
 
-use super::algorithm::{Algorithm, Named};
+use super::algorithm::{AlgorithmSpec, NamedAlgorithm};
 use super::codes;
 use super::diagnostic::Findings;
 use super::numbers::{Written, built, rolling};
-use super::quantity::{Kind, Quantity, Surroundings};
+use super::quantity::{Quantity, QuantityKind, Surroundings};
 use super::read::At;
-use super::settings::Zone;
+use super::settings::ZoneSpec;
 use crate::calendar::{Word, calendar};
 
 /// The words of the calendar.
-const WORDS: [Calendar; 5] = [
-    Calendar {
+const WORDS: [CalendarSpec; 5] = [
+    CalendarSpec {
         name: "hour",
         word: Word::Hour,
         nominal: Some(3_600),
     },
-    Calendar {
+    CalendarSpec {
         name: "day",
         word: Word::Day,
         nominal: Some(86_400),
     },
-    Calendar {
+    CalendarSpec {
         name: "week",
         word: Word::Week,
         nominal: Some(7 * 86_400),
     },
-    Calendar {
+    CalendarSpec {
         name: "month",
         word: Word::Month,
         nominal: None,
     },
-    Calendar {
+    CalendarSpec {
         name: "year",
         word: Word::Year,
         nominal: None,
@@ -46,7 +46,7 @@ const WORDS: [Calendar; 5] = [
 
 /// A word of the calendar.
 #[derive(Debug)]
-struct Calendar {
+struct CalendarSpec {
     name: &'static str,
     word: Word,
     /// Its length in seconds, clock changes aside; months and years have none.
@@ -57,7 +57,7 @@ struct Calendar {
 #[derive(Debug)]
 pub(super) struct Dated<'a> {
     number: &'a str,
-    word: &'static Calendar,
+    word: &'static CalendarSpec,
 }
 
 impl<'a> Dated<'a> {
@@ -78,19 +78,19 @@ impl<'a> Dated<'a> {
     pub(super) fn quantity(
         &self,
         text: &At<&str>,
-        named: Option<Named>,
+        named: Option<NamedAlgorithm>,
         around: Surroundings<'_>,
         out: &mut Findings<'_>,
     ) -> Option<Quantity> {
         let word = self.word;
         let permits = built(permits(self.number), text, Written::Limit, out)?;
-        if let Some(named) = named.filter(|named| named.value != Algorithm::Fixed) {
+        if let Some(named) = named.filter(|named| named.value != AlgorithmSpec::Fixed) {
             self.no_algorithm(permits, named.at, out);
         }
         let zone = match around.zone {
-            Zone::Set(zone) => zone.clone(),
-            Zone::Refused => return None,
-            Zone::Unset => {
+            ZoneSpec::Set(zone) => zone.clone(),
+            ZoneSpec::Refused => return None,
+            ZoneSpec::Unset => {
                 self.no_zone(permits, text, out);
                 return None;
             }
@@ -104,7 +104,7 @@ impl<'a> Dated<'a> {
             keeps_to: None,
             text: text.value.to_owned(),
             at: text.at.clone(),
-            kind: Kind::Calendar(word.word),
+            kind: QuantityKind::Calendar(word.word),
         })
     }
 

@@ -18,15 +18,15 @@ use ratekeeper_core::{
 };
 use toml::de::DeTable;
 
-use super::algorithm::{Algorithm, Named, algorithm, no_algorithm};
+use super::algorithm::{AlgorithmSpec, NamedAlgorithm, algorithm, no_algorithm};
 use super::concurrency::concurrency;
 use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::log::log;
 use super::numbers::{Written, built};
 use super::post_paid::{smooth_bursty, warming};
-use super::quantity::{Kind, Quantity, Surroundings, free};
-use super::queue::{Queue, queue};
+use super::quantity::{Quantity, QuantityKind, Surroundings, free};
+use super::queue::{QueueSpec, queue};
 use super::read::{self, At};
 
 /// The quantity of one `[[limit]]`; none if it is reported as missing or wrong.
@@ -61,11 +61,11 @@ pub(super) fn quantity(
             no_algorithm(named, "a bucket with `step`", None, out);
             return steps(&written, &step, queue.as_ref(), around, out);
         }
-        no_algorithm(named, "`bucket`", Some(Algorithm::TokenBucket), out);
+        no_algorithm(named, "`bucket`", Some(AlgorithmSpec::TokenBucket), out);
         return bucket(&written, queue.as_ref(), around, out);
     }
     let text = read::text(table, "spacing")?;
-    no_algorithm(named, "`spacing`", Some(Algorithm::LeakyBucket), out);
+    no_algorithm(named, "`spacing`", Some(AlgorithmSpec::LeakyBucket), out);
     spacing(&text, queue.as_ref(), around, out)
 }
 
@@ -73,8 +73,8 @@ pub(super) fn quantity(
 fn limit(
     text: &At<&str>,
     ones: bool,
-    named: Option<Named>,
-    queue: Option<&Queue>,
+    named: Option<NamedAlgorithm>,
+    queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -91,8 +91,8 @@ fn limit(
     let windows =
         |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
     let (named, at, span_at) = match named {
-        None => (Algorithm::TokenBucket, 0..0, 0..0),
-        Some(Named { value, at, span_at }) => (value, at, span_at),
+        None => (AlgorithmSpec::TokenBucket, 0..0, 0..0),
+        Some(NamedAlgorithm { value, at, span_at }) => (value, at, span_at),
     };
     if let Some(queue) = queue.filter(|_| !named.is_gcra()) {
         let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
@@ -101,19 +101,19 @@ fn limit(
     }
     let mut words = text.value.to_owned();
     let algorithm = match named {
-        Algorithm::SlidingCounter => windows(Window::two_window(quota, phase)),
-        Algorithm::Fixed => windows(Window::fixed(quota, phase)),
-        Algorithm::QuotaReset => windows(Window::quota_reset(quota)),
-        Algorithm::SubBuckets { count, edge } => {
+        AlgorithmSpec::SlidingCounter => windows(Window::two_window(quota, phase)),
+        AlgorithmSpec::Fixed => windows(Window::fixed(quota, phase)),
+        AlgorithmSpec::QuotaReset => windows(Window::quota_reset(quota)),
+        AlgorithmSpec::SubBuckets { count, edge } => {
             let width = Nanos::from_nanos(quota.per().as_nanos().div_ceil(u64::from(count)));
             let phase = around.origin.phase(width);
             let window = SubBuckets::sub_buckets(quota, count, edge, phase);
             window.map(|window| window.with_denials(denials).into())
         }
-        Algorithm::TokenBucket => {
+        AlgorithmSpec::TokenBucket => {
             return paced(quota, words, (text, Written::Limit), queue, denials, out);
         }
-        Algorithm::LeakyBucket => {
+        AlgorithmSpec::LeakyBucket => {
             let one = built(quota.with_burst(Permits::ONE), text, Written::Limit, out)?;
             let paced = paced(one, words, (text, Written::Limit), queue, denials, out)?;
             return Some(Quantity {
@@ -121,13 +121,13 @@ fn limit(
                 ..paced
             });
         }
-        Algorithm::SlidingLog { gap } => {
+        AlgorithmSpec::SlidingLog { gap } => {
             if gap > Nanos::ZERO {
                 words = format!("{words}, {gap} apart");
             }
             log(quota, (gap, span_at), text, ones, out)?.map(|log| log.with_denials(denials).into())
         }
-        Algorithm::Hybrid => {
+        AlgorithmSpec::Hybrid => {
             if !free(
                 denials,
                 ("\"hybrid\"", "algorithm = \"token-bucket\""),
@@ -138,11 +138,11 @@ fn limit(
             }
             Hybrid::quota_linear(quota).map(Into::into)
         }
-        Algorithm::SmoothBursty { saves } => {
+        AlgorithmSpec::SmoothBursty { saves } => {
             let save_up = saves.map(|saves| At::new(saves, span_at));
             return smooth_bursty(text, save_up, &at, around, out);
         }
-        Algorithm::Exponential => {
+        AlgorithmSpec::Exponential => {
             Exponential::new(quota).map(|counter| counter.with_denials(denials).into())
         }
     };
@@ -154,14 +154,14 @@ fn limit(
         keeps_to: Some(quota),
         text: words,
         at: text.at.clone(),
-        kind: Kind::Windows(named),
+        kind: QuantityKind::Windows(named),
     })
 }
 
 /// `bucket = { size, refill }`
 fn bucket(
     table: &At<&DeTable<'_>>,
-    queue: Option<&Queue>,
+    queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -173,12 +173,12 @@ fn bucket(
 }
 
 /// Which moments `step` names, if it asks for steps.
-fn step(bucket: &DeTable<'_>) -> Option<At<Step>> {
+fn step(bucket: &DeTable<'_>) -> Option<At<StepFrom>> {
     let written = bucket.get("step")?;
     let value = written.get_ref();
     let step = match (value.as_bool(), value.as_str()) {
-        (Some(true), _) | (_, Some("first")) => Step::First,
-        (_, Some("clock")) => Step::Clock,
+        (Some(true), _) | (_, Some("first")) => StepFrom::First,
+        (_, Some("clock")) => StepFrom::Clock,
         _ => return None, // none, or reported as an unknown word
     };
     Some(At::new(step, written.span()))
@@ -186,7 +186,7 @@ fn step(bucket: &DeTable<'_>) -> Option<At<Step>> {
 
 /// From when the periods of whole refills are counted.
 #[derive(Clone, Copy)]
-enum Step {
+enum StepFrom {
     /// The first take from a full bucket.
     First,
     /// 1970 in UTC: an hour's refill comes at each full hour.
@@ -196,8 +196,8 @@ enum Step {
 /// `bucket = { size, refill, step = .. }`
 fn steps(
     table: &At<&DeTable<'_>>,
-    step: &At<Step>,
-    queue: Option<&Queue>,
+    step: &At<StepFrom>,
+    queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -217,8 +217,8 @@ fn steps(
     }
     let (permits, per) = (quota.permits(), quota.per());
     let (interval, moments) = match step.value {
-        Step::First => (Interval::from_first(size, permits, per), "in steps"),
-        Step::Clock => {
+        StepFrom::First => (Interval::from_first(size, permits, per), "in steps"),
+        StepFrom::Clock => {
             let phase = around.origin.phase(per);
             let interval = Interval::on_grid(size, permits, per, phase);
             (interval, "in steps of the clock")
@@ -234,7 +234,7 @@ fn steps(
         keeps_to: Quota::new(size, window).ok(),
         text: format!("bucket of {size}, {} {moments}", refill.value),
         at: refill.at,
-        kind: Kind::Steps { permits, per },
+        kind: QuantityKind::Steps { permits, per },
     })
 }
 
@@ -252,7 +252,7 @@ fn size_and_refill<'a>(
 /// `spacing = "200ms"`
 fn spacing(
     text: &At<&str>,
-    queue: Option<&Queue>,
+    queue: Option<&QueueSpec>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -268,7 +268,7 @@ fn paced(
     quota: Quota,
     words: String,
     (text, written): (&At<&str>, Written),
-    queue: Option<&Queue>,
+    queue: Option<&QueueSpec>,
     denials: Denials,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -289,7 +289,7 @@ fn paced(
         keeps_to: Quota::new(holds, window).ok(),
         text: words,
         at: text.at.clone(),
-        kind: Kind::Bucket {
+        kind: QuantityKind::Bucket {
             permits: quota.permits(),
             per: quota.per(),
             queue: queue.is_some(),

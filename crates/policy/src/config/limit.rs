@@ -13,11 +13,11 @@ use super::descriptors::separate;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_NAME;
 use super::forms::quantity;
-use super::quantity::{Kind, Surroundings};
+use super::quantity::{QuantityKind, Surroundings};
 use super::read::{self, At, whole};
-use super::refusal::{self, Named, Responses};
+use super::refusal::{self, NamedResponse, Responses};
 use super::requests::{key, missing_key, name, requests};
-use super::settings::Zone;
+use super::settings::ZoneSpec;
 use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.
@@ -26,14 +26,14 @@ pub(super) struct Draft {
     pub(super) rule: Rule,
     /// The requests it is for, comparable.
     pub(super) same: Vec<(String, Vec<String>)>,
-    pub(super) kind: Kind,
+    pub(super) kind: QuantityKind,
     pub(super) denials: Denials,
-    pub(super) places: Places,
+    pub(super) places: LimitPlaces,
 }
 
 /// Where the parts of a limit stand.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct LimitPlaces {
     pub(super) quantity: Range<usize>,
     pub(super) key: Range<usize>,
     pub(super) mode: Option<Range<usize>>,
@@ -47,7 +47,7 @@ pub(super) struct Places {
 pub(super) struct Defaults {
     mode: Option<At<RuleMode>>,
     missing_key: Option<MissingKey>,
-    response: Option<Named>,
+    response: Option<NamedResponse>,
     count_denied: Option<bool>,
     status: Option<u16>,
     outage: Option<Outage>,
@@ -56,8 +56,8 @@ pub(super) struct Defaults {
 
 /// What all limits of a file share.
 #[derive(Debug)]
-pub(super) struct Shared<'a> {
-    pub(super) zone: Zone,
+pub(super) struct FileContext<'a> {
+    pub(super) zone: ZoneSpec,
     pub(super) origin: Origin,
     pub(super) defaults: Defaults,
     pub(super) responses: Responses,
@@ -89,7 +89,7 @@ pub(super) fn defaults(
 pub(super) fn limit<'a>(
     index: usize,
     table: &At<&'a DeTable<'_>>,
-    shared: &mut Shared<'a>,
+    shared: &mut FileContext<'a>,
     out: &mut Findings<'_>,
 ) -> Option<Draft> {
     let written = table.value;
@@ -160,7 +160,7 @@ pub(super) fn limit<'a>(
         same: requests.same,
         kind: quantity.kind,
         denials,
-        places: Places {
+        places: LimitPlaces {
             quantity: quantity.at,
             key: key_at,
             mode: mode.map(|mode| mode.at),
@@ -270,7 +270,11 @@ fn counted(mut key: Vec<KeyPart>) -> Vec<KeyPart> {
 
 /// How a refusal looks: what the limit says goes before the defaults, and a `status` before
 /// that of a response beside it.
-fn refusal_of(own: Option<Named>, status: Option<u16>, defaults: &Defaults) -> Arc<Refusal> {
+fn refusal_of(
+    own: Option<NamedResponse>,
+    status: Option<u16>,
+    defaults: &Defaults,
+) -> Arc<Refusal> {
     let kept = own.as_ref().is_some_and(|own| own.says_status);
     let status = status.or(defaults.status.filter(|_| !kept));
     let named = own.or_else(|| defaults.response.clone());

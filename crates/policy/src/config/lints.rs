@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm as _, Denials, Nanos, Permits, Share};
 
-use super::algorithm::Algorithm;
+use super::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
 use super::limit::Draft;
-use super::quantity::Kind;
+use super::quantity::QuantityKind;
 use super::refusal::Responses;
 use super::{shares, within};
 use crate::calendar::Word;
@@ -136,7 +136,7 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
 fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
     let share = draft.rule.least_served();
     let says_so = match draft.kind {
-        Kind::Windows(algorithm) => matches!(algorithm, Algorithm::SlidingLog { .. }),
+        QuantityKind::Windows(algorithm) => matches!(algorithm, AlgorithmSpec::SlidingLog { .. }),
         _ => true,
     };
     let Some(quota) = draft
@@ -260,11 +260,14 @@ fn covers(strict: &Draft, loose: &Draft) -> bool {
     }
     let in_step = strict.kind == loose.kind && a.window == b.window;
     let monotone = match loose.kind {
-        Kind::Calendar(_) => true,
-        Kind::Windows(kind) => !matches!(kind, Algorithm::Hybrid | Algorithm::Exponential),
-        Kind::Bucket { .. } | Kind::Steps { .. } | Kind::PostPaid { .. } | Kind::AtOnce { .. } => {
-            false
+        QuantityKind::Calendar(_) => true,
+        QuantityKind::Windows(kind) => {
+            !matches!(kind, AlgorithmSpec::Hybrid | AlgorithmSpec::Exponential)
         }
+        QuantityKind::Bucket { .. }
+        | QuantityKind::Steps { .. }
+        | QuantityKind::PostPaid { .. }
+        | QuantityKind::AtOnce { .. } => false,
     };
     if in_step && monotone {
         return a.quota <= b.quota;
@@ -284,42 +287,45 @@ fn same_exemptions(strict: &Draft, loose: &Draft) -> bool {
 pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
     // Cut to microseconds, the rate of one is a little above what is written; what comes back
     // to the other is allowed again.
-    if matches!(strict.kind, Kind::PostPaid { .. } | Kind::AtOnce { .. }) {
+    if matches!(
+        strict.kind,
+        QuantityKind::PostPaid { .. } | QuantityKind::AtOnce { .. }
+    ) {
         return false;
     }
     let algorithm = &strict.rule.limit.algorithm;
     let most = u64::from(loose.rule.quota.get());
     let (permits, per) = rate(strict);
     match loose.kind {
-        Kind::Calendar(word) => algorithm.bound(longest(word)) <= most,
-        Kind::Windows(kind) => {
+        QuantityKind::Calendar(word) => algorithm.bound(longest(word)) <= most,
+        QuantityKind::Windows(kind) => {
             let Some(window) = loose.rule.window else {
                 return false;
             };
             match kind {
-                Algorithm::Fixed | Algorithm::QuotaReset => algorithm.bound(window) <= most,
+                AlgorithmSpec::Fixed | AlgorithmSpec::QuotaReset => algorithm.bound(window) <= most,
                 // One that logs attempts, or asks for a gap, refuses what fits its number.
-                Algorithm::SlidingLog { gap } => {
+                AlgorithmSpec::SlidingLog { gap } => {
                     let plain = gap == Nanos::ZERO && loose.denials == Denials::Free;
                     plain && algorithm.bound(window) <= most
                 }
                 // What these refuse depends on when the requests came; buckets have no windows.
-                Algorithm::Hybrid
-                | Algorithm::Exponential
-                | Algorithm::TokenBucket
-                | Algorithm::LeakyBucket
-                | Algorithm::SmoothBursty { .. } => false,
+                AlgorithmSpec::Hybrid
+                | AlgorithmSpec::Exponential
+                | AlgorithmSpec::TokenBucket
+                | AlgorithmSpec::LeakyBucket
+                | AlgorithmSpec::SmoothBursty { .. } => false,
                 // The estimate may show the last window once more: 2 b + r x t.
-                Algorithm::SlidingCounter => {
+                AlgorithmSpec::SlidingCounter => {
                     let paced = u128::from(permits.get()) * u128::from(window.as_nanos());
                     let paced = paced.div_ceil(u128::from(per.as_nanos())); // up: in doubt, no lint
                     2 * u128::from(algorithm.bound(per)) + paced <= u128::from(most)
                 }
                 // The bucket that slides out of sight makes the window longer by one.
-                Algorithm::SubBuckets { .. } => algorithm.bound(window + window) <= most,
+                AlgorithmSpec::SubBuckets { .. } => algorithm.bound(window + window) <= most,
             }
         }
-        Kind::Bucket {
+        QuantityKind::Bucket {
             permits: refill,
             per: refill_per,
             queue: false,
@@ -329,7 +335,7 @@ pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
                 let loose = u128::from(refill.get()) * u128::from(per.as_nanos());
                 strict * 100 <= loose * percent
             };
-            if matches!(strict.kind, Kind::Bucket { .. }) {
+            if matches!(strict.kind, QuantityKind::Bucket { .. }) {
                 return strict.rule.quota <= loose.rule.quota && slower(100);
             }
             // 99 %: intervals are rounded up by less than 1 %.
@@ -338,22 +344,22 @@ pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
         // With a queue it may never refuse, and still tell requests to wait; in steps it
         // refills late; post-paid, one request refuses the next; and how many are at work
         // no rate can tell.
-        Kind::Bucket { queue: true, .. }
-        | Kind::Steps { .. }
-        | Kind::PostPaid { .. }
-        | Kind::AtOnce { .. } => false,
+        QuantityKind::Bucket { queue: true, .. }
+        | QuantityKind::Steps { .. }
+        | QuantityKind::PostPaid { .. }
+        | QuantityKind::AtOnce { .. } => false,
     }
 }
 
 /// The rate at which a limit admits in the long run, at most.
 fn rate(draft: &Draft) -> (Permits, Nanos) {
     match draft.kind {
-        Kind::Bucket { permits, per, .. }
-        | Kind::Steps { permits, per }
-        | Kind::PostPaid { permits, per }
-        | Kind::AtOnce { permits, per } => (permits, per),
-        Kind::Calendar(word) => (draft.rule.quota, shortest(word)),
-        Kind::Windows(_) => (draft.rule.quota, draft.rule.window.unwrap_or(Nanos::SECOND)),
+        QuantityKind::Bucket { permits, per, .. }
+        | QuantityKind::Steps { permits, per }
+        | QuantityKind::PostPaid { permits, per }
+        | QuantityKind::AtOnce { permits, per } => (permits, per),
+        QuantityKind::Calendar(word) => (draft.rule.quota, shortest(word)),
+        QuantityKind::Windows(_) => (draft.rule.quota, draft.rule.window.unwrap_or(Nanos::SECOND)),
     }
 }
 

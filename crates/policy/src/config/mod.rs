@@ -12,7 +12,7 @@
 //!   of the wrong type is found there.
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
 //!   part of a limit each, from values of the right shape to the model.
-//! * `words.rs` reads the quantity of a limit that stands by itself.
+//! * `limit_text.rs` reads the quantity of a limit that stands by itself.
 //! * `lints.rs` looks at policies that are right, and may still not be what was meant.
 //!
 //! Nothing is read but the text: time zones are compiled in, so that a policy means the
@@ -31,6 +31,7 @@ mod fields;
 mod foreign;
 mod forms;
 mod limit;
+mod limit_text;
 mod lints;
 mod log;
 mod near;
@@ -50,7 +51,6 @@ mod shape;
 mod shares;
 mod syntax;
 mod within;
-mod words;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -61,13 +61,13 @@ use toml::de::DeTable;
 
 pub use codes::explain;
 pub use diagnostic::{Diagnostic, Severity};
+pub use limit_text::{LimitTextError, parse_limit};
 pub use render::{Colour, brief, render};
 pub use schema::schema;
-pub use words::{WordsError, words};
 
 pub(crate) use self::diagnostic::{Findings, shown};
 use self::fields::MAX_LIMITS;
-use self::limit::{Draft, Shared};
+use self::limit::{Draft, FileContext};
 use crate::{Policy, Rules};
 
 /// Bytes of a policy file: room for 100,000 limits.
@@ -139,14 +139,14 @@ fn policy(
     let settings = settings::process(root, out);
     let mut responses = refusal::responses(root, out);
     let defaults = limit::defaults(root, &mut responses, out);
-    let mut shared = Shared {
+    let mut shared = FileContext {
         zone,
         origin: context.origin,
         defaults,
         responses,
         names: HashMap::new(),
     };
-    let mut lines = Lines::new(text);
+    let mut lines = LineCounter::new(text);
     let mut drafts: Vec<Draft> = Vec::new();
     for (index, table) in read::tables(root, "limit", MAX_LIMITS) {
         let line = lines.at(table.at.start);
@@ -186,13 +186,13 @@ pub(crate) fn sha<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
 }
 
 /// Counts lines up to positions that mostly grow: limits stand in the order of the file.
-struct Lines<'t> {
+struct LineCounter<'t> {
     text: &'t str,
     at: usize,
     line: usize,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> LineCounter<'t> {
     const fn new(text: &'t str) -> Self {
         Self {
             text,

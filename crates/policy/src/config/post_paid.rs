@@ -15,14 +15,14 @@ use std::ops::Range;
 use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
 use toml::de::DeTable;
 
-use super::algorithm::Named;
+use super::algorithm::NamedAlgorithm;
 use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::fields::MAX_COLD_FACTOR;
 use super::numbers::{Written, built, span};
-use super::quantity::{Kind, Quantity, Surroundings, free};
-use super::queue::Queue;
+use super::quantity::{Quantity, QuantityKind, Surroundings, free};
+use super::queue::QueueSpec;
 use super::read::{self, At};
 
 /// Prices are cut to whole microseconds, by up to three a request: at this many permits a
@@ -62,8 +62,8 @@ impl Warming {
     pub(super) fn quantity(
         &self,
         text: &At<&str>,
-        named: Option<Named>,
-        queue: Option<&Queue>,
+        named: Option<NamedAlgorithm>,
+        queue: Option<&QueueSpec>,
         around: Surroundings<'_>,
         out: &mut Findings<'_>,
     ) -> Option<Quantity> {
@@ -206,7 +206,7 @@ fn post_paid(
         keeps_to: Some(quota),
         text: words,
         at: text.at.clone(),
-        kind: Kind::PostPaid {
+        kind: QuantityKind::PostPaid {
             permits: quota.permits(),
             per: quota.per(),
         },

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
-use super::algorithm::Algorithm;
+use super::algorithm::AlgorithmSpec;
 use super::codes;
 use super::diagnostic::Findings;
-use super::settings::Zone;
+use super::settings::ZoneSpec;
 use crate::calendar::Word;
 
 /// What a limit allows.
@@ -22,14 +22,14 @@ pub(super) struct Quantity {
     /// The value in the file.
     pub(super) at: Range<usize>,
     /// How it counts, for comparing two of them.
-    pub(super) kind: Kind,
+    pub(super) kind: QuantityKind,
 }
 
 /// How a quantity counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum QuantityKind {
     /// In windows of the given algorithm.
-    Windows(Algorithm),
+    Windows(AlgorithmSpec),
     /// In windows of the calendar.
     Calendar(Word),
     /// As a bucket that is refilled in steps.
@@ -50,7 +50,7 @@ pub(super) enum Kind {
 /// What a quantity depends on besides its own fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
-    pub(super) zone: &'a Zone,
+    pub(super) zone: &'a ZoneSpec,
     pub(super) origin: Origin,
     pub(super) denials: Denials,
 }

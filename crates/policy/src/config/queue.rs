@@ -23,7 +23,7 @@ const LONG: Nanos = Nanos::from_secs(365 * 86_400);
 
 /// `queue = { max, max_wait }`
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
+pub(super) struct QueueSpec {
     max: At<Permits>,
     longest: Option<At<Nanos>>,
     /// The whole value.
@@ -31,7 +31,7 @@ pub(super) struct Queue {
 }
 
 /// `queue`, if it is written and right.
-pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Queue> {
+pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<QueueSpec> {
     let At { value: table, at } = read::table(table, "queue")?;
     let max = read::number(table, "max", u64::from(u32::MAX))?;
     let longest = read::text(table, "max_wait").and_then(|text| match text.value.parse() {
@@ -41,14 +41,14 @@ pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Queue
             None
         }
     });
-    Some(Queue {
+    Some(QueueSpec {
         max: At::new(Permits::saturating_from(max.value), max.at),
         longest,
         at,
     })
 }
 
-impl Queue {
+impl QueueSpec {
     /// Behind a bucket: the same GCRA with room to wait, and how many may; none if that
     /// makes no sense, which is reported.
     pub(super) fn behind(

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::fields::MAX_VALUES;
 
 /// A value of the document, with its place.
-pub(super) type Node<'t> = Spanned<DeValue<'t>>;
+pub(super) type SpannedValue<'t> = Spanned<DeValue<'t>>;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(super) fn number(table: &DeTable<'_>, name: &str, most: u64) -> Option<At<u6
 }
 
 /// An integer of the document, if it is not negative and not huge.
-pub(super) fn whole(node: &Node<'_>) -> Option<u64> {
+pub(super) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
     let number = node.get_ref().as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
@@ -56,8 +56,8 @@ pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<At<&'a
 }
 
 /// The strings of a list, or a single one.
-pub(super) fn texts<'a>(node: &'a Node<'_>) -> Vec<At<&'a str>> {
-    let text = |node: &'a Node<'_>| Some(At::new(node.get_ref().as_str()?, node.span()));
+pub(super) fn texts<'a>(node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
+    let text = |node: &'a SpannedValue<'_>| Some(At::new(node.get_ref().as_str()?, node.span()));
     match node.get_ref() {
         DeValue::Array(values) => values.iter().take(MAX_VALUES).filter_map(text).collect(),
         _ => text(node).into_iter().collect(),
@@ -71,7 +71,7 @@ pub(super) fn tables<'a, 't>(
     most: usize,
 ) -> impl Iterator<Item = (usize, At<&'a DeTable<'t>>)> {
     let list = table.get(name).and_then(|node| node.get_ref().as_array());
-    let read = |(index, node): (usize, &'a Node<'t>)| {
+    let read = |(index, node): (usize, &'a SpannedValue<'t>)| {
         Some((index, At::new(node.get_ref().as_table()?, node.span())))
     };
     list.into_iter()

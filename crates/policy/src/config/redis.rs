@@ -13,16 +13,16 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::fields::MAX_SEEDS;
 use super::numbers::{Written, span};
-use super::read::{self, At, Node, whole};
+use super::read::{self, At, SpannedValue, whole};
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Ten times what a server beside this process needs at its slowest, and less than a caller
 /// notices.
 const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
 /// Below it every call would be given up.
-const LEAST_DEADLINE: Nanos = Nanos::from_millis(1);
+const MIN_DEADLINE: Nanos = Nanos::from_millis(1);
 /// Callers do not wait longer.
-const MOST_DEADLINE: Nanos = Nanos::from_secs(10);
+const MAX_DEADLINE: Nanos = Nanos::from_secs(10);
 /// Begins the name of every key.
 const DEFAULT_PREFIX: &str = "rk";
 /// Begins URLs of servers that are reached by TLS.
@@ -49,13 +49,13 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
     let login = login(table, "REDIS", out);
     let prefix = prefix(table, out);
     let deadline = deadline(table, out);
-    let database = database(table, kind == Kind::Node, out);
+    let database = database(table, kind == UrlKind::Node, out);
     let nodes = read::number(table, "nodes", u64::from(u32::MAX));
     let nodes = nodes.and_then(|nodes| u32::try_from(nodes.value).ok());
     let (username, password) = login?;
     Some(RedisSettings {
         urls: urls?,
-        cluster: kind == Kind::Node,
+        cluster: kind == UrlKind::Node,
         sentinel: match sentinel {
             Some(sentinel) => Some(sentinel?),
             None => None,
@@ -73,10 +73,10 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
 /// What `url` lists.
 fn kind(
     table: &DeTable<'_>,
-    url: &Node<'_>,
+    url: &SpannedValue<'_>,
     sentinel: bool,
     out: &mut Findings<'_>,
-) -> Option<Kind> {
+) -> Option<UrlKind> {
     let told = read::flag(table, "cluster") == Some(true);
     if sentinel && told {
         let at = table.get("cluster").map_or(0..0, toml::Spanned::span);
@@ -87,9 +87,9 @@ fn kind(
     }
     let list = url.get_ref().as_array().is_some();
     Some(match (sentinel, list || told) {
-        (true, _) => Kind::Sentinel,
-        (false, true) => Kind::Node,
-        (false, false) => Kind::Server,
+        (true, _) => UrlKind::Sentinel,
+        (false, true) => UrlKind::Node,
+        (false, false) => UrlKind::Server,
     })
 }
 
@@ -112,14 +112,14 @@ fn watched(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<SentinelSettin
 
 /// What a URL is one of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum UrlKind {
     Server,
     Node,
     Sentinel,
 }
 
 /// URLs of one kind: with TLS all, or none.
-fn urls(node: &Node<'_>, kind: Kind, out: &mut Findings<'_>) -> Option<Vec<String>> {
+fn urls(node: &SpannedValue<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<String>> {
     let mut texts = read::texts(node);
     texts.truncate(MAX_SEEDS);
     let read: Vec<_> = texts.iter().map(|text| url(text, kind, out)).collect();
@@ -138,7 +138,7 @@ fn urls(node: &Node<'_>, kind: Kind, out: &mut Findings<'_>) -> Option<Vec<Strin
 
 /// `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`, and nothing else: neither a
 /// secret nor a database.
-fn url(text: &At<&str>, kind: Kind, out: &mut Findings<'_>) -> Option<String> {
+fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String> {
     let refuse = |out: &mut Findings<'_>, message: &str, label: &str, help: &str| {
         let at: Range<usize> = text.at.clone();
         out.error(codes::REDIS, at, message, label).help(help);
@@ -150,17 +150,17 @@ fn url(text: &At<&str>, kind: Kind, out: &mut Findings<'_>) -> Option<String> {
     };
     match (scheme, kind) {
         ("redis" | "rediss", _) => {}
-        ("unix", Kind::Node) => {
+        ("unix", UrlKind::Node) => {
             let help = "write for example \"redis://10.0.0.1:6379\"";
             let label = "nodes of a cluster name each other by host and port";
             return refuse(out, "a cluster is not reached by a socket", label, help);
         }
-        ("unix", Kind::Sentinel) => {
+        ("unix", UrlKind::Sentinel) => {
             let help = "write for example \"redis://10.0.0.1:26379\"";
             let label = "sentinels name the primary by host and port";
             return refuse(out, "a sentinel is not reached by a socket", label, help);
         }
-        ("unix", Kind::Server) if rest.starts_with('/') && !rest.contains('?') => {
+        ("unix", UrlKind::Server) if rest.starts_with('/') && !rest.contains('?') => {
             return Some(text.value.into());
         }
         ("valkey" | "valkeys", _) => {
@@ -189,7 +189,7 @@ fn url(text: &At<&str>, kind: Kind, out: &mut Findings<'_>) -> Option<String> {
         let label = "not HOST:PORT";
         return refuse(out, "the URL of the store says too much", label, help);
     }
-    let port = if kind == Kind::Sentinel {
+    let port = if kind == UrlKind::Sentinel {
         "26379"
     } else {
         "6379"
@@ -308,11 +308,11 @@ fn deadline(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Nanos> {
         return Some(DEFAULT_DEADLINE);
     };
     let deadline = span(&text, Written::Deadline, out)?;
-    if (LEAST_DEADLINE..=MOST_DEADLINE).contains(&deadline) {
+    if (MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) {
         return Some(deadline);
     }
     let message = format!("a deadline of {deadline} is out of range");
-    let label = format!("not from {LEAST_DEADLINE} to {MOST_DEADLINE}");
+    let label = format!("not from {MIN_DEADLINE} to {MAX_DEADLINE}");
     out.error(codes::REDIS, text.at, message, label)
         .help("write for example deadline = \"50ms\"");
     None

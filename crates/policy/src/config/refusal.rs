@@ -27,7 +27,7 @@ pub(super) struct Responses {
 
 /// A response that a limit has named.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
+pub(super) struct NamedResponse {
     pub(super) refusal: Arc<Refusal>,
     /// Whether it says a status itself: that goes before the status of `[defaults]`.
     pub(super) says_status: bool,
@@ -35,7 +35,7 @@ pub(super) struct Named {
 
 #[derive(Debug)]
 struct Response {
-    named: Named,
+    named: NamedResponse,
     /// The name in the file.
     at: Range<usize>,
     used: bool,
@@ -53,7 +53,7 @@ pub(super) fn responses(root: &DeTable<'_>, out: &mut Findings<'_>) -> Responses
         };
         name(&At::new(&**key.get_ref(), key.span()), "response", out);
         let response = Response {
-            named: Named {
+            named: NamedResponse {
                 refusal: Arc::new(refusal(table, out)),
                 says_status: table.contains_key("status"),
             },
@@ -71,7 +71,7 @@ impl Responses {
         &mut self,
         table: &DeTable<'_>,
         out: &mut Findings<'_>,
-    ) -> Option<Named> {
+    ) -> Option<NamedResponse> {
         let text = read::text(table, "response")?;
         if let Some(response) = self.named.get_mut(text.value) {
             response.used = true;

@@ -11,7 +11,7 @@ use super::fields::{MAX_NAME, MAX_NAMES};
 use super::foreign;
 use super::read::{self, At};
 use super::settings::header_name;
-use super::shape::Hint;
+use super::shape::NameHint;
 use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, ValueError};
 
 /// Characters of a name in `attr.X`, `query.X` or `cookie.X`.
@@ -19,7 +19,7 @@ const MAX_FIELD_NAME: usize = 100;
 
 /// Key parts of the language that are not built yet: the word before `:`, and what works
 /// today.
-const PLANNED_PARTS: &[Hint] = &[
+const PLANNED_PARTS: &[NameHint] = &[
     ("country", "key = [\"ip\"] counts by address"),
     (
         "asn",
@@ -39,7 +39,7 @@ const PLANNED_PARTS: &[Hint] = &[
     ),
 ];
 /// Key parts that people try.
-const MISTAKEN_PARTS: &[Hint] = &[
+const MISTAKEN_PARTS: &[NameHint] = &[
     (
         "user",
         "write where it is found: \"attr:user_id\" or \"header:x-user-id\"",

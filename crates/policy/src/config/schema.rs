@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::{MAX_NAME, MAX_VALUES, POLICY};
-use super::shape::{Inert, Need, Shape, Table};
+use super::shape::{Inert, Need, Shape, TableSpec};
 
 /// The JSON Schema of the policy file, generated.
 ///
@@ -25,8 +25,8 @@ pub fn schema() -> Value {
     Value::Object(root)
 }
 
-fn table(table: &Table) -> Map<String, Value> {
-    let property = |field: &super::shape::Field| {
+fn table(table: &TableSpec) -> Map<String, Value> {
+    let property = |field: &super::shape::FieldSpec| {
         let mut schema = shape(&field.shape);
         schema.insert("description".into(), field.about.into());
         (field.name.to_owned(), Value::Object(schema))
@@ -131,7 +131,7 @@ fn object<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value> {
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::shape::{Field, Hint};
+    use super::super::shape::{FieldSpec, NameHint};
     use super::*;
     use crate::config::{Context, parse};
 
@@ -189,13 +189,13 @@ mod tests {
 
     /// A table of the language within a whole policy.
     struct Place<'a> {
-        table: &'static Table,
+        table: &'static TableSpec,
         /// Puts a table, written inline, where it belongs.
         wrap: &'a dyn Fn(&str) -> String,
     }
 
     /// What a table holds at least, beside `field`: name and value.
-    fn least(table: &'static Table, field: Option<&str>) -> Vec<(&'static str, &'static str)> {
+    fn least(table: &'static TableSpec, field: Option<&str>) -> Vec<(&'static str, &'static str)> {
         let beside = BESIDE.iter().find(|(of, ..)| Some(*of) == field);
         let beside = beside.map(|(_, name, value)| (*name, *value));
         let usual = table
@@ -203,8 +203,8 @@ mod tests {
             .first()
             .filter(|_| field.is_none_or(|f| !table.one_of.contains(&f)))
             .filter(|_| beside.is_none_or(|(name, _)| !table.one_of.contains(&name)));
-        let needed = |of: &&Field| of.need == Need::Required || Some(&of.name) == usual;
-        let replaced = |of: &&Field| beside.is_some_and(|(name, _)| of.name == name);
+        let needed = |of: &&FieldSpec| of.need == Need::Required || Some(&of.name) == usual;
+        let replaced = |of: &&FieldSpec| beside.is_some_and(|(name, _)| of.name == name);
         let others = table
             .fields
             .iter()
@@ -231,7 +231,7 @@ mod tests {
                 fields.push((field.name, value));
                 (place.wrap)(&inline(&fields))
             };
-            let mut below = |table: &'static Table, put: &dyn Fn(&str) -> String| {
+            let mut below = |table: &'static TableSpec, put: &dyn Fn(&str) -> String| {
                 walk(&Place { table, wrap: put }, visit);
             };
             match &field.shape {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     /// Descriptors have no address to count by.
-    fn counted_for(field: &Field, text: &str) -> String {
+    fn counted_for(field: &FieldSpec, text: &str) -> String {
         let key = match field.name {
             "domain" | "descriptor" => "key = [\"all\"]",
             _ => "key = [\"ip\"]",
@@ -368,7 +368,7 @@ mod tests {
             };
             refused("zzzzzzzzzz", "RK0103");
             let each =
-                |hints: &[Hint], code| hints.iter().for_each(|(name, _)| refused(name, code));
+                |hints: &[NameHint], code| hints.iter().for_each(|(name, _)| refused(name, code));
             each(table.planned, "RK0104");
             each(table.mistaken, "RK0103");
         });

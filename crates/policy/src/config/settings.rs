@@ -15,13 +15,13 @@ use super::diagnostic::{Findings, shown};
 use super::fields::{MAX_CONNECTIONS, MAX_HELD};
 use super::read::{self, At};
 use super::redis;
-use super::shape::Hint;
+use super::shape::NameHint;
 use crate::{AdminWrites, ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
 
 /// Characters of a header name.
 const MAX_HEADER: usize = 100;
 /// The smallest memory budget: below it a store could not hold its own shards.
-const LEAST_BUDGET: u64 = 1 << 20;
+const MIN_BUDGET: u64 = 1 << 20;
 
 /// `idle_timeout`: connections are looked at every 5 s.
 const IDLE_TIMEOUTS: RangeInclusive<Nanos> = Nanos::from_secs(5)..=Nanos::from_secs(86_400);
@@ -31,7 +31,7 @@ const DRAINS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
 const GRACES: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(600);
 
 /// Proxies that people try.
-const MISTAKEN_PROXIES: &[Hint] = &[
+const MISTAKEN_PROXIES: &[NameHint] = &[
     (
         "private",
         "write the blocks: \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fd00::/8\"",
@@ -50,7 +50,7 @@ const MISTAKEN_PROXIES: &[Hint] = &[
 
 /// The time zone of calendar words.
 #[derive(Clone, Debug)]
-pub(super) enum Zone {
+pub(super) enum ZoneSpec {
     /// Not stated.
     Unset,
     /// Stated, and refused: what depends on it is not reported again.
@@ -61,17 +61,17 @@ pub(super) enum Zone {
 
 /// `timezone`: from the database that is compiled in, so that a policy means the same on
 /// every machine. What it costs: new rules come with a new release.
-pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> Zone {
+pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> ZoneSpec {
     let Some(name) = read::text(root, "timezone") else {
         return if root.contains_key("timezone") {
-            Zone::Refused
+            ZoneSpec::Refused
         } else {
-            Zone::Unset
+            ZoneSpec::Unset
         };
     };
     let zones = TimeZoneDatabase::bundled();
     if let Ok(zone) = zones.get(name.value) {
-        return Zone::Set(zone);
+        return ZoneSpec::Set(zone);
     }
     let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
     let help = match out.nearest(name.value, names.iter().map(String::as_str)) {
@@ -88,7 +88,7 @@ pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> Zone {
         "not in the IANA time zone database",
     )
     .help(help);
-    Zone::Refused
+    ZoneSpec::Refused
 }
 
 /// `headers`
@@ -342,7 +342,7 @@ fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
         );
         return None;
     };
-    if number << shift < LEAST_BUDGET {
+    if number << shift < MIN_BUDGET {
         refuse(
             out,
             text.at.clone(),

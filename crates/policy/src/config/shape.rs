@@ -14,20 +14,20 @@
 
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct TableSpec {
     /// After "not a field of": `a limit`, `the policy`.
     pub(super) what: &'static str,
     /// What it may hold.
-    pub(super) fields: &'static [Field],
+    pub(super) fields: &'static [FieldSpec],
     /// Of the language, but not built yet: name, and what works today.
-    pub(super) planned: &'static [Hint],
+    pub(super) planned: &'static [NameHint],
     /// Words people try: name, and what to write instead.
-    pub(super) mistaken: &'static [Hint],
+    pub(super) mistaken: &'static [NameHint],
     /// Exactly one of these fields must be there.
     pub(super) one_of: &'static [&'static str],
 }
 
-impl Table {
+impl TableSpec {
     /// Of nothing; the tables begin from here.
     pub(super) const EMPTY: Self = Self {
         what: "",
@@ -38,17 +38,17 @@ impl Table {
     };
 
     /// The field of that name.
-    pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
+    pub(super) fn field(&self, name: &str) -> Option<&'static FieldSpec> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
 
 /// A name, and what to write in its place.
-pub(super) type Hint = (&'static str, &'static str);
+pub(super) type NameHint = (&'static str, &'static str);
 
 /// One field of a table.
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct FieldSpec {
     pub(super) name: &'static str,
     pub(super) need: Need,
     pub(super) shape: Shape,
@@ -83,13 +83,13 @@ pub(super) enum Shape {
     /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
     Named { most: usize },
     /// A table.
-    Table(&'static Table),
+    Table(&'static TableSpec),
     /// A table that is of the language, but not built.
     PlannedTable { instead: &'static str },
     /// `[[limit]]`.
-    Tables { of: &'static Table, most: usize },
+    Tables { of: &'static TableSpec, most: usize },
     /// `[response.NAME]`.
-    NamedTables { of: &'static Table, most: usize },
+    NamedTables { of: &'static TableSpec, most: usize },
     /// One of several, told apart by their type.
     Either(&'static [Self]),
     /// Of the language, but not built: only the value that asks for nothing is accepted.
@@ -108,9 +108,9 @@ pub(super) enum Inert {
 pub(super) struct Words {
     pub(super) known: &'static [&'static str],
     /// Of the language, but not built yet.
-    pub(super) planned: &'static [Hint],
+    pub(super) planned: &'static [NameHint],
     /// Words people try.
-    pub(super) mistaken: &'static [Hint],
+    pub(super) mistaken: &'static [NameHint],
 }
 
 impl Shape {

@@ -3,11 +3,11 @@
 
 use ratekeeper_core::Denials;
 
-use super::algorithm::Algorithm;
+use super::algorithm::AlgorithmSpec;
 use super::diagnostic::Findings;
 use super::limit::Draft;
 use super::lints::{MAX_COMPARED, admits_less, alike, report};
-use super::quantity::Kind;
+use super::quantity::QuantityKind;
 
 /// Limits on some requests that one on every request, with the same key, always comes before.
 pub(super) fn never_refuse(drafts: &[Draft], out: &mut Findings<'_>) {
@@ -39,13 +39,13 @@ fn covers_within(strict: &Draft, loose: &Draft) -> bool {
     // A charge more never lets a request pass that was refused. Not so where windows begin
     // with a request, or the pace depends on the past.
     let monotone = match loose.kind {
-        Kind::Calendar(_) => true,
-        Kind::Windows(kind) => matches!(
+        QuantityKind::Calendar(_) => true,
+        QuantityKind::Windows(kind) => matches!(
             kind,
-            Algorithm::TokenBucket
-                | Algorithm::Fixed
-                | Algorithm::SlidingCounter
-                | Algorithm::SlidingLog { .. }
+            AlgorithmSpec::TokenBucket
+                | AlgorithmSpec::Fixed
+                | AlgorithmSpec::SlidingCounter
+                | AlgorithmSpec::SlidingLog { .. }
         ),
         _ => false,
     };

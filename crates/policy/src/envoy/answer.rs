@@ -7,7 +7,7 @@ use super::{Hits, Unit};
 
 /// Whether the caller may go on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Code {
+pub enum EnvoyCode {
     /// It may.
     Ok,
     /// A limit is exceeded.
@@ -16,22 +16,22 @@ pub enum Code {
 
 /// What one call is told: `RateLimitResponse` without its wire.
 #[derive(Clone, Debug)]
-pub struct Answer<'c> {
+pub struct EnvoyAnswer<'c> {
     /// For the whole call.
-    pub overall: Code,
+    pub overall: EnvoyCode,
     /// The call would have been refused, but for the global shadow mode.
     pub shadowed: bool,
     /// One for each descriptor, in their order.
-    pub statuses: SmallVec<[Status<'c>; 4]>,
+    pub statuses: SmallVec<[DescriptorAnswer<'c>; 4]>,
     /// What the rules that passed say, merged: the first that says a field wins.
     pub metadata: Map<String, Value>,
 }
 
 /// What is said of one descriptor.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Status<'c> {
+pub struct DescriptorAnswer<'c> {
     /// Whether its limit is exceeded.
-    pub code: Code,
+    pub code: EnvoyCode,
     /// The limit, if one applies that has a number.
     pub current_limit: Option<CurrentLimit<'c>>,
     /// Requests left in this window; 2^32 - 1 if unlimited, 0 if nothing applies.
@@ -56,10 +56,10 @@ pub struct CurrentLimit<'c> {
     pub multiplier: u32,
 }
 
-impl Status<'_> {
+impl DescriptorAnswer<'_> {
     /// No limit applies.
     pub(super) const NONE: Self = Self {
-        code: Code::Ok,
+        code: EnvoyCode::Ok,
         current_limit: None,
         limit_remaining: 0,
         reset_after_s: None,
@@ -77,8 +77,8 @@ pub(super) struct Votes {
 }
 
 impl Votes {
-    pub(super) fn add(&mut self, code: Code, quota: bool) {
-        let over = code == Code::OverLimit;
+    pub(super) fn add(&mut self, code: EnvoyCode, quota: bool) {
+        let over = code == EnvoyCode::OverLimit;
         if quota {
             self.quotas += 1;
             self.quotas_over += usize::from(over);

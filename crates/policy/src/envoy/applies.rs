@@ -8,26 +8,26 @@
 
 use super::Domain;
 use super::answer::CurrentLimit;
-use super::call::Descriptor;
-use super::hits::Series;
-use super::rule::{LevelName, RateLimit, Rule, SeriesName};
-use super::unit::Span;
+use super::call::EnvoyDescriptor;
+use super::hits::CounterSeries;
+use super::rule::{EnvoyRateLimit, EnvoyRule, LevelName, SeriesName};
+use super::unit::WindowSpan;
 
 /// What applies to a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Applies<'c> {
     Nothing,
-    Unlimited(&'c Rule),
+    Unlimited(&'c EnvoyRule),
     Limit {
         current: CurrentLimit<'c>,
         /// None: the limit comes with the call.
-        rule: Option<&'c Rule>,
+        rule: Option<&'c EnvoyRule>,
     },
 }
 
 impl<'c> Applies<'c> {
     /// What applies to a descriptor of a known domain.
-    pub(super) fn find(domain: &'c Domain, descriptor: &Descriptor<'_>) -> Self {
+    pub(super) fn find(domain: &'c Domain, descriptor: &EnvoyDescriptor<'_>) -> Self {
         if let Some(limit) = descriptor.limit {
             let current = CurrentLimit {
                 name: None,
@@ -44,8 +44,8 @@ impl<'c> Applies<'c> {
             return Self::Nothing;
         };
         match rule.limit {
-            RateLimit::Unlimited => Self::Unlimited(rule),
-            RateLimit::PerUnit {
+            EnvoyRateLimit::Unlimited => Self::Unlimited(rule),
+            EnvoyRateLimit::PerUnit {
                 requests_per_unit,
                 unit,
             } => Self::Limit {
@@ -60,7 +60,7 @@ impl<'c> Applies<'c> {
         }
     }
 
-    pub(super) fn rule(&self) -> Option<&'c Rule> {
+    pub(super) fn rule(&self) -> Option<&'c EnvoyRule> {
         match self {
             Self::Nothing => None,
             Self::Unlimited(rule) => Some(rule),
@@ -80,20 +80,20 @@ impl<'c> Applies<'c> {
     }
 
     /// What its hits are counted under.
-    pub(super) fn series(&self, domain: &str, entries: &[(&str, &str)]) -> Option<Series> {
+    pub(super) fn series(&self, domain: &str, entries: &[(&str, &str)]) -> Option<CounterSeries> {
         let levels = match self {
             Self::Nothing => return None,
             // The limit came with the call, so no rule asked for values in a metric.
             Self::Limit { rule: None, .. } => {
                 let keys = entries.iter().map(|(key, _)| *key);
                 let names: Vec<&str> = [domain].into_iter().chain(keys).collect();
-                return Some(Series::Named(names.join(".")));
+                return Some(CounterSeries::Named(names.join(".")));
             }
             Self::Unlimited(rule)
             | Self::Limit {
                 rule: Some(rule), ..
             } => match &rule.series {
-                SeriesName::Path => return Some(Series::Rule(rule.id)),
+                SeriesName::Path => return Some(CounterSeries::Rule(rule.id)),
                 SeriesName::Levels(levels) => &levels[..],
             },
         };
@@ -111,13 +111,13 @@ impl<'c> Applies<'c> {
                 name.push_str(value);
             }
         }
-        Some(Series::Named(name))
+        Some(CounterSeries::Named(name))
     }
 }
 
 impl CurrentLimit<'_> {
-    pub(super) const fn span(&self) -> Span {
-        Span {
+    pub(super) const fn span(&self) -> WindowSpan {
+        WindowSpan {
             unit: self.unit,
             multiplier: self.multiplier,
         }

@@ -11,18 +11,18 @@ pub const MAX_DESCRIPTORS: usize = 100;
 
 /// One call: `RateLimitRequest` without its wire.
 #[derive(Clone, Debug)]
-pub struct Call<'a> {
+pub struct EnvoyCall<'a> {
     /// Which domain of the configuration.
     pub domain: &'a str,
     /// What is asked about; answered in this order.
-    pub descriptors: SmallVec<[Descriptor<'a>; 4]>,
+    pub descriptors: SmallVec<[EnvoyDescriptor<'a>; 4]>,
     /// The cost of descriptors that do not say their own; 0 means 1.
     pub hits_addend: u32,
 }
 
 /// One descriptor of a call.
 #[derive(Clone, Debug, Default)]
-pub struct Descriptor<'a> {
+pub struct EnvoyDescriptor<'a> {
     /// Keys and values, outermost first.
     pub entries: SmallVec<[(&'a str, &'a str); 4]>,
     /// Replaces the rule of the configuration.
@@ -57,7 +57,7 @@ pub struct Override {
 /// Why a call has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum CallError {
+pub enum EnvoyCallError {
     /// No configuration has been loaded yet.
     NoConfig,
     /// The domain is empty.
@@ -68,7 +68,7 @@ pub enum CallError {
     TooManyDescriptors,
 }
 
-impl fmt::Display for CallError {
+impl fmt::Display for EnvoyCallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoConfig => f.write_str("no rate limit configuration loaded"),
@@ -81,4 +81,4 @@ impl fmt::Display for CallError {
     }
 }
 
-impl std::error::Error for CallError {}
+impl std::error::Error for EnvoyCallError {}

@@ -7,8 +7,8 @@ use foldhash::quality::RandomState;
 use ratekeeper_core::{Limit, Origin, Outage, Time};
 
 use super::counters::{DomainCounters, SpanCounters};
-use super::tree::{Level, Step};
-use super::{Call, CallError, Plan, Rule};
+use super::tree::{DescriptorLevel, TreeStep};
+use super::{EnvoyCall, EnvoyCallError, EnvoyRule, Plan};
 
 /// What holds for all rules: the environment of the Go service, as settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,7 +16,7 @@ use super::{Call, CallError, Plan, Rule};
     clippy::struct_excessive_bools,
     reason = "five switches of another program, each on its own"
 )]
-pub struct Settings {
+pub struct EnvoySettings {
     /// Several files may describe one domain.
     pub merge_domains: bool,
     /// If any descriptor of a call would be over, only those that would are counted.
@@ -33,8 +33,8 @@ pub struct Settings {
 
 /// All domains of a configuration.
 #[derive(Clone, Debug)]
-pub struct Config {
-    pub(super) settings: Settings,
+pub struct EnvoyConfig {
+    pub(super) settings: EnvoySettings,
     pub(super) origin: Origin,
     /// SHA-256 of the files, in hexadecimal.
     pub(super) sha: Arc<str>,
@@ -47,22 +47,22 @@ pub struct Config {
 /// One domain.
 #[derive(Clone, Debug)]
 pub(super) struct Domain {
-    pub(super) top: Level,
+    pub(super) top: DescriptorLevel,
     pub(super) counters: DomainCounters,
 }
 
 impl Domain {
     pub(super) fn new(name: &str, origin: Origin) -> Self {
         Self {
-            top: Level::default(),
+            top: DescriptorLevel::default(),
             counters: DomainCounters::new(name, origin),
         }
     }
 }
 
-impl Config {
+impl EnvoyConfig {
     /// No domains: every call passes. `origin` is where the zero of the clock lies.
-    pub fn new(settings: Settings, origin: Origin) -> Self {
+    pub fn new(settings: EnvoySettings, origin: Origin) -> Self {
         Self {
             settings,
             origin,
@@ -88,12 +88,12 @@ impl Config {
     ///
     /// # Errors
     /// For a call without domain or descriptors, or with too many.
-    pub fn plan<'c>(&'c self, call: &Call<'_>, now: Time) -> Result<Plan<'c>, CallError> {
+    pub fn plan<'c>(&'c self, call: &EnvoyCall<'_>, now: Time) -> Result<Plan<'c>, EnvoyCallError> {
         Plan::new(self, call, now)
     }
 
     /// What holds for all rules.
-    pub const fn settings(&self) -> Settings {
+    pub const fn settings(&self) -> EnvoySettings {
         self.settings
     }
 
@@ -118,7 +118,7 @@ impl Config {
     }
 
     /// All rules, by number.
-    pub fn rules(&self) -> Vec<&Rule> {
+    pub fn rules(&self) -> Vec<&EnvoyRule> {
         let mut rules = Vec::with_capacity(self.rules as usize);
         for domain in self.domains.values() {
             domain.top.each_rule(&mut |rule| rules.push(rule));
@@ -128,9 +128,12 @@ impl Config {
     }
 
     /// Shows every rule, its domain and the way to it, in no order.
-    pub(super) fn each_way<'c>(&'c self, mut show: impl FnMut(&'c str, &[Step<'c>], &'c Rule)) {
+    pub(super) fn each_way<'c>(
+        &'c self,
+        mut show: impl FnMut(&'c str, &[TreeStep<'c>], &'c EnvoyRule),
+    ) {
         for (name, domain) in &self.domains {
-            let mut show = |way: &[Step<'c>], rule| show(name, way, rule);
+            let mut show = |way: &[TreeStep<'c>], rule| show(name, way, rule);
             domain.top.each_way(&mut Vec::new(), &mut show);
         }
     }

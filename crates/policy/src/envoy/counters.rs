@@ -22,7 +22,7 @@ use ratekeeper_core::{
 };
 
 use super::Unit;
-use super::unit::Span;
+use super::unit::WindowSpan;
 use crate::KeyBytes;
 use crate::value::write_text;
 
@@ -79,7 +79,7 @@ impl SpanCounters {
         }
     }
 
-    pub(super) fn of(&self, span: Span) -> &Limit {
+    pub(super) fn of(&self, span: WindowSpan) -> &Limit {
         let class = span.seconds().next_power_of_two().ilog2() as usize;
         &self.classes[class.min(CLASSES - 1)]
     }
@@ -109,7 +109,7 @@ fn limit(name: String, window: Result<Window, ratekeeper_core::Error>) -> Limit 
 }
 
 /// Writes the key of a multiplied span's window.
-pub(super) fn write_window(domain: &str, span: Span, number: u64, out: &mut KeyBytes) {
+pub(super) fn write_window(domain: &str, span: WindowSpan, number: u64, out: &mut KeyBytes) {
     write_text(domain.as_bytes(), out);
     let mut key = KeyBuilder::new(out);
     key.part(&[span.unit as u8]);
@@ -173,7 +173,7 @@ mod tests {
             (Unit::Year, 50, "2^31s"),
             (Unit::Year, u32::MAX, "2^31s"),
         ] {
-            let limit = counters.of(Span { unit, multiplier });
+            let limit = counters.of(WindowSpan { unit, multiplier });
             assert_eq!(&*limit.name, format!("envoy:spans:{class}"));
         }
     }

@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use super::read::{Place, Table, Text};
-use super::{RateLimit, Unit};
+use super::read::{CheckedTable, SpannedText, TablePlace};
+use super::{EnvoyRateLimit, Unit};
 use crate::config::{Findings, codes, shown};
 
 /// What a `rate_limit` grants.
-pub(super) fn grant(limit: &Table<'_>, out: &mut Findings<'_>) -> Option<RateLimit> {
+pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<EnvoyRateLimit> {
     let unlimited = limit.flag("unlimited", out);
     let unit = limit.text("unit", out);
     let requests = limit.number("requests_per_unit", out);
@@ -29,7 +29,7 @@ pub(super) fn grant(limit: &Table<'_>, out: &mut Findings<'_>) -> Option<RateLim
             out.warning(codes::ENVOY_IGNORED, at, message, "never counted")
                 .help("leave one of the two out");
         }
-        return Some(RateLimit::Unlimited);
+        return Some(EnvoyRateLimit::Unlimited);
     }
     let unit = unit_of(unit, limit, out)?;
     if requests.is_none() && !limit.has("requests_per_unit") {
@@ -41,18 +41,22 @@ pub(super) fn grant(limit: &Table<'_>, out: &mut Findings<'_>) -> Option<RateLim
             "0 requests of these",
         )
         .help("write requests_per_unit: 0 if that is meant");
-        return Some(RateLimit::PerUnit {
+        return Some(EnvoyRateLimit::PerUnit {
             requests_per_unit: 0,
             unit,
         });
     }
-    Some(RateLimit::PerUnit {
+    Some(EnvoyRateLimit::PerUnit {
         requests_per_unit: requests?,
         unit,
     })
 }
 
-fn unit_of(text: Option<Text<'_>>, limit: &Table<'_>, out: &mut Findings<'_>) -> Option<Unit> {
+fn unit_of(
+    text: Option<SpannedText<'_>>,
+    limit: &CheckedTable<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Unit> {
     let known = Unit::ALL.map(Unit::name);
     let Some(text) = text else {
         let at = limit.place_of("unit");
@@ -74,12 +78,12 @@ fn unit_of(text: Option<Text<'_>>, limit: &Table<'_>, out: &mut Findings<'_>) ->
 
 /// The names that a rule replaces.
 pub(super) fn replaces(
-    limit: &Table<'_>,
-    own: Option<&Text<'_>>,
+    limit: &CheckedTable<'_>,
+    own: Option<&SpannedText<'_>>,
     out: &mut Findings<'_>,
 ) -> Box<[Arc<str>]> {
     let mut names = Vec::new();
-    for entry in limit.tables("replaces", Place::Replaces, out) {
+    for entry in limit.tables("replaces", TablePlace::Replaces, out) {
         let Some(name) = entry.text("name", out) else {
             let at = entry.place_of("name");
             out.error(

@@ -9,7 +9,7 @@ use super::RuleId;
 
 /// Whose counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Series {
+pub enum CounterSeries {
     /// Those of the rule, called after its path.
     Rule(RuleId),
     /// Those of this name, which carries values of the call: anybody can make up new ones,
@@ -21,7 +21,7 @@ pub enum Series {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hits {
     /// Whose.
-    pub series: Series,
+    pub series: CounterSeries,
     /// All hits.
     pub total_hits: u64,
     /// Those beyond the limit.
@@ -36,14 +36,14 @@ pub struct Hits {
 
 /// One counting, as the limit saw it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedHits {
     pub(super) limit: u64,
     pub(super) hits: u64,
     pub(super) after: u64,
 }
 
 impl Hits {
-    pub(super) const fn unlimited(series: Series, hits: u64) -> Self {
+    pub(super) const fn unlimited(series: CounterSeries, hits: u64) -> Self {
         Self {
             series,
             total_hits: hits,
@@ -54,8 +54,8 @@ impl Hits {
         }
     }
 
-    pub(super) fn new(series: Series, counted: Counted, shadow: bool) -> Self {
-        let Counted { limit, hits, after } = counted;
+    pub(super) fn new(series: CounterSeries, counted: CountedHits, shadow: bool) -> Self {
+        let CountedHits { limit, hits, after } = counted;
         let before = after.saturating_sub(hits);
         let near = limit * 4 / 5; // down, as the service does
         let over = after > limit;
@@ -98,8 +98,8 @@ mod tests {
             (3, 1, 3, [0, 1, 1]), // near from 2.4, down: 2
             (10, 0, 10, [0, 0, 0]),
         ] {
-            let counted = Counted { limit, hits, after };
-            let split = Hits::new(Series::Rule(RuleId(0)), counted, true);
+            let counted = CountedHits { limit, hits, after };
+            let split = Hits::new(CounterSeries::Rule(RuleId(0)), counted, true);
             let seen = [split.over_limit, split.near_limit, split.within_limit];
             assert_eq!(seen, [over, near, within], "{counted:?}");
             assert_eq!(split.total_hits, hits);

@@ -15,11 +15,11 @@ use ratekeeper_core::Origin;
 
 use super::grant::{grant, replaces};
 use super::metadata::metadata;
-use super::read::{Place, Table, Text};
+use super::read::{CheckedTable, SpannedText, TablePlace};
 use super::rule::{LevelName, SeriesName};
-use super::tree::{Level, Node, Wanted};
+use super::tree::{DescriptorLevel, TreeNode, Wanted};
 use super::yaml;
-use super::{Config, Domain, Rule, RuleId, Settings};
+use super::{Domain, EnvoyConfig, EnvoyRule, EnvoySettings, RuleId};
 use crate::config::{Diagnostic, Findings, codes, sha, shown};
 
 /// Domains of a configuration.
@@ -36,9 +36,9 @@ pub struct File<'t> {
 
 /// What files become.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
-    pub config: Config,
+    pub config: EnvoyConfig,
     /// By file, as given: it runs, but look at these.
     pub warnings: Vec<Vec<Diagnostic>>,
 }
@@ -47,7 +47,7 @@ pub struct Loaded {
 ///
 /// ```
 /// use ratekeeper_core::Origin;
-/// use ratekeeper_policy::envoy::{File, Settings, load};
+/// use ratekeeper_policy::envoy::{File, EnvoySettings, load};
 ///
 /// let text = "
 /// domain: shop
@@ -56,11 +56,11 @@ pub struct Loaded {
 ///     rate_limit: { unit: minute, requests_per_unit: 5 }
 /// ";
 /// let file = File { name: "shop.yaml", text };
-/// let loaded = load(&[file], Settings::default(), Origin::UNIX).unwrap();
+/// let loaded = load(&[file], EnvoySettings::default(), Origin::UNIX).unwrap();
 /// assert_eq!(&*loaded.config.rules()[0].path, "shop.user");
 ///
 /// let file = File { name: "shop.yaml", text: "domain: shop\ndescriptors: [{ kye: user }]\n" };
-/// let errors = load(&[file], Settings::default(), Origin::UNIX).unwrap_err();
+/// let errors = load(&[file], EnvoySettings::default(), Origin::UNIX).unwrap_err();
 /// assert_eq!((errors[0][0].code, errors[0][0].line, errors[0][0].column), ("RK0103", 2, 17));
 /// ```
 ///
@@ -68,11 +68,11 @@ pub struct Loaded {
 /// All findings of all files, by file as given, if any of them is an error.
 pub fn load(
     files: &[File<'_>],
-    settings: Settings,
+    settings: EnvoySettings,
     origin: Origin,
-) -> Result<Loaded, Vec<Vec<Diagnostic>>> {
+) -> Result<LoadedConfig, Vec<Vec<Diagnostic>>> {
     let mut loader = Loader {
-        config: Config::new(settings, origin),
+        config: EnvoyConfig::new(settings, origin),
         owners: HashMap::new(),
     };
     let mut errors = false;
@@ -90,21 +90,21 @@ pub fn load(
         counter.outage = settings.outage;
     }
     loader.config.sha = sha(files.iter().map(|file| file.text)).into();
-    Ok(Loaded {
+    Ok(LoadedConfig {
         config: loader.config,
         warnings: findings,
     })
 }
 
 struct Loader {
-    config: Config,
+    config: EnvoyConfig,
     /// Which file described a domain first.
     owners: HashMap<Box<str>, String>,
 }
 
 /// The way from the top of a domain to a descriptor.
 #[derive(Clone, Debug)]
-struct Way {
+struct DescriptorPath {
     /// `domain.key_value.key`
     path: String,
     levels: Vec<LevelName>,
@@ -112,14 +112,14 @@ struct Way {
 }
 
 /// What is known of the descriptors of one level in this file.
-type Seen<'n> = HashMap<(&'n str, &'n str), Range<usize>>;
+type SeenDescriptors<'n> = HashMap<(&'n str, &'n str), Range<usize>>;
 
 impl Loader {
     fn file(&mut self, file: &File<'_>, out: &mut Findings<'_>) {
         let Some(node) = yaml::parse(file.text, out) else {
             return;
         };
-        let Some(root) = Table::new(&node, Place::File, out) else {
+        let Some(root) = CheckedTable::new(&node, TablePlace::File, out) else {
             return;
         };
         let domain = root.text("domain", out);
@@ -137,12 +137,12 @@ impl Loader {
             Some(domain) => (domain.value, self.domain(domain, file.name, out)),
             None => ("", None),
         };
-        let way = Way {
+        let way = DescriptorPath {
             path: name.to_owned(),
             levels: Vec::new(),
             shared: Vec::new(),
         };
-        let mut scratch = Level::default();
+        let mut scratch = DescriptorLevel::default();
         let level = top.as_mut().map_or(&mut scratch, |domain| &mut domain.top);
         self.level(&root, &way, level, out);
         if let Some(domain) = top {
@@ -151,7 +151,12 @@ impl Loader {
     }
 
     /// The domain of a file, taken out to be added to; none if the file may not.
-    fn domain(&mut self, name: &Text<'_>, file: &str, out: &mut Findings<'_>) -> Option<Domain> {
+    fn domain(
+        &mut self,
+        name: &SpannedText<'_>,
+        file: &str,
+        out: &mut Findings<'_>,
+    ) -> Option<Domain> {
         if let Some(first) = self.owners.get(name.value)
             && !self.config.settings.merge_domains
         {
@@ -180,18 +185,24 @@ impl Loader {
     }
 
     /// Adds the descriptors of a table to a level.
-    fn level(&mut self, of: &Table<'_>, way: &Way, level: &mut Level, out: &mut Findings<'_>) {
-        let mut seen = Seen::new();
-        for table in of.tables("descriptors", Place::Descriptor, out) {
+    fn level(
+        &mut self,
+        of: &CheckedTable<'_>,
+        way: &DescriptorPath,
+        level: &mut DescriptorLevel,
+        out: &mut Findings<'_>,
+    ) {
+        let mut seen = SeenDescriptors::new();
+        for table in of.tables("descriptors", TablePlace::Descriptor, out) {
             self.descriptor(&table, way, (level, &mut seen), out);
         }
     }
 
     fn descriptor<'n>(
         &mut self,
-        table: &Table<'n>,
-        way: &Way,
-        (level, seen): (&mut Level, &mut Seen<'n>),
+        table: &CheckedTable<'n>,
+        way: &DescriptorPath,
+        (level, seen): (&mut DescriptorLevel, &mut SeenDescriptors<'n>),
         out: &mut Findings<'_>,
     ) {
         let key = table.text("key", out);
@@ -212,9 +223,9 @@ impl Loader {
         );
         let wanted = Wanted::new(value_text);
         let way = way.down(table, (key_text, wanted), out);
-        let mut node = Node {
+        let mut node = TreeNode {
             rule: self.rule(table, &way, out),
-            below: Level::default(),
+            below: DescriptorLevel::default(),
         };
         self.level(table, &way, &mut node.below, out);
         if key.is_none() {
@@ -238,18 +249,23 @@ impl Loader {
         }
     }
 
-    fn rule(&mut self, table: &Table<'_>, way: &Way, out: &mut Findings<'_>) -> Option<Rule> {
+    fn rule(
+        &mut self,
+        table: &CheckedTable<'_>,
+        way: &DescriptorPath,
+        out: &mut Findings<'_>,
+    ) -> Option<EnvoyRule> {
         let shadow = table.flag("shadow_mode", out);
         let quota = table.flag("quota_mode", out);
         let detailed = table.flag("detailed_metric", out);
         let metadata = table.free("metadata", out).map(|node| metadata(node, out));
-        let limit = table.table("rate_limit", Place::RateLimit, out)?;
+        let limit = table.table("rate_limit", TablePlace::RateLimit, out)?;
         let grant = grant(&limit, out);
         let name = limit.text("name", out);
         let replaces = replaces(&limit, name.as_ref(), out);
         let id = RuleId(self.config.rules);
         self.config.rules += 1;
-        Some(Rule {
+        Some(EnvoyRule {
             id,
             path: way.path.as_str().into(),
             limit: grant?,
@@ -264,11 +280,11 @@ impl Loader {
     }
 }
 
-impl Way {
+impl DescriptorPath {
     /// One level further down.
     fn down(
         &self,
-        table: &Table<'_>,
+        table: &CheckedTable<'_>,
         (key, wanted): (&str, Wanted<'_>),
         out: &mut Findings<'_>,
     ) -> Self {

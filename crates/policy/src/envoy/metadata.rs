@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::yaml::{Content, Node, flag, is_null, is_number};
+use super::yaml::{Content, YamlNode, flag, is_null, is_number};
 use crate::config::{Findings, codes};
 
 /// The table as JSON; keys that are no scalars are reported and left out.
-pub(super) fn metadata(node: &Node, out: &mut Findings<'_>) -> Map<String, Value> {
+pub(super) fn metadata(node: &YamlNode, out: &mut Findings<'_>) -> Map<String, Value> {
     let Content::Table(fields) = &node.content else {
         return Map::new();
     };
@@ -23,7 +23,7 @@ pub(super) fn metadata(node: &Node, out: &mut Findings<'_>) -> Map<String, Value
     map
 }
 
-fn json(node: &Node, out: &mut Findings<'_>) -> Value {
+fn json(node: &YamlNode, out: &mut Findings<'_>) -> Value {
     match &node.content {
         Content::Plain(text) => scalar(text),
         Content::Quoted(text) => Value::String(text.clone()),

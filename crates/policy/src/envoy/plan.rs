@@ -17,36 +17,36 @@ use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Permits, Time};
 use serde_json::Map;
 use smallvec::SmallVec;
 
-use super::answer::{Answer, Code, Status, Votes};
+use super::answer::{DescriptorAnswer, EnvoyAnswer, EnvoyCode, Votes};
 use super::applies::Applies;
-use super::call::{Call, CallError, Direction, MAX_DESCRIPTORS};
-use super::config::{Config, Domain};
+use super::call::{Direction, EnvoyCall, EnvoyCallError, MAX_DESCRIPTORS};
+use super::config::{Domain, EnvoyConfig};
 use super::counters::{CAPACITY, write_entries, write_window};
-use super::hits::{Counted, Hits, Series};
+use super::hits::{CountedHits, CounterSeries, Hits};
 use crate::KeyBytes;
 
 /// The charges of a call as a store takes them.
-pub type Charges<'p> = SmallVec<[Charge<'p>; 4]>;
+pub type PlannedCharges<'p> = SmallVec<[Charge<'p>; 4]>;
 
 /// What a call is charged, and where; and what to tell it then.
 #[derive(Clone, Debug)]
 pub struct Plan<'c> {
-    config: &'c Config,
+    config: &'c EnvoyConfig,
     now: Time,
-    steps: SmallVec<[Step<'c>; 4]>,
-    counts: SmallVec<[Count<'c>; 4]>,
+    steps: SmallVec<[PlanStep<'c>; 4]>,
+    counts: SmallVec<[CounterKey<'c>; 4]>,
     bytes: KeyBytes,
 }
 
 /// One descriptor.
 #[derive(Clone, Debug)]
-struct Step<'c> {
+struct PlanStep<'c> {
     applies: Applies<'c>,
     /// What it adds to its counter, or takes off it.
     hits: u32,
     direction: Direction,
     /// Who counts the hits of the rule, if anybody does.
-    series: Option<Series>,
+    series: Option<CounterSeries>,
     /// Index of its counter.
     count: usize,
     /// Held back: it is not counted, because another descriptor is over.
@@ -55,21 +55,25 @@ struct Step<'c> {
 
 /// One key of one counter.
 #[derive(Clone, Debug)]
-struct Count<'c> {
+struct CounterKey<'c> {
     limit: &'c Limit,
     key: Range<usize>,
 }
 
 impl<'c> Plan<'c> {
-    pub(super) fn new(config: &'c Config, call: &Call<'_>, now: Time) -> Result<Self, CallError> {
+    pub(super) fn new(
+        config: &'c EnvoyConfig,
+        call: &EnvoyCall<'_>,
+        now: Time,
+    ) -> Result<Self, EnvoyCallError> {
         if call.domain.is_empty() {
-            return Err(CallError::EmptyDomain);
+            return Err(EnvoyCallError::EmptyDomain);
         }
         if call.descriptors.is_empty() {
-            return Err(CallError::NoDescriptors);
+            return Err(EnvoyCallError::NoDescriptors);
         }
         if call.descriptors.len() > MAX_DESCRIPTORS {
-            return Err(CallError::TooManyDescriptors);
+            return Err(EnvoyCallError::TooManyDescriptors);
         }
         let mut plan = Self {
             config,
@@ -87,7 +91,7 @@ impl<'c> Plan<'c> {
                 (None, 0) => 1,
                 (None, shared) => shared,
             };
-            plan.steps.push(Step {
+            plan.steps.push(PlanStep {
                 applies,
                 hits,
                 direction: descriptor.direction,
@@ -109,7 +113,7 @@ impl<'c> Plan<'c> {
     }
 
     /// What is counted; the decisions on it make the [`answer`](Self::answer).
-    pub fn charges(&self) -> Charges<'_> {
+    pub fn charges(&self) -> PlannedCharges<'_> {
         self.charge(|step| match step.direction {
             Direction::Take if !step.held => step.hits,
             _ => 0,
@@ -117,7 +121,7 @@ impl<'c> Plan<'c> {
     }
 
     /// What must be given back before anything is counted.
-    pub fn refunds(&self) -> Charges<'_> {
+    pub fn refunds(&self) -> PlannedCharges<'_> {
         let mut refunds = self.charge(|step| match step.direction {
             Direction::Take => 0,
             Direction::GiveBack => step.hits,
@@ -128,7 +132,7 @@ impl<'c> Plan<'c> {
 
     /// What must be looked at before anything is counted, for
     /// [`hold_back`](Self::hold_back). None unless settings ask for it.
-    pub fn looks(&self) -> Option<Charges<'_>> {
+    pub fn looks(&self) -> Option<PlannedCharges<'_>> {
         self.config
             .settings
             .stop_increment
@@ -158,10 +162,10 @@ impl<'c> Plan<'c> {
     }
 
     /// What the call is told, given the decisions on its [`charges`](Self::charges).
-    pub fn answer(&self, decisions: &[Decision]) -> Answer<'c> {
+    pub fn answer(&self, decisions: &[Decision]) -> EnvoyAnswer<'c> {
         let settings = self.config.settings;
         let mut after: SmallVec<[u64; 4]> = decisions.iter().map(counted).collect();
-        let mut statuses: SmallVec<[Status<'c>; 4]> = SmallVec::new();
+        let mut statuses: SmallVec<[DescriptorAnswer<'c>; 4]> = SmallVec::new();
         // Backwards: what later descriptors counted on the same key is taken off again.
         for step in self.steps.iter().rev() {
             let after = after.get_mut(step.count);
@@ -172,7 +176,7 @@ impl<'c> Plan<'c> {
         let mut metadata = Map::new();
         for (step, status) in self.steps.iter().zip(&statuses) {
             votes.add(status.code, step.applies.is_quota(settings.quota_mode));
-            let rule = step.applies.rule().filter(|_| status.code == Code::Ok);
+            let rule = step.applies.rule().filter(|_| status.code == EnvoyCode::Ok);
             if let Some(told) = rule.and_then(|rule| rule.metadata.as_ref())
                 && settings.dynamic_metadata
             {
@@ -182,11 +186,11 @@ impl<'c> Plan<'c> {
             }
         }
         let over = votes.over();
-        Answer {
+        EnvoyAnswer {
             overall: if over && !settings.shadow_mode {
-                Code::OverLimit
+                EnvoyCode::OverLimit
             } else {
-                Code::Ok
+                EnvoyCode::Ok
             },
             shadowed: over && settings.shadow_mode,
             statuses,
@@ -214,7 +218,7 @@ impl<'c> Plan<'c> {
     }
 
     /// Gives every descriptor that a limit applies to its counter and key.
-    fn place(&mut self, domain: &'c Domain, call: &Call<'_>) {
+    fn place(&mut self, domain: &'c Domain, call: &EnvoyCall<'_>) {
         for (step, descriptor) in self.steps.iter_mut().zip(&call.descriptors) {
             let entries = &descriptor.entries[..];
             step.series = step.applies.series(call.domain, entries);
@@ -236,7 +240,7 @@ impl<'c> Plan<'c> {
                 &mut self.bytes,
             );
             let key = start..self.bytes.len();
-            let same = |count: &Count<'_>| {
+            let same = |count: &CounterKey<'_>| {
                 std::ptr::eq(count.limit, limit)
                     && self.bytes[count.key.clone()] == self.bytes[key.clone()]
             };
@@ -245,14 +249,14 @@ impl<'c> Plan<'c> {
             if earlier.is_some() {
                 self.bytes.truncate(start);
             } else {
-                self.counts.push(Count { limit, key });
+                self.counts.push(CounterKey { limit, key });
             }
         }
     }
 
     /// A charge for each counter: the sum of what `cost` says of its descriptors.
-    fn charge(&self, cost: impl Fn(&Step<'c>) -> u32) -> Charges<'_> {
-        let charge = |count: &Count<'c>| Charge {
+    fn charge(&self, cost: impl Fn(&PlanStep<'c>) -> u32) -> PlannedCharges<'_> {
+        let charge = |count: &CounterKey<'c>| Charge {
             limit: count.limit,
             key: Key::from_bytes(&self.bytes[count.key.clone()]),
             cost: Permits::ZERO,
@@ -260,7 +264,7 @@ impl<'c> Plan<'c> {
             // descriptors from being counted.
             mode: Mode::Shadow,
         };
-        let mut charges: Charges<'_> = self.counts.iter().map(charge).collect();
+        let mut charges: PlannedCharges<'_> = self.counts.iter().map(charge).collect();
         for step in &self.steps {
             if let Applies::Limit { .. } = step.applies {
                 let charge = &mut charges[step.count];
@@ -271,16 +275,16 @@ impl<'c> Plan<'c> {
     }
 
     /// What one descriptor is told; `after` is the count after its own hits, and loses them.
-    fn status(&self, step: &Step<'c>, after: Option<&mut u64>) -> Status<'c> {
+    fn status(&self, step: &PlanStep<'c>, after: Option<&mut u64>) -> DescriptorAnswer<'c> {
         let series = step.series.clone();
         let hits = u64::from(step.hits);
         let (current, rule) = match step.applies {
-            Applies::Nothing => return Status::NONE,
+            Applies::Nothing => return DescriptorAnswer::NONE,
             Applies::Unlimited(_) => {
-                return Status {
+                return DescriptorAnswer {
                     limit_remaining: u32::MAX,
                     hits: series.map(|series| Hits::unlimited(series, hits)),
-                    ..Status::NONE
+                    ..DescriptorAnswer::NONE
                 };
             }
             Applies::Limit { current, rule } => (current, rule),
@@ -298,12 +302,12 @@ impl<'c> Plan<'c> {
         let shadow = rule.is_some_and(|rule| rule.shadow);
         let left = limit.saturating_sub(after);
         let window = current.span().window_at(self.now, self.config.origin);
-        let counted = Counted { limit, hits, after };
-        Status {
+        let counted = CountedHits { limit, hits, after };
+        DescriptorAnswer {
             code: if after > limit && !shadow {
-                Code::OverLimit
+                EnvoyCode::OverLimit
             } else {
-                Code::Ok
+                EnvoyCode::Ok
             },
             current_limit: Some(current),
             limit_remaining: u32::try_from(left).unwrap_or(u32::MAX),

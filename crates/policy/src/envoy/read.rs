@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::yaml::{Content, Node, flag, is_null, is_number};
+use super::yaml::{Content, YamlNode, flag, is_null, is_number};
 use crate::config::{Findings, codes, shown};
 
 /// Bytes of a domain, key, value or name.
@@ -21,7 +21,7 @@ const MAX_TEXT: usize = 1_024;
 
 /// Where a table stands, and the fields it may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum TablePlace {
     File,
     Descriptor,
     RateLimit,
@@ -29,27 +29,27 @@ pub(super) enum Place {
 }
 
 /// Every field, and where it belongs.
-const FIELDS: [(&str, &[Place]); 17] = [
-    ("domain", &[Place::File]),
-    ("descriptors", &[Place::File, Place::Descriptor]),
-    ("key", &[Place::Descriptor]),
-    ("value", &[Place::Descriptor]),
-    ("rate_limit", &[Place::Descriptor]),
-    ("shadow_mode", &[Place::Descriptor]),
-    ("quota_mode", &[Place::Descriptor]),
-    ("detailed_metric", &[Place::Descriptor]),
-    ("value_to_metric", &[Place::Descriptor]),
-    ("share_threshold", &[Place::Descriptor]),
-    ("metadata", &[Place::Descriptor]),
-    ("unit", &[Place::RateLimit]),
-    ("requests_per_unit", &[Place::RateLimit]),
-    ("unlimited", &[Place::RateLimit]),
-    ("name", &[Place::RateLimit, Place::Replaces]),
-    ("replaces", &[Place::RateLimit]),
+const FIELDS: [(&str, &[TablePlace]); 17] = [
+    ("domain", &[TablePlace::File]),
+    ("descriptors", &[TablePlace::File, TablePlace::Descriptor]),
+    ("key", &[TablePlace::Descriptor]),
+    ("value", &[TablePlace::Descriptor]),
+    ("rate_limit", &[TablePlace::Descriptor]),
+    ("shadow_mode", &[TablePlace::Descriptor]),
+    ("quota_mode", &[TablePlace::Descriptor]),
+    ("detailed_metric", &[TablePlace::Descriptor]),
+    ("value_to_metric", &[TablePlace::Descriptor]),
+    ("share_threshold", &[TablePlace::Descriptor]),
+    ("metadata", &[TablePlace::Descriptor]),
+    ("unit", &[TablePlace::RateLimit]),
+    ("requests_per_unit", &[TablePlace::RateLimit]),
+    ("unlimited", &[TablePlace::RateLimit]),
+    ("name", &[TablePlace::RateLimit, TablePlace::Replaces]),
+    ("replaces", &[TablePlace::RateLimit]),
     ("<<", &[]),
 ];
 
-impl Place {
+impl TablePlace {
     const fn what(self) -> &'static str {
         match self {
             Self::File => "the file",
@@ -62,27 +62,31 @@ impl Place {
 
 /// A text and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Text<'n> {
+pub(super) struct SpannedText<'n> {
     pub(super) value: &'n str,
     pub(super) at: Range<usize>,
 }
 
 /// A table whose fields have been compared with those it may have.
 #[derive(Debug)]
-pub(super) struct Table<'n> {
+pub(super) struct CheckedTable<'n> {
     pub(super) at: Range<usize>,
-    fields: HashMap<&'static str, &'n Node>,
+    fields: HashMap<&'static str, &'n YamlNode>,
     /// Fields that unknown ones were probably meant to be: they are not missing.
     meant: Vec<&'static str>,
 }
 
-impl<'n> Table<'n> {
+impl<'n> CheckedTable<'n> {
     /// Reports what does not belong here.
-    pub(super) fn new(node: &'n Node, place: Place, out: &mut Findings<'_>) -> Option<Self> {
+    pub(super) fn new(
+        node: &'n YamlNode,
+        place: TablePlace,
+        out: &mut Findings<'_>,
+    ) -> Option<Self> {
         let mut fields = HashMap::new();
         let mut meant = Vec::new();
         let Content::Table(entries) = &node.content else {
-            if place == Place::File && node.is_null() {
+            if place == TablePlace::File && node.is_null() {
                 return Some(Self {
                     at: node.at.clone(),
                     fields,
@@ -119,7 +123,7 @@ impl<'n> Table<'n> {
         })
     }
 
-    fn field(&self, name: &str) -> Option<&'n Node> {
+    fn field(&self, name: &str) -> Option<&'n YamlNode> {
         let node = *self.fields.get(name)?;
         (!node.is_null()).then_some(node)
     }
@@ -138,7 +142,7 @@ impl<'n> Table<'n> {
     }
 
     /// A text, as it is written; empty is none.
-    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<Text<'n>> {
+    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<SpannedText<'n>> {
         let node = self.field(name)?;
         let (Content::Plain(value) | Content::Quoted(value)) = &node.content else {
             let what = format!("`{name}`");
@@ -152,7 +156,7 @@ impl<'n> Table<'n> {
                 .help("a shorter text can stand for it, in the calls too");
             return None;
         }
-        (!value.is_empty()).then(|| Text {
+        (!value.is_empty()).then(|| SpannedText {
             value,
             at: node.at.clone(),
         })
@@ -229,12 +233,17 @@ impl<'n> Table<'n> {
     }
 
     /// A table.
-    pub(super) fn table(&self, name: &str, place: Place, out: &mut Findings<'_>) -> Option<Self> {
+    pub(super) fn table(
+        &self,
+        name: &str,
+        place: TablePlace,
+        out: &mut Findings<'_>,
+    ) -> Option<Self> {
         Self::new(self.field(name)?, place, out)
     }
 
     /// The free-form table of a descriptor.
-    pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<&'n Node> {
+    pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<&'n YamlNode> {
         let node = self.field(name)?;
         if let Content::Table(_) = node.content {
             return Some(node);
@@ -250,7 +259,12 @@ impl<'n> Table<'n> {
     }
 
     /// The tables of a list; what is no table is reported and left out.
-    pub(super) fn tables(&self, name: &str, place: Place, out: &mut Findings<'_>) -> Vec<Self> {
+    pub(super) fn tables(
+        &self,
+        name: &str,
+        place: TablePlace,
+        out: &mut Findings<'_>,
+    ) -> Vec<Self> {
         let Some(node) = self.field(name) else {
             return Vec::new();
         };
@@ -267,7 +281,7 @@ impl<'n> Table<'n> {
             }
             let message = format!("`{name}` is a list of tables, not of {}", plural(element));
             let example = match place {
-                Place::Replaces => "write each as `- name: other-limit`",
+                TablePlace::Replaces => "write each as `- name: other-limit`",
                 _ => "write each as `- key: name`, with its fields below",
             };
             out.error(
@@ -282,7 +296,7 @@ impl<'n> Table<'n> {
     }
 }
 
-fn plural(node: &Node) -> &'static str {
+fn plural(node: &YamlNode) -> &'static str {
     match &node.content {
         Content::Plain(text) if is_null(text) => "nothing",
         Content::Plain(text) if is_number(text) => "numbers",
@@ -292,7 +306,7 @@ fn plural(node: &Node) -> &'static str {
 }
 
 /// The name of a field, if it is a text.
-fn field_name<'n>(key: &'n Node, out: &mut Findings<'_>) -> Option<&'n str> {
+fn field_name<'n>(key: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n str> {
     let kind = match &key.content {
         Content::Plain(text) if key.kind() == "a text" => return Some(text),
         Content::Quoted(text) => return Some(text),
@@ -305,7 +319,12 @@ fn field_name<'n>(key: &'n Node, out: &mut Findings<'_>) -> Option<&'n str> {
 }
 
 /// Reports an unknown field; says which one was probably meant.
-fn unknown(name: &str, key: &Node, place: Place, out: &mut Findings<'_>) -> Option<&'static str> {
+fn unknown(
+    name: &str,
+    key: &YamlNode,
+    place: TablePlace,
+    out: &mut Findings<'_>,
+) -> Option<&'static str> {
     let fields = FIELDS.iter().filter(|(_, places)| places.contains(&place));
     let known: Vec<&'static str> = fields.map(|(known, _)| *known).collect();
     let all = FIELDS.iter().map(|(known, _)| *known);
@@ -323,7 +342,12 @@ fn unknown(name: &str, key: &Node, place: Place, out: &mut Findings<'_>) -> Opti
     near
 }
 
-fn misplaced(name: &str, key: &Node, where_: (&[Place], Place), out: &mut Findings<'_>) {
+fn misplaced(
+    name: &str,
+    key: &YamlNode,
+    where_: (&[TablePlace], TablePlace),
+    out: &mut Findings<'_>,
+) {
     let (belongs, place) = where_;
     let message = format!("`{name}` does nothing in {}", place.what());
     let places: Vec<_> = belongs.iter().map(|place| place.what()).collect();
@@ -333,7 +357,7 @@ fn misplaced(name: &str, key: &Node, where_: (&[Place], Place), out: &mut Findin
 }
 
 /// Reports a value of another type.
-fn wrong(node: &Node, what: &str, wanted: &str, help: &str, out: &mut Findings<'_>) {
+fn wrong(node: &YamlNode, what: &str, wanted: &str, help: &str, out: &mut Findings<'_>) {
     let message = format!("{what} must be {wanted}, not {}", node.kind());
     out.error(
         codes::TYPE,

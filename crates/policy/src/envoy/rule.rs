@@ -19,7 +19,7 @@ impl RuleId {
 
 /// What a rule grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RateLimit {
+pub enum EnvoyRateLimit {
     /// Everything.
     Unlimited,
     /// So many requests in each window of one unit; 0 blocks.
@@ -33,13 +33,13 @@ pub enum RateLimit {
 
 /// One descriptor of a configuration that limits.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rule {
+pub struct EnvoyRule {
     /// Its number.
     pub id: RuleId,
     /// `domain.key_value.key`: what its counters are called.
     pub path: Arc<str>,
     /// What it grants.
-    pub limit: RateLimit,
+    pub limit: EnvoyRateLimit,
     /// What clients see, and what `replaces` of another rule names.
     pub name: Option<Arc<str>>,
     /// Names of the rules that neither limit nor count when this one matches.
@@ -56,7 +56,7 @@ pub struct Rule {
     pub(super) shared: Box<[Option<Box<str>>]>,
 }
 
-impl Rule {
+impl EnvoyRule {
     /// Whether its counters are called after values of the calls.
     pub(super) fn has_named_series(&self) -> bool {
         self.series != SeriesName::Path

@@ -19,42 +19,42 @@ use std::collections::HashMap;
 
 use foldhash::quality::RandomState;
 
-use super::Rule;
+use super::EnvoyRule;
 use crate::glob::Glob;
 
 /// One level of descriptors, by key.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Level {
+pub(super) struct DescriptorLevel {
     keys: HashMap<Box<str>, Values, RandomState>,
 }
 
 /// The descriptors of one key on one level.
 #[derive(Clone, Debug, Default)]
 struct Values {
-    exact: HashMap<Box<str>, Node, RandomState>,
+    exact: HashMap<Box<str>, TreeNode, RandomState>,
     /// In the order of the file.
     wildcards: Vec<Wildcard>,
-    any: Option<Box<Node>>,
+    any: Option<Box<TreeNode>>,
 }
 
 #[derive(Clone, Debug)]
 struct Wildcard {
     pattern: Box<str>,
     glob: Glob,
-    node: Node,
+    node: TreeNode,
 }
 
 /// One descriptor.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     /// None: exempt, or only a way to deeper levels.
-    pub(super) rule: Option<Rule>,
-    pub(super) below: Level,
+    pub(super) rule: Option<EnvoyRule>,
+    pub(super) below: DescriptorLevel,
 }
 
 /// One level on the way to a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Step<'t> {
+pub(super) struct TreeStep<'t> {
     pub(super) key: &'t str,
     pub(super) wanted: Wanted<'t>,
     /// Values and patterns of the key that are looked for before it.
@@ -80,9 +80,9 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl Level {
+impl DescriptorLevel {
     /// The rule for these entries, which must lead to it with none left over.
-    pub(super) fn find(&self, entries: &[(&str, &str)]) -> Option<&Rule> {
+    pub(super) fn find(&self, entries: &[(&str, &str)]) -> Option<&EnvoyRule> {
         let (last, way) = entries.split_last()?;
         let mut level = self;
         for entry in way {
@@ -91,7 +91,7 @@ impl Level {
         level.step(last)?.rule.as_ref()
     }
 
-    fn step(&self, (key, value): &(&str, &str)) -> Option<&Node> {
+    fn step(&self, (key, value): &(&str, &str)) -> Option<&TreeNode> {
         let values = self.keys.get(*key)?;
         if let Some(node) = values.exact.get(*value) {
             return Some(node);
@@ -105,7 +105,7 @@ impl Level {
     }
 
     /// The descriptor of `key` and `wanted`, if there is one.
-    pub(super) fn node(&self, key: &str, wanted: Wanted<'_>) -> Option<&Node> {
+    pub(super) fn node(&self, key: &str, wanted: Wanted<'_>) -> Option<&TreeNode> {
         let values = self.keys.get(key)?;
         match wanted {
             Wanted::Any => values.any.as_deref(),
@@ -119,7 +119,7 @@ impl Level {
     }
 
     /// Adds a descriptor that is not here yet.
-    pub(super) fn add(&mut self, key: &str, wanted: Wanted<'_>, node: Node) {
+    pub(super) fn add(&mut self, key: &str, wanted: Wanted<'_>, node: TreeNode) {
         let values = self.keys.entry(key.into()).or_default();
         match wanted {
             Wanted::Any => values.any = Some(Box::new(node)),
@@ -137,12 +137,12 @@ impl Level {
     /// Shows every rule and the way to it, in no order.
     pub(super) fn each_way<'t>(
         &'t self,
-        way: &mut Vec<Step<'t>>,
-        show: &mut impl FnMut(&[Step<'t>], &'t Rule),
+        way: &mut Vec<TreeStep<'t>>,
+        show: &mut impl FnMut(&[TreeStep<'t>], &'t EnvoyRule),
     ) {
         for (key, values) in &self.keys {
             for (wanted, node) in values.nodes() {
-                way.push(Step {
+                way.push(TreeStep {
                     key,
                     wanted,
                     before: values.before(wanted),
@@ -157,7 +157,7 @@ impl Level {
     }
 
     /// Shows every rule, in no order.
-    pub(super) fn each_rule<'t>(&'t self, show: &mut impl FnMut(&'t Rule)) {
+    pub(super) fn each_rule<'t>(&'t self, show: &mut impl FnMut(&'t EnvoyRule)) {
         for values in self.keys.values() {
             for (_, node) in values.nodes() {
                 if let Some(rule) = &node.rule {
@@ -171,7 +171,7 @@ impl Level {
 
 impl Values {
     /// All descriptors of the key: exact values in no order, the rest in that of look-ups.
-    fn nodes(&self) -> impl Iterator<Item = (Wanted<'_>, &Node)> {
+    fn nodes(&self) -> impl Iterator<Item = (Wanted<'_>, &TreeNode)> {
         let exact = self.exact.iter();
         let exact = exact.map(|(value, node)| (Wanted::Exact(value), node));
         let wildcards = self.wildcards.iter();

@@ -76,24 +76,24 @@ impl fmt::Display for Unit {
 
 /// So many units in one window; windows begin at whole multiples since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Span {
+pub(super) struct WindowSpan {
     pub(super) unit: Unit,
     /// At least 1.
     pub(super) multiplier: u32,
 }
 
-impl Span {
+impl WindowSpan {
     /// Its length in seconds: at most 2^57.
     pub(super) const fn seconds(self) -> u64 {
         self.unit.seconds() * self.multiplier as u64
     }
 
     /// The number of the window that holds `now`, and the time to its end.
-    pub(super) fn window_at(self, now: Time, origin: Origin) -> Window {
+    pub(super) fn window_at(self, now: Time, origin: Origin) -> UnitWindow {
         let unix = u128::from(origin.unix_nanos(now));
         let width = u128::from(self.seconds()) * 1_000_000_000;
         let left = width - unix % width;
-        Window {
+        UnitWindow {
             // Below 2^35: a second is the shortest window.
             number: u64::try_from(unix / width).unwrap_or(u64::MAX),
             left: Nanos::from_nanos(u64::try_from(left).unwrap_or(u64::MAX)),
@@ -101,9 +101,9 @@ impl Span {
     }
 }
 
-/// One window of a [`Span`].
+/// One window of a [`WindowSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Window {
+pub(super) struct UnitWindow {
     /// From 1970.
     pub(super) number: u64,
     /// To its end; saturates at 584 years.
@@ -128,12 +128,12 @@ mod tests {
             (Unit::Minute, 10, 1_000_000, 1_666, 200),
             (Unit::Week, 1, 604_800, 1, 604_800),
         ] {
-            let window = Span { unit, multiplier }.window_at(at(now), Origin::UNIX);
+            let window = WindowSpan { unit, multiplier }.window_at(at(now), Origin::UNIX);
             assert_eq!(window.number, number, "{unit} x {multiplier}");
             assert_eq!(window.left, Nanos::from_secs(left), "{unit} x {multiplier}");
         }
         let origin = Origin::from_unix_nanos(999_999_500_000_000);
-        let span = Span {
+        let span = WindowSpan {
             unit: Unit::Minute,
             multiplier: 1,
         };
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_longest_span_does_not_overflow() {
-        let span = Span {
+        let span = WindowSpan {
             unit: Unit::Year,
             multiplier: u32::MAX,
         };

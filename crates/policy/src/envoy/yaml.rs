@@ -24,7 +24,7 @@ const MAX_NODES: usize = 250_000;
 
 /// A value and where it stands.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     /// Bytes of the text; of an alias, where it is used.
     pub(super) at: Range<usize>,
     pub(super) content: Content,
@@ -36,11 +36,11 @@ pub(super) enum Content {
     Plain(String),
     /// A text for certain.
     Quoted(String),
-    List(Vec<Node>),
-    Table(Vec<(Node, Node)>),
+    List(Vec<YamlNode>),
+    Table(Vec<(YamlNode, YamlNode)>),
 }
 
-impl Node {
+impl YamlNode {
     /// Nothing: `~`, `null`, or no value at all.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Plain(text) if is_null(text))
@@ -83,7 +83,7 @@ pub(super) fn is_number(text: &str) -> bool {
 }
 
 /// The first document of `text`; none if it cannot be read.
-pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<Node> {
+pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
         out.error(
@@ -95,9 +95,9 @@ pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<Node> {
         .help("split the domain over several files, with merge_domains = true");
         return None;
     }
-    let mut reader = Reader {
+    let mut reader = YamlReader {
         events: Parser::new_from_str(text),
-        places: Places::new(text),
+        places: ByteOffsets::new(text),
         anchors: HashMap::new(),
         room: MAX_NODES,
         out,
@@ -108,17 +108,17 @@ pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<Node> {
 /// Reading stopped, and a finding says why.
 struct Stopped;
 
-struct Reader<'t, 'o, 'f> {
+struct YamlReader<'t, 'o, 'f> {
     events: Parser<'t, StrInput<'t>>,
-    places: Places,
-    anchors: HashMap<usize, Node>,
+    places: ByteOffsets,
+    anchors: HashMap<usize, YamlNode>,
     /// Nodes that may still come.
     room: usize,
     out: &'o mut Findings<'f>,
 }
 
-impl<'t> Reader<'t, '_, '_> {
-    fn document(&mut self) -> Result<Node, Stopped> {
+impl<'t> YamlReader<'t, '_, '_> {
+    fn document(&mut self) -> Result<YamlNode, Stopped> {
         let mut document = None;
         loop {
             let (event, at) = self.next()?;
@@ -142,7 +142,7 @@ impl<'t> Reader<'t, '_, '_> {
                 event => document = Some(self.node(event, at, 0)?),
             }
         }
-        let nothing = || Node {
+        let nothing = || YamlNode {
             at: 0..0,
             content: Content::Plain(String::new()),
         };
@@ -166,7 +166,12 @@ impl<'t> Reader<'t, '_, '_> {
         Stopped
     }
 
-    fn node(&mut self, event: Event<'t>, at: Range<usize>, depth: usize) -> Result<Node, Stopped> {
+    fn node(
+        &mut self,
+        event: Event<'t>,
+        at: Range<usize>,
+        depth: usize,
+    ) -> Result<YamlNode, Stopped> {
         self.take(1, &at)?;
         if depth > MAX_DEPTH {
             let label = format!("more than {MAX_DEPTH} lists and tables within one another");
@@ -206,14 +211,14 @@ impl<'t> Reader<'t, '_, '_> {
             _ => (0, Content::Plain(String::new()), at.end),
         };
         let at = at.start..end.max(at.end);
-        let node = Node { at, content };
+        let node = YamlNode { at, content };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
 
-    fn list(&mut self, depth: usize) -> Result<(Vec<Node>, usize), Stopped> {
+    fn list(&mut self, depth: usize) -> Result<(Vec<YamlNode>, usize), Stopped> {
         let mut list = Vec::new();
         loop {
             let (event, at) = self.next()?;
@@ -224,9 +229,9 @@ impl<'t> Reader<'t, '_, '_> {
         }
     }
 
-    fn table(&mut self, depth: usize) -> Result<(Vec<(Node, Node)>, usize), Stopped> {
-        let mut table: Vec<(Node, Node)> = Vec::new();
-        let mut merged: Vec<Node> = Vec::new();
+    fn table(&mut self, depth: usize) -> Result<(Vec<(YamlNode, YamlNode)>, usize), Stopped> {
+        let mut table: Vec<(YamlNode, YamlNode)> = Vec::new();
+        let mut merged: Vec<YamlNode> = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
         let end = loop {
             let (event, at) = self.next()?;
@@ -258,7 +263,12 @@ impl<'t> Reader<'t, '_, '_> {
     }
 
     /// `<<: *base`: the fields of another table that this one does not set itself.
-    fn merge(&mut self, source: Node, table: &mut Vec<(Node, Node)>, seen: &mut HashSet<String>) {
+    fn merge(
+        &mut self,
+        source: YamlNode,
+        table: &mut Vec<(YamlNode, YamlNode)>,
+        seen: &mut HashSet<String>,
+    ) {
         match source.content {
             Content::Table(fields) => {
                 for (key, value) in fields {
@@ -289,7 +299,7 @@ impl<'t> Reader<'t, '_, '_> {
     }
 
     /// A copy of what the anchor names.
-    fn alias(&mut self, id: usize, at: Range<usize>) -> Result<Node, Stopped> {
+    fn alias(&mut self, id: usize, at: Range<usize>) -> Result<YamlNode, Stopped> {
         let Some(node) = self.anchors.get(&id) else {
             self.out
                 .error(
@@ -304,7 +314,7 @@ impl<'t> Reader<'t, '_, '_> {
         let size = size(node);
         self.take(size, &at)?;
         let content = self.anchors[&id].content.clone();
-        Ok(Node { at, content })
+        Ok(YamlNode { at, content })
     }
 
     fn take(&mut self, nodes: usize, at: &Range<usize>) -> Result<(), Stopped> {
@@ -340,12 +350,12 @@ impl<'t> Reader<'t, '_, '_> {
     }
 }
 
-fn is_table(node: &Node) -> bool {
+fn is_table(node: &YamlNode) -> bool {
     matches!(node.content, Content::Table(_))
 }
 
 /// Nodes in a tree; its depth is bounded.
-fn size(node: &Node) -> usize {
+fn size(node: &YamlNode) -> usize {
     1 + match &node.content {
         Content::Plain(_) | Content::Quoted(_) => 0,
         Content::List(list) => list.iter().map(size).sum(),
@@ -357,13 +367,13 @@ fn size(node: &Node) -> usize {
 }
 
 /// Turns positions in characters, as the parser tells them, into bytes.
-struct Places {
+struct ByteOffsets {
     /// By character; none if every character is one byte.
     bytes: Option<Vec<usize>>,
     end: usize,
 }
 
-impl Places {
+impl ByteOffsets {
     fn new(text: &str) -> Self {
         let bytes = || text.char_indices().map(|(at, _)| at).collect();
         Self {

@@ -41,7 +41,7 @@ pub(super) struct Base {
 }
 
 /// What a law is to do with a window.
-pub(super) enum Seen {
+pub(super) enum WindowVerdict {
     /// Move the limit: the base.
     Known(f64),
     /// Leave the law out of it: the limit.
@@ -61,16 +61,16 @@ impl Base {
 
     /// Takes account of a window that took `time`; those slower than `tolerance` times the base
     /// are not learnt.
-    pub(super) fn see(&mut self, limit: f64, time: f64, tolerance: f64) -> Seen {
+    pub(super) fn see(&mut self, limit: f64, time: f64, tolerance: f64) -> WindowVerdict {
         if let Some((before, left)) = self.probe {
             if left > 1 {
                 self.probe = Some((before, left - 1));
-                return Seen::Probing(limit);
+                return WindowVerdict::Probing(limit);
             }
             self.probe = None;
             self.age = std::mem::take(&mut self.spread);
             self.nanos = time;
-            return Seen::Probing(before);
+            return WindowVerdict::Probing(before);
         }
         if self.nanos <= 0.0 {
             self.nanos = time;
@@ -83,8 +83,8 @@ impl Base {
         self.age += 1;
         if self.age > BELIEVED_FOR {
             self.probe = Some((limit, PROBED_FOR));
-            return Seen::Probing(limit / (2.0 * tolerance));
+            return WindowVerdict::Probing(limit / (2.0 * tolerance));
         }
-        Seen::Known(self.nanos)
+        WindowVerdict::Known(self.nanos)
     }
 }

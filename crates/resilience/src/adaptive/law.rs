@@ -10,7 +10,7 @@
 
 use ratekeeper_core::Nanos;
 
-use super::base::{Base, Seen};
+use super::base::{Base, WindowVerdict};
 use super::{Aimd, Gradient, Vegas};
 use crate::Error;
 
@@ -198,9 +198,9 @@ fn by_times(
     }
     let time = time.max(1.0);
     match base.see(limit, time, tolerance) {
-        Seen::Probing(limit) => limit,
-        Seen::Known(base) if says_something(limit, sample) => next(base, time),
-        Seen::Known(_) => limit,
+        WindowVerdict::Probing(limit) => limit,
+        WindowVerdict::Known(base) if says_something(limit, sample) => next(base, time),
+        WindowVerdict::Known(_) => limit,
     }
 }
 

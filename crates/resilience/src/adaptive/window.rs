@@ -14,14 +14,14 @@ use ratekeeper_core::{Nanos, Time};
 use super::{AdaptiveSettings, End, Sample};
 
 /// Times kept of one window.
-pub(super) const MOST_KEPT: u32 = 512;
+pub(super) const MAX_KEPT: u32 = 512;
 
 /// Threads that race read clocks that differ by less.
 const SET_BACK: Nanos = Nanos::SECOND;
 
 /// Work that has ended since the window began.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct WorkWindow {
     /// None before the first piece of work.
     began: Option<Time>,
     kept: Vec<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Window {
     dropped: u32,
 }
 
-impl Window {
+impl WorkWindow {
     pub(super) fn add(&mut self, began: Time, now: Time, end: End) {
         let start = *self.began.get_or_insert(began);
         if start.since(now) > SET_BACK {
@@ -48,7 +48,7 @@ impl Window {
             return;
         }
         if self.done & self.mask == 0 {
-            if self.kept.len() == MOST_KEPT as usize {
+            if self.kept.len() == MAX_KEPT as usize {
                 let mut keep = false;
                 self.kept.retain(|_| {
                     keep = !keep;
@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn many_times_are_thinned_and_tell_the_same() {
         for count in [10, 512, 513, 1_024, 5_000, 100_000_u64] {
-            let mut window = Window::default();
+            let mut window = WorkWindow::default();
             for number in 0..count {
                 let micros = number * 7_919 % count; // each once, in no order
                 window.add(Time::ZERO, at(1 + micros), End::Done);
-                assert!(window.kept.len() <= MOST_KEPT as usize);
+                assert!(window.kept.len() <= MAX_KEPT as usize);
             }
             let sample = window.close(at(0), 3);
             let micros = |nanos: Nanos| nanos.as_nanos() / 1_000;
@@ -133,7 +133,7 @@ mod tests {
             least_samples: 1,
             ..AdaptiveSettings::default()
         };
-        let mut window = Window::default();
+        let mut window = WorkWindow::default();
         window.add(at(0), at(50), End::Done);
         assert!(!window.is_over(at(99_999), &settings));
         assert!(window.is_over(at(100_000), &settings));

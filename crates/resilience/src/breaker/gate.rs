@@ -2,7 +2,7 @@
 
 /// Generation and phase in one word, so that one load answers, and late reports are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Gate(pub(super) u64);
+pub(super) struct BreakerGate(pub(super) u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
@@ -11,7 +11,7 @@ pub(super) enum Phase {
     HalfOpen,
 }
 
-impl Gate {
+impl BreakerGate {
     pub(super) const fn new(generation: u64, phase: Phase) -> Self {
         Self((generation << 2) | phase as u64)
     }

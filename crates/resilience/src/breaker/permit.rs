@@ -3,11 +3,11 @@
 use ratekeeper_core::Time;
 
 use super::Breaker;
-use super::gate::{Gate, Phase};
+use super::gate::{BreakerGate, Phase};
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum CallEnd {
     Success,
     Failure,
     Cancelled,
@@ -17,55 +17,55 @@ pub(super) enum End {
 /// a call that is abandoned because it takes too long is a failure, and is to be reported.
 #[derive(Debug)]
 #[must_use = "report how the call ended"]
-pub struct Permit<'a> {
+pub struct CallPermit<'a> {
     breaker: &'a Breaker,
-    pub(super) gate: Gate,
-    reported: Report,
+    pub(super) gate: BreakerGate,
+    reported: ReportState,
 }
 
 /// Whether a permit has been spoken for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Report {
+enum ReportState {
     Owed,
     Made,
 }
 
-impl<'a> Permit<'a> {
-    pub(super) fn new(breaker: &'a Breaker, gate: Gate) -> Self {
+impl<'a> CallPermit<'a> {
+    pub(super) fn new(breaker: &'a Breaker, gate: BreakerGate) -> Self {
         Self {
             breaker,
             gate,
-            reported: Report::Owed,
+            reported: ReportState::Owed,
         }
     }
 
     /// The dependency did its work, whatever the answer said: refusing a bad request is
     /// a success of the one who refuses.
     pub fn success(mut self, now: Time) {
-        self.report(now, End::Success);
+        self.report(now, CallEnd::Success);
     }
 
     /// The dependency did not do its work: no connection, a time-out, an internal error.
     pub fn failure(mut self, now: Time) {
-        self.report(now, End::Failure);
+        self.report(now, CallEnd::Failure);
     }
 
-    fn report(&mut self, now: Time, end: End) {
-        self.reported = Report::Made;
+    fn report(&mut self, now: Time, end: CallEnd) {
+        self.reported = ReportState::Made;
         match (self.gate.phase(), end) {
             (Phase::HalfOpen, _) => self.breaker.judge(self.gate, now, end),
-            (_, End::Success) => self.breaker.count(self.gate, now, 0),
-            (_, End::Failure) => self.breaker.count(self.gate, now, 1),
-            (_, End::Cancelled) => {}
+            (_, CallEnd::Success) => self.breaker.count(self.gate, now, 0),
+            (_, CallEnd::Failure) => self.breaker.count(self.gate, now, 1),
+            (_, CallEnd::Cancelled) => {}
         }
     }
 }
 
 /// A probe that is dropped makes room for another.
-impl Drop for Permit<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
-        if self.reported == Report::Owed {
-            self.report(Time::ZERO, End::Cancelled); // who is cancelled asks for no time
+        if self.reported == ReportState::Owed {
+            self.report(Time::ZERO, CallEnd::Cancelled); // who is cancelled asks for no time
         }
     }
 }

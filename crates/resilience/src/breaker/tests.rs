@@ -241,8 +241,8 @@ proptest! {
         for (step, millis) in steps {
             now = now + Nanos::from_millis(millis);
             match (step, held.pop()) {
-                (0, Some(permit)) => Permit::success(permit, now),
-                (1, Some(permit)) => Permit::failure(permit, now),
+                (0, Some(permit)) => CallPermit::success(permit, now),
+                (1, Some(permit)) => CallPermit::failure(permit, now),
                 (2, permit) => drop(permit),
                 (_, permit) => {
                     held.extend(permit);

@@ -76,12 +76,12 @@ impl Default for CallSettings {
 /// [module](crate::tower). All clients of one layer share its budget and its guard.
 #[derive(Clone, Debug)]
 pub struct ResilienceLayer {
-    shared: Arc<Shared>,
+    shared: Arc<CallContext>,
 }
 
 /// What the calls of a layer share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct CallContext {
     pub(super) settings: CallSettings,
     pub(super) budget: Arc<Budget>,
 }
@@ -93,7 +93,7 @@ impl ResilienceLayer {
     /// have in common: do not tell a shared budget or guard another.
     pub fn new(settings: CallSettings, budget: Arc<Budget>) -> Self {
         Self {
-            shared: Arc::new(Shared { settings, budget }),
+            shared: Arc::new(CallContext { settings, budget }),
         }
     }
 }

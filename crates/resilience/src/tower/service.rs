@@ -11,12 +11,12 @@ use tower_service::Service;
 
 use super::clock;
 use super::error::CallError;
-use super::layer::{CallSettings, Guard, Propagate, Shared};
+use super::layer::{CallContext, CallSettings, Guard, Propagate};
 use super::message::{Answered, Outgoing};
 use super::retry_if::FailedAnswer;
 use crate::{
-    AdaptiveConcurrency, AdaptivePermit, Attempts, Deadline, Effect, End, Failure, Hints, Permit,
-    SplitMix, Throttle, Told,
+    AdaptiveConcurrency, AdaptivePermit, Attempts, CallPermit, Deadline, Effect, End, Failure,
+    Hints, ServerWait, SplitMix, Throttle,
 };
 
 /// An extension of a request: how long its call may take, in place of the layer's setting.
@@ -27,11 +27,11 @@ pub struct CallWithin(pub Nanos);
 #[derive(Clone, Debug)]
 pub struct Resilient<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<CallContext>,
 }
 
 impl<S> Resilient<S> {
-    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(inner: S, shared: Arc<CallContext>) -> Self {
         Self { inner, shared }
     }
 
@@ -63,7 +63,7 @@ impl<S> Resilient<S> {
         let budget = Arc::clone(&self.shared.budget);
         Self {
             inner: self.inner.clone(),
-            shared: Arc::new(Shared { settings, budget }),
+            shared: Arc::new(CallContext { settings, budget }),
         }
     }
 }
@@ -93,7 +93,7 @@ where
 
 /// Makes a call: attempts, until one is good enough or the last.
 async fn make<S, Q>(
-    shared: &Shared,
+    shared: &CallContext,
     mut inner: S,
     mut request: Q,
 ) -> Result<S::Response, CallError<S::Error>>
@@ -161,7 +161,7 @@ where
 
 /// The wait before the next attempt, if there is one.
 fn next_wait(
-    shared: &Shared,
+    shared: &CallContext,
     headers: Option<&HeaderMap>,
     now: Time,
     attempts: &mut Attempts,
@@ -182,15 +182,15 @@ fn next_wait(
         date: last("date"),
     };
     match rules.told(hints, now, clock::origin()) {
-        Told::Wait(told) => attempts.next_told(rules.spread(told, random)),
-        Told::Beyond(_) => None,
-        Told::Nothing => attempts.next_wait(random),
+        ServerWait::Wait(told) => attempts.next_told(rules.spread(told, random)),
+        ServerWait::Beyond(_) => None,
+        ServerWait::Nothing => attempts.next_wait(random),
     }
 }
 
 /// Makes one attempt, if there is time and the guard agrees, and tells the guard.
 async fn attempt<S, Q>(
-    shared: &Shared,
+    shared: &CallContext,
     inner: &mut S,
     mut request: Q,
     deadline: Deadline,
@@ -249,10 +249,10 @@ async fn before<T, E>(
 }
 
 /// Leave of the guard to make an attempt.
-enum Leave<'a> {
+enum AttemptLeave<'a> {
     /// It asks for no word.
     Given,
-    Breaker(Permit<'a>),
+    Breaker(CallPermit<'a>),
     Adaptive(AdaptivePermit<&'a AdaptiveConcurrency>),
     Throttle(&'a Throttle),
 }
@@ -262,36 +262,36 @@ fn pass<'a, E>(
     guard: &'a Guard,
     now: Time,
     random: &mut SplitMix,
-) -> Result<Leave<'a>, CallError<E>> {
+) -> Result<AttemptLeave<'a>, CallError<E>> {
     match guard {
-        Guard::Without => Ok(Leave::Given),
+        Guard::Without => Ok(AttemptLeave::Given),
         Guard::Breaker(breaker) => {
             let permit = breaker.try_pass(now);
-            permit.map(Leave::Breaker).map_err(CallError::Open)
+            permit.map(AttemptLeave::Breaker).map_err(CallError::Open)
         }
         Guard::Adaptive(limit) => match limit.try_acquire(now) {
-            Some(permit) => Ok(Leave::Adaptive(permit)),
+            Some(permit) => Ok(AttemptLeave::Adaptive(permit)),
             None => Err(CallError::AtWork {
                 limit: limit.limit(),
             }),
         },
         Guard::Throttle(throttle) if throttle.try_send(now, random) => {
-            Ok(Leave::Throttle(throttle))
+            Ok(AttemptLeave::Throttle(throttle))
         }
         Guard::Throttle(_) => Err(CallError::Throttled),
     }
 }
 
 /// Tells the guard how an attempt ended.
-fn report<R: Answered, E>(leave: Leave<'_>, now: Time, result: &Result<R, CallError<E>>) {
+fn report<R: Answered, E>(leave: AttemptLeave<'_>, now: Time, result: &Result<R, CallError<E>>) {
     let status = result.as_ref().ok().map(Answered::status);
     let works = status.is_some_and(|status| !status.is_server_error());
     match leave {
-        Leave::Given => {}
-        Leave::Breaker(permit) if works => permit.success(now),
-        Leave::Breaker(permit) => permit.failure(now),
-        Leave::Adaptive(permit) => permit.end(end(status, result), now),
-        Leave::Throttle(throttle) => {
+        AttemptLeave::Given => {}
+        AttemptLeave::Breaker(permit) if works => permit.success(now),
+        AttemptLeave::Breaker(permit) => permit.failure(now),
+        AttemptLeave::Adaptive(permit) => permit.end(end(status, result), now),
+        AttemptLeave::Throttle(throttle) => {
             if works && status != Some(StatusCode::TOO_MANY_REQUESTS) {
                 throttle.accepted(now);
             }

@@ -8,13 +8,13 @@ use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
 use super::reply;
+use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::answer::key_parts;
 use crate::doors::problem::{
     NO_SUCH_KEY, NO_SUCH_LIMIT, NOT_LISTED, Problem, WRONG_QUERY, near_spelling, shown,
 };
 use crate::listener::Reply;
-use crate::shared::Shared;
 
 /// Keys listed unless told otherwise.
 const DEFAULT_TOP: usize = 20;
@@ -22,7 +22,10 @@ const DEFAULT_TOP: usize = 20;
 const MAX_TOP: usize = 1000;
 
 /// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
-pub(super) fn keys<C: Clock>(shared: &Shared<C>, query: &str) -> Result<Response<Reply>, Problem> {
+pub(super) fn keys<C: Clock>(
+    shared: &ServiceContext<C>,
+    query: &str,
+) -> Result<Response<Reply>, Problem> {
     let (mut name, mut top) = (None, DEFAULT_TOP);
     for (parameter, value) in parameters(query)? {
         match parameter {
@@ -60,7 +63,7 @@ pub(super) fn keys<C: Clock>(shared: &Shared<C>, query: &str) -> Result<Response
 /// `GET /v1/keys/LIMIT?key=VALUE`: one key, `key` once for each part, each as a request brings
 /// it or as the list of keys shows it.
 pub(super) async fn key<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     name: &str,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {

@@ -23,7 +23,7 @@ use ratekeeper_policy::AdminWrites;
 
 use super::facts::host;
 use super::problem::{AMBIGUOUS, FROM_A_PAGE, NO_TOKEN, NOT_LOCAL, Problem, shown};
-use crate::shared::Token;
+use crate::context::Token;
 
 /// Headers that only a proxy adds.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
@@ -41,14 +41,14 @@ pub(crate) struct Access {
 
 /// What a call does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Act {
+pub(crate) enum AccessAct {
     Read,
     Write,
 }
 
 impl Access {
     /// Refuses a call of the admin door that may not be made.
-    pub(crate) fn admin(&self, act: Act, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(crate) fn admin(&self, act: AccessAct, headers: &HeaderMap) -> Result<(), Problem> {
         if let Some(token) = &self.token {
             if bearer_ok(token, headers) {
                 return Ok(());
@@ -74,7 +74,7 @@ impl Access {
             return Err(from_a_page(&page));
         }
         match act {
-            Act::Write if self.writes == AdminWrites::Token => Err(writes_need_the_token()),
+            AccessAct::Write if self.writes == AdminWrites::Token => Err(writes_need_the_token()),
             _ => Ok(()),
         }
     }
@@ -260,16 +260,16 @@ mod tests {
             (&[own, ("sec-fetch-site", "same-site")], false),
             (&[own, ("sec-fetch-site", "cross-site")], false),
         ] {
-            let reads = access(None, AdminWrites::Token).admin(Act::Read, &headers(pairs));
+            let reads = access(None, AdminWrites::Token).admin(AccessAct::Read, &headers(pairs));
             assert_eq!(reads.is_ok(), expected, "reads {pairs:?}");
-            let writes = access(None, AdminWrites::Open).admin(Act::Write, &headers(pairs));
+            let writes = access(None, AdminWrites::Open).admin(AccessAct::Write, &headers(pairs));
             assert_eq!(writes.is_ok(), expected, "writes {pairs:?}");
-            let closed = access(None, AdminWrites::Token).admin(Act::Write, &headers(pairs));
+            let closed = access(None, AdminWrites::Token).admin(AccessAct::Write, &headers(pairs));
             assert!(closed.is_err(), "writes without a token {pairs:?}");
         }
         let presented = headers(&[("host", "any"), ("authorization", "Bearer secret")]);
         let guarded = access(Some("secret"), AdminWrites::Token);
-        assert!(guarded.admin(Act::Write, &presented).is_ok());
-        assert!(guarded.admin(Act::Read, &headers(&[own])).is_err());
+        assert!(guarded.admin(AccessAct::Write, &presented).is_ok());
+        assert!(guarded.admin(AccessAct::Read, &headers(&[own])).is_err());
     }
 }

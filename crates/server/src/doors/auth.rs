@@ -30,16 +30,16 @@ use super::hold;
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
 use super::{Reply, empty, put_fields};
 use crate::Event;
+use crate::context::ServiceContext;
 use crate::listener::Caller;
 use crate::metrics::Protocol;
-use crate::shared::Shared;
 
 /// Where the question is asked; Envoy puts the original path behind it.
 pub(super) const PREFIX: &str = "/v1/auth";
 
 /// How the proxy wants to be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Options {
+struct AuthOptions {
     /// `deny=403`: the status of every refusal.
     deny: Option<StatusCode>,
     /// `body=none`
@@ -59,7 +59,7 @@ struct Original<'a> {
 
 /// `/v1/auth`, any method; the body is not read.
 pub(super) async fn auth<C: Clock + 'static>(
-    shared: &Arc<Shared<C>>,
+    shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
     parts: &Parts,
 ) -> Result<Response<Reply>, Problem> {
@@ -67,9 +67,9 @@ pub(super) async fn auth<C: Clock + 'static>(
     let path = parts.uri.path();
     let behind = path.strip_prefix(PREFIX).unwrap_or_default();
     let options = if behind.is_empty() {
-        Options::read(parts.uri.query().unwrap_or_default())?
+        AuthOptions::read(parts.uri.query().unwrap_or_default())?
     } else {
-        Options::default()
+        AuthOptions::default()
     };
     let headers: SmallVec<[(&str, &[u8]); 24]> = parts
         .headers
@@ -105,7 +105,7 @@ pub(super) async fn auth<C: Clock + 'static>(
     Ok(respond(&answer, options))
 }
 
-impl Options {
+impl AuthOptions {
     fn read(query: &str) -> Result<Self, Problem> {
         let mut options = Self::default();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -248,7 +248,7 @@ fn own_host(parts: &Parts) -> Cow<'_, str> {
     host(authority.or(stated).unwrap_or_default())
 }
 
-fn respond(answer: &Answer, options: Options) -> Response<Reply> {
+fn respond(answer: &Answer, options: AuthOptions) -> Response<Reply> {
     let mut response = if answer.allowed() {
         empty(StatusCode::OK)
     } else {
@@ -275,7 +275,7 @@ fn respond(answer: &Answer, options: Options) -> Response<Reply> {
     response
 }
 
-fn refused(answer: &Answer, options: Options) -> Response<Reply> {
+fn refused(answer: &Answer, options: AuthOptions) -> Response<Reply> {
     let own = StatusCode::from_u16(answer.status());
     let status = options.deny.or(own.ok());
     let status = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
@@ -295,7 +295,7 @@ fn refused(answer: &Answer, options: Options) -> Response<Reply> {
 
 /// Says once per policy that a proxy is not believed: the usual mistake of a first set-up.
 fn warn_of_untrusted<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     peer: IpAddr,
     headers: &HeaderMap,
     version: u32,
@@ -410,8 +410,8 @@ mod tests {
 
     #[test]
     fn options() {
-        let read = Options::read;
-        assert_eq!(read("").unwrap(), Options::default());
+        let read = AuthOptions::read;
+        assert_eq!(read("").unwrap(), AuthOptions::default());
         let all = read("deny=403&body=none&wait=false").unwrap();
         assert_eq!(all.deny, Some(StatusCode::FORBIDDEN));
         assert!(all.bodiless && all.unheld);

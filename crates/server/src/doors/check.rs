@@ -16,9 +16,9 @@ use super::problem::{
 };
 use super::request::Check;
 use super::{Reply, answer, facts, hold, json, put_fields, request};
+use crate::context::ServiceContext;
 use crate::listener::Caller;
 use crate::metrics::{Protocol, RequestResult};
-use crate::shared::Shared;
 
 /// Whether a refusal shows in the status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,13 +55,13 @@ impl StatusChoice {
 
 /// How a check wants to be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Options {
+pub(super) struct CheckOptions {
     status: StatusChoice,
     /// `wait=true`: the answer is held back until the moment that a queue grants.
     held: bool,
 }
 
-impl Options {
+impl CheckOptions {
     /// Reads the query of a check.
     pub(super) fn read(query: Option<&str>) -> Result<Self, Problem> {
         let mut options = Self {
@@ -87,14 +87,14 @@ impl Options {
 
 /// `POST /v1/check`
 pub(super) async fn check<C: Clock + 'static>(
-    shared: &Arc<Shared<C>>,
+    shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
     body: Bytes,
-    options: Options,
+    options: CheckOptions,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
     let answer = if options.held {
-        let answer = ask(shared, &check, Ask::Check).await?;
+        let answer = ask(shared, &check, CheckCall::Check).await?;
         hold::answer(shared, caller, answer).await
     } else {
         decide(shared, &check).await?
@@ -104,12 +104,12 @@ pub(super) async fn check<C: Clock + 'static>(
 
 /// `POST /v1/peek`
 pub(super) async fn peek<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     body: Bytes,
     status: StatusChoice,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
-    let answer = ask(shared, &check, Ask::Peek).await?;
+    let answer = ask(shared, &check, CheckCall::Peek).await?;
     let result = if answer.allowed() {
         RequestResult::Allowed
     } else {
@@ -128,7 +128,7 @@ fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
 /// `POST /v1/check/batch`: each check is decided on its own, in order; but if one cannot be
 /// read, none is.
 pub(super) async fn batch<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     body: Bytes,
 ) -> Result<Response<Reply>, Problem> {
     let checks = request::batch(&body)?;
@@ -150,11 +150,11 @@ pub(super) async fn batch<C: Clock>(
 
 /// `POST /v1/reset`: forgets the state of the limits and keys a request would meet.
 pub(crate) async fn reset<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     body: Bytes,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
-    let answer = ask(shared, &check, Ask::Reset).await?;
+    let answer = ask(shared, &check, CheckCall::Reset).await?;
     let mut text = b"{\"done\":\"reset\",\"limits\":".to_vec();
     push_limits_after(&mut text, &answer, |_, _| ());
     text.push(b'}');
@@ -163,11 +163,11 @@ pub(crate) async fn reset<C: Clock>(
 
 /// `POST /v1/refund`: gives back what such a request was charged.
 pub(crate) async fn refund<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     body: Bytes,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
-    let answer = ask(shared, &check, Ask::Refund).await?;
+    let answer = ask(shared, &check, CheckCall::Refund).await?;
     let mut text = b"{\"done\":\"refund\",\"limits\":".to_vec();
     push_limits_after(&mut text, &answer, |text, outcome| {
         text.extend_from_slice(b",\"refunded\":");
@@ -182,7 +182,7 @@ pub(crate) async fn refund<C: Clock>(
 
 /// What to do with the limits and keys of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum CheckCall {
     Check,
     /// Permits, lent to that name.
     Acquire(LeaseId),
@@ -192,16 +192,19 @@ pub(super) enum Ask {
 }
 
 /// Decides and counts.
-async fn decide<C: Clock>(shared: &Shared<C>, check: &Check<'_>) -> Result<Answer, Problem> {
-    let answer = ask(shared, check, Ask::Check).await?;
+async fn decide<C: Clock>(
+    shared: &ServiceContext<C>,
+    check: &Check<'_>,
+) -> Result<Answer, Problem> {
+    let answer = ask(shared, check, CheckCall::Check).await?;
     shared.record(Protocol::Http, &answer);
     Ok(answer)
 }
 
 pub(super) async fn ask<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     check: &Check<'_>,
-    what: Ask,
+    what: CheckCall,
 ) -> Result<Answer, Problem> {
     let policy = shared.keeper.look_at_policy();
     known(&policy, check)?;
@@ -247,11 +250,11 @@ pub(super) async fn ask<C: Clock>(
     };
     let keeper = &shared.keeper;
     let answer = match what {
-        Ask::Check => keeper.check(&facts, scope).await,
-        Ask::Acquire(lease) => keeper.acquire(&facts, scope, lease).await,
-        Ask::Peek => keeper.peek(&facts, scope).await,
-        Ask::Refund => keeper.refund(&facts, scope).await,
-        Ask::Reset => keeper.reset(&facts, scope).await,
+        CheckCall::Check => keeper.check(&facts, scope).await,
+        CheckCall::Acquire(lease) => keeper.acquire(&facts, scope, lease).await,
+        CheckCall::Peek => keeper.peek(&facts, scope).await,
+        CheckCall::Refund => keeper.refund(&facts, scope).await,
+        CheckCall::Reset => keeper.reset(&facts, scope).await,
     };
     answer.map_err(|error| store_down(&error))
 }

@@ -31,9 +31,9 @@ use tokio::time::sleep;
 
 use charges::charges_of;
 
+use crate::context::ServiceContext;
 use crate::listener::Caller;
-use crate::metrics::{Held, Protocol};
-use crate::shared::Shared;
+use crate::metrics::{HeldAnswers, Protocol};
 
 /// Answers held back at a time unless the policy says otherwise: each keeps a connection and
 /// its buffers, about 40 KB.
@@ -41,18 +41,18 @@ pub(crate) const DEFAULT_MAX_HELD: u32 = 1_000;
 
 /// The answers held back by the http door.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct HoldQueue {
     most: usize,
-    lines: Mutex<Lines>,
+    lines: Mutex<RequestLines>,
     /// Until when answers may be held back, once the service stops.
     closing: watch::Sender<Option<Time>>,
-    /// How they ended, by [`End`].
+    /// How they ended, by [`HoldEnd`].
     ended: [AtomicU64; 3],
 }
 
 /// How a held answer ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum HoldEnd {
     /// Its moment came.
     Released,
     /// Its client left before.
@@ -61,7 +61,7 @@ pub(crate) enum End {
     Refused,
 }
 
-impl End {
+impl HoldEnd {
     pub(crate) const ALL: [(Self, &'static str); 3] = [
         (Self::Released, "released"),
         (Self::Left, "left"),
@@ -70,35 +70,35 @@ impl End {
 }
 
 #[derive(Debug, Default)]
-struct Lines {
+struct RequestLines {
     held: usize,
     next: u64,
-    by_charges: HashMap<Box<[u8]>, Line>,
+    by_charges: HashMap<Box<[u8]>, RequestLine>,
 }
 
 /// Requests that may change places.
 #[derive(Debug, Default)]
-struct Line {
+struct RequestLine {
     /// In the order in which they joined.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<HeldRequest>,
     /// At least as many as wait; the earliest first.
-    moments: VecDeque<Moment>,
+    moments: VecDeque<PromisedMoment>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct HeldRequest {
     number: u64,
     first: Arc<Notify>,
 }
 
 /// What was promised to a request of the line.
 #[derive(Debug)]
-struct Moment {
+struct PromisedMoment {
     at: Time,
     answer: Answer,
 }
 
-impl Hold {
+impl HoldQueue {
     pub(crate) fn new(most: u32) -> Self {
         Self {
             most: most as usize,
@@ -109,10 +109,10 @@ impl Hold {
     }
 
     /// How many answers are held back, and how those before ended.
-    pub(crate) fn standing(&self) -> Held {
-        let ended = End::ALL.map(|(end, _)| self.ended[end as usize].load(Ordering::Relaxed));
+    pub(crate) fn standing(&self) -> HeldAnswers {
+        let ended = HoldEnd::ALL.map(|(end, _)| self.ended[end as usize].load(Ordering::Relaxed));
         let now = self.lines.lock().held;
-        Held { now, ended }
+        HeldAnswers { now, ended }
     }
 
     /// The service stops: what would be held back beyond `end` is refused at once.
@@ -120,21 +120,21 @@ impl Hold {
         self.closing.send_replace(Some(end));
     }
 
-    fn count_end(&self, end: End) {
+    fn count_end(&self, end: HoldEnd) {
         self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// A place in a line; dropping it leaves the line.
 #[derive(Debug)]
-struct Place<C: Clock + 'static> {
-    shared: Arc<Shared<C>>,
+struct LinePlace<C: Clock + 'static> {
+    shared: Arc<ServiceContext<C>>,
     charges: Box<[u8]>,
     number: u64,
     first: Arc<Notify>,
     answer: Answer,
     joined: Time,
-    end: End,
+    end: HoldEnd,
 }
 
 /// What becomes of an answer.
@@ -142,12 +142,12 @@ enum Joined<C: Clock + 'static> {
     /// It is sent at once.
     No(Answer),
     /// It is held back.
-    Yes(Place<C>),
+    Yes(LinePlace<C>),
 }
 
 /// Takes a place in line for a request that its limits let pass later; refuses it if too many
 /// wait.
-async fn join<C: Clock + 'static>(shared: &Arc<Shared<C>>, answer: Answer) -> Joined<C> {
+async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answer) -> Joined<C> {
     let delay = answer.delay();
     if !answer.allowed() || delay == Nanos::ZERO {
         return Joined::No(answer);
@@ -166,11 +166,11 @@ async fn join<C: Clock + 'static>(shared: &Arc<Shared<C>>, answer: Answer) -> Jo
             let number = lines.next;
             let line = lines.by_charges.entry(charges.clone()).or_default();
             line.join(
-                Waiting {
+                HeldRequest {
                     number,
                     first: Arc::clone(&first),
                 },
-                Moment {
+                PromisedMoment {
                     at: now + delay,
                     answer: answer.clone(),
                 },
@@ -180,23 +180,23 @@ async fn join<C: Clock + 'static>(shared: &Arc<Shared<C>>, answer: Answer) -> Jo
     };
     let Some(number) = number else {
         give_back(shared, &answer, now).await;
-        hold.count_end(End::Refused);
+        hold.count_end(HoldEnd::Refused);
         return Joined::No(answer.turned_away());
     };
-    Joined::Yes(Place {
+    Joined::Yes(LinePlace {
         shared: Arc::clone(shared),
         charges,
         number,
         first,
         answer,
         joined: now,
-        end: End::Left,
+        end: HoldEnd::Left,
     })
 }
 
 /// Counts a decided request, and holds its answer back until the moment that its limits grant.
 pub(super) async fn answer<C: Clock + 'static>(
-    shared: &Arc<Shared<C>>,
+    shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
     answer: Answer,
 ) -> Answer {
@@ -213,7 +213,7 @@ pub(super) async fn answer<C: Clock + 'static>(
     }
 }
 
-impl<C: Clock + 'static> Place<C> {
+impl<C: Clock + 'static> LinePlace<C> {
     /// The answer at the moment granted; a refusal if the service stops before.
     async fn wait(mut self, caller: Caller<'_>) -> Answer {
         let _held_back = caller.pulse.hold_back();
@@ -223,7 +223,7 @@ impl<C: Clock + 'static> Place<C> {
             let (at, is_first) = self.standing(now);
             let end = *closing.borrow_and_update();
             if end.is_some_and(|end| at > end) {
-                self.end = End::Refused;
+                self.end = HoldEnd::Refused;
                 return self.answer.clone().turned_away();
             }
             tokio::select! {
@@ -232,7 +232,7 @@ impl<C: Clock + 'static> Place<C> {
                 _ = closing.changed() => {} // never an error: this holds the sender
             }
         }
-        self.end = End::Released;
+        self.end = HoldEnd::Released;
         let waited = self.shared.keeper.clock().now().since(self.joined);
         let waited = waited.max(self.answer.delay());
         self.answer.clone().held_for(waited)
@@ -252,7 +252,7 @@ impl<C: Clock + 'static> Place<C> {
 }
 
 /// Leaves the line; those behind move up.
-impl<C: Clock + 'static> Drop for Place<C> {
+impl<C: Clock + 'static> Drop for LinePlace<C> {
     fn drop(&mut self) {
         let (shared, now) = (&self.shared, self.shared.keeper.clock().now());
         shared.hold.count_end(self.end);
@@ -269,7 +269,7 @@ impl<C: Clock + 'static> Drop for Place<C> {
                 lines.by_charges.remove(&self.charges);
             }
         }
-        if self.end == End::Released {
+        if self.end == HoldEnd::Released {
             return;
         }
         // Its moment went to those behind; what it was charged beside that goes back.
@@ -290,8 +290,8 @@ impl<C: Clock + 'static> Drop for Place<C> {
     }
 }
 
-impl Line {
-    fn join(&mut self, waiting: Waiting, moment: Moment) {
+impl RequestLine {
+    fn join(&mut self, waiting: HeldRequest, moment: PromisedMoment) {
         let at = self.moments.partition_point(|other| other.at <= moment.at);
         self.moments.insert(at, moment);
         self.waiting.push_back(waiting);
@@ -304,10 +304,10 @@ impl Line {
         found.ok()
     }
 
-    fn leave(&mut self, number: u64, end: End) {
+    fn leave(&mut self, number: u64, end: HoldEnd) {
         if let Some(index) = self.index_of(number) {
             self.waiting.remove(index);
-            if end == End::Released {
+            if end == HoldEnd::Released {
                 self.moments.pop_front();
             }
             self.tell_first();
@@ -336,7 +336,7 @@ impl Line {
 }
 
 /// Gives back all that a request was charged which is not held back after all.
-async fn give_back<C: Clock>(shared: &Shared<C>, answer: &Answer, now: Time) {
+async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer, now: Time) {
     let store = shared.keeper.store();
     take_back(store, answer, now);
     // An error: it stays charged, which admits less.

@@ -13,13 +13,13 @@ use super::body::{self, MAX_BATCH_BYTES, MAX_CHECK_BYTES};
 use super::check::{self, StatusChoice};
 use super::permits;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
+use crate::context::ServiceContext;
 use crate::listener::{Caller, Handle};
 use crate::metrics::{Protocol, RequestResult};
-use crate::shared::Shared;
 
 /// The check API and forward-auth.
 #[derive(Debug)]
-pub(crate) struct HttpDoor<C>(pub(crate) Arc<Shared<C>>);
+pub(crate) struct HttpDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 
 impl<C: Clock + 'static> Handle for HttpDoor<C> {
     async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
@@ -33,7 +33,7 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
 }
 
 async fn answer<C: Clock + 'static>(
-    shared: &Arc<Shared<C>>,
+    shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Problem> {
@@ -42,7 +42,7 @@ async fn answer<C: Clock + 'static>(
     match path {
         "/v1/check" => {
             post(&request)?;
-            let options = check::Options::read(request.uri().query())?;
+            let options = check::CheckOptions::read(request.uri().query())?;
             let body = body::read(request, MAX_CHECK_BYTES, &shared.bodies).await?;
             check::check(shared, caller, body, options).await
         }
@@ -128,7 +128,7 @@ fn post(request: &Request<Incoming>) -> Result<(), Problem> {
 
 /// The body of a call that only the operator may make.
 async fn operators<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     caller: Caller<'_>,
     request: Request<Incoming>,
 ) -> Result<bytes::Bytes, Problem> {

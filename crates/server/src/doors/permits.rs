@@ -9,20 +9,20 @@ use http::{Response, StatusCode};
 use ratekeeper::Clock;
 use ratekeeper_core::LeaseId;
 
-use super::check::{Ask, StatusChoice, ask, store_down};
+use super::check::{CheckCall, StatusChoice, ask, store_down};
 use super::problem::{Problem, STORE_DOWN};
 use super::{Reply, answer, json, put_fields, request};
+use crate::context::ServiceContext;
 use crate::metrics::Protocol;
-use crate::shared::Shared;
 
 /// `POST /v1/acquire`: charges the rates that match and takes permits, all or none.
 pub(super) async fn acquire<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     body: Bytes,
     status: StatusChoice,
 ) -> Result<Response<Reply>, Problem> {
     let check = request::check(&body)?;
-    let answer = ask(shared, &check, Ask::Acquire(new_lease()?)).await?;
+    let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
     shared.record(Protocol::Http, &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
     put_fields(&mut response, &answer);
@@ -31,7 +31,7 @@ pub(super) async fn acquire<C: Clock>(
 
 /// `POST /v1/release`: gives permits back.
 pub(super) async fn release<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     body: Bytes,
 ) -> Result<Response<Reply>, Problem> {
     let permits = request::permits(&body)?;
@@ -42,7 +42,7 @@ pub(super) async fn release<C: Clock>(
 
 /// `POST /v1/renew`: lets permits be kept for their whole lease again.
 pub(super) async fn renew<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     body: Bytes,
 ) -> Result<Response<Reply>, Problem> {
     let permits = request::permits(&body)?;

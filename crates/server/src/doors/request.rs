@@ -19,10 +19,11 @@ use super::problem::{
     NOT_JSON, Problem, ProblemKind, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown,
 };
 use super::values::{
-    Address, Cost, Names, Pairs, PairsOf, PermitIds, Text, TextAt, expecting_as_shown, optional,
+    AddressField, BodyText, CostField, Names, Pairs, PairsOf, PermitIds, TextAt,
+    expecting_as_shown, optional,
 };
 
-pub(super) use descriptor::Descriptor;
+pub(super) use descriptor::DescriptorField;
 
 /// Checks in a batch.
 pub(super) const MAX_CHECKS: usize = 1000;
@@ -30,19 +31,19 @@ pub(super) const MAX_CHECKS: usize = 1000;
 /// `{"request": .., "attributes": .., "descriptor": .., "cost": .., "limits": ..}`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Check<'a> {
-    pub(super) method: Text<'a>,
-    pub(super) path: Text<'a>,
-    pub(super) host: Text<'a>,
-    pub(super) query: Text<'a>,
+    pub(super) method: BodyText<'a>,
+    pub(super) path: BodyText<'a>,
+    pub(super) host: BodyText<'a>,
+    pub(super) query: BodyText<'a>,
     /// The peer as the application saw it.
     pub(super) ip: Option<IpAddr>,
     /// Names in lower case.
     pub(super) headers: Pairs<'a>,
     pub(super) attributes: Pairs<'a>,
     /// Instead of all above.
-    pub(super) descriptor: Option<Box<Descriptor<'a>>>,
+    pub(super) descriptor: Option<Box<DescriptorField<'a>>>,
     pub(super) cost: Option<Permits>,
-    pub(super) limits: Option<SmallVec<[Text<'a>; 4]>>,
+    pub(super) limits: Option<SmallVec<[BodyText<'a>; 4]>>,
 }
 
 impl Check<'_> {
@@ -72,7 +73,7 @@ pub(super) fn check(body: &[u8]) -> Result<Check<'_>, Problem> {
 
 /// Reads a batch.
 pub(super) fn batch(body: &[u8]) -> Result<Vec<Check<'_>>, Problem> {
-    let mut batch = Batch::default();
+    let mut batch = CheckBatch::default();
     read(body, &mut batch)?;
     batch.0.iter().try_for_each(Check::about_one_thing)?;
     Ok(batch.0)
@@ -80,7 +81,7 @@ pub(super) fn batch(body: &[u8]) -> Result<Vec<Check<'_>>, Problem> {
 
 /// Reads the ids of permits.
 pub(super) fn permits(body: &[u8]) -> Result<Vec<Permit>, Problem> {
-    let mut ids = Ids::default();
+    let mut ids = PermitList::default();
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new(NOT_JSON, no_ids("the body is empty")));
     }
@@ -161,13 +162,13 @@ impl<'a> Fields<'a> for Check<'a> {
                 optional(map, PairsOf::Attributes.read(into))?;
             }
             "descriptor" => {
-                let mut descriptor = Box::<Descriptor<'a>>::default();
+                let mut descriptor = Box::<DescriptorField<'a>>::default();
                 let fields = &mut *descriptor;
                 if optional(map, Object { fields, blame })?.is_some() {
                     self.descriptor = Some(descriptor);
                 }
             }
-            "cost" => self.cost = optional(map, Cost)?,
+            "cost" => self.cost = optional(map, CostField)?,
             _ => self.limits = optional(map, Names)?,
         }
         Ok(())
@@ -194,7 +195,7 @@ impl<'a> Fields<'a> for Request<'_, 'a> {
             "path" => request.path = text("request.path")?,
             "host" => request.host = text("request.host")?,
             "query" => request.query = text("request.query")?,
-            "ip" => request.ip = optional(map, Address)?,
+            "ip" => request.ip = optional(map, AddressField)?,
             _ => {
                 optional(map, PairsOf::Headers.read(&mut request.headers))?;
             }
@@ -205,9 +206,9 @@ impl<'a> Fields<'a> for Request<'_, 'a> {
 
 /// `{"permits": [..]}`
 #[derive(Default)]
-struct Ids(Option<Vec<Permit>>);
+struct PermitList(Option<Vec<Permit>>);
 
-impl<'a> Fields<'a> for Ids {
+impl<'a> Fields<'a> for PermitList {
     const PLACE: &'static str = "the call";
     const NAMES: &'static [&'static str] = &["permits"];
 
@@ -224,9 +225,9 @@ impl<'a> Fields<'a> for Ids {
 
 /// `{"checks": [..]}`
 #[derive(Default)]
-struct Batch<'a>(Vec<Check<'a>>);
+struct CheckBatch<'a>(Vec<Check<'a>>);
 
-impl<'a> Fields<'a> for Batch<'a> {
+impl<'a> Fields<'a> for CheckBatch<'a> {
     const PLACE: &'static str = "the batch";
     const NAMES: &'static [&'static str] = &["checks"];
 

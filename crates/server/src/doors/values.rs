@@ -20,9 +20,9 @@ const MAX_NAMES: usize = 100;
 const MAX_PERMITS: usize = 1_000;
 
 /// Borrowed from the body unless it holds an escape.
-pub(crate) type Text<'a> = Cow<'a, str>;
+pub(crate) type BodyText<'a> = Cow<'a, str>;
 /// Names and values.
-pub(crate) type Pairs<'a> = SmallVec<[(Text<'a>, Text<'a>); 8]>;
+pub(crate) type Pairs<'a> = SmallVec<[(BodyText<'a>, BodyText<'a>); 8]>;
 
 /// A seed is shown as what it expects; this makes the visitor say so.
 macro_rules! expecting_as_shown {
@@ -80,40 +80,40 @@ impl fmt::Display for TextAt {
 }
 
 impl<'a> DeserializeSeed<'a> for TextAt {
-    type Value = Text<'a>;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Text<'a>, D::Error> {
+    type Value = BodyText<'a>;
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<BodyText<'a>, D::Error> {
         json.deserialize_str(self)
     }
 }
 
 impl<'a> Visitor<'a> for TextAt {
-    type Value = Text<'a>;
+    type Value = BodyText<'a>;
     expecting_as_shown!();
-    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Text<'a>, E> {
+    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<BodyText<'a>, E> {
         Ok(Cow::Borrowed(text))
     }
-    fn visit_str<E>(self, text: &str) -> Result<Text<'a>, E> {
+    fn visit_str<E>(self, text: &str) -> Result<BodyText<'a>, E> {
         Ok(Cow::Owned(text.to_owned()))
     }
 }
 
 /// `request.ip`
-pub(crate) struct Address;
+pub(crate) struct AddressField;
 
-impl fmt::Display for Address {
+impl fmt::Display for AddressField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an IP address such as \"192.0.2.1\" for `request.ip`")
     }
 }
 
-impl<'a> DeserializeSeed<'a> for Address {
+impl<'a> DeserializeSeed<'a> for AddressField {
     type Value = IpAddr;
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<IpAddr, D::Error> {
         json.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Address {
+impl Visitor<'_> for AddressField {
     type Value = IpAddr;
     expecting_as_shown!();
     fn visit_str<E: de::Error>(self, text: &str) -> Result<IpAddr, E> {
@@ -123,22 +123,22 @@ impl Visitor<'_> for Address {
 }
 
 /// `cost`
-pub(crate) struct Cost;
+pub(crate) struct CostField;
 
-impl fmt::Display for Cost {
+impl fmt::Display for CostField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a whole number from 0 to 4294967295 for `cost`")
     }
 }
 
-impl<'a> DeserializeSeed<'a> for Cost {
+impl<'a> DeserializeSeed<'a> for CostField {
     type Value = Permits;
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Permits, D::Error> {
         json.deserialize_u32(self)
     }
 }
 
-impl Visitor<'_> for Cost {
+impl Visitor<'_> for CostField {
     type Value = Permits;
     expecting_as_shown!();
     fn visit_u64<E: de::Error>(self, cost: u64) -> Result<Permits, E> {
@@ -244,14 +244,14 @@ impl fmt::Display for Scalar {
 }
 
 impl<'a> DeserializeSeed<'a> for Scalar {
-    type Value = Option<Text<'a>>;
+    type Value = Option<BodyText<'a>>;
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_any(self)
     }
 }
 
 impl<'a> Visitor<'a> for Scalar {
-    type Value = Option<Text<'a>>;
+    type Value = Option<BodyText<'a>>;
     expecting_as_shown!();
     fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Self::Value, E> {
         Ok(Some(Cow::Borrowed(text)))
@@ -286,14 +286,14 @@ impl fmt::Display for Names {
 }
 
 impl<'a> DeserializeSeed<'a> for Names {
-    type Value = SmallVec<[Text<'a>; 4]>;
+    type Value = SmallVec<[BodyText<'a>; 4]>;
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_seq(self)
     }
 }
 
 impl<'a> Visitor<'a> for Names {
-    type Value = SmallVec<[Text<'a>; 4]>;
+    type Value = SmallVec<[BodyText<'a>; 4]>;
     expecting_as_shown!();
 
     fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {

@@ -12,8 +12,8 @@ use prost::Message;
 
 use super::frame::{Frames, framed};
 use super::status::ok_trailers;
-use super::{Code, Status, timeout};
-use crate::body_budget::Held;
+use super::{Code, GrpcStatus, timeout};
+use crate::body_budget::HeldBytes;
 use crate::pulse::Pulse;
 
 /// What every call of gRPC says it carries.
@@ -23,16 +23,16 @@ const MAX_CALL: Duration = Duration::from_secs(10);
 
 /// One call. Dropping it unanswered resets its stream.
 #[derive(Debug)]
-pub(crate) struct Call {
-    head: Head,
+pub(crate) struct GrpcCall {
+    head: CallHead,
     messages: Frames,
     respond: SendResponse<Bytes>,
-    _flight: InFlight,
+    _flight: CallGuard,
 }
 
 /// What a call says of itself.
 #[derive(Debug)]
-struct Head {
+struct CallHead {
     method: Method,
     path: http::Uri,
     headers: HeaderMap,
@@ -40,32 +40,32 @@ struct Head {
 
 /// Counts the call among those of its connection while it lasts.
 #[derive(Debug)]
-struct InFlight(Arc<Pulse>);
+struct CallGuard(Arc<Pulse>);
 
-impl Drop for InFlight {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-impl Call {
+impl GrpcCall {
     pub(super) fn new(
         request: Request<RecvStream>,
         respond: SendResponse<Bytes>,
         pulse: Arc<Pulse>,
-        (held, max_message_bytes): (Held, usize),
+        (held, max_message_bytes): (HeldBytes, usize),
     ) -> Self {
         pulse.begin();
         let (parts, body) = request.into_parts();
         Self {
-            head: Head {
+            head: CallHead {
                 method: parts.method,
                 path: parts.uri,
                 headers: parts.headers,
             },
             messages: Frames::new(body, held, max_message_bytes),
             respond,
-            _flight: InFlight(pulse),
+            _flight: CallGuard(pulse),
         }
     }
 
@@ -79,7 +79,7 @@ impl Call {
     pub(crate) async fn unary<M, F>(mut self, serve: impl FnOnce(Bytes) -> F + Send) -> Code
     where
         M: Message,
-        F: Future<Output = Result<M, Status>> + Send,
+        F: Future<Output = Result<M, GrpcStatus>> + Send,
     {
         let allowed = timeout::stated(&self.head.headers);
         let allowed = allowed.map_or(MAX_CALL, |allowed| allowed.min(MAX_CALL));
@@ -100,7 +100,7 @@ impl Call {
     }
 
     /// The next message of a stream; none at its end.
-    pub(crate) async fn next_message(&mut self) -> Result<Option<Bytes>, Status> {
+    pub(crate) async fn next_message(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         self.messages.next().await
     }
 
@@ -136,7 +136,7 @@ impl Call {
     }
 
     /// Ends without an answer.
-    pub(crate) fn fail(mut self, status: &Status) {
+    pub(crate) fn fail(mut self, status: &GrpcStatus) {
         let mut response = head();
         let headers = response.headers_mut();
         status.write(headers);
@@ -148,17 +148,17 @@ impl Call {
     }
 
     /// Begins a stream of answers.
-    pub(crate) fn answers(&mut self) -> Option<Answers> {
+    pub(crate) fn answers(&mut self) -> Option<AnswerStream> {
         let stream = self.respond.send_response(head(), false).ok()?;
-        Some(Answers(stream))
+        Some(AnswerStream(stream))
     }
 }
 
 /// A stream of answers.
 #[derive(Debug)]
-pub(crate) struct Answers(SendStream<Bytes>);
+pub(crate) struct AnswerStream(SendStream<Bytes>);
 
-impl Answers {
+impl AnswerStream {
     /// Sends one, as soon as the caller has room for it; false: the caller has gone.
     pub(crate) async fn send(&mut self, message: &impl Message) -> bool {
         let message = framed(message);
@@ -173,7 +173,7 @@ impl Answers {
     }
 
     /// Ends the stream.
-    pub(crate) fn end(mut self, status: &Status) {
+    pub(crate) fn end(mut self, status: &GrpcStatus) {
         let mut trailers = HeaderMap::with_capacity(2);
         status.write(&mut trailers);
         let _ = self.0.send_trailers(trailers); // an error: the caller has gone

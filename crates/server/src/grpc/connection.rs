@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::Call;
+use super::GrpcCall;
 use crate::body_budget::BodyBudget;
 use crate::listener::Spans;
 use crate::pulse::{Pulse, TICK};
@@ -50,7 +50,7 @@ const DEAD_TICKS: u32 = 10;
 const FIRST_CALL_TICKS: u32 = 6;
 
 /// What a server does with its calls.
-pub(crate) trait Serve: Send + Sync + 'static {
+pub(crate) trait ServeCalls: Send + Sync + 'static {
     /// Bytes of a message.
     const MAX_MESSAGE_BYTES: usize;
 
@@ -59,11 +59,11 @@ pub(crate) trait Serve: Send + Sync + 'static {
 
     /// Serves one call. Polled once where the connection is read; what is not done by then
     /// becomes a task.
-    fn serve(self: Arc<Self>, call: Call) -> impl Future<Output = ()> + Send + 'static;
+    fn serve(self: Arc<Self>, call: GrpcCall) -> impl Future<Output = ()> + Send + 'static;
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve<S: Serve>(
+pub(crate) async fn serve<S: ServeCalls>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     pulse: Arc<Pulse>,
     server: Arc<S>,
@@ -82,7 +82,7 @@ pub(crate) async fn serve<S: Serve>(
         let _ = closing.wait_for(|closing| *closing).await; // an error: who could tell is gone
         sleep(spans.linger).await; // health says so first
     });
-    let mut batch = Batch {
+    let mut batch = CallBatch {
         calls: Vec::new(),
         server,
         pulse: Arc::clone(&pulse),
@@ -131,13 +131,13 @@ fn bounded() -> Builder {
 }
 
 /// The calls that arrived together.
-struct Batch<S> {
+struct CallBatch<S> {
     calls: Vec<(Request<RecvStream>, SendResponse<Bytes>)>,
     server: Arc<S>,
     pulse: Arc<Pulse>,
 }
 
-impl<S: Serve> Batch<S> {
+impl<S: ServeCalls> CallBatch<S> {
     /// Ready when the connection has ended. Accepting also writes what waits to be written,
     /// so all calls are taken before the first is served.
     fn poll<T: AsyncRead + AsyncWrite + Unpin>(
@@ -163,7 +163,7 @@ impl<S: Serve> Batch<S> {
             for (request, respond) in self.calls.drain(..) {
                 let pulse = Arc::clone(&self.pulse);
                 let bounds = (self.server.bodies().hold(), S::MAX_MESSAGE_BYTES);
-                let mut call = Call::new(request, respond, pulse, bounds);
+                let mut call = GrpcCall::new(request, respond, pulse, bounds);
                 if !call.plausible() {
                     continue;
                 }

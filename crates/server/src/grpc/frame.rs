@@ -8,8 +8,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::RecvStream;
 use prost::Message;
 
-use super::{Code, Status};
-use crate::body_budget::Held;
+use super::{Code, GrpcStatus};
+use crate::body_budget::HeldBytes;
 
 /// Bytes before a message.
 const PREFIX: usize = 5;
@@ -21,13 +21,13 @@ pub(super) struct Frames {
     /// What has come of the next message, and what follows it.
     begun: BytesMut,
     /// `begun`, while it is waited for more.
-    held: Held,
+    held: HeldBytes,
     /// Bytes of a message.
     max: usize,
 }
 
 impl Frames {
-    pub(super) fn new(body: RecvStream, held: Held, max: usize) -> Self {
+    pub(super) fn new(body: RecvStream, held: HeldBytes, max: usize) -> Self {
         Self {
             body,
             begun: BytesMut::new(),
@@ -37,7 +37,7 @@ impl Frames {
     }
 
     /// The next message; none at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         loop {
             if let Some(message) = self.whole()? {
                 return Ok(Some(message));
@@ -52,7 +52,7 @@ impl Frames {
     }
 
     /// The only message of a call.
-    pub(super) async fn only(&mut self) -> Result<Bytes, Status> {
+    pub(super) async fn only(&mut self) -> Result<Bytes, GrpcStatus> {
         let message = self.next().await?;
         let message = message.ok_or_else(|| broken("the call has no message"))?;
         // The end may come in a frame of its own, with nothing in it.
@@ -65,14 +65,14 @@ impl Frames {
     }
 
     /// The message at the front, if all of it is there.
-    fn whole(&mut self) -> Result<Option<Bytes>, Status> {
+    fn whole(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         let Some((prefix, _)) = self.begun.split_first_chunk::<PREFIX>() else {
             return Ok(None);
         };
         let [compressed, length @ ..] = *prefix;
         if compressed != 0 {
             let message = "compressed messages are not read; send grpc-encoding: identity";
-            return Err(Status::new(Code::Unimplemented, message));
+            return Err(GrpcStatus::new(Code::Unimplemented, message));
         }
         let length = u32::from_be_bytes(length) as usize;
         if length > self.max {
@@ -80,7 +80,7 @@ impl Frames {
                 "the message has {length} bytes, at most {} are read",
                 self.max
             );
-            return Err(Status::new(Code::ResourceExhausted, message));
+            return Err(GrpcStatus::new(Code::ResourceExhausted, message));
         }
         if self.begun.len() - PREFIX < length {
             return Ok(None);
@@ -90,10 +90,10 @@ impl Frames {
     }
 
     /// Waits for more bytes; whether there are.
-    async fn more(&mut self) -> Result<bool, Status> {
+    async fn more(&mut self) -> Result<bool, GrpcStatus> {
         if !self.held.resize(self.begun.len()) {
             let message = "too many bytes of unfinished calls are held, try again later";
-            return Err(Status::new(Code::Unavailable, message));
+            return Err(GrpcStatus::new(Code::Unavailable, message));
         }
         let data = std::future::poll_fn(|context| self.body.poll_data(context)).await;
         let Some(data) = data else { return Ok(false) };
@@ -108,8 +108,8 @@ impl Frames {
     }
 }
 
-fn broken(message: &str) -> Status {
-    Status::new(Code::InvalidArgument, message)
+fn broken(message: &str) -> GrpcStatus {
+    GrpcStatus::new(Code::InvalidArgument, message)
 }
 
 /// A message with its prefix.

@@ -27,6 +27,6 @@ mod status;
 mod timeout;
 pub(crate) mod tls;
 
-pub(crate) use call::Call;
-pub(crate) use connection::{Serve, serve};
-pub(crate) use status::{Code, Status};
+pub(crate) use call::GrpcCall;
+pub(crate) use connection::{ServeCalls, serve};
+pub(crate) use status::{Code, GrpcStatus};

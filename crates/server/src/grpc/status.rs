@@ -16,7 +16,7 @@ pub(crate) enum Code {
 
 /// A code, and a sentence for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Status {
+pub(crate) struct GrpcStatus {
     pub(crate) code: Code,
     pub(crate) message: String,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Status {
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-impl Status {
+impl GrpcStatus {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn trailers() {
         let mut headers = HeaderMap::new();
-        Status::new(Code::InvalidArgument, "no\tdomain").write(&mut headers);
+        GrpcStatus::new(Code::InvalidArgument, "no\tdomain").write(&mut headers);
         assert_eq!(headers["grpc-status"], "3");
         assert_eq!(headers["grpc-message"], "no%09domain");
         assert_eq!(ok_trailers()["grpc-status"], "0");

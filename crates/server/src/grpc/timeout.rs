@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Code, Status};
+use super::{Code, GrpcStatus};
 
 /// gRPC's own.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -28,9 +28,9 @@ pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
 /// is not begun where nobody waits for it.
 pub(super) async fn within<T>(
     allowed: Duration,
-    work: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    let late = || Status::new(Code::DeadlineExceeded, "the caller's time is up");
+    work: impl Future<Output = Result<T, GrpcStatus>>,
+) -> Result<T, GrpcStatus> {
+    let late = || GrpcStatus::new(Code::DeadlineExceeded, "the caller's time is up");
     if allowed.is_zero() {
         return Err(late());
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::ArcSwapOption;
-use ratekeeper_policy::envoy::{Answer, Config, Series};
+use ratekeeper_policy::envoy::{CounterSeries, EnvoyAnswer, EnvoyConfig};
 
 use super::Counter;
 
@@ -32,11 +32,11 @@ const MAX_CALLER_SERIES: usize = 10_000;
 /// The name of that one: no rule has it, as every rule's begins with its domain and a dot.
 const OTHER: &str = "other";
 
-type Row = [Counter; KINDS.len()];
-type Rows = BTreeMap<Arc<str>, Arc<Row>>;
+type RuleRow = [Counter; KINDS.len()];
+type RuleRows = BTreeMap<Arc<str>, Arc<RuleRow>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Rules {
+pub(super) struct RuleTable {
     rows: RwLock<AllRows>,
     numbered: ArcSwapOption<Numbered>,
 }
@@ -46,29 +46,29 @@ pub(super) struct Rules {
 #[derive(Debug, Default)]
 struct AllRows {
     /// One for each rule of the configuration in force.
-    rules: Rows,
+    rules: RuleRows,
     /// Named by callers, at most [`MAX_CALLER_SERIES`] and `other`.
-    callers: Rows,
+    callers: RuleRows,
 }
 
 /// The rows of one configuration, by the numbers of its rules.
 #[derive(Debug)]
 struct Numbered {
-    config: Arc<Config>,
-    rows: Vec<Arc<Row>>,
+    config: Arc<EnvoyConfig>,
+    rows: Vec<Arc<RuleRow>>,
 }
 
-impl Rules {
+impl RuleTable {
     /// Makes a row for each rule of `config`, which comes into force.
-    pub(super) fn install(&self, config: &Arc<Config>) {
+    pub(super) fn install(&self, config: &Arc<EnvoyConfig>) {
         self.install_numbered(config);
     }
 
     /// Rows of rules that stay keep their counts; rows
     /// of rules that went are dropped.
-    fn install_numbered(&self, config: &Arc<Config>) -> Arc<Numbered> {
+    fn install_numbered(&self, config: &Arc<EnvoyConfig>) -> Arc<Numbered> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        let mut rules = Rows::new();
+        let mut rules = RuleRows::new();
         let mut numbers = Vec::new();
         for rule in config.rules() {
             let known = rows
@@ -98,7 +98,7 @@ impl Rules {
     }
 
     /// Counts the hits of a call.
-    pub(super) fn record(&self, answer: &Answer<'_>, config: &Arc<Config>) {
+    pub(super) fn record(&self, answer: &EnvoyAnswer<'_>, config: &Arc<EnvoyConfig>) {
         let known = self.numbered.load_full();
         let known = known.filter(|known| Arc::ptr_eq(&known.config, config));
         let numbered = known.unwrap_or_else(|| self.install_numbered(config));
@@ -115,17 +115,17 @@ impl Rules {
                 hits.shadow_mode,
             ];
             match &hits.series {
-                Series::Rule(rule) => {
+                CounterSeries::Rule(rule) => {
                     if let Some(row) = numbered.rows.get(rule.index()) {
                         add(row, counts);
                     }
                 }
-                Series::Named(name) => add(&self.row(name), counts),
+                CounterSeries::Named(name) => add(&self.row(name), counts),
             }
         }
     }
 
-    fn row(&self, name: &str) -> Arc<Row> {
+    fn row(&self, name: &str) -> Arc<RuleRow> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(row) = rows.rules.get(name).or(rows.callers.get(name)) {
             return Arc::clone(row);
@@ -141,14 +141,14 @@ impl Rules {
     /// Names and counts: first the rules, then the rows named by callers, each in order.
     pub(super) fn snapshot(&self) -> Vec<(Arc<str>, [u64; KINDS.len()])> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        let counts = |row: &Row| row.each_ref().map(Counter::count);
+        let counts = |row: &RuleRow| row.each_ref().map(Counter::count);
         let all = rows.rules.iter().chain(&rows.callers);
         all.map(|(name, row)| (Arc::clone(name), counts(row)))
             .collect()
     }
 }
 
-fn add(row: &Row, counts: [u64; KINDS.len()]) {
+fn add(row: &RuleRow, counts: [u64; KINDS.len()]) {
     for (counter, count) in row.iter().zip(counts) {
         if count > 0 {
             counter.add(count);
@@ -160,15 +160,15 @@ fn add(row: &Row, counts: [u64; KINDS.len()]) {
 mod tests {
     use super::*;
     use ratekeeper_core::Origin;
-    use ratekeeper_policy::envoy::{File, Settings, load};
+    use ratekeeper_policy::envoy::{EnvoySettings, File, load};
 
-    fn config(text: &str) -> Arc<Config> {
+    fn config(text: &str) -> Arc<EnvoyConfig> {
         let file = File {
             name: "a.yaml",
             text,
         };
         Arc::new(
-            load(&[file], Settings::default(), Origin::UNIX)
+            load(&[file], EnvoySettings::default(), Origin::UNIX)
                 .unwrap()
                 .config,
         )
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_of_callers_are_bounded_and_take_no_place_of_a_rule() {
-        let rules = Rules::default();
+        let rules = RuleTable::default();
         for number in 0..MAX_CALLER_SERIES + 10 {
             add(&rules.row(&format!("d.key_{number}")), [1, 0, 0, 1, 0]);
         }

@@ -16,15 +16,15 @@ use super::family::{
 use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
-use super::{BUCKETS, ConfigInfo, Counter, Durations, Metrics, Protocol, Row, Rows};
-use crate::doors::hold::End;
+use super::{BUCKETS, ConfigInfo, Counter, Durations, LimitRow, LimitRows, Metrics, Protocol};
+use crate::doors::hold::HoldEnd;
 
 /// Answers held back.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldAnswers {
     pub(crate) now: usize,
-    /// By [`End`].
-    pub(crate) ended: [u64; End::ALL.len()],
+    /// By [`HoldEnd`].
+    pub(crate) ended: [u64; HoldEnd::ALL.len()],
 }
 
 const DID: [&str; 3] = ["allowed", "denied", "queued"];
@@ -35,7 +35,7 @@ impl Metrics {
         &self,
         usage: Usage,
         loans: Vec<(Arc<str>, Loans)>,
-        held: Held,
+        held: HeldAnswers,
         shared: Option<SharedStore>,
     ) -> String {
         let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
@@ -64,7 +64,7 @@ impl Metrics {
 
 #[derive(Debug)]
 struct Snapshot {
-    rows: Arc<Rows>,
+    rows: Arc<LimitRows>,
     /// By protocol.
     requests: Vec<Vec<u64>>,
     durations: Vec<DurationsSnapshot>,
@@ -77,7 +77,7 @@ struct Snapshot {
     usage: Usage,
     /// Of limits of concurrency, by name.
     loans: Vec<(Arc<str>, Loans)>,
-    held: Held,
+    held: HeldAnswers,
     shared: Option<SharedStore>,
     process: Arc<Process>,
 }
@@ -114,7 +114,7 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
-    fn rows(&self) -> impl Iterator<Item = &Row> {
+    fn rows(&self) -> impl Iterator<Item = &LimitRow> {
         self.rows.iter().flatten().map(|row| &**row)
     }
 
@@ -216,7 +216,7 @@ impl Snapshot {
         level(self.held.now as u64).encode(now)?;
         let help = "Answers that the http door held back, by how they ended";
         let mut family = counter(encoder, "held_answers_ended", help)?;
-        for ((_, name), count) in End::ALL.iter().zip(self.held.ended) {
+        for ((_, name), count) in HoldEnd::ALL.iter().zip(self.held.ended) {
             put(&mut family, &[("result", *name)], count)?;
         }
         Ok(())

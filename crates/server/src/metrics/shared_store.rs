@@ -12,7 +12,7 @@ use super::family::{counter, gauge, put, put_durations, put_gauge};
 /// The label of what is said about the shared store.
 const STORE: (&str, &str) = ("store", "redis");
 /// Servers that have a series of their own: those in trouble go first.
-const MOST_SERVERS: usize = 128;
+const MAX_SERVERS: usize = 128;
 
 /// What is known of a shared store.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl SharedStore {
             .servers
             .iter()
             .partition(|server| server.trouble.is_none());
-        for server in troubled.into_iter().chain(well).take(MOST_SERVERS) {
+        for server in troubled.into_iter().chain(well).take(MAX_SERVERS) {
             let labels = [STORE, ("server", server.address.as_str())];
             put_gauge(&mut family, &labels, u64::from(server.trouble.is_none()))?;
         }

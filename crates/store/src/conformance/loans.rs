@@ -3,8 +3,8 @@
 use ratekeeper_core::{Concurrency, Denials, Nanos, Permits};
 
 use super::telling::{bucket, decided, fails, limit, looks, passes, refund, reset, step};
-use super::{Act, Answer, Asked, Outcome, Step, Story};
-use Outcome::{Allow, Deny, Never};
+use super::{Story, StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
+use StoryOutcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};
 
 /// At most `permits` at once, each for 16 s.
@@ -13,30 +13,40 @@ fn at_once(permits: u32) -> Concurrency {
     limit.expect("a limit within bounds")
 }
 
-fn acquires(at_ms: u64, name: u8, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Acquire(name), charges, decided(true, each))
+fn acquires(at_ms: u64, name: u8, charges: &[StoryCharge], each: &[StoryOutcome]) -> StoryStep {
+    step(at_ms, StoryAct::Acquire(name), charges, decided(true, each))
 }
 
-fn refused(at_ms: u64, name: u8, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Acquire(name), charges, decided(false, each))
+fn refused(at_ms: u64, name: u8, charges: &[StoryCharge], each: &[StoryOutcome]) -> StoryStep {
+    step(
+        at_ms,
+        StoryAct::Acquire(name),
+        charges,
+        decided(false, each),
+    )
 }
 
-fn watches(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Watch, charges, decided(admitted, each))
+fn watches(
+    at_ms: u64,
+    admitted: bool,
+    charges: &[StoryCharge],
+    each: &[StoryOutcome],
+) -> StoryStep {
+    step(at_ms, StoryAct::Watch, charges, decided(admitted, each))
 }
 
-fn releases(at_ms: u64, name: u8, charges: &[Asked], back: &[u32]) -> Step {
-    let answer = Answer::Released(back.to_vec());
-    step(at_ms, Act::Release(name), charges, answer)
+fn releases(at_ms: u64, name: u8, charges: &[StoryCharge], back: &[u32]) -> StoryStep {
+    let answer = StoryAnswer::Released(back.to_vec());
+    step(at_ms, StoryAct::Release(name), charges, answer)
 }
 
-fn renews(at_ms: u64, name: u8, charges: &[Asked], each: &[Option<u64>]) -> Step {
-    let answer = Answer::Renewed(each.to_vec());
-    step(at_ms, Act::Renew(name), charges, answer)
+fn renews(at_ms: u64, name: u8, charges: &[StoryCharge], each: &[Option<u64>]) -> StoryStep {
+    let answer = StoryAnswer::Renewed(each.to_vec());
+    step(at_ms, StoryAct::Renew(name), charges, answer)
 }
 
-const ADA: Asked = (0, "ada", 1, Enforce);
-const BOB: Asked = (0, "bob", 1, Enforce);
+const ADA: StoryCharge = (0, "ada", 1, Enforce);
+const BOB: StoryCharge = (0, "bob", 1, Enforce);
 
 pub(super) fn stories() -> Vec<Story> {
     let mut stories = alone();

@@ -3,8 +3,8 @@
 use ratekeeper_core::Denials;
 
 use super::telling::{bucket, fails, fixed, limit, looks, passes};
-use super::{Outcome, Story};
-use Outcome::{Allow, Deny, Never};
+use super::{Story, StoryOutcome};
+use StoryOutcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};
 
 /// Several charges a request that get in each other's way.

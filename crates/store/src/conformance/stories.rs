@@ -5,9 +5,9 @@ use ratekeeper_core::{Denials, Mode};
 use super::telling::{
     bucket, fails, fixed, limit, looks, passes, queue, refund, reset, sub_buckets,
 };
-use super::{Outcome, Story};
+use super::{Story, StoryOutcome};
 use Mode::{Enforce, Shadow};
-use Outcome::{Allow, AllowAfter, Deny, Never};
+use StoryOutcome::{Allow, AllowAfter, Deny, Never};
 
 /// All of them.
 pub(super) fn stories() -> Vec<Story> {

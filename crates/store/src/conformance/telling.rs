@@ -4,7 +4,7 @@ use ratekeeper_core::{
     AnyAlgorithm, Edge, Gcra, Limit, LimitId, Nanos, Outage, Permits, SubBuckets, Time, Window,
 };
 
-use super::{Act, Answer, Asked, Outcome, Step};
+use super::{StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
 
 pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
     Limit {
@@ -35,8 +35,13 @@ pub(super) fn queue(quota: &str, queue: u32) -> Gcra {
     Gcra::leaky_queue(quota.parse().expect(QUOTA), Permits::new(queue)).expect(QUOTA)
 }
 
-pub(super) fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> Step {
-    Step {
+pub(super) fn step(
+    at_ms: u64,
+    act: StoryAct,
+    charges: &[StoryCharge],
+    answer: StoryAnswer,
+) -> StoryStep {
+    StoryStep {
         at: Time::ZERO + Nanos::from_millis(at_ms),
         act,
         charges: charges.to_vec(),
@@ -44,34 +49,39 @@ pub(super) fn step(at_ms: u64, act: Act, charges: &[Asked], answer: Answer) -> S
     }
 }
 
-pub(super) fn decided(admitted: bool, each: &[Outcome]) -> Answer {
-    Answer::Decided {
+pub(super) fn decided(admitted: bool, each: &[StoryOutcome]) -> StoryAnswer {
+    StoryAnswer::Decided {
         admitted,
         each: each.to_vec(),
     }
 }
 
-pub(super) fn passes(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Decide, charges, decided(true, each))
+pub(super) fn passes(at_ms: u64, charges: &[StoryCharge], each: &[StoryOutcome]) -> StoryStep {
+    step(at_ms, StoryAct::Decide, charges, decided(true, each))
 }
 
-pub(super) fn fails(at_ms: u64, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Decide, charges, decided(false, each))
+pub(super) fn fails(at_ms: u64, charges: &[StoryCharge], each: &[StoryOutcome]) -> StoryStep {
+    step(at_ms, StoryAct::Decide, charges, decided(false, each))
 }
 
-pub(super) fn looks(at_ms: u64, admitted: bool, charges: &[Asked], each: &[Outcome]) -> Step {
-    step(at_ms, Act::Look, charges, decided(admitted, each))
+pub(super) fn looks(
+    at_ms: u64,
+    admitted: bool,
+    charges: &[StoryCharge],
+    each: &[StoryOutcome],
+) -> StoryStep {
+    step(at_ms, StoryAct::Look, charges, decided(admitted, each))
 }
 
-pub(super) fn refund(at_ms: u64, charges: &[Asked]) -> Step {
-    step(at_ms, Act::Refund, charges, Answer::Refunded)
+pub(super) fn refund(at_ms: u64, charges: &[StoryCharge]) -> StoryStep {
+    step(at_ms, StoryAct::Refund, charges, StoryAnswer::Refunded)
 }
 
-pub(super) fn reset(at_ms: u64, charges: &[Asked], there: &[bool]) -> Step {
+pub(super) fn reset(at_ms: u64, charges: &[StoryCharge], there: &[bool]) -> StoryStep {
     step(
         at_ms,
-        Act::Reset,
+        StoryAct::Reset,
         charges,
-        Answer::WereThere(there.to_vec()),
+        StoryAnswer::WereThere(there.to_vec()),
     )
 }

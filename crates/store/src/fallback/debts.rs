@@ -6,16 +6,16 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Charge, Key, Limit, Mode, Nanos, Permits, Time,
 };
 
-use super::{Inner, Remote, add};
+use super::{FallbackInner, Remote, add};
 use crate::StoreError;
 
 /// Keys of a limit that are debited in one go; the most indebted first.
-const MOST_DEBITS: usize = 4_096;
+const MAX_DEBITS: usize = 4_096;
 
 /// Until debts of keys that hold what is not ours are tried again.
 const AGAIN: Nanos = Nanos::from_secs(1);
 
-impl<S: Remote> Inner<S> {
+impl<S: Remote> FallbackInner<S> {
     pub(super) fn remember(&self, shares: &[Charge<'_>]) {
         if shares.is_empty() {
             return;
@@ -45,8 +45,8 @@ impl<S: Remote> Inner<S> {
             if !is_debited(&limit.algorithm) {
                 continue;
             }
-            let entries = self.local.keys(&limit, MOST_DEBITS, now);
-            if entries.len() == MOST_DEBITS {
+            let entries = self.local.keys(&limit, MAX_DEBITS, now);
+            if entries.len() == MAX_DEBITS {
                 self.owes.store(true, Ordering::Relaxed); // there may be more
             }
             for entry in entries {

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use ratekeeper_core::Time;
 use ratekeeper_resilience::BreakerState;
 
-use super::{BREAKER, Inner, Remote, UPKEEP, add};
+use super::{BREAKER, FallbackInner, Remote, UPKEEP, add};
 use crate::{Decisions, StoreError};
 
-impl<S: Remote> Inner<S> {
+impl<S: Remote> FallbackInner<S> {
     /// Whether a request is to have it looked after; true for one of them at a time.
     pub(super) fn upkeep_is_due(&self, now: Time) -> bool {
         let owes =

@@ -7,13 +7,13 @@ use ratekeeper_core::{
 };
 use smallvec::SmallVec;
 
-use super::{Inner, Remote, add};
+use super::{FallbackInner, Remote, add};
 use crate::{Decisions, StoreError};
 
 /// What a refusal says of when to try again, where nothing is known: about when the store is
 /// asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
-impl<S: Remote> Inner<S> {
+impl<S: Remote> FallbackInner<S> {
     /// A permit counts for as many as there are processes.
     pub(super) fn scaled<'a>(&self, charge: &Charge<'a>) -> Charge<'a> {
         Charge {

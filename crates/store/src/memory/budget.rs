@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const RESERVE: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     total: usize,
     taken: AtomicUsize,
 }
@@ -29,7 +29,7 @@ pub(super) enum Purpose {
     Move,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(super) fn new(total: usize) -> Self {
         Self {
             total,
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn growth_leaves_the_reserve_to_moves() {
-        let budget = Budget::new(160);
+        let budget = MemoryBudget::new(160);
         assert!(budget.take(150, Purpose::Grow));
         assert!(!budget.take(1, Purpose::Grow));
         assert!(!budget.take(usize::MAX, Purpose::Move));

@@ -25,7 +25,7 @@
 use std::hint::black_box;
 
 /// The smallest array that holds anything.
-const LEAST_SLOTS: usize = 5;
+const MIN_SLOTS: usize = 5;
 /// Tags compared at once.
 const GROUP: usize = size_of::<u64>();
 /// The lowest bit of each tag of a group.
@@ -169,7 +169,7 @@ impl<T> Flat<T> {
     /// The size to grow to.
     pub(super) fn grown(&self) -> usize {
         let slots = self.slots.len();
-        (slots + (slots / 4).max(2)).max(LEAST_SLOTS)
+        (slots + (slots / 4).max(2)).max(MIN_SLOTS)
     }
 
     /// A smaller size that would do, if a quarter of the room is used at most.
@@ -242,7 +242,7 @@ pub(super) fn most(slots: usize) -> usize {
 pub(super) fn slots_for(len: usize) -> usize {
     match len {
         0 => 0,
-        len => (len * 2).max(LEAST_SLOTS),
+        len => (len * 2).max(MIN_SLOTS),
     }
 }
 

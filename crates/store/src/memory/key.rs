@@ -35,7 +35,7 @@ const HEAD: usize = 16;
 
 /// How a key is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Size {
+pub(super) enum SizeClass {
     /// As a [`WordKey`].
     Word,
     /// As a [`ShortKey`].
@@ -44,7 +44,7 @@ pub(super) enum Size {
     Long,
 }
 
-impl Size {
+impl SizeClass {
     #[inline]
     pub(super) fn of(key: &[u8]) -> Self {
         match <[u8; 8]>::try_from(key) {
@@ -60,10 +60,10 @@ impl Size {
 /// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
 #[inline]
 pub(super) fn hash_of(hasher: &RandomState, key: &[u8]) -> u64 {
-    match Size::of(key) {
-        Size::Word => WordKey::hash(hasher, &WordKey::probe(key)),
-        Size::Short => ShortKey::hash(hasher, &ShortKey::probe(key)),
-        Size::Long => LongKey::hash(hasher, &LongKey::probe(key)),
+    match SizeClass::of(key) {
+        SizeClass::Word => WordKey::hash(hasher, &WordKey::probe(key)),
+        SizeClass::Short => ShortKey::hash(hasher, &ShortKey::probe(key)),
+        SizeClass::Long => LongKey::hash(hasher, &LongKey::probe(key)),
     }
 }
 
@@ -104,7 +104,7 @@ impl StoredKey for WordKey {
     #[expect(clippy::inline_always, reason = "made and compared in registers")]
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
-        debug_assert_eq!(Size::of(key), Size::Word);
+        debug_assert_eq!(SizeClass::of(key), SizeClass::Word);
         let last = |byte: u8| u64::from(byte) << 56;
         let word = if let Ok(number) = <[u8; 8]>::try_from(key) {
             u64::from_le_bytes(number)
@@ -165,7 +165,7 @@ impl StoredKey for ShortKey {
     #[expect(clippy::inline_always, reason = "made and compared in registers")]
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
-        debug_assert_eq!(Size::of(key), Size::Short);
+        debug_assert_eq!(SizeClass::of(key), SizeClass::Short);
         let length = key.len() as u64 + 1;
         if let Ok(number) = <[u8; 8]>::try_from(key) {
             let number = u64::from_le_bytes(number);
@@ -401,7 +401,7 @@ mod tests {
         }
         keys.sort();
         keys.dedup();
-        keys.retain(|key| Size::of(key) == Size::Word);
+        keys.retain(|key| SizeClass::of(key) == SizeClass::Word);
         let mut words: Vec<u64> = Vec::new();
         for key in &keys {
             let word = WordKey::new(key);
@@ -418,11 +418,14 @@ mod tests {
     fn eight_bytes_that_are_no_word_are_short() {
         for last in [SEVEN, FEWER] {
             let key = [9, 8, 7, 6, 5, 4, 3, last];
-            assert_eq!(Size::of(&key), Size::Short);
+            assert_eq!(SizeClass::of(&key), SizeClass::Short);
             ShortKey::new(&key).show(|shown| assert_eq!(shown, key));
             assert!(ShortKey::new(&key).is(&ShortKey::probe(&key)));
         }
-        assert_eq!(Size::of(&[0xFF, 0, 0, 0, 0, 0, 0, 0xFD]), Size::Word);
+        assert_eq!(
+            SizeClass::of(&[0xFF, 0, 0, 0, 0, 0, 0, 0xFD]),
+            SizeClass::Word
+        );
     }
 
     #[test]

@@ -14,31 +14,31 @@ use smallvec::SmallVec;
 use super::MemoryStore;
 use super::key::hash_of;
 use super::shard::Shard;
-use super::table::Ask;
-use crate::settle::Charges;
+use super::table::TableAsk;
+use crate::settle::RequestCharges;
 
 /// A request with its shards locked.
-pub(super) struct Request<'a> {
+pub(super) struct LockedRequest<'a> {
     charges: &'a [Charge<'a>],
     /// To whom limits of concurrency lend.
     lend: Lend,
     now: Time,
     /// One for each charge.
-    places: SmallVec<[Place; 4]>,
+    places: SmallVec<[ChargePlace; 4]>,
     shards: SmallVec<[MutexGuard<'a, Shard>; 4]>,
 }
 
 /// Where a charge is made.
 #[derive(Clone, Copy)]
-struct Place {
+struct ChargePlace {
     hash: u64,
     /// Index of the shard in the store, then among the locked shards.
     shard: usize,
-    /// See [`Charges::earlier`].
+    /// See [`RequestCharges::earlier`].
     earlier: Option<usize>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> LockedRequest<'a> {
     /// Locks the shards that the charges need.
     pub(super) fn new(
         store: &'a MemoryStore,
@@ -48,13 +48,13 @@ impl<'a> Request<'a> {
     ) -> Self {
         let place = |charge: &Charge<'_>| {
             let hash = hash_of(&store.hasher, charge.key.as_bytes());
-            Place {
+            ChargePlace {
                 hash,
                 shard: store.shard_of(hash),
                 earlier: None,
             }
         };
-        let mut places: SmallVec<[Place; 4]> = charges.iter().map(place).collect();
+        let mut places: SmallVec<[ChargePlace; 4]> = charges.iter().map(place).collect();
         let mut order: SmallVec<[usize; 4]> = (0..charges.len()).collect();
         let rank = |at: usize| {
             let (place, charge) = (&places[at], &charges[at]);
@@ -91,10 +91,10 @@ impl<'a> Request<'a> {
         &mut self,
         at: usize,
         cost: Permits,
-        act: impl FnOnce(&mut Shard, &Limit, &Ask<'_>) -> T,
+        act: impl FnOnce(&mut Shard, &Limit, &TableAsk<'_>) -> T,
     ) -> T {
         let (charge, place) = (&self.charges[at], self.places[at]);
-        let ask = Ask {
+        let ask = TableAsk {
             key: charge.key.as_bytes(),
             hash: place.hash,
             now: self.now,
@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Charges for Request<'_> {
+impl RequestCharges for LockedRequest<'_> {
     fn count(&self) -> usize {
         self.charges.len()
     }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Decision, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict};
 
-use super::budget::{Budget, Purpose};
+use super::budget::{MemoryBudget, Purpose};
 use super::slot::{AnySlot, KeySize, SLOT_BYTES, SlotBox};
-use super::table::Ask;
+use super::table::TableAsk;
 use super::{LimitUsage, Loans};
 
 /// What a request is told that finds no room and nobody to push out.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
 /// Keys pushed out for one new key at most: one makes room, unless the new one is longer.
-const MOST_EVICTED: usize = 16;
+const MAX_EVICTED: usize = 16;
 /// Slots looked at for expired entries before any key is pushed out.
 const SWEPT_BEFORE_EVICTION: usize = 32;
 
@@ -23,13 +23,13 @@ mod promise;
 pub(super) struct Shard {
     /// By limit id.
     slots: Vec<Option<SlotBox>>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     hasher: RandomState,
 }
 
 /// What requests ask.
 impl Shard {
-    pub(super) fn new(budget: Arc<Budget>, hasher: RandomState) -> Self {
+    pub(super) fn new(budget: Arc<MemoryBudget>, hasher: RandomState) -> Self {
         Self {
             slots: Vec::new(),
             budget,
@@ -57,7 +57,7 @@ impl Shard {
 
     /// Decides and charges.
     #[inline(never)]
-    pub(super) fn decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
+    pub(super) fn decide(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
         match self.try_decide(limit, ask) {
             Some(decision) => decision,
             None => self.when_full(limit, ask, &|shard| shard.try_decide(limit, ask)),
@@ -65,14 +65,14 @@ impl Shard {
     }
 
     /// `None` if there is no room.
-    fn try_decide(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
+    fn try_decide(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<Decision> {
         let id = self.prepare(limit, ask.now)?;
         let slot = self.slots.get_mut(id)?.as_deref_mut()?;
         slot.decide(ask, &self.budget)
     }
 
     /// What `decide` would say, were there room.
-    pub(super) fn look(&mut self, limit: &Limit, ask: &Ask<'_>) -> Decision {
+    pub(super) fn look(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
         match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
             Some(slot) => slot.look(ask),
             None => no_room(),
@@ -80,20 +80,25 @@ impl Shard {
     }
 
     /// Gives back.
-    pub(super) fn refund(&mut self, limit: &Limit, ask: &Ask<'_>) {
+    pub(super) fn refund(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
         if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
             slot.give_back(ask);
         }
     }
 
     /// Takes back all that a name holds; says how much that was.
-    pub(super) fn release(&mut self, limit: &Limit, ask: &Ask<'_>, id: LeaseId) -> Permits {
+    pub(super) fn release(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
         let slot = self.known(limit, ask.now);
         slot.map_or(Permits::ZERO, |slot| slot.release(ask, id))
     }
 
     /// Lets the lease of a name run anew; says how long, unless it has ended.
-    pub(super) fn renew(&mut self, limit: &Limit, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos> {
+    pub(super) fn renew(
+        &mut self,
+        limit: &Limit,
+        ask: &TableAsk<'_>,
+        id: LeaseId,
+    ) -> Option<Nanos> {
         self.known(limit, ask.now)?.renew(ask, id)
     }
 
@@ -106,7 +111,7 @@ impl Shard {
     }
 
     /// Forgets a key; says whether it was in debt.
-    pub(super) fn reset(&mut self, limit: &Limit, ask: &Ask<'_>) -> bool {
+    pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
         let budget = Arc::clone(&self.budget);
         let Some(slot) = self.slot(limit.id.index()) else {
             return false;
@@ -115,7 +120,7 @@ impl Shard {
     }
 
     /// The state of a key that is here and in debt.
-    pub(super) fn standing(&mut self, limit: &Limit, ask: &Ask<'_>) -> Option<Decision> {
+    pub(super) fn standing(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<Decision> {
         self.known(limit, ask.now)?.standing(ask)
     }
 
@@ -181,7 +186,7 @@ impl Shard {
     fn when_full(
         &mut self,
         limit: &Limit,
-        ask: &Ask<'_>,
+        ask: &TableAsk<'_>,
         decide: &dyn Fn(&mut Self) -> Option<Decision>,
     ) -> Decision {
         let (id, now) = (limit.id.index(), ask.now);
@@ -199,7 +204,7 @@ impl Shard {
         if squeezed && let Some(decision) = decide(self) {
             return decision;
         }
-        for _ in 0..MOST_EVICTED {
+        for _ in 0..MAX_EVICTED {
             let Some(slot) = self.slot(id) else { break };
             if !slot.evict_for(ask, &budget) {
                 break;

@@ -14,9 +14,9 @@ use ratekeeper_core::{
 };
 
 use super::LimitUsage;
-use super::budget::Budget;
-use super::key::{LongKey, ShortKey, Size, StoredKey, WordKey};
-use super::table::{Ask, History, Made, Table};
+use super::budget::MemoryBudget;
+use super::key::{LongKey, ShortKey, SizeClass, StoredKey, WordKey};
+use super::table::{History, Made, Table, TableAsk};
 
 /// Bytes that a slot counts for, whichever its algorithm: so a limit that changes its algorithm
 /// needs no other amount.
@@ -123,54 +123,59 @@ pub(super) enum AnyKey {
 pub(super) trait AnySlot: fmt::Debug + Send {
     fn version(&self) -> u32;
     /// See [`Table::decide`].
-    fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision>;
+    fn decide(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision>;
     /// See [`Table::look`].
-    fn look(&mut self, ask: &Ask<'_>) -> Decision;
+    fn look(&mut self, ask: &TableAsk<'_>) -> Decision;
     /// See [`Table::give_back`].
-    fn give_back(&mut self, ask: &Ask<'_>);
+    fn give_back(&mut self, ask: &TableAsk<'_>);
     /// See [`Table::reserve`].
-    fn reserve(&mut self, ask: &Ask<'_>, max_wait: Nanos, budget: &Budget) -> Option<Decision>;
+    fn reserve(
+        &mut self,
+        ask: &TableAsk<'_>,
+        max_wait: Nanos,
+        budget: &MemoryBudget,
+    ) -> Option<Decision>;
     /// See [`Table::cancel`].
-    fn cancel(&mut self, ask: &Ask<'_>, made: &Made) -> bool;
+    fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool;
     /// See [`Table::at_least`].
-    fn at_least(&mut self, ask: &Ask<'_>) -> Nanos;
+    fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos;
     /// See [`Table::release`].
-    fn release(&mut self, ask: &Ask<'_>, id: LeaseId) -> Permits;
+    fn release(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Permits;
     /// See [`Table::renew`].
-    fn renew(&mut self, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos>;
+    fn renew(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Option<Nanos>;
     /// See [`Table::reset`].
-    fn reset(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool;
+    fn reset(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// See [`Table::standing`].
-    fn standing(&self, ask: &Ask<'_>) -> Option<Decision>;
+    fn standing(&self, ask: &TableAsk<'_>) -> Option<Decision>;
     /// See [`Table::sweep`].
-    fn sweep_for(&mut self, ask: &Ask<'_>, count: usize, budget: &Budget);
+    fn sweep_for(&mut self, ask: &TableAsk<'_>, count: usize, budget: &MemoryBudget);
     /// See [`Table::evict`].
-    fn evict_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool;
+    fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// Gives up a third of the largest table, if that takes more than twice what the one for
     /// keys like that of `ask` takes; permits on loan are not given up for those of one limit.
-    fn squeeze_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool;
+    fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
 
     /// Permits on loan, and those whose lease ran out; `None` if the limit lends nothing.
     fn loans(&self, now: Time) -> Option<(u64, u64)>;
     /// Shows all keys in debt.
     fn show_live(&self, now: Time, show: &mut dyn FnMut(&[u8], Decision));
     /// Looks at up to `count` slots of each table, forgets expired keys, and gives memory back.
-    fn sweep(&mut self, now: Time, count: usize, budget: &Budget);
+    fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget);
     /// Gives up a third of the largest table.
-    fn squeeze(&mut self, now: Time, budget: &Budget) -> bool;
+    fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool;
     /// Bytes of the tables and of the slot itself.
     fn bytes(&self) -> usize;
     /// Adds its keys and evictions to those of the limit.
     fn add_usage(&self, usage: &mut LimitUsage);
 
     /// Takes the parameters of a newer version, if the states mean the same under them.
-    fn adopt(&mut self, limit: &Limit, now: Time, budget: &Budget) -> bool;
+    fn adopt(&mut self, limit: &Limit, now: Time, budget: &MemoryBudget) -> bool;
     /// Moves the usage of all keys to a slot of another algorithm.
-    fn move_to(&mut self, new: &mut dyn AnySlot, now: Time, budget: &Budget);
+    fn move_to(&mut self, new: &mut dyn AnySlot, now: Time, budget: &MemoryBudget);
     /// See [`Table::inherit`].
-    fn inherit(&mut self, size: Size, history: History, now: Time, budget: &Budget);
+    fn inherit(&mut self, size: SizeClass, history: History, now: Time, budget: &MemoryBudget);
     /// See [`Table::carry`].
-    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &Budget);
+    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget);
 }
 
 impl<A: Listed> Slot<A> {
@@ -193,16 +198,16 @@ impl<A: Listed> Slot<A> {
 /// Runs `$body` with `$table` bound to the table of a slot for keys like that of `$ask`.
 macro_rules! with_table {
     ($slot:expr, $ask:expr, $table:ident => $body:expr) => {
-        match Size::of($ask.key) {
-            Size::Word => {
+        match SizeClass::of($ask.key) {
+            SizeClass::Word => {
                 let $table = &mut $slot.word;
                 $body
             }
-            Size::Short => {
+            SizeClass::Short => {
                 let $table = &mut $slot.short;
                 $body
             }
-            Size::Long => {
+            SizeClass::Long => {
                 let $table = &mut $slot.long;
                 $body
             }
@@ -235,59 +240,64 @@ impl<A: Listed> AnySlot for Slot<A> {
         self.version
     }
 
-    fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
+    fn decide(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision> {
         with_table!(self, ask, table => table.decide(ask, budget))
     }
 
-    fn look(&mut self, ask: &Ask<'_>) -> Decision {
+    fn look(&mut self, ask: &TableAsk<'_>) -> Decision {
         with_table!(self, ask, table => table.look(ask))
     }
 
-    fn give_back(&mut self, ask: &Ask<'_>) {
+    fn give_back(&mut self, ask: &TableAsk<'_>) {
         with_table!(self, ask, table => table.give_back(ask));
     }
 
-    fn reserve(&mut self, ask: &Ask<'_>, max_wait: Nanos, budget: &Budget) -> Option<Decision> {
+    fn reserve(
+        &mut self,
+        ask: &TableAsk<'_>,
+        max_wait: Nanos,
+        budget: &MemoryBudget,
+    ) -> Option<Decision> {
         with_table!(self, ask, table => table.reserve(ask, max_wait, budget))
     }
 
-    fn cancel(&mut self, ask: &Ask<'_>, made: &Made) -> bool {
+    fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool {
         with_table!(self, ask, table => table.cancel(ask, made))
     }
 
-    fn at_least(&mut self, ask: &Ask<'_>) -> Nanos {
+    fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos {
         with_table!(self, ask, table => table.at_least(ask))
     }
 
-    fn release(&mut self, ask: &Ask<'_>, id: LeaseId) -> Permits {
+    fn release(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
         with_table!(self, ask, table => table.release(ask, id))
     }
 
-    fn renew(&mut self, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos> {
+    fn renew(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Option<Nanos> {
         with_table!(self, ask, table => table.renew(ask, id))
     }
 
-    fn reset(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+    fn reset(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         with_table!(self, ask, table => table.reset(ask, budget))
     }
 
-    fn standing(&self, ask: &Ask<'_>) -> Option<Decision> {
-        match Size::of(ask.key) {
-            Size::Word => self.word.standing(ask),
-            Size::Short => self.short.standing(ask),
-            Size::Long => self.long.standing(ask),
+    fn standing(&self, ask: &TableAsk<'_>) -> Option<Decision> {
+        match SizeClass::of(ask.key) {
+            SizeClass::Word => self.word.standing(ask),
+            SizeClass::Short => self.short.standing(ask),
+            SizeClass::Long => self.long.standing(ask),
         }
     }
 
-    fn sweep_for(&mut self, ask: &Ask<'_>, count: usize, budget: &Budget) {
+    fn sweep_for(&mut self, ask: &TableAsk<'_>, count: usize, budget: &MemoryBudget) {
         with_table!(self, ask, table => table.sweep(ask.now, count, budget));
     }
 
-    fn evict_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+    fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         with_table!(self, ask, table => table.evict(ask.now, budget))
     }
 
-    fn squeeze_for(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+    fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         let own = with_table!(self, ask, table => table.bytes());
         !A::LENDS && self.largest() / 2 > own && self.squeeze(ask.now, budget)
     }
@@ -305,14 +315,14 @@ impl<A: Listed> AnySlot for Slot<A> {
         for_each_table!(&self, table => table.show_live(now, show));
     }
 
-    fn sweep(&mut self, now: Time, count: usize, budget: &Budget) {
+    fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
         for_each_table!(&mut self, table => {
             table.sweep(now, count, budget);
             table.shrink(budget);
         });
     }
 
-    fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
+    fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
         let most = self.largest();
         if self.word.bytes() == most {
             self.word.squeeze(now, budget)
@@ -336,7 +346,7 @@ impl<A: Listed> AnySlot for Slot<A> {
         usage.bytes += self.bytes();
     }
 
-    fn adopt(&mut self, limit: &Limit, now: Time, budget: &Budget) -> bool {
+    fn adopt(&mut self, limit: &Limit, now: Time, budget: &MemoryBudget) -> bool {
         let Some(new) = A::of(&limit.algorithm) else {
             return false;
         };
@@ -349,30 +359,30 @@ impl<A: Listed> AnySlot for Slot<A> {
         adopted
     }
 
-    fn move_to(&mut self, new: &mut dyn AnySlot, now: Time, budget: &Budget) {
-        new.inherit(Size::Word, self.word.history(now), now, budget);
+    fn move_to(&mut self, new: &mut dyn AnySlot, now: Time, budget: &MemoryBudget) {
+        new.inherit(SizeClass::Word, self.word.history(now), now, budget);
         self.word.drain_used(now, budget, |key, used| {
             new.carry(AnyKey::Word(key), used, now, budget);
         });
-        new.inherit(Size::Short, self.short.history(now), now, budget);
+        new.inherit(SizeClass::Short, self.short.history(now), now, budget);
         self.short.drain_used(now, budget, |key, used| {
             new.carry(AnyKey::Short(key), used, now, budget);
         });
-        new.inherit(Size::Long, self.long.history(now), now, budget);
+        new.inherit(SizeClass::Long, self.long.history(now), now, budget);
         self.long.drain_used(now, budget, |key, used| {
             new.carry(AnyKey::Long(key), used, now, budget);
         });
     }
 
-    fn inherit(&mut self, size: Size, history: History, now: Time, budget: &Budget) {
+    fn inherit(&mut self, size: SizeClass, history: History, now: Time, budget: &MemoryBudget) {
         match size {
-            Size::Word => self.word.inherit(history, now, budget),
-            Size::Short => self.short.inherit(history, now, budget),
-            Size::Long => self.long.inherit(history, now, budget),
+            SizeClass::Word => self.word.inherit(history, now, budget),
+            SizeClass::Short => self.short.inherit(history, now, budget),
+            SizeClass::Long => self.long.inherit(history, now, budget),
         }
     }
 
-    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &Budget) {
+    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget) {
         match key {
             AnyKey::Word(key) => self.word.carry(key, used, now, budget),
             AnyKey::Short(key) => self.short.carry(key, used, now, budget),

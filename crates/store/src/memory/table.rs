@@ -31,7 +31,7 @@ use foldhash::quality::RandomState;
 use ratekeeper_core::{Decision, Lend, Listed, Nanos, Permits, Time, Verdict};
 
 use super::EvictionCounts;
-use super::budget::{Budget, Purpose};
+use super::budget::{MemoryBudget, Purpose};
 use super::flat::{self, Flat};
 use super::key::StoredKey;
 pub(super) use promise::Made;
@@ -42,10 +42,10 @@ const SWEPT_PER_INSERT: usize = 7;
 /// A key that comes back is forgiven one part in so many of its limit,
 const FORGIVEN_PART: u32 = 8;
 /// at least so many permits, and at most half of the limit.
-const LEAST_FORGIVEN: u32 = 2;
+const MIN_FORGIVEN: u32 = 2;
 
 #[derive(Debug)]
-struct Entry<K, S> {
+struct TableEntry<K, S> {
     key: K,
     state: S,
 }
@@ -53,7 +53,7 @@ struct Entry<K, S> {
 #[derive(Debug)]
 pub(super) struct Table<A: Listed, K> {
     algorithm: A,
-    entries: Flat<Entry<K, A::State>>,
+    entries: Flat<TableEntry<K, A::State>>,
     /// The strictest of all states pushed out.
     floor: A::State,
     /// What has expired by now may have been forgotten.
@@ -70,7 +70,7 @@ pub(super) struct Table<A: Listed, K> {
 
 /// A request as a table sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct TableAsk<'a> {
     pub(super) key: &'a [u8],
     pub(super) hash: u64,
     pub(super) now: Time,
@@ -115,7 +115,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
     /// Decides and charges. `None` if the key is new and `budget` has no room for it: then
     /// nothing was done.
-    pub(super) fn decide(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
+    pub(super) fn decide(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision> {
         match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
             Some(entry) => {
                 let (algorithm, state) = (&self.algorithm, &mut entry.state);
@@ -135,7 +135,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         entry.key.is(probe).then_some(&mut entry.state)
     }
 
-    fn decide_new(&mut self, ask: &Ask<'_>, budget: &Budget) -> Option<Decision> {
+    fn decide_new(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision> {
         let lend = |algorithm: &A, state: &mut A::State, now| {
             algorithm.lend(state, now, ask.cost, ask.lend)
         };
@@ -145,8 +145,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Decides about a key that is not here, and remembers what that leaves.
     fn begin(
         &mut self,
-        ask: &Ask<'_>,
-        budget: &Budget,
+        ask: &TableAsk<'_>,
+        budget: &MemoryBudget,
         decide: impl FnOnce(&A, &mut A::State, Time) -> Decision,
     ) -> Option<Decision> {
         let mut start = self.start(ask.now);
@@ -170,7 +170,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// What `decide` would say.
-    pub(super) fn look(&mut self, ask: &Ask<'_>) -> Decision {
+    pub(super) fn look(&mut self, ask: &TableAsk<'_>) -> Decision {
         if let Some(entry) = self.find(ask).and_then(|at| self.entries.get(at)) {
             return self.algorithm.look(&entry.state, ask.now, ask.cost);
         }
@@ -180,13 +180,13 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Forgets a key; says whether it was in debt.
-    pub(super) fn reset(&mut self, ask: &Ask<'_>, budget: &Budget) -> bool {
+    pub(super) fn reset(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         let removed = self.find(ask).and_then(|at| self.remove(at, budget));
         removed.is_some_and(|state| self.algorithm.expires_at(&state, ask.now) > ask.now)
     }
 
     /// The state of a key that is here and in debt.
-    pub(super) fn standing(&self, ask: &Ask<'_>) -> Option<Decision> {
+    pub(super) fn standing(&self, ask: &TableAsk<'_>) -> Option<Decision> {
         let entry = self.entries.get(self.find(ask)?)?;
         self.standing_of(&entry.state, ask.now)
     }
@@ -225,7 +225,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     #[inline]
-    fn find(&self, ask: &Ask<'_>) -> Option<usize> {
+    fn find(&self, ask: &TableAsk<'_>) -> Option<usize> {
         let probe = K::probe(ask.key);
         self.entries.find(ask.hash, |entry| entry.key.is(&probe))
     }
@@ -235,7 +235,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Takes the new numbers, if the states mean the same under them and, should they take
     /// more bytes, there is room.
-    pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &Budget) -> bool {
+    pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &MemoryBudget) -> bool {
         if !new.keeps_state_of(&self.algorithm) || !self.resize_states(new, budget) {
             return false;
         }
@@ -261,7 +261,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     pub(super) fn drain_used(
         &mut self,
         now: Time,
-        budget: &Budget,
+        budget: &MemoryBudget,
         mut each: impl FnMut(K, Permits),
     ) {
         let bytes = self.bytes();
@@ -273,7 +273,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Takes over the history of a table whose keys will be [carried](Self::carry) over.
-    pub(super) fn inherit(&mut self, history: History, now: Time, budget: &Budget) {
+    pub(super) fn inherit(&mut self, history: History, now: Time, budget: &MemoryBudget) {
         self.evicted = history.evicted;
         self.forgotten = history.forgotten;
         let floor = self.used_up(history.floor, now);
@@ -283,7 +283,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
     /// Takes over a key that had used `used` under another algorithm; pushes it out if there
     /// is no room for it.
-    pub(super) fn carry(&mut self, key: K, used: Permits, now: Time, budget: &Budget) {
+    pub(super) fn carry(&mut self, key: K, used: Permits, now: Time, budget: &MemoryBudget) {
         let state = self.used_up(used, now);
         if state == A::State::default() {
             return;
@@ -312,7 +312,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 fn forgiven(capacity: Permits) -> Permits {
     let capacity = capacity.get();
     let most = capacity.div_ceil(2); // up: a limit of one permit serves newcomers too
-    Permits::new((capacity / FORGIVEN_PART).max(LEAST_FORGIVEN).min(most))
+    Permits::new((capacity / FORGIVEN_PART).max(MIN_FORGIVEN).min(most))
 }
 
 /// As seen from `lag` earlier.

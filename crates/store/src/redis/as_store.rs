@@ -3,7 +3,7 @@
 use ratekeeper_core::{Charge, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
 
-use super::{Act, KIND, Outcome, RedisStore, decisions, named, unnamed};
+use super::{KIND, RedisAct, RedisOutcome, RedisStore, decisions, named, unnamed};
 use crate::store::can_refund;
 use crate::{Decisions, Hold, Store, StoreError};
 
@@ -22,18 +22,20 @@ impl Store for RedisStore {
         lend: Lend,
         now: Time,
     ) -> Result<Decisions, StoreError> {
-        let outcome = self.ask(Act::Decide(lend), &unnamed(charges), now).await?;
+        let outcome = self
+            .ask(RedisAct::Decide(lend), &unnamed(charges), now)
+            .await?;
         Ok(decisions(outcome))
     }
 
     async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        let outcome = self.ask(Act::Look, &unnamed(charges), now).await?;
+        let outcome = self.ask(RedisAct::Look, &unnamed(charges), now).await?;
         Ok(decisions(outcome))
     }
 
     async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
         can_refund(charges)?;
-        let refunded = self.ask(Act::Refund, &unnamed(charges), now).await;
+        let refunded = self.ask(RedisAct::Refund, &unnamed(charges), now).await;
         refunded.map(|_| ())
     }
 
@@ -42,8 +44,8 @@ impl Store for RedisStore {
         charges: &[Charge<'_>],
         now: Time,
     ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        match self.ask(Act::Reset, &unnamed(charges), now).await? {
-            Outcome::WereThere(there) => Ok(there),
+        match self.ask(RedisAct::Reset, &unnamed(charges), now).await? {
+            RedisOutcome::WereThere(there) => Ok(there),
             _ => unreachable!("{KIND}"),
         }
     }
@@ -53,8 +55,8 @@ impl Store for RedisStore {
         holds: &[Hold<'_>],
         now: Time,
     ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        match self.ask(Act::Release, &named(holds), now).await? {
-            Outcome::Released(permits) => Ok(permits),
+        match self.ask(RedisAct::Release, &named(holds), now).await? {
+            RedisOutcome::Released(permits) => Ok(permits),
             _ => unreachable!("{KIND}"),
         }
     }
@@ -64,8 +66,8 @@ impl Store for RedisStore {
         holds: &[Hold<'_>],
         now: Time,
     ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        match self.ask(Act::Renew, &named(holds), now).await? {
-            Outcome::Renewed(spans) => Ok(spans),
+        match self.ask(RedisAct::Renew, &named(holds), now).await? {
+            RedisOutcome::Renewed(spans) => Ok(spans),
             _ => unreachable!("{KIND}"),
         }
     }

@@ -19,13 +19,13 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use super::script::{Script, Scripts};
-use super::settle::{Act, Item, Outcome, settle};
+use super::settle::{Item, RedisAct, RedisOutcome, settle};
 use super::trouble::Trouble;
 
 /// What a request wants, and of whom.
 #[derive(Debug)]
-pub(super) struct Ask {
-    pub(super) act: Act,
+pub(super) struct RedisRequest {
+    pub(super) act: RedisAct,
     pub(super) items: SmallVec<[Item; 2]>,
 }
 
@@ -35,16 +35,16 @@ const REGARDLESS: u8 = 4;
 const LAST: u8 = 8;
 
 /// Requests, with their keys told apart.
-pub(super) struct Batch<'a> {
-    asks: Vec<&'a Ask>,
+pub(super) struct RedisBatch<'a> {
+    asks: Vec<&'a RedisRequest>,
     /// The first item of each key.
     keys: Vec<&'a Item>,
     /// For each request, which key each item is of.
     places: Vec<SmallVec<[usize; 2]>>,
 }
 
-impl<'a> Batch<'a> {
-    pub(super) fn of(asks: impl IntoIterator<Item = &'a Ask>) -> Self {
+impl<'a> RedisBatch<'a> {
+    pub(super) fn of(asks: impl IntoIterator<Item = &'a RedisRequest>) -> Self {
         let asks: Vec<_> = asks.into_iter().collect();
         let mut known = HashMap::new();
         let mut keys = Vec::new();
@@ -90,7 +90,7 @@ impl<'a> Batch<'a> {
     }
 
     /// What the first request wants.
-    pub(super) fn act(&self) -> Option<Act> {
+    pub(super) fn act(&self) -> Option<RedisAct> {
         self.asks.first().map(|ask| ask.act)
     }
 
@@ -136,7 +136,7 @@ impl<'a> Batch<'a> {
             packs.push(bytes_of(&twin.numbers));
         }
         for (ask, places) in self.asks.iter().zip(&self.places) {
-            let ([item], [place], Act::Decide(_)) = (&*ask.items, &**places, ask.act) else {
+            let ([item], [place], RedisAct::Decide(_)) = (&*ask.items, &**places, ask.act) else {
                 return None;
             };
             packs[*place].extend(bytes_of(&[item.limit.short_price(item.cost)?]));
@@ -150,12 +150,14 @@ impl<'a> Batch<'a> {
         for (ask, places) in self.asks.iter().zip(&self.places) {
             for (at, (item, &place)) in ask.items.iter().zip(places).enumerate() {
                 let act = match (ask.act, item.mode) {
-                    (Act::Refund, _) => 2,
+                    (RedisAct::Refund, _) => 2,
                     (_, Mode::Shadow) => 1,
                     (_, Mode::Enforce) => 0,
                 };
                 let regardless = match ask.act {
-                    Act::Decide(lend) if item.limit.algorithm.charges_even_if_refused(lend) => {
+                    RedisAct::Decide(lend)
+                        if item.limit.algorithm.charges_even_if_refused(lend) =>
+                    {
                         REGARDLESS
                     }
                     _ => 0,
@@ -171,14 +173,21 @@ impl<'a> Batch<'a> {
     }
 
     /// What each request is answered, given what the script found; and the states after.
-    pub(super) fn settle(&self, found: &Found) -> Result<(Vec<Outcome>, Vec<AnyState>), Trouble> {
+    pub(super) fn settle(
+        &self,
+        found: &ScriptReply,
+    ) -> Result<(Vec<RedisOutcome>, Vec<AnyState>), Trouble> {
         let mut states = self.states(found)?;
         let outcomes = self.settle_over(&mut states, found.now);
         Ok((outcomes, states))
     }
 
     /// Settles the requests, one after the other, over the states of the keys.
-    pub(super) fn settle_over(&self, states: &mut [AnyState], now: UnixMicros) -> Vec<Outcome> {
+    pub(super) fn settle_over(
+        &self,
+        states: &mut [AnyState],
+        now: UnixMicros,
+    ) -> Vec<RedisOutcome> {
         let requests = self.asks.iter().zip(&self.places);
         let settled =
             requests.map(|(ask, places)| settle(ask.act, &ask.items, places, states, now));
@@ -186,7 +195,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The states of the keys.
-    fn states(&self, found: &Found) -> Result<Vec<AnyState>, Trouble> {
+    fn states(&self, found: &ScriptReply) -> Result<Vec<AnyState>, Trouble> {
         let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
             Some(bytes) => state_of(item, bytes, found.now),
             None => Ok(AnyState::default()),
@@ -210,13 +219,13 @@ pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<Any
 
 /// What a script found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Found {
+pub(super) struct ScriptReply {
     pub(super) now: UnixMicros,
     /// One for each key.
     pub(super) values: Vec<Option<Vec<u8>>>,
 }
 
-impl Found {
+impl ScriptReply {
     /// The answer of a script that was given `count` keys: a list, or a text of one key's
     /// seconds, microseconds, and value if there is one.
     pub(super) fn read(answer: Value, count: usize) -> Result<Self, Trouble> {
@@ -268,8 +277,8 @@ mod tests {
     #[test]
     fn a_lone_key_is_answered_as_a_text() {
         let check = |text: &str, told: Option<(u64, Option<&str>)>| {
-            let found = Found::read(Value::BulkString(text.into()), 1);
-            let told = told.map(|(now, value)| Found {
+            let found = ScriptReply::read(Value::BulkString(text.into()), 1);
+            let told = told.map(|(now, value)| ScriptReply {
                 now: UnixMicros::new(now),
                 values: vec![value.map(|value| value.as_bytes().to_vec())],
             });
@@ -288,6 +297,6 @@ mod tests {
         for text in ["", "1", "1 ", "1 x ", "-1 2 3", "99999999999999 0 "] {
             check(text, None);
         }
-        assert!(Found::read(Value::BulkString("1 2 3".into()), 2).is_err());
+        assert!(ScriptReply::read(Value::BulkString("1 2 3".into()), 2).is_err());
     }
 }

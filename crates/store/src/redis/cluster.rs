@@ -22,9 +22,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::config::RedisTls;
-use super::dial::{Address, Dial, renew_logins};
+use super::dial::{Dial, ServerAddress, renew_logins};
 use super::hints::Losses;
-use super::node::{Call, Manner, Node, Role};
+use super::node::{Manner, RedisNode, Role, ScriptCall};
 use super::servers::{PAUSE, patience};
 use super::slot::SLOTS;
 use super::tls::Tls;
@@ -32,7 +32,7 @@ use super::trouble::Trouble;
 use crate::StoreError;
 
 /// Nodes that are known at most: a cluster has at most 1,000.
-const MOST_NODES: usize = 1_000;
+const MAX_NODES: usize = 1_000;
 /// Nodes that are asked about the others at a time: those that hang hold up nobody.
 const ASKED_AT_ONCE: usize = 4;
 /// How often we look around while a node is not there.
@@ -56,11 +56,11 @@ pub(super) struct Cluster {
 /// What is known of a cluster.
 #[derive(Debug)]
 struct Map {
-    nodes: HashMap<Address, Arc<Node>>,
+    nodes: HashMap<ServerAddress, Arc<RedisNode>>,
     /// Those that hold slots, as was said last; those that were named, if nobody has said.
-    holders: Vec<Arc<Node>>,
+    holders: Vec<Arc<RedisNode>>,
     /// By slot.
-    owners: Vec<Option<Arc<Node>>>,
+    owners: Vec<Option<Arc<RedisNode>>>,
     /// How often that was asked.
     looks: u64,
 }
@@ -82,7 +82,7 @@ impl Cluster {
         let mut nodes = HashMap::new();
         for seed in seeds.iter().cloned() {
             let address = seed.address().clone();
-            let node = Node::new(seed, Role::Any, patience(deadline), losses.clone());
+            let node = RedisNode::new(seed, Role::Any, patience(deadline), losses.clone());
             nodes.insert(address, Arc::new(node));
         }
         Ok(Self {
@@ -104,7 +104,7 @@ impl Cluster {
     pub(super) async fn run(
         self: &Arc<Self>,
         slot: u16,
-        call: Call<'_>,
+        call: ScriptCall<'_>,
         last: &mut Option<Trouble>,
     ) -> Result<Value, Trouble> {
         let mut manner = Manner::Plain;
@@ -148,7 +148,7 @@ impl Cluster {
     }
 
     /// The node that holds a slot, as far as known.
-    async fn owner(&self, slot: u16) -> Result<Arc<Node>, Trouble> {
+    async fn owner(&self, slot: u16) -> Result<Arc<RedisNode>, Trouble> {
         let known = |map: &Map| map.owners.get(usize::from(slot)).cloned().flatten();
         let found = known(&self.map.lock());
         if let Some(node) = found {
@@ -162,14 +162,14 @@ impl Cluster {
             .ok_or_else(|| Trouble::Absent("no node of the cluster is known".into()))
     }
 
-    fn note(&self, slot: u16, node: &Arc<Node>) {
+    fn note(&self, slot: u16, node: &Arc<RedisNode>) {
         if let Some(owner) = self.map.lock().owners.get_mut(usize::from(slot)) {
             *owner = Some(Arc::clone(node));
         }
     }
 
     /// Which slots the node holds is to be asked again.
-    fn doubt(&self, node: &Arc<Node>) {
+    fn doubt(&self, node: &Arc<RedisNode>) {
         for owner in &mut self.map.lock().owners {
             if owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, node)) {
                 *owner = None;
@@ -178,7 +178,7 @@ impl Cluster {
     }
 
     /// The node at an address of the form `host:port`.
-    fn node(&self, address: &str) -> Result<Arc<Node>, Trouble> {
+    fn node(&self, address: &str) -> Result<Arc<RedisNode>, Trouble> {
         let strange = || Trouble::Refused(format!("`{address}` is no address"));
         let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
         let port: u16 = port.parse().map_err(|_| strange())?;
@@ -188,11 +188,11 @@ impl Cluster {
         if let Some(node) = map.nodes.get(dial.address()) {
             return Ok(Arc::clone(node));
         }
-        if map.nodes.len() >= MOST_NODES {
+        if map.nodes.len() >= MAX_NODES {
             return Err(Trouble::Refused("the cluster names too many nodes".into()));
         }
         let address = dial.address().clone();
-        let node = Arc::new(Node::new(
+        let node = Arc::new(RedisNode::new(
             dial,
             Role::Any,
             patience(self.deadline),
@@ -204,10 +204,10 @@ impl Cluster {
 
     /// Those that hold slots, then the others that were named, each once; as they were named
     /// if nobody says within `deadline` who holds slots.
-    pub(super) async fn nodes(&self, deadline: Duration) -> Vec<Arc<Node>> {
+    pub(super) async fn nodes(&self, deadline: Duration) -> Vec<Arc<RedisNode>> {
         let _ = timeout(deadline, self.look_around()).await;
         let map = self.map.lock();
-        let mut all: Vec<Arc<Node>> = Vec::new();
+        let mut all: Vec<Arc<RedisNode>> = Vec::new();
         for node in map.owners.iter().flatten().chain(map.nodes.values()) {
             if !all.iter().any(|known| Arc::ptr_eq(known, node)) {
                 all.push(Arc::clone(node));
@@ -217,7 +217,7 @@ impl Cluster {
     }
 
     /// Those that hold slots, as far as known, by address.
-    pub(super) fn known(&self) -> Vec<Arc<Node>> {
+    pub(super) fn known(&self) -> Vec<Arc<RedisNode>> {
         let mut known = self.map.lock().holders.clone();
         known.sort_by_cached_key(|node| node.address().to_string());
         known
@@ -290,7 +290,7 @@ impl Cluster {
 
     /// Notes what a node says about slots; whether it says anything.
     fn note_all(&self, ranges: &[Value]) -> bool {
-        let mut holders: Vec<Arc<Node>> = Vec::new();
+        let mut holders: Vec<Arc<RedisNode>> = Vec::new();
         for (first, last, address) in ranges.iter().filter_map(range) {
             if let Ok(owner) = self.node(&address) {
                 (first..=last).for_each(|slot| self.note(slot, &owner));

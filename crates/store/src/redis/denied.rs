@@ -21,8 +21,8 @@ use ratekeeper_core::{
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-use super::batch::Ask;
-use super::settle::{Act, Outcome};
+use super::batch::RedisRequest;
+use super::settle::{RedisAct, RedisOutcome};
 use crate::Decisions;
 
 /// The longest that a denial is remembered, whatever its `retry_after`.
@@ -35,7 +35,7 @@ const SHORTEST: Nanos = Nanos::from_millis(1);
 
 /// The denials of the last second.
 #[derive(Debug, Default)]
-pub(super) struct Denied {
+pub(super) struct DenialCache {
     keys: Mutex<HashMap<Box<[u8]>, Denial, RandomState>>,
 }
 
@@ -49,10 +49,10 @@ struct Denial {
     version: u32,
 }
 
-impl Denied {
+impl DenialCache {
     /// What was refused a moment ago, to the same request.
-    pub(super) fn recall(&self, ask: &Ask, now: Instant) -> Option<Outcome> {
-        let ([item], Act::Decide(_)) = (&*ask.items, ask.act) else {
+    pub(super) fn recall(&self, ask: &RedisRequest, now: Instant) -> Option<RedisOutcome> {
+        let ([item], RedisAct::Decide(_)) = (&*ask.items, ask.act) else {
             return None;
         };
         let denial = *self.keys.lock().get(&item.name)?;
@@ -74,7 +74,7 @@ impl Denied {
             more_after: decision.more_after.saturating_sub(passed),
             ..decision
         };
-        Some(Outcome::Decided(Decisions {
+        Some(RedisOutcome::Decided(Decisions {
             admitted: item.mode == Mode::Shadow,
             each: smallvec![decision],
         }))
@@ -82,8 +82,9 @@ impl Denied {
 
     /// Notes a refusal that will hold for a while. The call left at `sent`: the wait began
     /// later than that, so it is over no later than it is here.
-    pub(super) fn note(&self, ask: &Ask, outcome: &Outcome, sent: Instant) {
-        let ([item], Act::Decide(_), Outcome::Decided(decisions)) = (&*ask.items, ask.act, outcome)
+    pub(super) fn note(&self, ask: &RedisRequest, outcome: &RedisOutcome, sent: Instant) {
+        let ([item], RedisAct::Decide(_), RedisOutcome::Decided(decisions)) =
+            (&*ask.items, ask.act, outcome)
         else {
             return;
         };

@@ -33,12 +33,12 @@ use crate::StoreError;
 
 /// Where a server is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Address {
+pub(super) enum ServerAddress {
     Tcp { host: String, port: u16 },
     Socket(PathBuf),
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -51,7 +51,7 @@ impl fmt::Display for Address {
 /// How a server is reached.
 #[derive(Clone)]
 pub(super) struct Dial {
-    address: Address,
+    address: ServerAddress,
     /// Clones are renewed together.
     login: Arc<RwLock<RedisConnectionInfo>>,
     tls: Option<Tls>,
@@ -80,11 +80,11 @@ impl Dial {
         let info = plain.into_connection_info();
         let info = info.map_err(|error| misconfigured(error.to_string()))?;
         let address = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Address::Tcp {
+            ConnectionAddr::Tcp(host, port) => ServerAddress::Tcp {
                 host: host.clone(),
                 port: *port,
             },
-            ConnectionAddr::Unix(path) => Address::Socket(path.clone()),
+            ConnectionAddr::Unix(path) => ServerAddress::Socket(path.clone()),
             _ => return Err(misconfigured("a URL of an unknown kind".into())),
         };
         Ok(Self {
@@ -94,7 +94,7 @@ impl Dial {
         })
     }
 
-    pub(super) const fn address(&self) -> &Address {
+    pub(super) const fn address(&self) -> &ServerAddress {
         &self.address
     }
 
@@ -116,12 +116,12 @@ impl Dial {
     /// The same way to another address. A cluster that does not say a host means the one that
     /// was asked. None from a socket.
     pub(super) fn to(&self, host: &str, port: u16) -> Option<Self> {
-        let Address::Tcp { host: known, .. } = &self.address else {
+        let ServerAddress::Tcp { host: known, .. } = &self.address else {
             return None;
         };
         let host = if host.is_empty() { known } else { host };
         Some(Self {
-            address: Address::Tcp {
+            address: ServerAddress::Tcp {
                 host: host.to_owned(),
                 port,
             },
@@ -147,7 +147,7 @@ impl Dial {
     /// # Errors
     /// [`Trouble::Absent`] if nobody is there who may be trusted, [`Trouble::Refused`] if the
     /// login is, [`Trouble::Later`] if the server is not ready. Nothing has run.
-    pub(super) async fn connect(&self, patience: Duration) -> Result<Line, Trouble> {
+    pub(super) async fn connect(&self, patience: Duration) -> Result<ServerConnection, Trouble> {
         let absent = |why: &dyn fmt::Display| Trouble::Absent(format!("{}: {why}", self.address));
         let made = timeout(patience, self.open(patience)).await;
         let made = made.map_err(|_| {
@@ -168,12 +168,12 @@ impl Dial {
         })
     }
 
-    async fn open(&self, patience: Duration) -> Result<Line, Failed> {
+    async fn open(&self, patience: Duration) -> Result<ServerConnection, Failed> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(patience))
             .set_response_timeout(Some(patience));
         match &self.address {
-            Address::Tcp { host, port } => {
+            ServerAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
                 match &self.tls {
@@ -184,20 +184,24 @@ impl Dial {
                     None => self.greet(stream, config).await,
                 }
             }
-            Address::Socket(path) => {
+            ServerAddress::Socket(path) => {
                 let stream = UnixStream::connect(path).await?;
                 self.greet(stream, config).await
             }
         }
     }
 
-    async fn greet<S>(&self, stream: S, config: AsyncConnectionConfig) -> Result<Line, Failed>
+    async fn greet<S>(
+        &self,
+        stream: S,
+        config: AsyncConnectionConfig,
+    ) -> Result<ServerConnection, Failed>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let login = self.login.read().clone();
         let greeted = MultiplexedConnection::new_with_config(&login, stream, config).await;
-        Ok(Line::carried(greeted)?)
+        Ok(ServerConnection::carried(greeted)?)
     }
 }
 
@@ -246,7 +250,7 @@ impl From<redis::RedisError> for Failed {
 
 /// A connection; closed once nobody uses it.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct ServerConnection {
     pub(super) connection: MultiplexedConnection,
     _carrier: Arc<Carrier>,
 }
@@ -260,7 +264,7 @@ impl Drop for Carrier {
     }
 }
 
-impl Line {
+impl ServerConnection {
     fn carried<D>(made: RedisResult<(MultiplexedConnection, D)>) -> RedisResult<Self>
     where
         D: Future<Output = ()> + Send + 'static,

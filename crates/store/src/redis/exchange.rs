@@ -12,9 +12,9 @@
 
 use ratekeeper_core::{AnyState, EXPIRY_STEP_MICROS, Gcra, Listed as _, Paid, UnixMicros};
 
-use super::batch::{Ask, Batch, Found, state_of};
+use super::batch::{RedisBatch, RedisRequest, ScriptReply, state_of};
 use super::limits::Earlier;
-use super::settle::{Act, Item, Outcome};
+use super::settle::{Item, RedisAct, RedisOutcome};
 use super::state::{bytes_of, carried, learn, micros_left, paid};
 use super::trouble::Trouble;
 
@@ -24,7 +24,7 @@ pub(super) const TRIES: u32 = 64;
 
 /// A request on its way through an exchange.
 pub(super) struct Exchange<'a> {
-    batch: Batch<'a>,
+    batch: RedisBatch<'a>,
     /// Keys of earlier shapes, after those of the batch: of which key, and what it was.
     earlier: Vec<(usize, &'a Earlier)>,
     names: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ pub(super) struct Exchange<'a> {
 
 /// What an exchange has decided, and what is to be written for it.
 pub(super) struct Exchanged {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RedisOutcome,
     /// The arguments of `swap.lua`; none if nothing is to be written.
     pub(super) swap: Option<Vec<Vec<u8>>>,
     /// The states of the keys of the batch.
@@ -44,8 +44,11 @@ pub(super) struct Exchanged {
 impl<'a> Exchange<'a> {
     /// The exchange of `ask`; `rename` gives the names of its keys under earlier labels, `None`
     /// for those that are not looked at.
-    pub(super) fn of(ask: &'a Ask, rename: impl Fn(usize, &Earlier) -> Option<Box<[u8]>>) -> Self {
-        let batch = Batch::of([ask]);
+    pub(super) fn of(
+        ask: &'a RedisRequest,
+        rename: impl Fn(usize, &Earlier) -> Option<Box<[u8]>>,
+    ) -> Self {
+        let batch = RedisBatch::of([ask]);
         let mut names: Vec<_> = batch.names().into_iter().map(<[u8]>::to_vec).collect();
         let mut earlier = Vec::new();
         for (key, item) in batch.items().enumerate() {
@@ -70,7 +73,7 @@ impl<'a> Exchange<'a> {
         self
     }
 
-    pub(super) const fn batch(&self) -> &Batch<'a> {
+    pub(super) const fn batch(&self) -> &RedisBatch<'a> {
         &self.batch
     }
 
@@ -82,7 +85,7 @@ impl<'a> Exchange<'a> {
     /// Decides over what was found, or what is remembered of it in `hints` if that is more.
     pub(super) fn decide(
         &self,
-        found: &Found,
+        found: &ScriptReply,
         hints: Option<&[Option<Paid>]>,
     ) -> Result<Exchanged, Trouble> {
         let now = found.now;
@@ -114,7 +117,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What the key has used under an earlier label, the newest there is.
-    fn inherited(&self, key: usize, found: &Found) -> AnyState {
+    fn inherited(&self, key: usize, found: &ScriptReply) -> AnyState {
         let new = &self.batch.item(key).limit.algorithm;
         let count = self.batch.items().count();
         let mut old = self.earlier.iter().zip(&found.values[count..]);
@@ -127,7 +130,11 @@ impl<'a> Exchange<'a> {
     }
 
     /// What is written: of states as found, as believed, and as they have become.
-    fn swap(&self, found: &Found, [kept, before, after]: [&[AnyState]; 3]) -> Option<Vec<Vec<u8>>> {
+    fn swap(
+        &self,
+        found: &ScriptReply,
+        [kept, before, after]: [&[AnyState]; 3],
+    ) -> Option<Vec<Vec<u8>>> {
         let mut arguments = Vec::new();
         let mut changes = false;
         for (key, item) in self.batch.items().enumerate() {
@@ -161,10 +168,10 @@ impl<'a> Exchange<'a> {
         let lasts = micros_left(algorithm, after, now);
         let act = self.batch.act();
         // Where the caller tells the time nothing is remembered, and no mark is needed.
-        let erases = act == Some(Act::Erase) || act == Some(Act::Reset) && self.told;
+        let erases = act == Some(RedisAct::Erase) || act == Some(RedisAct::Reset) && self.told;
         if !erases && let Some(gcra) = Gcra::of(algorithm) {
             let (paid, was) = (paid(gcra, after, now), paid(gcra, before, now));
-            let is_reset = act == Some(Act::Reset);
+            let is_reset = act == Some(RedisAct::Reset);
             let was_lowered = Gcra::is_lowered(value);
             let moved_back = kept != after && (was_lowered || paid < was);
             if is_reset && !was_lowered || moved_back {

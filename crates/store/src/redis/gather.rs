@@ -22,40 +22,42 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::batch::{Ask, Batch, Found};
-use super::hints::Hints;
-use super::lanes::{Alone, Answer, Lanes, MOST_TOGETHER, Told, Waiting, Way, tell_all};
-use super::node::Call;
-use super::pace::{Next, Pace};
+use super::batch::{RedisBatch, RedisRequest, ScriptReply};
+use super::hints::KeyHints;
+use super::lanes::{
+    Alone, BatchReply, LaneKey, Lanes, MAX_TOGETHER, ReplyResult, WaitingRequest, tell_all,
+};
+use super::node::ScriptCall;
+use super::pace::{KeyPace, PaceStep};
 use super::script::Scripts;
 use super::servers::Servers;
-use super::settle::Outcome;
+use super::settle::RedisOutcome;
 use super::trouble::Trouble;
 
 /// Requests that wait or are under way at most; further ones are turned away.
-const MOST_PRESENT: usize = 16_384;
+const MAX_PRESENT: usize = 16_384;
 
 /// Where requests wait for their call.
 #[derive(Debug)]
 pub(super) struct Gather {
-    inner: Arc<Inner>,
+    inner: Arc<GatherInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct GatherInner {
     servers: Arc<Servers>,
     scripts: Arc<Scripts>,
-    hints: Arc<Hints>,
-    queue: Mutex<Queue>,
+    hints: Arc<KeyHints>,
+    queue: Mutex<BatchQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct BatchQueue {
     lanes: Lanes,
-    pace: Pace<Waiting>,
+    pace: KeyPace<WaitingRequest>,
     /// In lanes, held back, and under way.
     present: usize,
-    /// Empty but while it is held: see [`Inner::hold`].
+    /// Empty but while it is held: see [`GatherInner::hold`].
     errands: SmallVec<[Errand; 2]>,
 }
 
@@ -64,13 +66,16 @@ struct Queue {
 enum Errand {
     Carry(Flight),
     /// Lets those go who have been held back until then.
-    Wake(Way, Box<[u8]>, Instant),
+    Wake(LaneKey, Box<[u8]>, Instant),
 }
 
 impl Gather {
-    pub(super) fn new(servers: Arc<Servers>, (scripts, hints): (Arc<Scripts>, Arc<Hints>)) -> Self {
+    pub(super) fn new(
+        servers: Arc<Servers>,
+        (scripts, hints): (Arc<Scripts>, Arc<KeyHints>),
+    ) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(GatherInner {
                 servers,
                 scripts,
                 hints,
@@ -83,25 +88,25 @@ impl Gather {
     /// `now` is for its pace only.
     pub(super) async fn ask(
         &self,
-        ask: Ask,
+        ask: RedisRequest,
         slot: u16,
         told: Option<UnixMicros>,
         now: Instant,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<BatchReply, Trouble> {
         let (answer, answered) = oneshot::channel();
         let home = Handle::current();
-        let waiting = Waiting { ask, answer, home };
+        let waiting = WaitingRequest { ask, answer, home };
         let way = (slot, told);
         self.inner.hold(|queue| {
-            if queue.present >= MOST_PRESENT {
-                let why = format!("{MOST_PRESENT} requests wait for the store");
+            if queue.present >= MAX_PRESENT {
+                let why = format!("{MAX_PRESENT} requests wait for the store");
                 return Err(Trouble::Absent(why));
             }
             queue.present += 1;
             // Where the moment is told, requests of different moments cannot share a call.
             match waiting.key() {
                 Some(key) if told.is_none() => {
-                    let next = queue.pace.arrives(&key, waiting, MOST_TOGETHER, now);
+                    let next = queue.pace.arrives(&key, waiting, MAX_TOGETHER, now);
                     self.inner.go_on(queue, way, &key, next);
                 }
                 _ => self.inner.take_off(queue, way, [waiting]),
@@ -113,10 +118,10 @@ impl Gather {
     }
 }
 
-impl Inner {
+impl GatherInner {
     /// Changes the queue, and starts what that has led to once it is let go: a runtime that
     /// ends drops a new task at once, and what it drops wants the queue.
-    fn hold<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue) -> T) -> T {
+    fn hold<T>(self: &Arc<Self>, change: impl FnOnce(&mut BatchQueue) -> T) -> T {
         let (changed, errands) = {
             let mut queue = self.queue.lock();
             let changed = change(&mut queue);
@@ -137,9 +142,9 @@ impl Inner {
     /// Lets requests go, each lane with its flights.
     fn take_off(
         self: &Arc<Self>,
-        queue: &mut Queue,
-        way: Way,
-        requests: impl IntoIterator<Item = Waiting>,
+        queue: &mut BatchQueue,
+        way: LaneKey,
+        requests: impl IntoIterator<Item = WaitingRequest>,
     ) {
         if queue.lanes.enter(way, requests) {
             let flight = Flight {
@@ -152,7 +157,13 @@ impl Inner {
     }
 
     /// Does what the pace of a key says.
-    fn go_on(self: &Arc<Self>, queue: &mut Queue, way: Way, key: &[u8], next: Next<Waiting>) {
+    fn go_on(
+        self: &Arc<Self>,
+        queue: &mut BatchQueue,
+        way: LaneKey,
+        key: &[u8],
+        next: PaceStep<WaitingRequest>,
+    ) {
         if !next.go.is_empty() {
             self.take_off(queue, way, next.go);
         }
@@ -161,7 +172,7 @@ impl Inner {
         }
     }
 
-    async fn wake(self: Arc<Self>, way: Way, key: Box<[u8]>, at: Instant) {
+    async fn wake(self: Arc<Self>, way: LaneKey, key: Box<[u8]>, at: Instant) {
         tokio::time::sleep_until(at).await;
         self.hold(|queue| {
             let next = queue.pace.wakes(&key, Instant::now());
@@ -173,8 +184,8 @@ impl Inner {
 /// A place among the calls under way; given back when dropped, whatever happens.
 #[derive(Debug)]
 struct Flight {
-    inner: Arc<Inner>,
-    way: Way,
+    inner: Arc<GatherInner>,
+    way: LaneKey,
     has_landed: bool,
 }
 
@@ -193,7 +204,7 @@ impl Flight {
             let passengers = Passengers {
                 inner: &self.inner,
                 way: self.way,
-                keys: group.iter().map(Waiting::key).collect(),
+                keys: group.iter().map(WaitingRequest::key).collect(),
             };
             let told = self.inner.carry(self.way, &group).await;
             // Before they are told: who asks again at once has not been company.
@@ -203,7 +214,7 @@ impl Flight {
     }
 
     /// What leaves next; if nothing does, the flight is over.
-    fn next(&mut self) -> Option<Vec<Waiting>> {
+    fn next(&mut self) -> Option<Vec<WaitingRequest>> {
         let way = self.way;
         let next = self.inner.hold(|queue| {
             let (group, gone) = queue.lanes.board(way);
@@ -221,8 +232,8 @@ impl Flight {
 
 /// Requests of a call; when dropped, they have been answered, or never will be.
 struct Passengers<'a> {
-    inner: &'a Arc<Inner>,
-    way: Way,
+    inner: &'a Arc<GatherInner>,
+    way: LaneKey,
     keys: Vec<Alone>,
 }
 
@@ -234,9 +245,9 @@ impl Drop for Passengers<'_> {
     }
 }
 
-impl Inner {
+impl GatherInner {
     /// Requests are present no more; those that they held back may go.
-    fn leave(self: &Arc<Self>, queue: &mut Queue, way: Way, keys: Vec<Alone>) {
+    fn leave(self: &Arc<Self>, queue: &mut BatchQueue, way: LaneKey, keys: Vec<Alone>) {
         if keys.is_empty() {
             return;
         }
@@ -252,7 +263,7 @@ impl Inner {
     }
 
     /// What each request of a call is answered.
-    async fn carry(&self, way: Way, group: &[Waiting]) -> Vec<Told> {
+    async fn carry(&self, way: LaneKey, group: &[WaitingRequest]) -> Vec<ReplyResult> {
         match self.decide(way, group).await {
             Ok((outcomes, now)) => {
                 let told = outcomes.into_iter().map(|outcome| Ok((outcome, now)));
@@ -277,25 +288,25 @@ impl Inner {
     /// Makes the call; none for none.
     async fn decide(
         &self,
-        (slot, told): Way,
-        group: &[Waiting],
-    ) -> Result<(Vec<Outcome>, UnixMicros), Trouble> {
+        (slot, told): LaneKey,
+        group: &[WaitingRequest],
+    ) -> Result<(Vec<RedisOutcome>, UnixMicros), Trouble> {
         if group.is_empty() {
             return Ok((Vec::new(), UnixMicros::default()));
         }
-        let batch = Batch::of(group.iter().map(|waiting| &waiting.ask));
+        let batch = RedisBatch::of(group.iter().map(|waiting| &waiting.ask));
         let losses = self.hints.losses();
         let hints = told.map_or_else(|| self.hints.of(&batch), |_| None);
         let Some((script, arguments)) = batch.script(&self.scripts, told, hints) else {
             return Err(Trouble::Refused("a limit has no twin".into()));
         };
-        let call = Call {
+        let call = ScriptCall {
             script: &script,
             keys: &batch.names(),
             arguments: &arguments,
         };
         let answer = self.servers.run(slot, call).await?;
-        let found = Found::read(answer, call.keys.len())?;
+        let found = ScriptReply::read(answer, call.keys.len())?;
         let (outcomes, after) = batch.settle(&found)?;
         if told.is_none() {
             self.hints.note(&batch, &found, &after, losses);

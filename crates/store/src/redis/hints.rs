@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use ratekeeper_core::{AnyState, Gcra, Listed as _, Paid, StoredForm as _, UnixMicros};
 use tokio::time::Instant;
 
-use super::batch::{Batch, Found};
+use super::batch::{RedisBatch, ScriptReply};
 use super::settle::Item;
 use super::state::paid;
 
@@ -49,8 +49,8 @@ impl Losses {
 
 /// What is remembered.
 #[derive(Debug)]
-pub(super) struct Hints {
-    places: Box<[Mutex<Hint>]>,
+pub(super) struct KeyHints {
+    places: Box<[Mutex<KeyHint>]>,
     hashers: [RandomState; 2],
     losses: Losses,
     /// What the store's clock showed last, and when it was heard.
@@ -59,7 +59,7 @@ pub(super) struct Hints {
 
 /// What is remembered of a key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hint {
+struct KeyHint {
     /// Of its name, and which place it has: together 80 bits that nobody can foresee.
     mark: u64,
     /// None if nothing is owed, or the store knows better.
@@ -72,7 +72,7 @@ struct Hint {
     losses: u32,
 }
 
-impl Hints {
+impl KeyHints {
     pub(super) fn new(losses: Losses) -> Self {
         Self {
             places: (0..PLACES).map(|_| Mutex::default()).collect(),
@@ -88,7 +88,7 @@ impl Hints {
     }
 
     /// What the store is to be told of the keys of a batch; none if nothing.
-    pub(super) fn of(&self, batch: &Batch<'_>) -> Option<Vec<Option<Paid>>> {
+    pub(super) fn of(&self, batch: &RedisBatch<'_>) -> Option<Vec<Option<Paid>>> {
         let losses = self.losses();
         let hint = |item: &Item| {
             gcra(item)?;
@@ -118,7 +118,13 @@ impl Hints {
     }
 
     /// Remembers what a call has left. It was sent after so many losses.
-    pub(super) fn note(&self, batch: &Batch<'_>, found: &Found, after: &[AnyState], losses: u32) {
+    pub(super) fn note(
+        &self,
+        batch: &RedisBatch<'_>,
+        found: &ScriptReply,
+        after: &[AnyState],
+        losses: u32,
+    ) {
         *self.clock.lock() = Some((found.now, Instant::now()));
         let mut lost = false;
         for ((item, after), value) in batch.items().zip(after).zip(&found.values) {
@@ -126,7 +132,7 @@ impl Hints {
                 let after = paid(gcra, after, found.now);
                 let bytes = value.as_deref().unwrap_or_default();
                 let before = gcra_state(gcra, bytes, found.now);
-                let seen = Seen {
+                let seen = ReplyFacts {
                     at: found.now,
                     losses,
                     before,
@@ -142,10 +148,10 @@ impl Hints {
     }
 
     /// Says whether the store has lost what it held before.
-    fn note_one(&self, item: &Item, seen: &Seen) -> bool {
+    fn note_one(&self, item: &Item, seen: &ReplyFacts) -> bool {
         let (mark, place) = self.place(&item.name);
         let mut hint = place.lock();
-        let next = Hint {
+        let next = KeyHint {
             mark,
             paid: seen.after.filter(|_| !seen.lowered),
             seen: seen.at,
@@ -175,7 +181,7 @@ impl Hints {
         true
     }
 
-    fn place(&self, name: &[u8]) -> (u64, &Mutex<Hint>) {
+    fn place(&self, name: &[u8]) -> (u64, &Mutex<KeyHint>) {
         let [mark, place] = [0, 1].map(|which| self.hashers[which].hash_one(name));
         let place = place % PLACES as u64;
         (mark, &self.places[usize::try_from(place).unwrap_or(0)])
@@ -183,7 +189,7 @@ impl Hints {
 }
 
 /// What an answer says of a key.
-struct Seen {
+struct ReplyFacts {
     at: UnixMicros,
     /// Before it was asked for.
     losses: u32,
@@ -209,16 +215,16 @@ mod tests {
     use ratekeeper_core::{Limit, LimitId, Mode, Origin, Outage, Permits};
     use smallvec::smallvec;
 
-    use super::super::batch::Ask;
-    use super::super::limits::Limits;
-    use super::super::settle::Act;
+    use super::super::batch::RedisRequest;
+    use super::super::limits::KnownLimits;
+    use super::super::settle::RedisAct;
     use super::*;
 
     /// When all debts are heard of.
     const NOW: u64 = 1_000_000;
 
     struct Bench {
-        hints: Hints,
+        hints: KeyHints,
         limit: Arc<super::super::limits::Prepared>,
     }
 
@@ -234,8 +240,8 @@ mod tests {
                     .into(),
             };
             Self {
-                hints: Hints::new(Losses::default()),
-                limit: Limits::new(Origin::UNIX).prepare(&limit),
+                hints: KeyHints::new(Losses::default()),
+                limit: KnownLimits::new(Origin::UNIX).prepare(&limit),
             }
         }
 
@@ -251,7 +257,7 @@ mod tests {
 
         /// An answer at that moment: a key, of which nothing was known, owes until then.
         fn hears(&self, name: &str, at: u64, owed: u64) {
-            let seen = Seen {
+            let seen = ReplyFacts {
                 at: UnixMicros::new(at),
                 losses: self.hints.losses(),
                 before: None,
@@ -264,11 +270,11 @@ mod tests {
 
         /// What the store would be told of a key after a loss.
         fn tells(&self, name: &str) -> Option<Paid> {
-            let ask = Ask {
-                act: Act::Look,
+            let ask = RedisRequest {
+                act: RedisAct::Look,
                 items: smallvec![self.item(name)],
             };
-            self.hints.of(&Batch::of([&ask]))?[0]
+            self.hints.of(&RedisBatch::of([&ask]))?[0]
         }
 
         /// Which place a key has, as a number.

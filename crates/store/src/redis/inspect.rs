@@ -19,9 +19,9 @@ use redis::{Cmd, Value};
 use tokio::time::timeout;
 
 use super::RedisStore;
-use super::batch::Found;
+use super::batch::ScriptReply;
 use super::config::{RedisServers, RedisTls};
-use super::node::{Call, Manner, Node};
+use super::node::{Manner, RedisNode, ScriptCall};
 use super::script::Scripts;
 use super::servers::no_answer;
 use super::slot::SLOTS;
@@ -96,7 +96,7 @@ impl ServerHealth {
 
 /// A server that a store asks.
 pub struct RedisServer {
-    node: Arc<Node>,
+    node: Arc<RedisNode>,
     scripts: Arc<Scripts>,
     deadline: Duration,
 }
@@ -147,14 +147,14 @@ impl RedisServer {
     /// As [`ping`](Self::ping).
     pub async fn run_script(&self) -> Result<(), StoreError> {
         let server_clock = [Vec::new()];
-        let call = Call {
+        let call = ScriptCall {
             script: &self.scripts.load,
             keys: &[],
             arguments: &server_clock,
         };
         let found = async {
             let answer = self.node.run(call, Manner::Plain).await?;
-            Found::read(answer, 0)
+            ScriptReply::read(answer, 0)
         };
         self.in_time(found).await.map(|_| ())
     }

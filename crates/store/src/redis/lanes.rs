@@ -15,35 +15,39 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::batch::Ask;
+use super::batch::RedisRequest;
 use super::limits::Prepared;
-use super::settle::Outcome;
+use super::settle::RedisOutcome;
 use super::trouble::Trouble;
 
 /// Calls of a slot under way at a time: with two, one is decided while another travels.
 const FLIGHTS: usize = 2;
 /// Requests that leave together: bounds how long the store is busy with one call.
-pub(super) const MOST_TOGETHER: usize = 128;
+pub(super) const MAX_TOGETHER: usize = 128;
 
 /// What requests have in common that may leave together: slot and moment.
-pub(super) type Way = (u16, Option<UnixMicros>);
+pub(super) type LaneKey = (u16, Option<UnixMicros>);
 
 /// The key of a request, if it is about one only.
 pub(super) type Alone = Option<Box<[u8]>>;
 
 /// All that wait; only those lanes are kept that have somebody in them.
 #[derive(Debug, Default)]
-pub(super) struct Lanes(HashMap<Way, Lane, RandomState>);
+pub(super) struct Lanes(HashMap<LaneKey, Lane, RandomState>);
 
 #[derive(Debug, Default)]
 struct Lane {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRequest>,
     flying: usize,
 }
 
 impl Lanes {
     /// Lets requests wait; says whether another call is to carry them.
-    pub(super) fn enter(&mut self, way: Way, requests: impl IntoIterator<Item = Waiting>) -> bool {
+    pub(super) fn enter(
+        &mut self,
+        way: LaneKey,
+        requests: impl IntoIterator<Item = WaitingRequest>,
+    ) -> bool {
         let lane = self.0.entry(way).or_default();
         lane.waiting.extend(requests);
         let leaves = lane.flying < FLIGHTS;
@@ -52,10 +56,10 @@ impl Lanes {
     }
 
     /// Who may leave together; and the keys of those whose callers have gone.
-    pub(super) fn board(&mut self, way: Way) -> (Vec<Waiting>, Vec<Alone>) {
+    pub(super) fn board(&mut self, way: LaneKey) -> (Vec<WaitingRequest>, Vec<Alone>) {
         let (mut group, mut gone) = (Group::default(), Vec::new());
         if let Some(lane) = self.0.get_mut(&way) {
-            while group.waiting.len() < MOST_TOGETHER
+            while group.waiting.len() < MAX_TOGETHER
                 && let Some(waiting) = lane.waiting.pop_front()
             {
                 if waiting.answer.is_closed() {
@@ -72,13 +76,13 @@ impl Lanes {
         (group.waiting, gone)
     }
 
-    pub(super) fn is_empty(&self, way: Way) -> bool {
+    pub(super) fn is_empty(&self, way: LaneKey) -> bool {
         let lane = self.0.get(&way);
         lane.is_none_or(|lane| lane.waiting.is_empty())
     }
 
     /// A call is over.
-    pub(super) fn land(&mut self, way: Way) {
+    pub(super) fn land(&mut self, way: LaneKey) {
         if let Some(lane) = self.0.get_mut(&way) {
             lane.flying = lane.flying.saturating_sub(1);
             if lane.flying == 0 && lane.waiting.is_empty() {
@@ -89,21 +93,21 @@ impl Lanes {
 }
 
 /// What a request is answered, and when.
-pub(super) type Told = Result<(Outcome, UnixMicros), Trouble>;
+pub(super) type ReplyResult = Result<(RedisOutcome, UnixMicros), Trouble>;
 
 /// A request and who waits for it.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) ask: Ask,
-    pub(super) answer: oneshot::Sender<Result<Answer, Trouble>>,
+pub(super) struct WaitingRequest {
+    pub(super) ask: RedisRequest,
+    pub(super) answer: oneshot::Sender<Result<BatchReply, Trouble>>,
     /// The runtime of who waits.
     pub(super) home: Handle,
 }
 
-impl Waiting {
-    pub(super) fn tell(self, told: Told) {
+impl WaitingRequest {
+    pub(super) fn tell(self, told: ReplyResult) {
         let ask = self.ask;
-        let answer = told.map(|(outcome, now)| Answer { ask, outcome, now });
+        let answer = told.map(|(outcome, now)| BatchReply { ask, outcome, now });
         let _ = self.answer.send(answer); // or the caller has gone
     }
 
@@ -117,16 +121,16 @@ impl Waiting {
 
 /// Answers all requests of a call. To wake a thread from another costs a system call, so those
 /// who wait in another runtime are answered there, by one task for all of them.
-pub(super) fn tell_all(answers: impl IntoIterator<Item = (Waiting, Told)>) {
+pub(super) fn tell_all(answers: impl IntoIterator<Item = (WaitingRequest, ReplyResult)>) {
     let here = Handle::current().id();
-    let mut elsewhere = SmallVec::<[Vec<(Waiting, Told)>; 4]>::new();
+    let mut elsewhere = SmallVec::<[Vec<(WaitingRequest, ReplyResult)>; 4]>::new();
     for (waiting, told) in answers {
         let home = waiting.home.id();
         if home == here {
             waiting.tell(told);
             continue;
         }
-        let of_it = |group: &&mut Vec<(Waiting, Told)>| group[0].0.home.id() == home;
+        let of_it = |group: &&mut Vec<(WaitingRequest, ReplyResult)>| group[0].0.home.id() == home;
         match elsewhere.iter_mut().find(of_it) {
             Some(group) => group.push((waiting, told)),
             None => elsewhere.push(vec![(waiting, told)]),
@@ -145,23 +149,23 @@ pub(super) fn tell_all(answers: impl IntoIterator<Item = (Waiting, Told)>) {
 
 /// What a request is answered, and when.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct BatchReply {
     /// The request itself.
-    pub(super) ask: Ask,
-    pub(super) outcome: Outcome,
+    pub(super) ask: RedisRequest,
+    pub(super) outcome: RedisOutcome,
     pub(super) now: UnixMicros,
 }
 
 /// Requests that leave in one call.
 #[derive(Default)]
 struct Group {
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingRequest>,
     limits: SmallVec<[Arc<Prepared>; 4]>,
 }
 
 impl Group {
     /// Whether the request may go too: a call decides a limit by one set of numbers.
-    fn takes(&mut self, ask: &Ask) -> bool {
+    fn takes(&mut self, ask: &RedisRequest) -> bool {
         for item in &ask.items {
             let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);
             if self.limits.iter().any(same) {

@@ -24,7 +24,7 @@ use ratekeeper_core::{
 use super::state::micros_left;
 
 /// Earlier shapes of a limit that are remembered: more reloads within one window are rare.
-const MOST_EARLIER: usize = 4;
+const MAX_EARLIER: usize = 4;
 
 /// A limit, ready for use.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Prepared {
                     .filter(|old| old.label != label)
                     .cloned(),
             );
-            earlier.truncate(MOST_EARLIER);
+            earlier.truncate(MAX_EARLIER);
         }
         Self {
             version: limit.version,
@@ -151,7 +151,7 @@ impl Prepared {
 
 /// The newest version of each limit, by its id.
 #[derive(Debug)]
-pub(super) struct Limits(RwLock<Known>);
+pub(super) struct KnownLimits(RwLock<Known>);
 
 #[derive(Debug)]
 struct Known {
@@ -160,7 +160,7 @@ struct Known {
     slots: Vec<Option<Arc<Prepared>>>,
 }
 
-impl Limits {
+impl KnownLimits {
     /// Limits that were constructed for a clock with this origin.
     pub(super) const fn new(origin: Origin) -> Self {
         let slots = Vec::new();

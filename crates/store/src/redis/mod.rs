@@ -68,16 +68,16 @@ pub use config::{
 pub use inspect::{ClusterNode, RedisServer, ServerHealth, ServerInfo};
 pub use timings::{CallTime, CallTimes};
 
-use batch::{Ask, Batch, Found};
-use denied::Denied;
+use batch::{RedisBatch, RedisRequest, ScriptReply};
+use denied::DenialCache;
 use exchange::{Exchange, TRIES};
 use gather::Gather;
-use hints::{Hints, Losses};
-use limits::Limits;
-use node::Call;
+use hints::{KeyHints, Losses};
+use limits::KnownLimits;
+use node::ScriptCall;
 use script::Scripts;
 use servers::{Servers, no_answer, patience};
-use settle::{Act, Item, Outcome, settle};
+use settle::{Item, RedisAct, RedisOutcome, settle};
 use slot::slot_of;
 use timings::{Ended, Timings};
 use trouble::Trouble;
@@ -91,11 +91,11 @@ pub struct RedisStore {
     servers: Arc<Servers>,
     gather: Gather,
     turns: Turns,
-    denied: Denied,
-    limits: Limits,
+    denied: DenialCache,
+    limits: KnownLimits,
     scripts: Arc<Scripts>,
     timings: Timings,
-    hints: Arc<Hints>,
+    hints: Arc<KeyHints>,
     /// What the server's clock showed last; 0 if it has not been read.
     latest: AtomicU64,
 }
@@ -123,15 +123,15 @@ impl RedisStore {
         let losses = Losses::default();
         let servers = Arc::new(Servers::new(&config, &losses)?);
         let scripts = Arc::new(Scripts::new());
-        let hints = Arc::new(Hints::new(losses));
+        let hints = Arc::new(KeyHints::new(losses));
         let with = (Arc::clone(&scripts), Arc::clone(&hints));
         Ok(Self {
             gather: Gather::new(Arc::clone(&servers), with),
             hints,
             servers,
             turns: Turns::default(),
-            denied: Denied::default(),
-            limits: Limits::new(config.origin),
+            denied: DenialCache::default(),
+            limits: KnownLimits::new(config.origin),
             scripts,
             timings: Timings::default(),
             latest: AtomicU64::new(0),
@@ -150,17 +150,17 @@ impl RedisStore {
     /// # Errors
     /// [`StoreError`] if the store cannot be asked.
     pub async fn erase(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        let erased = self.ask(Act::Erase, &unnamed(charges), now).await;
+        let erased = self.ask(RedisAct::Erase, &unnamed(charges), now).await;
         erased.map(|_| ())
     }
 
     /// Does what a request wants, within the deadline.
     async fn ask(
         &self,
-        act: Act,
+        act: RedisAct,
         charges: &[(Charge<'_>, Option<LeaseId>)],
         now: Time,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<RedisOutcome, StoreError> {
         let told = match self.config.clock {
             RedisClock::Server => None,
             RedisClock::Caller => {
@@ -168,7 +168,7 @@ impl RedisStore {
                 Some(UnixMicros::new(unix / 1_000)) // down
             }
         };
-        let ask = Ask {
+        let ask = RedisRequest {
             act,
             items: charges
                 .iter()
@@ -179,7 +179,7 @@ impl RedisStore {
             // Nothing is asked, so nothing is denied.
             return Ok(settle(act, &[], &[], &mut [], UnixMicros::default()));
         }
-        let keys: Keys<'_> = charges.iter().map(|(charge, _)| charge.key).collect();
+        let keys: ItemKeys<'_> = charges.iter().map(|(charge, _)| charge.key).collect();
         let deadline = self.config.deadline;
         let done = tokio::time::timeout(deadline, self.spread(ask, &keys, told)).await;
         let done = done.unwrap_or_else(|_| {
@@ -213,14 +213,14 @@ impl RedisStore {
     /// Does what a request wants whose keys are of one slot.
     async fn one(
         &self,
-        ask: Ask,
+        ask: RedisRequest,
         keys: &[Key<'_>],
         slot: u16,
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<RedisOutcome, Trouble> {
         let sent = tokio::time::Instant::now();
         let remembers = told.is_none();
-        if !matches!(ask.act, Act::Decide(_) | Act::Look) {
+        if !matches!(ask.act, RedisAct::Decide(_) | RedisAct::Look) {
             ask.items
                 .iter()
                 .for_each(|item| self.denied.forget(&item.name));
@@ -247,17 +247,17 @@ impl RedisStore {
     }
 
     /// Whether the script can do it.
-    fn has_script(&self, ask: &Ask) -> bool {
+    fn has_script(&self, ask: &RedisRequest) -> bool {
         let now = UnixMicros::new(self.latest.load(Ordering::Relaxed));
         let limits = || ask.items.iter().map(|item| &item.limit);
-        matches!(ask.act, Act::Decide(_) | Act::Refund)
+        matches!(ask.act, RedisAct::Decide(_) | RedisAct::Refund)
             && limits().all(|limit| limit.twin.is_some() && !limit.may_inherit(now))
-            && !Batch::of([ask]).names_one_twice()
+            && !RedisBatch::of([ask]).names_one_twice()
     }
 
     /// Runs a script that says what it finds.
-    async fn find(&self, slot: u16, call: Call<'_>) -> Result<Found, Trouble> {
-        let found = Found::read(self.servers.run(slot, call).await?, call.keys.len())?;
+    async fn find(&self, slot: u16, call: ScriptCall<'_>) -> Result<ScriptReply, Trouble> {
+        let found = ScriptReply::read(self.servers.run(slot, call).await?, call.keys.len())?;
         self.latest.store(found.now.get(), Ordering::Relaxed);
         Ok(found)
     }
@@ -265,11 +265,11 @@ impl RedisStore {
     /// Load, decide, swap.
     async fn by_exchange(
         &self,
-        ask: &Ask,
+        ask: &RedisRequest,
         keys: &[Key<'_>],
         slot: u16,
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<RedisOutcome, Trouble> {
         // No call spans two slots: what a limit was that lay elsewhere is not inherited.
         let has_slots = self.servers.has_slots();
         let exchange = Exchange::of(ask, |index, earlier| {
@@ -285,7 +285,7 @@ impl RedisStore {
         let remembers = told.is_none();
         let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
         for lost in 1..=TRIES {
-            let load = Call {
+            let load = ScriptCall {
                 script: &self.scripts.load,
                 keys: &names,
                 arguments: std::slice::from_ref(&told),
@@ -304,7 +304,7 @@ impl RedisStore {
                 note();
                 return Ok(exchanged.outcome);
             };
-            let swap = Call {
+            let swap = ScriptCall {
                 script: &self.scripts.swap,
                 keys: &names,
                 arguments: &arguments,
@@ -321,14 +321,14 @@ impl RedisStore {
 }
 
 /// The keys of a request, in the order of its items.
-type Keys<'a> = SmallVec<[Key<'a>; 4]>;
+type ItemKeys<'a> = SmallVec<[Key<'a>; 4]>;
 
 /// An answer of another kind than was asked for cannot be: see [`settle`].
 const KIND: &str = "an act is answered in its own kind";
 
-fn decisions(outcome: Outcome) -> Decisions {
+fn decisions(outcome: RedisOutcome) -> Decisions {
     match outcome {
-        Outcome::Decided(decisions) => decisions,
+        RedisOutcome::Decided(decisions) => decisions,
         _ => unreachable!("{KIND}"),
     }
 }

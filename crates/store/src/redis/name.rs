@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use super::limits::Label;
 
 /// Values whose escaped form is longer are hashed: names stay short.
-const LONGEST_VALUE: usize = 64;
+const MAX_VALUE: usize = 64;
 /// Digits of a hash, 128 bits: nobody can make two values share a name.
 const HASH_DIGITS: usize = 32;
 
@@ -98,7 +98,7 @@ fn push_value(name: &mut String, value: &[u8]) {
             b'!'..=b'~' => name.push(char::from(byte)),
             _ => push_hex(name, byte),
         }
-        if name.len() - start > LONGEST_VALUE {
+        if name.len() - start > MAX_VALUE {
             name.truncate(start);
             name.push('#');
             for byte in &Sha256::digest(value)[..HASH_DIGITS / 2] {

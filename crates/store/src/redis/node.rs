@@ -24,7 +24,7 @@ use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::dial::{Address, Dial, Line};
+use super::dial::{Dial, ServerAddress, ServerConnection};
 use super::hints::Losses;
 use super::script::Script;
 use super::trouble::{Trouble, code};
@@ -40,13 +40,13 @@ pub(super) enum Manner {
 
 /// A script, its keys and its arguments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct ScriptCall<'a> {
     pub(super) script: &'a Script,
     pub(super) keys: &'a [&'a [u8]],
     pub(super) arguments: &'a [Vec<u8>],
 }
 
-impl Call<'_> {
+impl ScriptCall<'_> {
     fn by_name(&self) -> Cmd {
         self.command("EVALSHA", &self.script.hash)
     }
@@ -84,19 +84,19 @@ pub(super) enum Role {
 }
 
 /// A server.
-pub(super) struct Node {
+pub(super) struct RedisNode {
     dial: Dial,
     role: Role,
     patience: Duration,
     /// Counts connections made and lost.
     losses: Losses,
-    line: Mutex<Option<Line>>,
-    health: parking_lot::Mutex<Health>,
+    line: Mutex<Option<ServerConnection>>,
+    health: parking_lot::Mutex<NodeHealth>,
 }
 
 /// How it has been doing.
 #[derive(Debug, Default)]
-struct Health {
+struct NodeHealth {
     /// Failures in a row.
     failures: u32,
     /// Whether the last call was decided; none if it was another's to decide.
@@ -110,7 +110,7 @@ struct Health {
     is_probed: bool,
 }
 
-impl Health {
+impl NodeHealth {
     fn is_well(&mut self) {
         self.failures = 0;
         self.unready = None;
@@ -118,15 +118,15 @@ impl Health {
     }
 }
 
-impl fmt::Debug for Node {
+impl fmt::Debug for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node")
+        f.debug_struct("RedisNode")
             .field("address", self.dial.address())
             .finish_non_exhaustive() // the login is a secret
     }
 }
 
-impl Node {
+impl RedisNode {
     /// A server that is waited for no longer than `patience`, connecting and answering each.
     pub(super) fn new(dial: Dial, role: Role, patience: Duration, losses: Losses) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl Node {
     /// Runs a script, unless it is left alone.
     pub(super) async fn run(
         self: &Arc<Self>,
-        call: Call<'_>,
+        call: ScriptCall<'_>,
         manner: Manner,
     ) -> Result<Value, Trouble> {
         let started = Instant::now();
@@ -225,7 +225,7 @@ impl Node {
         }
     }
 
-    async fn send_to(&self, call: Call<'_>, manner: Manner) -> Result<Value, Trouble> {
+    async fn send_to(&self, call: ScriptCall<'_>, manner: Manner) -> Result<Value, Trouble> {
         let connection = self.connection().await?;
         let answer = match self.send(&connection, call.by_name(), manner).await {
             // It did not run: the server was restarted, or its scripts were flushed. The text
@@ -274,7 +274,7 @@ impl Node {
         }
     }
 
-    pub(super) const fn address(&self) -> &Address {
+    pub(super) const fn address(&self) -> &ServerAddress {
         self.dial.address()
     }
 
@@ -295,7 +295,12 @@ impl Node {
         *self.line.lock().await = None;
     }
 
-    async fn send(&self, line: &Line, command: Cmd, manner: Manner) -> Result<Value, RedisError> {
+    async fn send(
+        &self,
+        line: &ServerConnection,
+        command: Cmd,
+        manner: Manner,
+    ) -> Result<Value, RedisError> {
         let mut connection = line.connection.clone();
         match manner {
             Manner::Plain => command.query_async(&mut connection).await,
@@ -308,7 +313,7 @@ impl Node {
         }
     }
 
-    async fn connection(&self) -> Result<Line, Trouble> {
+    async fn connection(&self) -> Result<ServerConnection, Trouble> {
         let mut kept = self.line.lock().await;
         if let Some(line) = &*kept {
             return Ok(line.clone());
@@ -323,7 +328,7 @@ impl Node {
         Ok(line)
     }
 
-    async fn check_role(&self, line: &Line) -> Result<(), Trouble> {
+    async fn check_role(&self, line: &ServerConnection) -> Result<(), Trouble> {
         let address = self.dial.address();
         let role = redis::cmd("ROLE");
         match role.query_async(&mut line.connection.clone()).await {
@@ -342,7 +347,7 @@ impl Node {
 /// A call under way. One that is given up by who waits for it has failed, if it was given
 /// time; the others say themselves how they end.
 struct Attempt<'a> {
-    node: &'a Arc<Node>,
+    node: &'a Arc<RedisNode>,
     key: Option<&'a [u8]>,
     started: Instant,
 }

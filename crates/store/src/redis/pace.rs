@@ -22,21 +22,21 @@ const GAP: Duration = Duration::from_micros(600);
 /// Calls that may leave sooner, before a key is found to be hot.
 const BURST: u32 = 16;
 /// Keys that are known before those that are at rest are looked for.
-const MOST_AT_REST: usize = 1_024;
+const MAX_AT_REST: usize = 1_024;
 
 /// Keys whose calls are under way, or left a moment ago; and who is held back.
 #[derive(Debug)]
-pub(super) struct Pace<T> {
+pub(super) struct KeyPace<T> {
     keys: HashMap<Box<[u8]>, Beat<T>, RandomState>,
     /// So many keys are looked through for those that are at rest.
     crowd: usize,
 }
 
-impl<T> Default for Pace<T> {
+impl<T> Default for KeyPace<T> {
     fn default() -> Self {
         Self {
             keys: HashMap::default(),
-            crowd: MOST_AT_REST,
+            crowd: MAX_AT_REST,
         }
     }
 }
@@ -56,14 +56,14 @@ struct Beat<T> {
 
 /// What becomes of the requests of a key.
 #[derive(Debug)]
-pub(super) struct Next<T> {
+pub(super) struct PaceStep<T> {
     /// Those that leave now, together.
     pub(super) go: VecDeque<T>,
-    /// When [`Pace::wakes`] is to be called.
+    /// When [`KeyPace::wakes`] is to be called.
     pub(super) wake: Option<Instant>,
 }
 
-impl<T> Next<T> {
+impl<T> PaceStep<T> {
     fn nothing() -> Self {
         Self {
             go: VecDeque::new(),
@@ -89,14 +89,14 @@ impl<T> Beat<T> {
     }
 
     /// Those who wait leave if they may.
-    fn next(&mut self, now: Instant) -> Next<T> {
+    fn next(&mut self, now: Instant) -> PaceStep<T> {
         if self.held.is_empty() {
-            return Next::nothing();
+            return PaceStep::nothing();
         }
         let due = self.due();
         if now < due {
             let first = !std::mem::replace(&mut self.is_woken, true);
-            return Next {
+            return PaceStep {
                 go: VecDeque::new(),
                 wake: first.then_some(due),
             };
@@ -104,20 +104,26 @@ impl<T> Beat<T> {
         self.leave(now)
     }
 
-    fn leave(&mut self, now: Instant) -> Next<T> {
+    fn leave(&mut self, now: Instant) -> PaceStep<T> {
         let go = std::mem::take(&mut self.held);
         self.gone += go.len();
         self.is_counted = go.len() > 1;
         if self.is_counted {
             self.count(now);
         }
-        Next { go, wake: None }
+        PaceStep { go, wake: None }
     }
 }
 
-impl<T> Pace<T> {
+impl<T> KeyPace<T> {
     /// A request comes. As many as `most` held back leave whatever the pace.
-    pub(super) fn arrives(&mut self, key: &[u8], request: T, most: usize, now: Instant) -> Next<T> {
+    pub(super) fn arrives(
+        &mut self,
+        key: &[u8],
+        request: T,
+        most: usize,
+        now: Instant,
+    ) -> PaceStep<T> {
         let Some(beat) = self.keys.get_mut(key) else {
             self.make_room(now);
             let beat = Beat {
@@ -129,32 +135,32 @@ impl<T> Pace<T> {
             };
             self.keys.insert(key.into(), beat);
             let go = VecDeque::from([request]);
-            return Next { go, wake: None };
+            return PaceStep { go, wake: None };
         };
         beat.held.push_back(request);
         if beat.held.len() >= most {
             return beat.leave(now);
         }
         if beat.gone > 0 {
-            return Next::nothing();
+            return PaceStep::nothing();
         }
         beat.next(now)
     }
 
     /// A request of a call has been answered, or given up.
-    pub(super) fn lands(&mut self, key: &[u8], now: Instant) -> Next<T> {
+    pub(super) fn lands(&mut self, key: &[u8], now: Instant) -> PaceStep<T> {
         let Some(beat) = self.keys.get_mut(key) else {
-            return Next::nothing();
+            return PaceStep::nothing();
         };
         beat.gone = beat.gone.saturating_sub(1);
         if beat.gone > 0 {
-            return Next::nothing();
+            return PaceStep::nothing();
         }
         if beat.held.is_empty() {
             if beat.is_at_rest(now) {
                 self.keys.remove(key);
             }
-            return Next::nothing();
+            return PaceStep::nothing();
         }
         if !std::mem::replace(&mut beat.is_counted, true) {
             beat.count(now);
@@ -162,14 +168,14 @@ impl<T> Pace<T> {
         beat.next(now)
     }
 
-    /// The time that [`Next::wake`] named has come.
-    pub(super) fn wakes(&mut self, key: &[u8], now: Instant) -> Next<T> {
+    /// The time that [`PaceStep::wake`] named has come.
+    pub(super) fn wakes(&mut self, key: &[u8], now: Instant) -> PaceStep<T> {
         let Some(beat) = self.keys.get_mut(key) else {
-            return Next::nothing();
+            return PaceStep::nothing();
         };
         beat.is_woken = false;
         if beat.gone > 0 {
-            return Next::nothing();
+            return PaceStep::nothing();
         }
         beat.next(now)
     }
@@ -177,7 +183,7 @@ impl<T> Pace<T> {
     fn make_room(&mut self, now: Instant) {
         if self.keys.len() >= self.crowd {
             self.keys.retain(|_, beat| !beat.is_at_rest(now));
-            self.crowd = MOST_AT_REST.max(2 * self.keys.len());
+            self.crowd = MAX_AT_REST.max(2 * self.keys.len());
         }
     }
 }
@@ -194,7 +200,7 @@ mod tests {
     /// there were, and the longest that a request was held back.
     fn play(every: Duration, trip: Duration, requests: u32) -> (u32, Duration) {
         let start = Instant::now();
-        let mut pace = Pace::<Instant>::default();
+        let mut pace = KeyPace::<Instant>::default();
         let (mut calls, mut longest) = (0, Duration::ZERO);
         let mut landing = VecDeque::<(Instant, usize)>::new();
         let mut waking = None;
@@ -213,7 +219,7 @@ mod tests {
             if let Some(came) = coming.next_if(|at| *at <= now) {
                 next.push(pace.arrives(KEY, came, MOST, now));
             }
-            for Next { go, wake } in next {
+            for PaceStep { go, wake } in next {
                 waking = wake.or(waking);
                 if !go.is_empty() {
                     calls += 1;
@@ -256,7 +262,7 @@ mod tests {
 
     #[test]
     fn keys_at_rest_are_forgotten() {
-        let mut pace = Pace::default();
+        let mut pace = KeyPace::default();
         let now = Instant::now();
         for number in 0..10_000_u32 {
             let key = number.to_le_bytes();
@@ -270,7 +276,7 @@ mod tests {
                 "the second, in its burst"
             );
             pace.lands(&key, then);
-            assert!(pace.keys.len() <= 2 * MOST_AT_REST, "{}", pace.keys.len());
+            assert!(pace.keys.len() <= 2 * MAX_AT_REST, "{}", pace.keys.len());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{Charge, Time, UnixMicros};
 
-use super::node::Call;
+use super::node::ScriptCall;
 use super::servers::no_answer;
 use super::slot::{SLOTS, slot_of};
 use super::{RedisStore, StoreError};
@@ -30,7 +30,7 @@ impl RedisStore {
         let mut latest = UnixMicros::default();
         for &slot in asked {
             let server_clock = [Vec::new()];
-            let call = Call {
+            let call = ScriptCall {
                 script: &self.scripts.load,
                 keys: &[],
                 arguments: &server_clock,
@@ -57,7 +57,7 @@ impl Remote for RedisStore {
         let (mut answered, mut trouble) = (false, None);
         for third in 0..thirds {
             let name = probe_name(&self.config.prefix, third);
-            let call = Call {
+            let call = ScriptCall {
                 script: &self.scripts.ping,
                 keys: &[&name],
                 arguments: &[],

@@ -23,9 +23,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::config::{RedisSentinels, RedisTls};
-use super::dial::{Address, Dial, renew_logins};
+use super::dial::{Dial, ServerAddress, renew_logins};
 use super::hints::Losses;
-use super::node::{Call, Manner, Node, Role};
+use super::node::{Manner, RedisNode, Role, ScriptCall};
 use super::servers::{PAUSE, is_encrypted};
 use super::tls::Tls;
 use super::trouble::Trouble;
@@ -43,23 +43,23 @@ const MOST: usize = 64;
 /// Sentinels, and the primary that they name.
 #[derive(Debug)]
 pub(super) struct Sentinels {
-    shared: Arc<Shared>,
+    shared: Arc<SentinelInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SentinelInner {
     /// What they call the primary.
     master: String,
-    sentinels: Vec<Node>,
+    sentinels: Vec<RedisNode>,
     known: watch::Sender<Option<Primary>>,
-    look: Mutex<Look>,
+    look: Mutex<SentinelLook>,
     /// Makes the node of an address.
     maker: Maker,
 }
 
 /// When they were asked last, and why they named nobody.
 #[derive(Debug, Default)]
-struct Look {
+struct SentinelLook {
     last: Option<Instant>,
     running: bool,
     why: String,
@@ -67,15 +67,15 @@ struct Look {
 
 #[derive(Clone, Debug)]
 struct Primary {
-    address: Address,
+    address: ServerAddress,
     /// Grows with every failover.
     epoch: u64,
-    node: Arc<Node>,
+    node: Arc<RedisNode>,
 }
 
 /// What a sentinel says.
 #[derive(Debug)]
-struct Named {
+struct SentinelReply {
     host: String,
     port: u16,
     epoch: u64,
@@ -106,7 +106,7 @@ impl Sentinels {
         let mut dials = Vec::new();
         for url in config.urls.iter().take(MOST) {
             let dial = Dial::new(url, tls)?;
-            if matches!(dial.address(), Address::Socket(_)) {
+            if matches!(dial.address(), ServerAddress::Socket(_)) {
                 return Err(misconfigured("a sentinel is not reached by a socket"));
             }
             dials.push(dial);
@@ -115,9 +115,9 @@ impl Sentinels {
             return Err(misconfigured("the URL of at least one sentinel is needed"));
         };
         let like = first.clone().log_in(&config.login);
-        let sentinel = |dial| Node::new(dial, Role::Any, PATIENCE, Losses::default());
+        let sentinel = |dial| RedisNode::new(dial, Role::Any, PATIENCE, Losses::default());
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SentinelInner {
                 master: config.master.clone(),
                 sentinels: dials.into_iter().map(sentinel).collect(),
                 known: watch::Sender::new(None),
@@ -133,7 +133,7 @@ impl Sentinels {
 
     pub(super) async fn run(
         &self,
-        call: Call<'_>,
+        call: ScriptCall<'_>,
         last: &mut Option<Trouble>,
     ) -> Result<Value, Trouble> {
         self.look(LOOK);
@@ -160,7 +160,7 @@ impl Sentinels {
 
     /// As [`Servers::renew_logins`](super::servers::Servers::renew_logins).
     pub(super) fn renew_logins(&self, config: &RedisSentinels) -> Result<(), StoreError> {
-        let sentinels = self.shared.sentinels.iter().map(Node::dial);
+        let sentinels = self.shared.sentinels.iter().map(RedisNode::dial);
         renew_logins(sentinels, config.urls.iter().take(MOST))?;
         let like = &self.shared.maker.like;
         like.renew_login(&like.clone().log_in(&config.login));
@@ -168,13 +168,13 @@ impl Sentinels {
     }
 
     /// The primary, if anybody has named one yet.
-    pub(super) fn known(&self) -> Option<Arc<Node>> {
+    pub(super) fn known(&self) -> Option<Arc<RedisNode>> {
         let known = self.shared.known.borrow();
         known.as_ref().map(|primary| Arc::clone(&primary.node))
     }
 
     /// The primary, if anybody names one within `deadline`.
-    pub(super) async fn named(&self, deadline: Duration) -> Result<Arc<Node>, Trouble> {
+    pub(super) async fn named(&self, deadline: Duration) -> Result<Arc<RedisNode>, Trouble> {
         let mut last = None;
         match timeout(deadline, self.primary(&mut last)).await {
             Ok(node) => Ok(node),
@@ -183,7 +183,7 @@ impl Sentinels {
     }
 
     /// The primary, once anybody has named one. What is said if nobody does goes to `last`.
-    async fn primary(&self, last: &mut Option<Trouble>) -> Arc<Node> {
+    async fn primary(&self, last: &mut Option<Trouble>) -> Arc<RedisNode> {
         let mut known = self.shared.known.subscribe();
         loop {
             if let Some(primary) = &*known.borrow_and_update() {
@@ -213,7 +213,7 @@ impl Sentinels {
 }
 
 /// A look under way; over when dropped, whatever happens.
-struct Looking(Arc<Shared>);
+struct Looking(Arc<SentinelInner>);
 
 impl Drop for Looking {
     fn drop(&mut self) {
@@ -228,7 +228,7 @@ impl Looking {
             let shared = Arc::clone(&self.0);
             asked.spawn(async move { shared.ask(index).await });
         }
-        let (mut answers, mut newest) = (0, None::<Named>);
+        let (mut answers, mut newest) = (0, None::<SentinelReply>);
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok(Ok(named)) => {
@@ -261,9 +261,9 @@ enum Weight {
     OfMost,
 }
 
-impl Shared {
+impl SentinelInner {
     /// Whom a sentinel names.
-    async fn ask(&self, index: usize) -> Result<Named, String> {
+    async fn ask(&self, index: usize) -> Result<SentinelReply, String> {
         let sentinel = &self.sentinels[index];
         let mut pipe = redis::pipe();
         pipe.cmd("SENTINEL")
@@ -283,7 +283,7 @@ impl Shared {
     }
 
     /// Takes over what was named, unless something newer is known.
-    fn hear(&self, named: &Named, weight: Weight) {
+    fn hear(&self, named: &SentinelReply, weight: Weight) {
         self.known.send_if_modified(|known| {
             if let Some(known) = known {
                 let older = named.epoch < known.epoch && weight == Weight::OfOne;
@@ -321,17 +321,17 @@ impl Shared {
 }
 
 impl Maker {
-    fn node(&self, dial: Dial) -> Node {
-        Node::new(dial, Role::Primary, self.patience, self.losses.clone())
+    fn node(&self, dial: Dial) -> RedisNode {
+        RedisNode::new(dial, Role::Primary, self.patience, self.losses.clone())
     }
 
-    fn dial(&self, named: &Named) -> Option<Dial> {
+    fn dial(&self, named: &SentinelReply) -> Option<Dial> {
         self.like.to(&named.host, named.port)
     }
 }
 
 /// Of the answers: address, and the epoch among the facts.
-fn named(address: &Value, facts: &Value) -> Option<Named> {
+fn named(address: &Value, facts: &Value) -> Option<SentinelReply> {
     let Value::Array(address) = address else {
         return None;
     };
@@ -344,7 +344,7 @@ fn named(address: &Value, facts: &Value) -> Option<Named> {
     };
     let mut epochs = facts.filter(|fact| text(&fact[0]) == Some("config-epoch"));
     let epoch = epochs.next().and_then(|fact| text(&fact[1])?.parse().ok());
-    Some(Named {
+    Some(SentinelReply {
         host: text(host).filter(|host| !host.is_empty())?.to_owned(),
         port: text(port)?.parse().ok()?,
         epoch: epoch?,

@@ -17,7 +17,7 @@ use super::cluster::Cluster;
 use super::config::{RedisConfig, RedisServers, RedisTls};
 use super::dial::{Dial, other_servers, renew_logins};
 use super::hints::Losses;
-use super::node::{Call, Manner, Node, Role};
+use super::node::{Manner, RedisNode, Role, ScriptCall};
 use super::sentinel::Sentinels;
 use super::tls::Tls;
 use super::trouble::Trouble;
@@ -30,7 +30,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) enum Servers {
     /// And the deadline of a call.
-    One(Arc<Node>, Duration),
+    One(Arc<RedisNode>, Duration),
     Cluster(Arc<Cluster>, Duration),
     Sentinel(Box<Sentinels>, Duration),
 }
@@ -43,7 +43,7 @@ impl Servers {
         match &config.servers {
             RedisServers::One(url) => {
                 let dial = Dial::new(url, &tls_for([url], tls)?)?;
-                let node = Node::new(dial, Role::Any, patience(deadline), losses.clone());
+                let node = RedisNode::new(dial, Role::Any, patience(deadline), losses.clone());
                 Ok(Self::One(Arc::new(node), deadline))
             }
             RedisServers::Cluster(urls) => {
@@ -96,7 +96,7 @@ impl Servers {
     }
 
     /// The servers that calls go to, as far as known.
-    pub(super) async fn nodes(&self) -> Result<Vec<Arc<Node>>, Trouble> {
+    pub(super) async fn nodes(&self) -> Result<Vec<Arc<RedisNode>>, Trouble> {
         match self {
             Self::One(node, _) => Ok(vec![Arc::clone(node)]),
             Self::Cluster(cluster, deadline) => Ok(cluster.nodes(*deadline).await),
@@ -108,7 +108,7 @@ impl Servers {
     }
 
     /// The same, without asking anybody.
-    pub(super) fn known(&self) -> Vec<Arc<Node>> {
+    pub(super) fn known(&self) -> Vec<Arc<RedisNode>> {
         match self {
             Self::One(node, _) => vec![Arc::clone(node)],
             Self::Cluster(cluster, _) => cluster.known(),
@@ -117,7 +117,7 @@ impl Servers {
     }
 
     /// Runs a script whose keys are of one slot, within the deadline.
-    pub(super) async fn run(&self, slot: u16, call: Call<'_>) -> Result<Value, Trouble> {
+    pub(super) async fn run(&self, slot: u16, call: ScriptCall<'_>) -> Result<Value, Trouble> {
         let (Self::One(_, deadline) | Self::Cluster(_, deadline) | Self::Sentinel(_, deadline)) =
             self;
         let mut last = None;
@@ -172,8 +172,8 @@ pub(super) fn no_answer(deadline: Duration) -> Trouble {
 
 /// Runs a call on the only server, again if it could not run yet.
 async fn run_on(
-    node: &Arc<Node>,
-    call: Call<'_>,
+    node: &Arc<RedisNode>,
+    call: ScriptCall<'_>,
     last: &mut Option<Trouble>,
 ) -> Result<Value, Trouble> {
     loop {

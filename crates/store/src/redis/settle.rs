@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::limits::Prepared;
 use crate::Decisions;
-use crate::settle::{self, Charges};
+use crate::settle::{self, RequestCharges};
 
 /// One charge of a request.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Item {
 
 /// What a request wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Act {
+pub(super) enum RedisAct {
     /// Limits of concurrency lend as it says.
     Decide(Lend),
     Look,
@@ -42,7 +42,7 @@ pub(super) enum Act {
 
 /// What a request is answered.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum RedisOutcome {
     Decided(Decisions),
     Refunded,
     WereThere(SmallVec<[bool; 4]>),
@@ -52,17 +52,17 @@ pub(super) enum Outcome {
 
 /// Does what the request wants to the states of its items; `place` says which state is whose.
 pub(super) fn settle(
-    act: Act,
+    act: RedisAct,
     items: &[Item],
     place: &[usize],
     states: &mut [AnyState],
     now: UnixMicros,
-) -> Outcome {
+) -> RedisOutcome {
     let lend = match act {
-        Act::Decide(lend) => lend,
+        RedisAct::Decide(lend) => lend,
         _ => Lend::Nothing,
     };
-    let mut table = Table {
+    let mut table = ItemStates {
         items,
         place,
         states,
@@ -70,25 +70,27 @@ pub(super) fn settle(
         now,
     };
     match act {
-        Act::Decide(_) => Outcome::Decided(settle::decide(&mut table)),
-        Act::Look => Outcome::Decided(settle::look(&mut table)),
-        Act::Refund => {
+        RedisAct::Decide(_) => RedisOutcome::Decided(settle::decide(&mut table)),
+        RedisAct::Look => RedisOutcome::Decided(settle::look(&mut table)),
+        RedisAct::Refund => {
             (0..items.len()).for_each(|at| table.give_back(at));
-            Outcome::Refunded
+            RedisOutcome::Refunded
         }
-        Act::Reset | Act::Erase => {
+        RedisAct::Reset | RedisAct::Erase => {
             let were_there = (0..items.len()).map(|at| table.forget(at));
-            Outcome::WereThere(were_there.collect())
+            RedisOutcome::WereThere(were_there.collect())
         }
-        Act::Release => {
+        RedisAct::Release => {
             let released = (0..items.len()).map(|at| table.release(at));
-            Outcome::Released(released.collect())
+            RedisOutcome::Released(released.collect())
         }
-        Act::Renew => Outcome::Renewed((0..items.len()).map(|at| table.renew(at)).collect()),
+        RedisAct::Renew => {
+            RedisOutcome::Renewed((0..items.len()).map(|at| table.renew(at)).collect())
+        }
     }
 }
 
-struct Table<'a> {
+struct ItemStates<'a> {
     items: &'a [Item],
     place: &'a [usize],
     states: &'a mut [AnyState],
@@ -96,7 +98,7 @@ struct Table<'a> {
     now: UnixMicros,
 }
 
-impl Charges for Table<'_> {
+impl RequestCharges for ItemStates<'_> {
     fn count(&self) -> usize {
         self.items.len()
     }
@@ -152,7 +154,7 @@ impl Charges for Table<'_> {
     }
 }
 
-impl Table<'_> {
+impl ItemStates<'_> {
     fn release(&mut self, at: usize) -> Permits {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
         let release = |id| item.limit.algorithm.release(state, self.now.time(), id);

@@ -17,29 +17,29 @@
 use ratekeeper_core::{Decision, Key, Lend, Permits, UnixMicros};
 use smallvec::SmallVec;
 
-use super::batch::Ask;
-use super::settle::{Act, Item, Outcome};
+use super::batch::RedisRequest;
+use super::settle::{Item, RedisAct, RedisOutcome};
 use super::slot::slot_of;
 use super::trouble::Trouble;
-use super::{Keys, RedisStore};
+use super::{ItemKeys, RedisStore};
 use crate::Decisions;
 
 /// The items of one slot, and where they stand in the request.
-struct Part<'a> {
+struct SlotPart<'a> {
     slot: u16,
     at: SmallVec<[usize; 4]>,
     items: SmallVec<[Item; 2]>,
-    keys: Keys<'a>,
+    keys: ItemKeys<'a>,
 }
 
-impl Part<'_> {
+impl SlotPart<'_> {
     /// Whether what it is charged cannot be given back.
     fn is_final(&self) -> bool {
         self.items.iter().any(|item| item.limit.label.is_final)
     }
 
-    fn ask(&self, act: Act) -> Ask {
-        Ask {
+    fn ask(&self, act: RedisAct) -> RedisRequest {
+        RedisRequest {
             act,
             items: self.items.clone(),
         }
@@ -51,7 +51,7 @@ impl Part<'_> {
             slot: self.slot,
             at: SmallVec::new(),
             items: SmallVec::new(),
-            keys: Keys::new(),
+            keys: ItemKeys::new(),
         };
         for ((item, &key), &at) in self.items.iter().zip(&self.keys).zip(&self.at) {
             if is_of(item) {
@@ -68,10 +68,10 @@ impl RedisStore {
     /// Does what a request wants, wherever its keys are.
     pub(super) async fn spread(
         &self,
-        ask: Ask,
+        ask: RedisRequest,
         keys: &[Key<'_>],
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<RedisOutcome, Trouble> {
         if !self.servers.has_slots() {
             return self.one(ask, keys, 0, told).await;
         }
@@ -81,10 +81,10 @@ impl RedisStore {
 
     async fn spread_over_slots(
         &self,
-        ask: Ask,
+        ask: RedisRequest,
         keys: &[Key<'_>],
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<RedisOutcome, Trouble> {
         let act = ask.act;
         let mut parts = parts(ask, keys);
         if parts.len() == 1 {
@@ -92,7 +92,7 @@ impl RedisStore {
             return self.one(part.ask(act), &part.keys, part.slot, told).await;
         }
         match act {
-            Act::Decide(lend) => self.decide_parts(&parts, lend, told).await,
+            RedisAct::Decide(lend) => self.decide_parts(&parts, lend, told).await,
             act => {
                 let mut outcomes = Vec::with_capacity(parts.len());
                 for part in &parts {
@@ -105,24 +105,24 @@ impl RedisStore {
 
     async fn part(
         &self,
-        part: &Part<'_>,
-        act: Act,
+        part: &SlotPart<'_>,
+        act: RedisAct,
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<RedisOutcome, Trouble> {
         self.one(part.ask(act), &part.keys, part.slot, told).await
     }
 
     /// Charges part after part, until one denies; then gives back, and looks at the rest.
     async fn decide_parts(
         &self,
-        parts: &[Part<'_>],
+        parts: &[SlotPart<'_>],
         lend: Lend,
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<RedisOutcome, Trouble> {
         let mut outcomes = Vec::with_capacity(parts.len());
         let mut denied = None;
         for (number, part) in parts.iter().enumerate() {
-            let outcome = match self.part(part, Act::Decide(lend), told).await {
+            let outcome = match self.part(part, RedisAct::Decide(lend), told).await {
                 Ok(outcome) => outcome,
                 Err(trouble) => {
                     // As far as it can be: what cannot be reached now stays charged.
@@ -132,7 +132,8 @@ impl RedisStore {
                     return Err(trouble);
                 }
             };
-            let admitted = matches!(&outcome, Outcome::Decided(decisions) if decisions.admitted);
+            let admitted =
+                matches!(&outcome, RedisOutcome::Decided(decisions) if decisions.admitted);
             outcomes.push(outcome);
             if !admitted {
                 denied = Some(number);
@@ -158,20 +159,20 @@ impl RedisStore {
     /// charged, and the rest looked at.
     async fn refuse(
         &self,
-        part: &Part<'_>,
+        part: &SlotPart<'_>,
         lend: Lend,
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<RedisOutcome, Trouble> {
         let regardless = |item: &Item| item.limit.algorithm.charges_even_if_refused(lend);
         let taken = part.only(regardless);
         if taken.items.is_empty() {
-            return self.part(part, Act::Look, told).await;
+            return self.part(part, RedisAct::Look, told).await;
         }
-        let mut outcomes = vec![self.part(&taken, Act::Decide(lend), told).await?];
+        let mut outcomes = vec![self.part(&taken, RedisAct::Decide(lend), told).await?];
         let mut parts = vec![taken];
         let rest = part.only(|item| !regardless(item));
         if !rest.items.is_empty() {
-            outcomes.push(self.part(&rest, Act::Look, told).await?);
+            outcomes.push(self.part(&rest, RedisAct::Look, told).await?);
             parts.push(rest);
         }
         let mut outcome = join(&parts, outcomes);
@@ -182,10 +183,10 @@ impl RedisStore {
     /// How a part stands: a look that costs nothing.
     async fn standing(
         &self,
-        part: &Part<'_>,
+        part: &SlotPart<'_>,
         told: Option<UnixMicros>,
-    ) -> Result<Outcome, Trouble> {
-        let mut ask = part.ask(Act::Look);
+    ) -> Result<RedisOutcome, Trouble> {
+        let mut ask = part.ask(RedisAct::Look);
         for item in &mut ask.items {
             item.cost = Permits::ZERO;
         }
@@ -195,16 +196,16 @@ impl RedisStore {
     /// Gives back what these parts were charged.
     async fn give_back(
         &self,
-        parts: &[Part<'_>],
-        outcomes: &[Outcome],
+        parts: &[SlotPart<'_>],
+        outcomes: &[RedisOutcome],
         lend: Lend,
         told: Option<UnixMicros>,
     ) -> Result<(), Trouble> {
         for (part, outcome) in parts.iter().zip(outcomes) {
-            let Outcome::Decided(decisions) = outcome else {
+            let RedisOutcome::Decided(decisions) = outcome else {
                 continue;
             };
-            let mut keys = Keys::new();
+            let mut keys = ItemKeys::new();
             let mut items = SmallVec::new();
             for (at, decision) in decisions.each.iter().enumerate() {
                 let mut item = part.items[at].clone();
@@ -223,8 +224,9 @@ impl RedisStore {
                 keys.push(part.keys[at]);
             }
             if !items.is_empty() {
-                let act = Act::Refund;
-                self.one(Ask { act, items }, &keys, part.slot, told).await?;
+                let act = RedisAct::Refund;
+                self.one(RedisRequest { act, items }, &keys, part.slot, told)
+                    .await?;
             }
         }
         Ok(())
@@ -233,17 +235,17 @@ impl RedisStore {
 
 /// The parts of a request, in the order of their first items; the final one, if there is one,
 /// at the end.
-fn parts<'a>(ask: Ask, keys: &[Key<'a>]) -> Vec<Part<'a>> {
-    let mut parts: Vec<Part<'a>> = Vec::new();
+fn parts<'a>(ask: RedisRequest, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> {
+    let mut parts: Vec<SlotPart<'a>> = Vec::new();
     for (at, (item, &key)) in ask.items.into_iter().zip(keys).enumerate() {
         let slot = slot_of(&item.name);
         let known = parts.iter().position(|part| part.slot == slot);
         let number = known.unwrap_or_else(|| {
-            parts.push(Part {
+            parts.push(SlotPart {
                 slot,
                 at: SmallVec::new(),
                 items: SmallVec::new(),
-                keys: Keys::new(),
+                keys: ItemKeys::new(),
             });
             parts.len() - 1
         });
@@ -252,13 +254,13 @@ fn parts<'a>(ask: Ask, keys: &[Key<'a>]) -> Vec<Part<'a>> {
         part.items.push(item);
         part.keys.push(key);
     }
-    parts.sort_by_key(Part::is_final); // stable
+    parts.sort_by_key(SlotPart::is_final); // stable
     parts
 }
 
 /// What would have passed shows the state as it stands, now that it was given back.
-fn keep_verdicts(decided: &mut Outcome, stands: Outcome) {
-    if let (Outcome::Decided(decided), Outcome::Decided(stands)) = (decided, stands) {
+fn keep_verdicts(decided: &mut RedisOutcome, stands: RedisOutcome) {
+    if let (RedisOutcome::Decided(decided), RedisOutcome::Decided(stands)) = (decided, stands) {
         for (decision, standing) in decided.each.iter_mut().zip(stands.each) {
             if decision.verdict.allows() {
                 *decision = Decision {
@@ -271,33 +273,33 @@ fn keep_verdicts(decided: &mut Outcome, stands: Outcome) {
 }
 
 /// One answer of the answers of all parts, each in its place.
-fn join(parts: &[Part<'_>], outcomes: Vec<Outcome>) -> Outcome {
+fn join(parts: &[SlotPart<'_>], outcomes: Vec<RedisOutcome>) -> RedisOutcome {
     let mut admitted = true;
     let mut decided = Vec::new();
     let (mut there, mut released, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
     for (part, outcome) in parts.iter().zip(outcomes) {
         let places = part.at.iter().copied();
         match outcome {
-            Outcome::Decided(decisions) => {
+            RedisOutcome::Decided(decisions) => {
                 admitted &= decisions.admitted;
                 decided.extend(places.zip(decisions.each));
             }
-            Outcome::WereThere(each) => there.extend(places.zip(each)),
-            Outcome::Released(each) => released.extend(places.zip(each)),
-            Outcome::Renewed(each) => renewed.extend(places.zip(each)),
-            Outcome::Refunded => return Outcome::Refunded,
+            RedisOutcome::WereThere(each) => there.extend(places.zip(each)),
+            RedisOutcome::Released(each) => released.extend(places.zip(each)),
+            RedisOutcome::Renewed(each) => renewed.extend(places.zip(each)),
+            RedisOutcome::Refunded => return RedisOutcome::Refunded,
         }
     }
     if !there.is_empty() {
-        return Outcome::WereThere(in_order(there));
+        return RedisOutcome::WereThere(in_order(there));
     }
     if !released.is_empty() {
-        return Outcome::Released(in_order(released));
+        return RedisOutcome::Released(in_order(released));
     }
     if !renewed.is_empty() {
-        return Outcome::Renewed(in_order(renewed));
+        return RedisOutcome::Renewed(in_order(renewed));
     }
-    Outcome::Decided(Decisions {
+    RedisOutcome::Decided(Decisions {
         admitted,
         each: in_order(decided),
     })

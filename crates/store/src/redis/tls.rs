@@ -24,7 +24,7 @@ use super::config::{RedisIdentity, RedisTls};
 use crate::StoreError;
 
 /// Bytes of the longest answer to PING that is read: an error is a line.
-const MOST_PONG: usize = 1 << 10;
+const MAX_PONG: usize = 1 << 10;
 
 /// How encrypted connections are made; clones are renewed together.
 #[derive(Clone, Default)]
@@ -135,7 +135,7 @@ async fn greet(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     stream.write_all(b"PING\r\n").await?;
     let mut answer = Vec::new();
     while answer.last() != Some(&b'\n') {
-        if answer.len() >= MOST_PONG {
+        if answer.len() >= MAX_PONG {
             return Err(io::Error::other("it does not speak Redis"));
         }
         answer.push(stream.read_u8().await?);

@@ -24,14 +24,14 @@ const TURNS: usize = 256;
 /// Races lost in a row after which the next is put off.
 const UNLUCKY: u32 = 8;
 /// How long at most: several races take as long.
-const MOST_PAUSE: Duration = Duration::from_millis(4);
+const MAX_PAUSE: Duration = Duration::from_millis(4);
 
 /// Puts off the next race of somebody who has lost so many in a row.
 pub(super) async fn pause(lost: u32) {
     if lost >= UNLUCKY {
         let random = RandomState::default().hash_one(lost);
         let share = f64::from(u16::try_from(random >> 48).unwrap_or(0)) / f64::from(u16::MAX);
-        tokio::time::sleep(MOST_PAUSE.mul_f64(share)).await;
+        tokio::time::sleep(MAX_PAUSE.mul_f64(share)).await;
     }
 }
 

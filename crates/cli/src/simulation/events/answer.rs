@@ -9,11 +9,11 @@
 
 use ratekeeper_core::{Decision, Nanos, Time, Verdict};
 
-use super::Event;
+use super::InputEvent;
 
 /// Appends the answer to `event`. Times are in nanoseconds, and in microseconds rounded up, so
 /// that sleeping this long is always enough.
-pub(super) fn write(event: &Event<'_>, decision: &Decision, line: usize, out: &mut Vec<u8>) {
+pub(super) fn write(event: &InputEvent<'_>, decision: &Decision, line: usize, out: &mut Vec<u8>) {
     let verdict = match decision.verdict {
         Verdict::Allow => "allow",
         Verdict::AllowAfter(_) => "allow_after",
@@ -102,7 +102,7 @@ mod tests {
             (Verdict::DenyForever, "deny_forever", Value::Null, 0),
         ];
         for (verdict, name, retry_after_ns, waited_ns) in rows {
-            let event = Event {
+            let event = InputEvent {
                 at: Time::from_nanos(7_000),
                 op: "reserve",
                 cost: Permits::new(3),

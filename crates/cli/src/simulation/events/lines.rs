@@ -6,12 +6,12 @@ use super::{BLOCK, MAX_LINE};
 use crate::Failure;
 
 /// Lines of bounded length.
-pub(super) struct Lines<R> {
+pub(super) struct InputLines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> InputLines<R> {
     pub(super) fn new(input: R) -> Self {
         Self {
             input: BufReader::with_capacity(BLOCK, input),

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::leases::{ConcurrencyState, HoldTimes, Lease, LeaseId, MAX_BATCHES};
 use super::{Concurrency, MAX_LEASES};
-use crate::stored_form::{Reader, StoredForm};
+use crate::stored_form::{StateReader, StoredForm};
 use crate::{Time, UnixMicros};
 
 /// The most leases and batches that are read.
@@ -24,7 +24,7 @@ impl StoredForm for Concurrency {
     const TAG: u8 = b'c';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<ConcurrencyState> {
-        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
         let mut leases = ConcurrencyState::default();
         while reader.left() > 0 {
             let (ends, permits) = (Time::from_nanos(reader.u64()?), reader.u32()?);

@@ -7,14 +7,14 @@
 use alloc::vec::Vec;
 
 use super::{Exponential, ExponentialState};
-use crate::stored_form::{Reader, StoredForm, fingerprint};
+use crate::stored_form::{StateReader, StoredForm, fingerprint};
 use crate::{Time, UnixMicros};
 
 impl StoredForm for Exponential {
     const TAG: u8 = b'e';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<ExponentialState> {
-        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
         let level = ExponentialState {
             units: reader.u64()?,
             at: Time::from_nanos(reader.u64()?),

@@ -7,8 +7,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Hybrid, HybridState, Phase};
-use crate::stored_form::{LuaTwin, Reader, StoredForm, fingerprint, micros_and_nanos};
+use super::{Hybrid, HybridPhase, HybridState};
+use crate::stored_form::{LuaTwin, StateReader, StoredForm, fingerprint, micros_and_nanos};
 use crate::{Nanos, Permits, Time, UnixMicros};
 
 const BURSTY: u8 = 1;
@@ -18,15 +18,15 @@ impl StoredForm for Hybrid {
     const TAG: u8 = b'h';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<HybridState> {
-        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
         let (phase, at, number) = (reader.byte()?, reader.u64()?, reader.u32()?);
         let at = Time::from_nanos(at);
         let phase = match phase {
-            BURSTY if number <= self.permits => Phase::Bursty {
+            BURSTY if number <= self.permits => HybridPhase::Bursty {
                 opened: at,
                 left: number,
             },
-            SMOOTH if number < self.permits => Phase::Smooth { at, part: number },
+            SMOOTH if number < self.permits => HybridPhase::Smooth { at, part: number },
             _ => return None,
         };
         reader.end(HybridState(phase))
@@ -34,9 +34,9 @@ impl StoredForm for Hybrid {
 
     fn write(&self, state: &HybridState, _now: UnixMicros, out: &mut Vec<u8>) {
         let (phase, at, number) = match state.0 {
-            Phase::Fresh => return,
-            Phase::Bursty { opened, left } => (BURSTY, opened, left),
-            Phase::Smooth { at, part } => (SMOOTH, at, part),
+            HybridPhase::Fresh => return,
+            HybridPhase::Bursty { opened, left } => (BURSTY, opened, left),
+            HybridPhase::Smooth { at, part } => (SMOOTH, at, part),
         };
         out.extend_from_slice(&[Self::TAG, phase]);
         out.extend_from_slice(&at.as_nanos().to_le_bytes());

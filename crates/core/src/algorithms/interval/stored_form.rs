@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::{Interval, IntervalState, Strokes};
 use crate::stored_form::{
-    LuaTwin, Reader, SHORTEST_STEP, StoredForm, fingerprint, micros_and_nanos,
+    LuaTwin, SHORTEST_STEP, StateReader, StoredForm, fingerprint, micros_and_nanos,
 };
 use crate::{Time, UnixMicros};
 
@@ -17,7 +17,7 @@ impl StoredForm for Interval {
     const TAG: u8 = b'i';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<IntervalState> {
-        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
         let missing = IntervalState {
             permits: reader.u32()?,
             next: Time::from_nanos(reader.u64()?),

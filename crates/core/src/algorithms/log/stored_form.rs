@@ -10,14 +10,14 @@ use alloc::vec::Vec;
 
 use super::{Log, LogState, MAX_PERMITS};
 use crate::algorithm::Denials;
-use crate::stored_form::{LuaTwin, Reader, StoredForm, fingerprint, micros_and_nanos};
+use crate::stored_form::{LuaTwin, StateReader, StoredForm, fingerprint, micros_and_nanos};
 use crate::{Time, UnixMicros};
 
 impl StoredForm for Log {
     const TAG: u8 = b'l';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<LogState> {
-        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
         let count = reader.left() / size_of::<u64>();
         if count > MAX_PERMITS as usize {
             return None;

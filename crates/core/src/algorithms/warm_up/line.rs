@@ -11,7 +11,7 @@ use crate::Error;
 
 /// What becomes of the time in which nobody comes.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Rest {
+pub(super) enum RestEffect {
     /// It cools down.
     Cools { warm_up_us: f64, cold_factor: f64 },
     /// It is saved up, for so many seconds.
@@ -20,8 +20,8 @@ pub(super) enum Rest {
 
 /// The prices of stored and of fresh permits.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Line {
-    pub(super) rest: Rest,
+pub(super) struct PriceLine {
+    pub(super) rest: RestEffect,
     /// T, in microseconds.
     pub(super) stable_us: f64,
     /// The time of rest that stores one permit.
@@ -33,8 +33,8 @@ pub(super) struct Line {
     slope: f64,
 }
 
-impl Line {
-    pub(super) fn new(permits_per_second: f64, rest: Rest) -> Result<Self, Error> {
+impl PriceLine {
+    pub(super) fn new(permits_per_second: f64, rest: RestEffect) -> Result<Self, Error> {
         if permits_per_second.is_nan() || permits_per_second <= 0.0 {
             return Err(Error::Rate);
         }
@@ -48,8 +48,8 @@ impl Line {
             slope: 0.0,
         };
         match rest {
-            Rest::Saves { seconds } => line.most = seconds * permits_per_second,
-            Rest::Cools {
+            RestEffect::Saves { seconds } => line.most = seconds * permits_per_second,
+            RestEffect::Cools {
                 warm_up_us,
                 cold_factor,
             } => {
@@ -65,7 +65,7 @@ impl Line {
 
     /// Whether rest cools down, rather than saving up.
     pub(super) const fn cools(&self) -> bool {
-        matches!(self.rest, Rest::Cools { .. })
+        matches!(self.rest, RestEffect::Cools { .. })
     }
 
     /// The price of `cost` permits in microseconds, and how many of them are out of `stored`.

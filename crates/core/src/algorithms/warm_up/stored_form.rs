@@ -6,16 +6,16 @@
 
 use alloc::vec::Vec;
 
-use super::{Ticket, WarmUp, WarmUpState};
+use super::{WarmUp, WarmUpState, WarmUpTicket};
 use crate::UnixMicros;
-use crate::stored_form::{Reader, StoredForm, fingerprint};
+use crate::stored_form::{StateReader, StoredForm, fingerprint};
 
 impl StoredForm for WarmUp {
     const TAG: u8 = b'u';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<WarmUpState> {
-        let mut reader = Reader::of(Self::TAG, bytes)?;
-        let ticket = Ticket {
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
+        let ticket = WarmUpTicket {
             stored: f64::from_bits(reader.u64()?),
             next_us: reader.u64()?,
         };

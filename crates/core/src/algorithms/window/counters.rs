@@ -99,14 +99,14 @@ mod sealed {
 
 /// Counters as a later moment sees them: `shift` windows on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a> {
+pub(super) struct VisibleCounts<'a> {
     counts: &'a [u32],
     shift: u64,
     /// The counter of the current window, and what is charged to it.
     pub(super) newest: u64,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> VisibleCounts<'a> {
     #[inline]
     pub(super) fn new(counts: &'a [u32], shift: u64) -> Self {
         let newest = match (shift, counts) {

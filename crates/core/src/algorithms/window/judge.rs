@@ -13,7 +13,7 @@
 //! be in sight by no more than a division says.
 
 use super::anchor::Sight;
-use super::counters::Seen;
+use super::counters::VisibleCounts;
 use super::{Counters, Edge, Window, WindowState};
 use crate::algorithm::Denials;
 use crate::{Decision, Nanos, Permits, Time, Verdict};
@@ -31,7 +31,7 @@ impl<C: Counters> Window<C> {
     #[inline]
     pub(super) fn judge(&self, state: &WindowState<C>, now: Time, cost: Permits) -> Judged {
         let sight = self.sight(state, now);
-        let mut seen = Seen::new(state.counts.as_slice(), sight.shift);
+        let mut seen = VisibleCounts::new(state.counts.as_slice(), sight.shift);
         let (limit, price) = (u64::from(self.permits), u64::from(cost.get()));
         let sum = match sight.shift {
             0 => state.counts.whole(),
@@ -79,7 +79,7 @@ impl<C: Counters> Window<C> {
 impl<C> Window<C> {
     /// What the oldest, of which `left` nanoseconds are in sight, still counts for.
     #[inline]
-    fn share(&self, seen: Seen<'_>, left: u64) -> u64 {
+    fn share(&self, seen: VisibleCounts<'_>, left: u64) -> u64 {
         match (self.edge, seen.at(self.whole())) {
             (Edge::Drop, _) | (Edge::Weighted, 0) => 0,
             (Edge::Full, oldest) => oldest,
@@ -90,7 +90,7 @@ impl<C> Window<C> {
     }
 
     /// What a counted denial adds to the `sum`: up to one further quota.
-    fn penalty(&self, seen: Seen<'_>, sum: u64, cost: Permits) -> u32 {
+    fn penalty(&self, seen: VisibleCounts<'_>, sum: u64, cost: Permits) -> u32 {
         let most = (2 * u64::from(self.permits)).saturating_sub(sum);
         let most = most.min(u64::from(u32::MAX) - seen.newest);
         u32::try_from(most).map_or(cost.get(), |most| most.min(cost.get()))
@@ -98,7 +98,7 @@ impl<C> Window<C> {
 
     /// The wait after which `cost` fits, given that it does not now. At most `m` steps.
     #[inline]
-    fn retry_after(&self, seen: Seen<'_>, sight: Sight, cost: u64) -> Nanos {
+    fn retry_after(&self, seen: VisibleCounts<'_>, sight: Sight, cost: u64) -> Nanos {
         // How many of the newest windows leave room for the cost, and how much.
         let (whole, mut stay) = (self.whole(), 0);
         let mut room = u64::from(self.permits).saturating_sub(cost);
@@ -130,7 +130,7 @@ impl<C> Window<C> {
 
     /// The time until nothing in sight counts.
     #[inline]
-    fn reset_after(&self, seen: Seen<'_>, sight: Sight) -> Nanos {
+    fn reset_after(&self, seen: VisibleCounts<'_>, sight: Sight) -> Nanos {
         match seen.newest_of(self.in_sight()) {
             None => Nanos::ZERO,
             Some(back) => {

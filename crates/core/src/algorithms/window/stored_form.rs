@@ -11,7 +11,7 @@ use super::{Anchor, Counters, Edge, Window, WindowState};
 use crate::UnixMicros;
 use crate::algorithm::Denials;
 use crate::stored_form::{
-    LuaTwin, Reader, SHORTEST_STEP, StoredForm, fingerprint, micros_and_nanos,
+    LuaTwin, SHORTEST_STEP, StateReader, StoredForm, fingerprint, micros_and_nanos,
 };
 
 /// Whole numbers below are exact in the doubles of a script.
@@ -47,7 +47,7 @@ impl<C: Counters> StoredForm for Window<C> {
     const TAG: u8 = b'w';
 
     fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<WindowState<C>> {
-        let mut reader = Reader::of(Self::TAG, bytes)?;
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
         let mut state = WindowState {
             index: reader.u64()?,
             counts: C::default(),

@@ -3,9 +3,9 @@
 use super::{
     MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, ROLLING, SPAN, optional, pattern, required,
 };
-use crate::config::shape::{Shape, Table, Words};
+use crate::config::shape::{Shape, TableSpec, Words};
 
-pub(super) static BUCKET: Table = Table {
+pub(super) static BUCKET: TableSpec = TableSpec {
     what: "a bucket",
     fields: &[
         required(
@@ -50,7 +50,7 @@ pub(super) static BUCKET: Table = Table {
         "rate" => "write refill = \"10/1s\"",
         "per" => "number and period are one string: refill = \"10/1s\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
 const STEP: Words = Words {
@@ -63,7 +63,7 @@ const STEP: Words = Words {
     },
 };
 
-pub(super) static QUEUE: Table = Table {
+pub(super) static QUEUE: TableSpec = TableSpec {
     what: "a queue",
     fields: &[
         required(
@@ -104,10 +104,10 @@ pub(super) static QUEUE: Table = Table {
         "wait" => "write max_wait = \"2s\"",
         "delay" => "write max_wait = \"2s\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-pub(super) static WARMUP: Table = Table {
+pub(super) static WARMUP: TableSpec = TableSpec {
     what: "a warm-up",
     fields: &[
         required(
@@ -133,10 +133,10 @@ pub(super) static WARMUP: Table = Table {
         "coldFactor" => "write cold_factor = 3",
         "rate" => "the rate is that of `limit`",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-pub(super) static CONCURRENCY: Table = Table {
+pub(super) static CONCURRENCY: TableSpec = TableSpec {
     what: "`concurrency`",
     fields: &[
         required(
@@ -164,7 +164,7 @@ pub(super) static CONCURRENCY: Table = Table {
         "expires" => "write lease = \"60s\"",
         "max_wait" => "leave it out: who finds nothing free is told when to try again",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
 pub(super) const ALGORITHMS: Words = Words {
@@ -250,7 +250,7 @@ const INTERVAL: &str = "it is a bucket that refills in whole amounts: bucket = {
     = \"10/1s\", step = true }";
 const WARM_UP: &str = "it is a field of its own, beside `limit`: warmup = { period = \"10s\" }";
 
-pub(super) static ALGORITHM: Table = Table {
+pub(super) static ALGORITHM: TableSpec = TableSpec {
     what: "`algorithm`",
     fields: &[
         required(
@@ -300,5 +300,5 @@ pub(super) static ALGORITHM: Table = Table {
         "max_burst" => "write save_up = \"1s\"",
         "strict" => "of a limit with \"sliding-window-log\": count_denied = true beside `algorithm`",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };

@@ -6,9 +6,9 @@ use super::{
     ATTRIBUTE, MAX_AT_ONCE, MAX_KEY_PARTS, MISSING, NAME, QUOTA, SPAN, STATUS, TIMEZONE, optional,
     pattern, required,
 };
-use crate::config::shape::{Field, Hint, Shape, Table, Words};
+use crate::config::shape::{FieldSpec, NameHint, Shape, TableSpec, Words};
 
-pub(super) static DEFAULTS: Table = Table {
+pub(super) static DEFAULTS: TableSpec = TableSpec {
     what: "`[defaults]`",
     fields: &[
         MODE,
@@ -30,10 +30,10 @@ pub(super) static DEFAULTS: Table = Table {
         "algorithm" => "each [[limit]] has its own algorithm",
         "cost" => "each [[limit]] has its own cost",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-pub(super) const MODE: Field = optional(
+pub(super) const MODE: FieldSpec = optional(
     "mode",
     Shape::Word(Words {
         known: &["enforce", "shadow", "off"],
@@ -57,32 +57,32 @@ pub(super) const MODE: Field = optional(
     "\"shadow\"",
     "enforce: decides and refuses; shadow: decides and counts; off: does nothing.",
 );
-pub(super) const MISSING_KEY: Field = optional(
+pub(super) const MISSING_KEY: FieldSpec = optional(
     "missing_key",
     pattern(MISSING),
     "\"use:ip\"",
     "When a request lacks a part of the key: skip, deny, shared, or use:PART (default use:ip).",
 );
-pub(super) const RESPONSE_NAME: Field = optional(
+pub(super) const RESPONSE_NAME: FieldSpec = optional(
     "response",
     pattern(NAME),
     "\"slow-down\"",
     "How a refusal looks: the name of a [response.NAME].",
 );
-pub(super) const COUNT_DENIED: Field = optional(
+pub(super) const COUNT_DENIED: FieldSpec = optional(
     "count_denied",
     Shape::Flag,
     "true",
     "Whether refused requests are counted as well.",
 );
-pub(super) const STATUS_FIELD: Field = optional(
+pub(super) const STATUS_FIELD: FieldSpec = optional(
     "status",
     STATUS,
     "429",
     "HTTP status of a refusal; goes before that of a response beside it.",
 );
 
-pub(super) const ON_STORE_ERROR: Field = optional(
+pub(super) const ON_STORE_ERROR: FieldSpec = optional(
     "on_store_error",
     Shape::Word(Words {
         known: &["local", "allow", "deny"],
@@ -101,7 +101,7 @@ pub(super) const ON_STORE_ERROR: Field = optional(
      nobody used, and local counts the request twice.",
 );
 
-pub(super) const PATH_CASE: Field = optional(
+pub(super) const PATH_CASE: FieldSpec = optional(
     "path_case",
     Shape::Word(Words {
         known: &["insensitive", "sensitive"],
@@ -117,43 +117,43 @@ pub(super) const PATH_CASE: Field = optional(
     "Whether /Login is another path than /login: insensitive (default) or sensitive.",
 );
 
-const NUMBER_FIELD: Field = optional(
+const NUMBER_FIELD: FieldSpec = optional(
     "limit",
     pattern(QUOTA),
     "\"100/1m\"",
     "Requests in a period: of a duration by the algorithm, of a word (day) by the calendar.",
 );
-const BUCKET_FIELD: Field = optional(
+const BUCKET_FIELD: FieldSpec = optional(
     "bucket",
     Shape::Table(&BUCKET),
     "{ size = 20, refill = \"10/1s\" }",
     "A burst, refilled at a pace.",
 );
-const SPACING_FIELD: Field = optional(
+const SPACING_FIELD: FieldSpec = optional(
     "spacing",
     pattern(SPAN),
     "\"200ms\"",
     "The least time between two requests.",
 );
-const CONCURRENCY_FIELD: Field = optional(
+const CONCURRENCY_FIELD: FieldSpec = optional(
     "concurrency",
     Shape::Either(CONCURRENCIES),
     "{ max = 50, lease = \"60s\" }",
     "How many may be at work at once; POST /v1/acquire takes a permit, release returns it.",
 );
-const ALGORITHM_FIELD: Field = optional(
+const ALGORITHM_FIELD: FieldSpec = optional(
     "algorithm",
     Shape::Either(WAYS),
     "\"fixed-window\"",
     "How `limit` counts; a token bucket if left out.",
 );
-const QUEUE_FIELD: Field = optional(
+const QUEUE_FIELD: FieldSpec = optional(
     "queue",
     Shape::Table(&QUEUE),
     "{ max = 100, max_wait = \"2s\" }",
     "Beside a token bucket, a leaky bucket or spacing: what is over waits its turn.",
 );
-const WARMUP_FIELD: Field = optional(
+const WARMUP_FIELD: FieldSpec = optional(
     "warmup",
     Shape::Table(&WARMUP),
     "{ period = \"10s\", cold_factor = 3 }",
@@ -173,7 +173,7 @@ const WAYS: &[Shape] = &[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)];
 const QUANTITIES: &[&str] = &["limit", "bucket", "spacing", "concurrency"];
 
 /// One `[[limit]]`.
-pub(super) static LIMIT: Table = Table {
+pub(super) static LIMIT: TableSpec = TableSpec {
     what: "a limit",
     fields: &[
         required(
@@ -232,7 +232,7 @@ pub(super) static LIMIT: Table = Table {
 };
 
 /// How much a limit allows, by itself: a limiter inside a program.
-pub(in crate::config) static QUANTITY: Table = Table {
+pub(in crate::config) static QUANTITY: TableSpec = TableSpec {
     what: "a limiter",
     fields: &[
         NUMBER_FIELD,
@@ -250,7 +250,7 @@ pub(in crate::config) static QUANTITY: Table = Table {
     one_of: QUANTITIES,
 };
 
-pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
+pub(super) const LIMIT_PLANNED: &[NameHint] = hints! {
     "plans" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
     "soft" => "add a second limit with the lower number and mode = \"shadow\": it tells, and \
         refuses nothing",
@@ -275,7 +275,7 @@ pub(super) const LIMIT_PLANNED: &[Hint] = hints! {
     "when" => "say it with `match`: match = { method = \"POST\", path = \"/login\" }",
 };
 
-pub(super) const LIMIT_MISTAKEN: &[Hint] = hints! {
+pub(super) const LIMIT_MISTAKEN: &[NameHint] = hints! {
     "burst" => "the burst of a bucket is its `size`: bucket = { size = 40, refill = \"20/1s\" \
         }",
     "rate" => "number and period are one string: limit = \"100/1m\"",

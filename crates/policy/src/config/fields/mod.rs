@@ -4,7 +4,7 @@
 //! is not built yet is refused with what works today; a word that people try instead is
 //! refused with the right one.
 
-use super::shape::{Field, Need, Shape, Table};
+use super::shape::{FieldSpec, Need, Shape, TableSpec};
 
 /// Pairs of a name and what to write in its place.
 macro_rules! hints {
@@ -75,8 +75,8 @@ const fn required(
     shape: Shape,
     example: &'static str,
     about: &'static str,
-) -> Field {
-    Field {
+) -> FieldSpec {
+    FieldSpec {
         name,
         need: Need::Required,
         shape,
@@ -90,8 +90,8 @@ const fn optional(
     shape: Shape,
     example: &'static str,
     about: &'static str,
-) -> Field {
-    Field {
+) -> FieldSpec {
+    FieldSpec {
         name,
         need: Need::Optional,
         shape,
@@ -106,7 +106,7 @@ const fn pattern(pattern: &'static str) -> Shape {
     }
 }
 
-const TIMEZONE: Field = optional(
+const TIMEZONE: FieldSpec = optional(
     "timezone",
     Shape::TEXT,
     "\"UTC\"",
@@ -114,7 +114,7 @@ const TIMEZONE: Field = optional(
 );
 
 /// The whole file.
-pub(in crate::config) static POLICY: Table = Table {
+pub(in crate::config) static POLICY: TableSpec = TableSpec {
     what: "the policy",
     fields: &[
         required(

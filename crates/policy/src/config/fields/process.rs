@@ -1,7 +1,7 @@
 //! Of the process and of all limits: addresses, doors, memory, headers.
 
 use super::{MAX_CONNECTIONS, MAX_VALUES, SPAN, optional, required};
-use crate::config::shape::{Inert, Shape, Table, Words};
+use crate::config::shape::{Inert, Shape, TableSpec, Words};
 
 pub(super) const HEADERS: Words = Words {
     known: &["ietf", "legacy", "both", "off"],
@@ -26,7 +26,7 @@ const ADMIN_WRITES: Words = Words {
     },
 };
 
-pub(super) static CLIENT_IP: Table = Table {
+pub(super) static CLIENT_IP: TableSpec = TableSpec {
     what: "`[client_ip]`",
     fields: &[
         optional(
@@ -56,10 +56,10 @@ pub(super) static CLIENT_IP: Table = Table {
         "trust" => "write trusted_proxies = [\"10.0.0.0/8\"]",
         "depth" => "name the proxies instead of counting them: trusted_proxies = [\"10.0.0.0/8\"]",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-pub(super) static LISTEN: Table = Table {
+pub(super) static LISTEN: TableSpec = TableSpec {
     what: "`[listen]`",
     fields: &[
         optional(
@@ -169,10 +169,10 @@ pub(super) static LISTEN: Table = Table {
         "https" => "the doors speak plain HTTP; put a proxy in front for TLS: http = \
             \"127.0.0.1:8080\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-pub(super) static ENVOY: Table = Table {
+pub(super) static ENVOY: TableSpec = TableSpec {
     what: "`[envoy]`",
     fields: &[
         optional(
@@ -261,7 +261,7 @@ pub(super) static ENVOY: Table = Table {
         "listen" => "it belongs under [listen]: grpc = \"127.0.0.1:8081\"",
         "address" => "it belongs under [listen]: grpc = \"127.0.0.1:8081\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
 const ENVOY_HEADERS: Words = Words {
@@ -293,7 +293,7 @@ const ENVOY_BODY: Words = Words {
     },
 };
 
-static ENVOY_HEADER_NAMES: Table = Table {
+static ENVOY_HEADER_NAMES: TableSpec = TableSpec {
     what: "`[envoy.header_names]`",
     fields: &[
         optional(
@@ -315,10 +315,10 @@ static ENVOY_HEADER_NAMES: Table = Table {
             "Seconds until the window ends.",
         ),
     ],
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-static ENVOY_TLS: Table = Table {
+static ENVOY_TLS: TableSpec = TableSpec {
     what: "`[envoy.tls]`",
     fields: &[
         required(
@@ -345,5 +345,5 @@ static ENVOY_TLS: Table = Table {
         "ca" => "write client_ca = \"clients.pem\"",
         "private_key" => "write key = \"server.key\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };

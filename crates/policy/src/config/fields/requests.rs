@@ -1,9 +1,9 @@
 //! Which requests: `match`, and `[[exempt]]`.
 
 use super::{MAX_EXEMPT_LIMITS, MAX_NAMES, MAX_VALUES, optional, required};
-use crate::config::shape::{Shape, Table};
+use crate::config::shape::{Shape, TableSpec};
 
-pub(in crate::config) static MATCH: Table = Table {
+pub(in crate::config) static MATCH: TableSpec = TableSpec {
     what: "`match`",
     fields: &[
         optional(
@@ -90,10 +90,10 @@ pub(in crate::config) static MATCH: Table = Table {
         "remote_address" => "it is an entry: descriptor.remote_address = \"*\"",
         "not" => "put `!` before the value: path = \"!/health\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-pub(super) static EXEMPT: Table = Table {
+pub(super) static EXEMPT: TableSpec = TableSpec {
     what: "an exemption",
     fields: &[
         required(
@@ -126,5 +126,5 @@ pub(super) static EXEMPT: Table = Table {
         "ip" => "it belongs into `match`: match = { ip = \"192.0.2.0/24\" }",
         "name" => "an exemption has no name; `reason` says what it is for",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };

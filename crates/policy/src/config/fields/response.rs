@@ -1,9 +1,9 @@
 //! How a refusal looks: `[response.NAME]`.
 
 use super::{STATUS, optional, required};
-use crate::config::shape::{Shape, Table, Words};
+use crate::config::shape::{Shape, TableSpec, Words};
 
-pub(super) static RESPONSE: Table = Table {
+pub(super) static RESPONSE: TableSpec = TableSpec {
     what: "a response",
     fields: &[
         optional("status", STATUS, "429", "HTTP status of the refusal."),
@@ -26,7 +26,7 @@ pub(super) static RESPONSE: Table = Table {
         "text" => "it belongs into the body: body = { text = \"Slow down.\" }",
         "headers" => "the headers are chosen for the whole policy: headers = \"ietf\" at the top",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
 pub(super) const BODIES: Words = Words {
@@ -41,7 +41,7 @@ pub(super) const BODIES: Words = Words {
     },
 };
 
-pub(super) static BODY: Table = Table {
+pub(super) static BODY: TableSpec = TableSpec {
     what: "a body",
     fields: &[
         required(
@@ -64,5 +64,5 @@ pub(super) static BODY: Table = Table {
         "content" => "write text = \"Slow down.\"",
         "content_type" => "write type = \"text/html\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };

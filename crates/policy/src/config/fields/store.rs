@@ -1,9 +1,9 @@
 //! Of the store: where the counters are.
 
 use super::{BYTES, MAX_SEEDS, PREFIX, SECRET, SPAN, optional, pattern, required};
-use crate::config::shape::{Shape, Table};
+use crate::config::shape::{Shape, TableSpec};
 
-pub(super) static STORE: Table = Table {
+pub(super) static STORE: TableSpec = TableSpec {
     what: "`[store]`",
     fields: &[
         optional(
@@ -25,10 +25,10 @@ pub(super) static STORE: Table = Table {
         "valkey" => "Valkey is reached like Redis: [store.redis] with url = \
             \"redis://127.0.0.1:6379\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-static REDIS: Table = Table {
+static REDIS: TableSpec = TableSpec {
     what: "`[store.redis]`",
     fields: &[
         required(
@@ -119,10 +119,10 @@ static REDIS: Table = Table {
         "db" => "write database = 2",
         "user" => "write username = \"env:REDIS_USERNAME\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-static STORE_SENTINEL: Table = Table {
+static STORE_SENTINEL: TableSpec = TableSpec {
     what: "`[store.redis.sentinel]`",
     fields: &[
         required(
@@ -148,10 +148,10 @@ static STORE_SENTINEL: Table = Table {
         "name" => "write master = \"mymaster\"",
         "url" => "sentinels are listed in [store.redis]: url = [\"redis://10.0.0.1:26379\"]",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-static STORE_TLS: Table = Table {
+static STORE_TLS: TableSpec = TableSpec {
     what: "`[store.redis.tls]`",
     fields: &[
         optional(
@@ -189,10 +189,10 @@ static STORE_TLS: Table = Table {
         "sni" => "write server_name = \"redis.internal\"",
         "insecure" => "leave it out: name who signs by ca = \"ca.pem\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };
 
-static MEMORY: Table = Table {
+static MEMORY: TableSpec = TableSpec {
     what: "`[store.memory]`",
     fields: &[optional(
         "budget",
@@ -205,5 +205,5 @@ static MEMORY: Table = Table {
         "size" => "write budget = \"256MiB\"",
         "limit" => "write budget = \"256MiB\"",
     },
-    ..Table::EMPTY
+    ..TableSpec::EMPTY
 };

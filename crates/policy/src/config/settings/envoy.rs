@@ -13,7 +13,7 @@ pub(super) fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
     let flag = |name| read::flag(envoy, name).unwrap_or_default();
     EnvoyFiles {
         config: read::text(envoy, "config").map(|path| path.value.into()),
-        settings: envoy::Settings {
+        settings: envoy::EnvoySettings {
             merge_domains: flag("merge_domains"),
             stop_increment: flag("stop_increment"),
             shadow_mode: flag("shadow_mode"),

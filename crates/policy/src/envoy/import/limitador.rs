@@ -12,9 +12,9 @@
 //! one, `method == GET`; others cannot be said.
 
 use super::Imported;
-use super::limits::{Draft, Writer};
+use super::limits::{ImportedLimit, Writer};
 use crate::config::{Diagnostic, Findings, codes};
-use crate::envoy::yaml::{self, Content, Node};
+use crate::envoy::yaml::{self, Content, YamlNode};
 
 const HEADING: &str = "\
 Made by `ratekeeper import --from limitador`. Lines that begin with UNSAID tell what a native
@@ -45,7 +45,7 @@ pub fn limitador(text: &str) -> Result<Imported, Vec<Diagnostic>> {
 }
 
 /// The list of limits: the file itself, or its field `limits`.
-fn limits<'n>(node: &'n Node, out: &mut Findings<'_>) -> Option<&'n [Node]> {
+fn limits<'n>(node: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n [YamlNode]> {
     let list = field(node, "limits").unwrap_or(node);
     if let Content::List(list) = &list.content {
         return Some(list);
@@ -56,7 +56,7 @@ fn limits<'n>(node: &'n Node, out: &mut Findings<'_>) -> Option<&'n [Node]> {
     None
 }
 
-fn draft(number: usize, limit: &Node) -> Result<Draft, String> {
+fn draft(number: usize, limit: &YamlNode) -> Result<ImportedLimit, String> {
     let namespace = text(limit, "namespace").unwrap_or_default();
     let named = || format!("{namespace} {}", number + 1);
     let called = text(limit, "name").map_or_else(named, str::to_owned);
@@ -68,11 +68,11 @@ fn draft(number: usize, limit: &Node) -> Result<Draft, String> {
     if most == 0 {
         return Err(fail("a limit of 0, which blocks"));
     }
-    let mut draft = Draft {
+    let mut draft = ImportedLimit {
         domain: namespace.to_owned(),
         quota: format!("{most}/{seconds}s"),
         algorithm: "quota-reset",
-        ..Draft::default()
+        ..ImportedLimit::default()
     };
     for condition in texts(limit, "conditions") {
         let Some((entry, value)) = comparison(condition) else {
@@ -153,7 +153,7 @@ fn is_bare(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':')
 }
 
-fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     let Content::Table(fields) = &node.content else {
         return None;
     };
@@ -161,11 +161,11 @@ fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
     found.map(|(_, value)| value)
 }
 
-fn text<'n>(node: &'n Node, name: &str) -> Option<&'n str> {
+fn text<'n>(node: &'n YamlNode, name: &str) -> Option<&'n str> {
     scalar(field(node, name)?).filter(|text| !text.is_empty())
 }
 
-fn texts<'n>(node: &'n Node, name: &str) -> Vec<&'n str> {
+fn texts<'n>(node: &'n YamlNode, name: &str) -> Vec<&'n str> {
     let list = field(node, name).map(|node| match &node.content {
         Content::List(list) => &list[..],
         _ => &[],
@@ -175,7 +175,7 @@ fn texts<'n>(node: &'n Node, name: &str) -> Vec<&'n str> {
     each.map(|node| scalar(node).unwrap_or("")).collect()
 }
 
-fn scalar(node: &Node) -> Option<&str> {
+fn scalar(node: &YamlNode) -> Option<&str> {
     match &node.content {
         Content::Plain(text) | Content::Quoted(text) => Some(text),
         _ => None,

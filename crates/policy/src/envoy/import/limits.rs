@@ -11,7 +11,7 @@ const MAX_NAME: usize = 40;
 
 /// A limit to be written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct ImportedLimit {
     /// What it is called in the other service.
     pub(super) called: String,
     pub(super) domain: String,
@@ -47,7 +47,7 @@ impl Writer {
     }
 
     /// Writes a limit, and what is lost of it; a comment if the language refuses it.
-    pub(super) fn limit(&mut self, draft: &Draft) {
+    pub(super) fn limit(&mut self, draft: &ImportedLimit) {
         let name = self.name(&draft.called);
         let body = body(&name, draft);
         self.imported.text.push('\n');
@@ -110,7 +110,7 @@ impl Writer {
     }
 }
 
-fn body(name: &str, draft: &Draft) -> String {
+fn body(name: &str, draft: &ImportedLimit) -> String {
     let mut text = String::from("[[limit]]\n");
     let mut line = |name: &str, value: String| {
         writeln!(text, "{name} = {value}").expect("writing to a string does not fail");

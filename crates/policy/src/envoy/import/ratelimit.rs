@@ -10,9 +10,9 @@
 //! goes before a rule on its level is left out of its match.
 
 use super::Imported;
-use super::limits::{Draft, Writer, entry_name};
-use crate::envoy::tree::{Step, Wanted};
-use crate::envoy::{Config, RateLimit, Rule, Unit};
+use super::limits::{ImportedLimit, Writer, entry_name};
+use crate::envoy::tree::{TreeStep, Wanted};
+use crate::envoy::{EnvoyConfig, EnvoyRateLimit, EnvoyRule, Unit};
 
 const HEADING: &str = "\
 Made by `ratekeeper import --from envoy-ratelimit`. Lines that begin with UNSAID tell what
@@ -25,7 +25,7 @@ Any limit may now become another one: limit = \"100/1m\" without `algorithm` sli
 bucket = { size = 20, refill = \"10/1s\" } allows bursts.";
 
 /// The rules of a configuration as native limits.
-pub fn ratelimit(config: &Config) -> Imported {
+pub fn ratelimit(config: &EnvoyConfig) -> Imported {
     let mut writer = Writer::new(HEADING);
     let mut rules = Vec::new();
     config.each_way(|domain, way, rule| rules.push((rule.id, draft(domain, way, rule))));
@@ -54,8 +54,12 @@ pub fn ratelimit(config: &Config) -> Imported {
 }
 
 /// A limit; else why there is none, if that is a loss.
-fn draft(domain: &str, way: &[Step<'_>], rule: &Rule) -> Result<Draft, Option<String>> {
-    let RateLimit::PerUnit {
+fn draft(
+    domain: &str,
+    way: &[TreeStep<'_>],
+    rule: &EnvoyRule,
+) -> Result<ImportedLimit, Option<String>> {
+    let EnvoyRateLimit::PerUnit {
         requests_per_unit,
         unit,
     } = rule.limit
@@ -68,13 +72,13 @@ fn draft(domain: &str, way: &[Step<'_>], rule: &Rule) -> Result<Draft, Option<St
             "{path}: not imported: a limit of 0, which blocks"
         )));
     }
-    let mut draft = Draft {
+    let mut draft = ImportedLimit {
         called: rule.name.as_deref().unwrap_or(&rule.path).to_owned(),
         domain: domain.to_owned(),
         quota: format!("{requests_per_unit}/{}", span(unit)),
         algorithm: "fixed-window",
         more: vec!["count_denied = true"],
-        ..Draft::default()
+        ..ImportedLimit::default()
     };
     let mut names: Vec<String> = Vec::new();
     for (level, step) in way.iter().enumerate() {
@@ -106,7 +110,7 @@ fn draft(domain: &str, way: &[Step<'_>], rule: &Rule) -> Result<Draft, Option<St
 }
 
 /// Notes what else the rule says.
-fn lose(rule: &Rule, draft: &mut Draft) {
+fn lose(rule: &EnvoyRule, draft: &mut ImportedLimit) {
     if rule.shadow {
         draft.more.push("mode = \"shadow\"");
     }

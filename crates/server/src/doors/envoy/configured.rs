@@ -6,7 +6,8 @@ use prost_types::value::Kind;
 use prost_types::{Duration, ListValue, Struct, Value};
 use ratekeeper::{Clock, RateLimitError};
 use ratekeeper_policy::envoy::{
-    Answer, Call, Code, Config, CurrentLimit, Descriptor, Direction, Override, Status, Unit,
+    CurrentLimit, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
+    EnvoyDescriptor, Override, Unit,
 };
 use ratekeeper_policy::{EnvoyBody, EnvoyHeaders};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
@@ -18,20 +19,20 @@ use serde_json::Map;
 use super::answer::code;
 use super::fields;
 use super::refusal::{store_down, wrong};
+use crate::context::ServiceContext;
 use crate::grpc;
-use crate::shared::Shared;
 
 /// Values within values of a rule's metadata; what lies deeper is left out.
 const MAX_DEPTH: usize = 32;
 
 /// Decides a call under `config`.
 pub(super) async fn decide<C: Clock>(
-    shared: &Shared<C>,
-    config: &Arc<Config>,
+    shared: &ServiceContext<C>,
+    config: &Arc<EnvoyConfig>,
     request: &RateLimitRequest,
-) -> Result<RateLimitResponse, grpc::Status> {
+) -> Result<RateLimitResponse, grpc::GrpcStatus> {
     let descriptors: Result<_, _> = request.descriptors.iter().map(descriptor).collect();
-    let call = Call {
+    let call = EnvoyCall {
         domain: &request.domain,
         descriptors: descriptors?,
         hits_addend: request.hits_addend,
@@ -49,14 +50,14 @@ pub(super) async fn decide<C: Clock>(
 }
 
 fn response<C: Clock>(
-    shared: &Shared<C>,
-    config: &Config,
-    answer: &Answer<'_>,
+    shared: &ServiceContext<C>,
+    config: &EnvoyConfig,
+    answer: &EnvoyAnswer<'_>,
     request: &RateLimitRequest,
 ) -> RateLimitResponse {
     let policy = shared.keeper.policy();
     let settings = &policy.settings.envoy;
-    let over = answer.overall == Code::OverLimit;
+    let over = answer.overall == EnvoyCode::OverLimit;
     let statuses: Vec<_> = answer.statuses.iter().map(status).collect();
     let mut response = RateLimitResponse {
         overall_code: code(over).into(),
@@ -90,13 +91,13 @@ fn response<C: Clock>(
 
 /// The names of rules in shadow mode that would be over.
 fn shadow_denied(
-    answer: &Answer<'_>,
+    answer: &EnvoyAnswer<'_>,
     statuses: &[DescriptorStatus],
 ) -> impl Iterator<Item = String> {
-    let shadowed = |status: &Status<'_>| {
+    let shadowed = |status: &DescriptorAnswer<'_>| {
         let alone = status.hits.as_ref();
         let alone = alone.is_some_and(|hits| hits.shadow_mode > 0);
-        alone || (answer.shadowed && status.code == Code::OverLimit)
+        alone || (answer.shadowed && status.code == EnvoyCode::OverLimit)
     };
     let both = answer.statuses.iter().zip(statuses);
     let both = both.filter(move |(status, _)| shadowed(status));
@@ -104,9 +105,9 @@ fn shadow_denied(
     limits.map(fields::name)
 }
 
-fn descriptor(descriptor: &RateLimitDescriptor) -> Result<Descriptor<'_>, grpc::Status> {
+fn descriptor(descriptor: &RateLimitDescriptor) -> Result<EnvoyDescriptor<'_>, grpc::GrpcStatus> {
     let entries = descriptor.entries.iter();
-    Ok(Descriptor {
+    Ok(EnvoyDescriptor {
         entries: entries.map(|entry| (&*entry.key, &*entry.value)).collect(),
         limit: descriptor.limit.as_ref().map(overriding).transpose()?,
         hits_addend: descriptor.hits_addend,
@@ -118,7 +119,7 @@ fn descriptor(descriptor: &RateLimitDescriptor) -> Result<Descriptor<'_>, grpc::
     })
 }
 
-fn overriding(limit: &RateLimitOverride) -> Result<Override, grpc::Status> {
+fn overriding(limit: &RateLimitOverride) -> Result<Override, grpc::GrpcStatus> {
     let unit = match limit.unit() {
         RateLimitUnit::Unknown => {
             return Err(wrong(
@@ -139,9 +140,9 @@ fn overriding(limit: &RateLimitOverride) -> Result<Override, grpc::Status> {
     })
 }
 
-fn status(status: &Status<'_>) -> DescriptorStatus {
+fn status(status: &DescriptorAnswer<'_>) -> DescriptorStatus {
     DescriptorStatus {
-        code: code(status.code == Code::OverLimit).into(),
+        code: code(status.code == EnvoyCode::OverLimit).into(),
         current_limit: status.current_limit.as_ref().map(limit),
         limit_remaining: status.limit_remaining,
         duration_until_reset: status.reset_after_s.map(|seconds| Duration {
@@ -171,7 +172,7 @@ fn limit(limit: &CurrentLimit<'_>) -> RateLimit {
 }
 
 /// `{"domain": .., "descriptors": [{"entries": ["k=v"]}], "hitsAddend": .., "metadata": ..}`
-fn metadata_of(answer: &Answer<'_>, request: &RateLimitRequest) -> Struct {
+fn metadata_of(answer: &EnvoyAnswer<'_>, request: &RateLimitRequest) -> Struct {
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter();
         let entries = entries.map(|entry| text(format!("{}={}", entry.key, entry.value)));

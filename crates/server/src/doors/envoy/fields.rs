@@ -27,7 +27,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 
 /// One limit of an answer, as a client is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Told {
+struct LimitFields {
     over: bool,
     name: String,
     quota: u32,
@@ -38,7 +38,7 @@ struct Told {
     reset: u64,
 }
 
-impl Told {
+impl LimitFields {
     /// None for a descriptor without a limit that has a number.
     fn of(status: &DescriptorStatus) -> Option<Self> {
         let limit = status.current_limit.as_ref()?;
@@ -58,8 +58,8 @@ impl Told {
 
 /// The limits of an answer: what is over before what is not, the longest wait first, then
 /// the least that is left.
-fn limits(statuses: &[DescriptorStatus]) -> Vec<Told> {
-    let mut limits: Vec<_> = statuses.iter().filter_map(Told::of).collect();
+fn limits(statuses: &[DescriptorStatus]) -> Vec<LimitFields> {
+    let mut limits: Vec<_> = statuses.iter().filter_map(LimitFields::of).collect();
     limits.sort_by_key(|told| {
         let wait = if told.over { told.reset } else { 0 };
         (Reverse(told.over), Reverse(wait), told.left)

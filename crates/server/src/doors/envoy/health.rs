@@ -11,7 +11,7 @@ use ratekeeper_wire::health::{HealthCheckRequest, HealthCheckResponse, HealthLis
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::grpc::{Call, Code, Status};
+use crate::grpc::{Code, GrpcCall, GrpcStatus};
 
 /// The whole server, the name that Envoy's reference service has, and the service's own.
 const SERVICES: [&str; 3] = [
@@ -23,14 +23,14 @@ const SERVICES: [&str; 3] = [
 const MAX_NAME: usize = 1_024;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Health {
+pub(crate) struct HealthService {
     ready: watch::Receiver<bool>,
     closing: watch::Receiver<bool>,
     /// How long the door stays open after the stop.
     linger: Duration,
 }
 
-impl Health {
+impl HealthService {
     pub(crate) fn new(
         ready: watch::Receiver<bool>,
         closing: watch::Receiver<bool>,
@@ -49,12 +49,12 @@ impl Health {
     }
 
     /// `Check`
-    pub(super) async fn check(self, call: Call) {
+    pub(super) async fn check(self, call: GrpcCall) {
         let check = |message: bytes::Bytes| {
             let request = read(&message);
             let status = request.and_then(|request| {
                 let status = self.status(&request.service);
-                status.ok_or_else(|| Status::new(Code::NotFound, "no such service"))
+                status.ok_or_else(|| GrpcStatus::new(Code::NotFound, "no such service"))
             });
             std::future::ready(status.map(response))
         };
@@ -62,7 +62,7 @@ impl Health {
     }
 
     /// `List`
-    pub(super) async fn list(self, call: Call) {
+    pub(super) async fn list(self, call: GrpcCall) {
         let list = |_: bytes::Bytes| {
             let statuses = SERVICES.iter().filter_map(|service| {
                 Some(((*service).to_owned(), response(self.status(service)?)))
@@ -74,10 +74,10 @@ impl Health {
     }
 
     /// `Watch`: the status now and after each change, until the caller leaves or we do.
-    pub(super) async fn watch(mut self, mut call: Call) {
+    pub(super) async fn watch(mut self, mut call: GrpcCall) {
         let asked = match call.next_message().await {
             Ok(Some(message)) => read(&message),
-            Ok(None) => Err(Status::new(
+            Ok(None) => Err(GrpcStatus::new(
                 Code::InvalidArgument,
                 "the call has no message",
             )),
@@ -107,7 +107,7 @@ impl Health {
                 () = answers.gone() => return,
             }
         }
-        answers.end(&Status::new(Code::Unavailable, "the server stops"));
+        answers.end(&GrpcStatus::new(Code::Unavailable, "the server stops"));
     }
 }
 
@@ -131,8 +131,8 @@ fn response(status: ServingStatus) -> HealthCheckResponse {
     }
 }
 
-fn read(message: &[u8]) -> Result<HealthCheckRequest, Status> {
+fn read(message: &[u8]) -> Result<HealthCheckRequest, GrpcStatus> {
     let request = HealthCheckRequest::decode(message).ok();
     let request = request.filter(|request| request.service.len() <= MAX_NAME);
-    request.ok_or_else(|| Status::new(Code::InvalidArgument, "not a health check request"))
+    request.ok_or_else(|| GrpcStatus::new(Code::InvalidArgument, "not a health check request"))
 }

@@ -23,13 +23,13 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::rls;
+use crate::context::ServiceContext;
 use crate::doors::json;
 use crate::listener::Reply;
 use crate::metrics::{Protocol, RequestResult};
-use crate::shared::Shared;
 
 /// Decides what the body asks.
-pub(crate) async fn serve<C: Clock>(shared: &Shared<C>, body: Bytes) -> Response<Reply> {
+pub(crate) async fn serve<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> Response<Reply> {
     let answered = match read(&body) {
         Ok(request) => {
             let decided = rls::decide(shared, &request).await;
@@ -46,7 +46,7 @@ pub(crate) async fn serve<C: Clock>(shared: &Shared<C>, body: Bytes) -> Response
             // Maps with text for keys, numbers and text: this cannot fail.
             json(
                 status,
-                serde_json::to_vec(&Told::from(response)).unwrap_or_default(),
+                serde_json::to_vec(&JsonAnswer::from(response)).unwrap_or_default(),
             )
         }
         Err(why) => {
@@ -61,7 +61,7 @@ pub(crate) async fn serve<C: Clock>(shared: &Shared<C>, body: Bytes) -> Response
 }
 
 fn read(body: &[u8]) -> Result<RateLimitRequest, String> {
-    let asked: Asked = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let asked: JsonRequest = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if asked.descriptors.len() > MAX_DESCRIPTORS {
         return Err(format!(
             "the request has more than {MAX_DESCRIPTORS} descriptors"
@@ -79,7 +79,7 @@ fn read(body: &[u8]) -> Result<RateLimitRequest, String> {
 
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Asked {
+struct JsonRequest {
     domain: String,
     descriptors: Vec<AskedDescriptor>,
     #[serde(alias = "hits_addend")]
@@ -173,8 +173,8 @@ impl<'de> Deserialize<'de> for UnitName {
     }
 }
 
-impl From<Asked> for RateLimitRequest {
-    fn from(asked: Asked) -> Self {
+impl From<JsonRequest> for RateLimitRequest {
+    fn from(asked: JsonRequest) -> Self {
         Self {
             domain: asked.domain,
             descriptors: asked.descriptors.into_iter().map(Into::into).collect(),
@@ -202,7 +202,7 @@ impl From<AskedDescriptor> for RateLimitDescriptor {
 /// An answer; fields that hold their default are left out, as proto3 does.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct JsonAnswer {
     overall_code: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     statuses: Vec<ToldStatus>,
@@ -252,7 +252,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-impl From<RateLimitResponse> for Told {
+impl From<RateLimitResponse> for JsonAnswer {
     fn from(response: RateLimitResponse) -> Self {
         let fields = |fields: Vec<Field>| {
             let fields = fields.into_iter();

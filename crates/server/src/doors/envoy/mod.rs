@@ -27,13 +27,13 @@ use ratekeeper_policy::{Policy, Tls};
 use ratekeeper_wire::MAX_REQUEST_BYTES;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use self::health::Health;
+use self::health::HealthService;
 use crate::body_budget::BodyBudget;
+use crate::context::ServiceContext;
 use crate::grpc::tls::{Certificates, Refreshed};
-use crate::grpc::{self, Call, Code, Status};
+use crate::grpc::{self, Code, GrpcCall, GrpcStatus};
 use crate::listener::Visit;
 use crate::metrics::{Protocol, RequestResult};
-use crate::shared::Shared;
 use crate::watched::Watched;
 use crate::{Config, Event, StartError, listener};
 
@@ -44,8 +44,8 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Envoy's rate limit service.
 #[derive(Debug)]
-pub(crate) struct EnvoyDoor<C> {
-    shared: Arc<Shared<C>>,
+pub(crate) struct RateLimitService<C> {
+    shared: Arc<ServiceContext<C>>,
     certificates: Option<Arc<Certificates>>,
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn certificates(
     Ok(Some(certificates))
 }
 
-impl<C: Clock + 'static> EnvoyDoor<C> {
-    pub(crate) fn new(shared: Arc<Shared<C>>, certificates: Option<Certificates>) -> Self {
+impl<C: Clock + 'static> RateLimitService<C> {
+    pub(crate) fn new(shared: Arc<ServiceContext<C>>, certificates: Option<Certificates>) -> Self {
         Self {
             shared,
             certificates: certificates.map(Arc::new),
@@ -102,13 +102,13 @@ impl<C: Clock + 'static> EnvoyDoor<C> {
     }
 }
 
-impl<C: Clock + 'static> listener::Serve for EnvoyDoor<C> {
+impl<C: Clock + 'static> listener::ServeConnection for RateLimitService<C> {
     async fn serve(self: Arc<Self>, visit: Visit) {
         let Visit {
             pulse, spans, stop, ..
         } = visit;
-        let server = Arc::new(Server {
-            health: Health::new(self.shared.readiness(), stop.clone(), spans.linger),
+        let server = Arc::new(ConnectionContext {
+            health: HealthService::new(self.shared.readiness(), stop.clone(), spans.linger),
             shared: Arc::clone(&self.shared),
         });
         let stream = Watched::new(visit.stream, Arc::clone(&pulse));
@@ -127,19 +127,19 @@ impl<C: Clock + 'static> listener::Serve for EnvoyDoor<C> {
 
 /// What the calls of one connection share.
 #[derive(Debug)]
-struct Server<C> {
-    shared: Arc<Shared<C>>,
-    health: Health,
+struct ConnectionContext<C> {
+    shared: Arc<ServiceContext<C>>,
+    health: HealthService,
 }
 
-impl<C: Clock + 'static> grpc::Serve for Server<C> {
+impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
     const MAX_MESSAGE_BYTES: usize = MAX_REQUEST_BYTES;
 
     fn bodies(&self) -> &Arc<BodyBudget> {
         &self.shared.bodies
     }
 
-    async fn serve(self: Arc<Self>, call: Call) {
+    async fn serve(self: Arc<Self>, call: GrpcCall) {
         match call.path() {
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
                 let shared = &*self.shared;
@@ -155,7 +155,7 @@ impl<C: Clock + 'static> grpc::Serve for Server<C> {
             | "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
                 reflection::serve(call).await;
             }
-            _ => call.fail(&Status::new(Code::Unimplemented, "no such method")),
+            _ => call.fail(&GrpcStatus::new(Code::Unimplemented, "no such method")),
         }
     }
 }

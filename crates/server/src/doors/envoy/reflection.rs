@@ -14,12 +14,12 @@ use ratekeeper_wire::reflection::{
     ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
 };
 
-use crate::grpc::{Call, Code, Status};
+use crate::grpc::{Code, GrpcCall, GrpcStatus};
 
 static OFFERED: LazyLock<Arc<Offered>> = LazyLock::new(|| Arc::new(Offered::read(DESCRIPTORS)));
 
 /// `ServerReflectionInfo`, of both versions: their messages are the same.
-pub(super) async fn serve(mut call: Call) {
+pub(super) async fn serve(mut call: GrpcCall) {
     let offered = Arc::clone(&OFFERED);
     let Some(mut answers) = call.answers() else {
         return;
@@ -27,11 +27,11 @@ pub(super) async fn serve(mut call: Call) {
     let end = loop {
         let message = match call.next_message().await {
             Ok(Some(message)) => message,
-            Ok(None) => break Status::new(Code::Ok, ""),
+            Ok(None) => break GrpcStatus::new(Code::Ok, ""),
             Err(status) => break status,
         };
         let Ok(request) = ServerReflectionRequest::decode(message) else {
-            break Status::new(Code::InvalidArgument, "not a reflection request");
+            break GrpcStatus::new(Code::InvalidArgument, "not a reflection request");
         };
         if !answers.send(&offered.answer(request)).await {
             return;
@@ -43,7 +43,7 @@ pub(super) async fn serve(mut call: Call) {
 /// The descriptors, by what they are asked for.
 #[derive(Debug, Default)]
 struct Offered {
-    files: BTreeMap<String, File>,
+    files: BTreeMap<String, ProtoFile>,
     /// Symbol to file.
     symbols: BTreeMap<String, String>,
     services: BTreeSet<String>,
@@ -51,7 +51,7 @@ struct Offered {
 }
 
 #[derive(Debug)]
-struct File {
+struct ProtoFile {
     encoded: Bytes,
     imports: Vec<String>,
 }
@@ -85,7 +85,7 @@ impl Offered {
         let encoded = file.encode_to_vec().into();
         let imports = file.dependency;
         let name = file.name.unwrap_or_default();
-        self.files.insert(name, File { encoded, imports });
+        self.files.insert(name, ProtoFile { encoded, imports });
     }
 
     fn add_message(&mut self, file: &str, scope: &str, message: &DescriptorProto) {

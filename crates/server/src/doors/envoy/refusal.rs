@@ -2,18 +2,18 @@
 
 use ratekeeper_store::StoreError;
 
-use crate::grpc::{Code, Status};
+use crate::grpc::{Code, GrpcStatus};
 
 /// Nothing internal is told: the log has it. Envoy's `failure_mode_deny` decides.
-pub(super) fn store_down(error: &StoreError) -> Status {
+pub(super) fn store_down(error: &StoreError) -> GrpcStatus {
     if let StoreError::Unsupported(why) = error {
         return wrong(why.clone());
     }
     tracing::warn!(event = "store.failed", %error);
-    Status::new(Code::Unavailable, "the store cannot answer")
+    GrpcStatus::new(Code::Unavailable, "the store cannot answer")
 }
 
 /// The request makes no sense.
-pub(super) fn wrong(message: impl Into<String>) -> Status {
-    Status::new(Code::InvalidArgument, message)
+pub(super) fn wrong(message: impl Into<String>) -> GrpcStatus {
+    GrpcStatus::new(Code::InvalidArgument, message)
 }

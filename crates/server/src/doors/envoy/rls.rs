@@ -19,35 +19,37 @@ use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::{Descriptor, Facts, Numbers};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_wire::{
-    RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit, Refusal, read_request,
+    RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit, WireRefusal,
+    read_request,
 };
 use smallvec::SmallVec;
 
 use super::refusal::{store_down, wrong};
 use super::{answer, configured};
-use crate::grpc::{Code, Status};
+use crate::context::ServiceContext;
+use crate::grpc::{Code, GrpcStatus};
 use crate::metrics::Protocol;
-use crate::shared::Shared;
 
 /// `ShouldRateLimit`; who calls this counts what fails.
 pub(super) async fn should_rate_limit<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     message: Bytes,
-) -> Result<RateLimitResponse, Status> {
+) -> Result<RateLimitResponse, GrpcStatus> {
     match read_request(&message) {
         Ok(request) => decide(shared, &request).await,
-        Err(refusal @ Refusal::TooLarge { .. }) => {
-            Err(Status::new(Code::ResourceExhausted, refusal.to_string()))
-        }
+        Err(refusal @ WireRefusal::TooLarge { .. }) => Err(GrpcStatus::new(
+            Code::ResourceExhausted,
+            refusal.to_string(),
+        )),
         Err(refusal) => Err(wrong(refusal.to_string())),
     }
 }
 
 /// Decides a call, however it came.
 pub(super) async fn decide<C: Clock>(
-    shared: &Shared<C>,
+    shared: &ServiceContext<C>,
     request: &RateLimitRequest,
-) -> Result<RateLimitResponse, Status> {
+) -> Result<RateLimitResponse, GrpcStatus> {
     if request.domain.is_empty() {
         return Err(wrong("rate limit domain must not be empty"));
     }
@@ -80,7 +82,7 @@ fn ask<'a>(
     request: &'a RateLimitRequest,
     descriptor: &RateLimitDescriptor,
     entries: &'a [(&'a str, &'a str)],
-) -> Result<Asked<'a>, Status> {
+) -> Result<Asked<'a>, GrpcStatus> {
     let cost = match descriptor.hits_addend {
         Some(own) => u32::try_from(own).unwrap_or(u32::MAX),
         None => request.hits_addend.max(1), // absent and 0 are one on the wire
@@ -105,7 +107,7 @@ fn ask<'a>(
 }
 
 /// The numbers that a call brings along.
-fn numbers(limit: &RateLimitOverride) -> Result<Numbers, Status> {
+fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
     let unit = match limit.unit() {
         RateLimitUnit::Unknown => {
             return Err(wrong(

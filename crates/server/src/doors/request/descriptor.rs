@@ -8,19 +8,19 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::{Blame, Fields, Object};
-use crate::doors::values::{Pairs, Text, TextAt, expecting_as_shown, optional};
+use crate::doors::values::{BodyText, Pairs, TextAt, expecting_as_shown, optional};
 
 /// Entries of a descriptor; one with more has no limit of its own.
 const MAX_ENTRIES: usize = 64;
 
 /// `{"domain": .., "entries": [{"key": .., "value": ..}]}`
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::doors) struct Descriptor<'a> {
-    pub(in crate::doors) domain: Text<'a>,
+pub(in crate::doors) struct DescriptorField<'a> {
+    pub(in crate::doors) domain: BodyText<'a>,
     pub(in crate::doors) entries: Pairs<'a>,
 }
 
-impl<'a> Fields<'a> for Descriptor<'a> {
+impl<'a> Fields<'a> for DescriptorField<'a> {
     const PLACE: &'static str = "`descriptor`";
     const NAMES: &'static [&'static str] = &["domain", "entries"];
 
@@ -41,12 +41,12 @@ impl<'a> Fields<'a> for Descriptor<'a> {
 
 /// One of `entries`.
 #[derive(Default)]
-struct Entry<'a> {
-    key: Text<'a>,
-    value: Text<'a>,
+struct DescriptorEntry<'a> {
+    key: BodyText<'a>,
+    value: BodyText<'a>,
 }
 
-impl<'a> Fields<'a> for Entry<'a> {
+impl<'a> Fields<'a> for DescriptorEntry<'a> {
     const PLACE: &'static str = "an entry of `descriptor`";
     const NAMES: &'static [&'static str] = &["key", "value"];
 
@@ -95,7 +95,7 @@ impl<'a> Visitor<'a> for Entries<'_, '_, 'a> {
     fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<(), L::Error> {
         let blame = self.blame;
         loop {
-            let mut entry = Entry::default();
+            let mut entry = DescriptorEntry::default();
             let fields = &mut entry;
             if list.next_element_seed(Object { fields, blame })?.is_none() {
                 return Ok(());

@@ -2,12 +2,17 @@
 
 use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
 
-use super::super::table::{Ask, Made};
+use super::super::table::{Made, TableAsk};
 use super::Shard;
 
 impl Shard {
     /// Charges at `ask.now`, if that may pass by `by`; else nothing.
-    pub(in crate::memory) fn take(&mut self, limit: &Limit, ask: &Ask<'_>, by: Time) -> Decision {
+    pub(in crate::memory) fn take(
+        &mut self,
+        limit: &Limit,
+        ask: &TableAsk<'_>,
+        by: Time,
+    ) -> Decision {
         let looked = self.look(limit, ask);
         let passes = match looked.verdict {
             Verdict::Allow => true,
@@ -22,7 +27,7 @@ impl Shard {
     }
 
     /// How long at least until `ask.cost` permits have been granted one after the other.
-    pub(in crate::memory) fn at_least(&mut self, limit: &Limit, ask: &Ask<'_>) -> Nanos {
+    pub(in crate::memory) fn at_least(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Nanos {
         match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
             Some(slot) => slot.at_least(ask),
             None => Nanos::ZERO, // nobody knows
@@ -33,7 +38,7 @@ impl Shard {
     pub(in crate::memory) fn reserve(
         &mut self,
         limit: &Limit,
-        ask: &Ask<'_>,
+        ask: &TableAsk<'_>,
         max_wait: Nanos,
     ) -> Decision {
         let reserve = |shard: &mut Self| shard.try_reserve(limit, ask, max_wait);
@@ -44,14 +49,24 @@ impl Shard {
     }
 
     /// `None` if there is no room.
-    fn try_reserve(&mut self, limit: &Limit, ask: &Ask<'_>, max_wait: Nanos) -> Option<Decision> {
+    fn try_reserve(
+        &mut self,
+        limit: &Limit,
+        ask: &TableAsk<'_>,
+        max_wait: Nanos,
+    ) -> Option<Decision> {
         let id = self.prepare(limit, ask.now)?;
         let slot = self.slots.get_mut(id)?.as_deref_mut()?;
         slot.reserve(ask, max_wait, &self.budget)
     }
 
     /// Gives back what was reserved, if nothing was charged since; says whether it did.
-    pub(in crate::memory) fn cancel(&mut self, limit: &Limit, ask: &Ask<'_>, made: &Made) -> bool {
+    pub(in crate::memory) fn cancel(
+        &mut self,
+        limit: &Limit,
+        ask: &TableAsk<'_>,
+        made: &Made,
+    ) -> bool {
         let slot = self.prepare(limit, ask.now).and_then(|id| self.slot(id));
         slot.is_some_and(|slot| slot.cancel(ask, made))
     }

@@ -2,13 +2,13 @@
 
 use ratekeeper_core::{LeaseId, Lend, Listed, Nanos, Permits, Time};
 
-use super::{Ask, Table};
+use super::{Table, TableAsk};
 use crate::memory::key::StoredKey;
 
 impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Gives back a charge, if the algorithm can take it back and the key is still here. A loan
     /// to a name is released.
-    pub(in crate::memory) fn give_back(&mut self, ask: &Ask<'_>) {
+    pub(in crate::memory) fn give_back(&mut self, ask: &TableAsk<'_>) {
         let Some((limit, state)) = self.here(ask) else {
             return;
         };
@@ -24,7 +24,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Takes back all permits that a name holds; returns how many.
-    pub(in crate::memory) fn release(&mut self, ask: &Ask<'_>, id: LeaseId) -> Permits {
+    pub(in crate::memory) fn release(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
         let here = self.here(ask);
         here.map_or(Permits::ZERO, |(limit, state)| {
             limit.try_release(state, ask.now, id)
@@ -32,7 +32,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Starts the lease of a name anew; returns how long it runs, `None` if it has ended.
-    pub(in crate::memory) fn renew(&mut self, ask: &Ask<'_>, id: LeaseId) -> Option<Nanos> {
+    pub(in crate::memory) fn renew(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Option<Nanos> {
         let (limit, state) = self.here(ask)?;
         limit.try_renew(state, ask.now, id)
     }
@@ -44,7 +44,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// The limit, and the state of a key that is here.
-    pub(super) fn here(&mut self, ask: &Ask<'_>) -> Option<(&A, &mut A::State)> {
+    pub(super) fn here(&mut self, ask: &TableAsk<'_>) -> Option<(&A, &mut A::State)> {
         let at = self.find(ask)?;
         let state = &mut self.entries.get_mut(at)?.state;
         Some((&self.algorithm, state))

@@ -2,13 +2,13 @@
 
 use ratekeeper_core::{Decision, Listed, Nanos, Permits, Time};
 
-use super::super::budget::Budget;
+use super::super::budget::MemoryBudget;
 use super::super::key::StoredKey;
-use super::{Ask, Table};
+use super::{Table, TableAsk};
 
 impl<A: Listed, K: StoredKey> Table<A, K> {
     /// How long at least until `ask.cost` permits have been granted one after the other.
-    pub(in crate::memory) fn at_least(&mut self, ask: &Ask<'_>) -> Nanos {
+    pub(in crate::memory) fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos {
         if let Some((limit, state)) = self.here(ask) {
             return limit.at_least(state, ask.now, ask.cost);
         }
@@ -25,9 +25,9 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     /// no room for it: then nothing was done.
     pub(in crate::memory) fn reserve(
         &mut self,
-        ask: &Ask<'_>,
+        ask: &TableAsk<'_>,
         max_wait: Nanos,
-        budget: &Budget,
+        budget: &MemoryBudget,
     ) -> Option<Decision> {
         let reserve = |limit: &A, state: &mut A::State, now| {
             limit
@@ -42,7 +42,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
     /// Gives back what was charged at `made`, if nothing was charged since: if the key still
     /// stands where that charge left it. Returns whether it did.
-    pub(in crate::memory) fn cancel(&mut self, ask: &Ask<'_>, made: &Made) -> bool {
+    pub(in crate::memory) fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool {
         let Some((limit, state)) = self.here(ask) else {
             return false;
         };

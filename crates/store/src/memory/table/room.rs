@@ -11,8 +11,8 @@
 
 use ratekeeper_core::{Listed, Permits, Time};
 
-use super::{Entry, Table};
-use crate::memory::budget::{Budget, Purpose};
+use super::{Table, TableEntry};
+use crate::memory::budget::{MemoryBudget, Purpose};
 use crate::memory::flat::{self, Flat};
 use crate::memory::key::{StoredKey, block};
 
@@ -48,7 +48,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Takes what one more key of this length needs; grows if need be.
-    pub(super) fn make_room(&mut self, key_length: usize, budget: &Budget) -> bool {
+    pub(super) fn make_room(&mut self, key_length: usize, budget: &MemoryBudget) -> bool {
         let heap = self.heap_of(key_length);
         if !budget.take(heap, Purpose::Grow) {
             return false;
@@ -62,7 +62,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Looks at up to `count` slots, and forgets entries that have expired.
-    pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &Budget) {
+    pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
         for _ in 0..count.min(self.entries.slots()) {
             // Downwards: what moves into a gap comes from above and has been looked at.
             self.hand = match self.hand.min(self.entries.slots()) {
@@ -79,14 +79,14 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Gives back what the array has too much.
-    pub(in crate::memory) fn shrink(&mut self, budget: &Budget) {
+    pub(in crate::memory) fn shrink(&mut self, budget: &MemoryBudget) {
         if let Some(slots) = self.entries.shrunk() {
             self.resize(slots, Purpose::Move, budget);
         }
     }
 
     /// Pushes out the key that has used least of a sample; `false` if none may go.
-    pub(in crate::memory) fn evict(&mut self, now: Time, budget: &Budget) -> bool {
+    pub(in crate::memory) fn evict(&mut self, now: Time, budget: &MemoryBudget) -> bool {
         let slots = self.entries.slots();
         let judged_at = now.max(self.forgotten);
         let mut found = 0;
@@ -125,12 +125,12 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
     /// Gives up a third of the array; pushes out the keys that have used least, judged by a
     /// sample. One pass.
-    pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &Budget) -> bool {
+    pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
         let (algorithm, hasher) = (&self.algorithm, &self.hasher);
-        let hash = |entry: &Entry<K, A::State>| entry.key.rehash(hasher);
+        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
         let judged_at = now.max(self.forgotten);
         // Of equals the hash chooses, backwards: its high bits are their order in the array.
-        let rank = |entry: &Entry<K, A::State>| {
+        let rank = |entry: &TableEntry<K, A::State>| {
             let rank = Rank::of(algorithm, &entry.state, judged_at);
             (rank, hash(entry).reverse_bits())
         };
@@ -170,7 +170,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Moves to an array of `slots`, which hold all there is.
-    pub(super) fn resize(&mut self, slots: usize, purpose: Purpose, budget: &Budget) -> bool {
+    pub(super) fn resize(&mut self, slots: usize, purpose: Purpose, budget: &MemoryBudget) -> bool {
         let (old, new) = (self.entries.slots(), slots);
         if flat::most(new) < self.entries.len() || !budget.take(array_bytes::<A, K>(new), purpose) {
             return false;
@@ -189,10 +189,10 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Adds a key for which room has been made.
     pub(super) fn insert(&mut self, key: K, hash: u64, state: A::State) {
         self.heap_bytes += self.heap_of(key.length());
-        self.entries.insert(hash, Entry { key, state });
+        self.entries.insert(hash, TableEntry { key, state });
     }
 
-    fn forget(&mut self, at: usize, now: Time, budget: &Budget) {
+    fn forget(&mut self, at: usize, now: Time, budget: &MemoryBudget) {
         if let Some(mut state) = self.remove(at, budget) {
             self.lapsed += self.algorithm.lapse(&mut state, now);
             self.forgotten = self.forgotten.max(now);
@@ -200,9 +200,9 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    pub(super) fn remove(&mut self, at: usize, budget: &Budget) -> Option<A::State> {
+    pub(super) fn remove(&mut self, at: usize, budget: &MemoryBudget) -> Option<A::State> {
         let hasher = &self.hasher;
-        let hash = |entry: &Entry<K, A::State>| entry.key.rehash(hasher);
+        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
         let entry = self.entries.remove(at, hash)?;
         let heap = self.heap_of(entry.key.length());
         self.heap_bytes -= heap;
@@ -215,7 +215,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Counts all states as large as those of `new`.
-    pub(super) fn resize_states(&mut self, new: &A, budget: &Budget) -> bool {
+    pub(super) fn resize_states(&mut self, new: &A, budget: &MemoryBudget) -> bool {
         let bytes = |algorithm: &A| block(algorithm.heap_bytes()) * self.entries.len();
         let (old, new) = (bytes(&self.algorithm), bytes(new));
         if !budget.take(new.saturating_sub(old), Purpose::Move) {
@@ -234,5 +234,5 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
 /// Bytes of the array of a table with that many slots.
 fn array_bytes<A: Listed, K>(slots: usize) -> usize {
-    Flat::<Entry<K, A::State>>::bytes_of(slots)
+    Flat::<TableEntry<K, A::State>>::bytes_of(slots)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Call, Manner, Node, REST};
+use super::{Manner, REST, RedisNode, ScriptCall};
 use crate::redis::script::Script;
 use crate::redis::trouble::Trouble;
 
@@ -25,13 +25,13 @@ const MARK: &[u8] = b"?";
 
 /// A server that is left alone, and what it is asked to write.
 pub(super) struct Probed {
-    node: Weak<Node>,
+    node: Weak<RedisNode>,
     name: Option<Vec<u8>>,
 }
 
 impl Probed {
     /// A server that has failed over this key.
-    pub(super) fn new(node: &Arc<Node>, key: Option<&[u8]>) -> Self {
+    pub(super) fn new(node: &Arc<RedisNode>, key: Option<&[u8]>) -> Self {
         Self {
             node: Arc::downgrade(node),
             name: key.map(|key| [key, MARK].concat()),
@@ -48,7 +48,7 @@ impl Probed {
             };
             let answer = match &self.name {
                 Some(name) => {
-                    let write = Call {
+                    let write = ScriptCall {
                         script: &script,
                         keys: &[name],
                         arguments: &[],

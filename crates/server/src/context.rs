@@ -12,27 +12,27 @@ use tokio::sync::watch;
 
 use crate::body_budget::BodyBudget;
 use crate::doors::Access;
-use crate::doors::hold::Hold;
+use crate::doors::hold::HoldQueue;
 use crate::envoy_files;
 use crate::event::Sink;
 use crate::last_seen::LastSeen;
 use crate::metrics::{Metrics, Protocol};
-use crate::regular_file::Reader;
+use crate::regular_file::FileReader;
 
 #[derive(Debug)]
-pub(crate) struct Shared<C> {
+pub(crate) struct ServiceContext<C> {
     pub(crate) keeper: Keeper<AnyStore, C>,
     pub(crate) metrics: Metrics,
     /// The policy file, if there is one.
     pub(crate) path: Option<PathBuf>,
-    pub(crate) envoy_files: envoy_files::Source,
+    pub(crate) envoy_files: envoy_files::ConfigSource,
     pub(crate) last_seen: LastSeen,
     pub(crate) access: Access,
-    pub(crate) hold: Hold,
+    pub(crate) hold: HoldQueue,
     pub(crate) sink: Sink,
     pub(crate) bodies: Arc<BodyBudget>,
     /// Reads the policy file.
-    pub(crate) reader: Reader,
+    pub(crate) reader: FileReader,
     ready: watch::Sender<bool>,
     /// Whether the doors are open and the service is not stopping.
     serving: AtomicBool,
@@ -47,12 +47,12 @@ pub(crate) struct Shared<C> {
     untrusted_reported: AtomicU32,
 }
 
-impl<C: Clock> Shared<C> {
+impl<C: Clock> ServiceContext<C> {
     pub(crate) fn new(
         keeper: Keeper<AnyStore, C>,
-        (path, envoy_files): (Option<PathBuf>, envoy_files::Source),
+        (path, envoy_files): (Option<PathBuf>, envoy_files::ConfigSource),
         last_seen: LastSeen,
-        (access, hold): (Access, Hold),
+        (access, hold): (Access, HoldQueue),
         sink: Sink,
     ) -> Self {
         let metrics = Metrics::default();
@@ -69,7 +69,7 @@ impl<C: Clock> Shared<C> {
             hold,
             sink,
             bodies: Arc::default(),
-            reader: Reader::default(),
+            reader: FileReader::default(),
             ready: watch::Sender::new(false),
             serving: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
@@ -80,7 +80,7 @@ impl<C: Clock> Shared<C> {
     }
 
     /// Puts the configuration of Envoy's rate limit service in force.
-    pub(crate) fn install_envoy(&self, config: envoy::Config) {
+    pub(crate) fn install_envoy(&self, config: envoy::EnvoyConfig) {
         self.keeper.install_envoy(config);
         if let Some(config) = self.keeper.envoy() {
             self.metrics.install_envoy(&config);

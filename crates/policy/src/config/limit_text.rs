@@ -29,8 +29,9 @@ const FILE: &str = "limit";
 /// `[[limit]]`, or only the number, `100/1m`.
 ///
 /// ```
-/// use ratekeeper_policy::config::{Context, words};
-/// let name = |text| words(text, Context::default()).map(|limit| limit.name());
+/// use ratekeeper_core::Algorithm;
+/// use ratekeeper_policy::config::{Context, parse_limit};
+/// let name = |text| parse_limit(text, Context::default()).map(|limit| limit.name());
 /// assert_eq!(name("100/1m")?, "token bucket", "as in a policy");
 /// assert_eq!(name("{ limit = \"100/1m\", algorithm = \"fixed-window\" }")?, "fixed window");
 /// assert_eq!(name("bucket = { size = 20, refill = \"10/1s\" }")?, "token bucket");
@@ -38,12 +39,12 @@ const FILE: &str = "limit";
 ///
 /// let error = name("limit = \"100/1m\"\nalgorithm = \"fixde\"").unwrap_err();
 /// assert_eq!((error.findings()[0].code, error.findings()[0].line), ("RK0106", 2));
-/// # Ok::<(), ratekeeper_policy::config::WordsError>(())
+/// # Ok::<(), ratekeeper_policy::config::LimitTextError>(())
 /// ```
 ///
 /// # Errors
 /// All that is wrong with them.
-pub fn words(text: &str, context: Context) -> Result<AnyAlgorithm, WordsError> {
+pub fn parse_limit(text: &str, context: Context) -> Result<AnyAlgorithm, LimitTextError> {
     let text = spelled_out(text);
     let mut out = Findings::new(&text);
     let read = syntax::document(&text, &mut out).and_then(|document| {
@@ -55,7 +56,7 @@ pub fn words(text: &str, context: Context) -> Result<AnyAlgorithm, WordsError> {
         Some(algorithm) if !out.has_errors() => Ok(algorithm),
         _ => {
             let findings = out.finish();
-            Err(WordsError { text, findings })
+            Err(LimitTextError { text, findings })
         }
     }
 }
@@ -96,13 +97,13 @@ fn algorithm(
 
 /// Words that say no limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WordsError {
+pub struct LimitTextError {
     /// What the findings point at.
     text: String,
     findings: Vec<Diagnostic>,
 }
 
-impl WordsError {
+impl LimitTextError {
     /// What is wrong, in the order of the words; at least one.
     pub fn findings(&self) -> &[Diagnostic] {
         &self.findings
@@ -110,14 +111,14 @@ impl WordsError {
 }
 
 /// The findings with their places, as for a policy.
-impl fmt::Display for WordsError {
+impl fmt::Display for LimitTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let page = render(FILE, &self.text, &self.findings, Colour::Never);
         f.write_str(page.trim_end())
     }
 }
 
-impl std::error::Error for WordsError {}
+impl std::error::Error for LimitTextError {}
 
 #[cfg(test)]
 mod tests {
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     fn name(text: &str) -> Result<&'static str, String> {
-        let limit = words(text, Context::default());
+        let limit = parse_limit(text, Context::default());
         limit
             .map(|limit| limit.name())
             .map_err(|error| error.to_string())
@@ -187,7 +188,7 @@ mod tests {
             ("{ limit = \"10/1m\"", "RK0101", 1, 28),
             ("algorithm = \"sliding-window-log\"", "RK0203", 1, 1),
         ] {
-            let error = words(text, Context::default()).unwrap_err();
+            let error = parse_limit(text, Context::default()).unwrap_err();
             let first = &error.findings()[0];
             let found = (first.code, first.line, first.column);
             assert_eq!(found, (code, line, column), "{text}\n{error}");

@@ -1,0 +1,60 @@
+//! Loans that come back: released or renewed by their name, anonymous ones refunded.
+
+use super::leases::Lease;
+use super::{Concurrency, ConcurrencyState, LeaseId};
+use crate::algorithm::{Algorithm as _, Refund};
+use crate::{Nanos, Permits, Time};
+
+impl Concurrency {
+    /// Takes back what `id` holds; returns how many permits came back. A name that holds
+    /// nothing, or not any more, changes nothing.
+    pub fn release(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Permits {
+        let Some(at) = leases.find(id, now) else {
+            return Permits::ZERO;
+        };
+        let lease = leases.remove(at);
+        let held = self.held_for(&lease, now);
+        leases.held.released(held, now + self.lease);
+        Permits::new(lease.permits)
+    }
+
+    /// Lets the lease of `id` run its full length from now; returns how long that is. `None`
+    /// if it has ended or was released: then the holder must acquire again.
+    pub fn renew(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Option<Nanos> {
+        let at = leases.find(id, now)?;
+        let lease = leases.remove(at);
+        leases.held.renewed(self.held_for(&lease, now));
+        let ends = lease.ends.max(self.end(leases, now, lease.holder));
+        leases.insert(Lease { ends, ..lease }, self.places());
+        Some(ends.since(now))
+    }
+
+    /// The time since a lease was given or last renewed.
+    pub(super) fn held_for(&self, lease: &Lease, now: Time) -> Nanos {
+        self.lease.saturating_sub(lease.ends.since(now))
+    }
+}
+
+impl Refund for Concurrency {
+    /// Gives back anonymous permits, those that end first.
+    fn refund(&self, leases: &mut ConcurrencyState, now: Time, cost: Permits) {
+        if cost > self.capacity() {
+            return; // was never taken
+        }
+        let (mut left, mut at) = (cost.get(), leases.ended(now));
+        while left > 0 && at < leases.by_end.len() {
+            let lease = &mut leases.by_end[at];
+            if lease.holder.is_some() {
+                at += 1;
+                continue;
+            }
+            let back = left.min(lease.permits);
+            left -= back;
+            lease.permits -= back;
+            leases.sum -= u64::from(back);
+            if lease.permits == 0 {
+                leases.by_end.remove(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What every algorithm of the closed set can do, or says that it cannot.
+//!
+//! ```text
+//!   Algorithm + StoredForm + Reconfigure  --list-->  Listed  --->  AnyAlgorithm, Visitor
+//! ```
+
+use core::fmt;
+
+use super::{AnyAlgorithm, AnyState};
+use crate::{Algorithm, Decision, Error, LeaseId, Nanos, Origin, Permits, Quota, StoredForm, Time};
+
+/// The same limit with other parameters.
+pub trait Reconfigure: Algorithm + Sized {
+    /// See [`AnyAlgorithm::with_quota`].
+    ///
+    /// # Errors
+    /// When the algorithm cannot hold such a quota.
+    fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error>;
+
+    /// See [`AnyAlgorithm::on_clock`]. The limit itself, if it knows spans only.
+    #[must_use]
+    fn on_clock(&self, _from: Origin, _to: Origin) -> Self
+    where
+        Self: Clone,
+    {
+        self.clone()
+    }
+
+    /// See [`AnyAlgorithm::with_patience`].
+    #[must_use]
+    fn with_patience(&self, _longest_wait: Nanos) -> Self
+    where
+        Self: Clone,
+    {
+        self.clone()
+    }
+}
+
+/// An algorithm of the closed set, with the calls that only some have as optional ones.
+pub trait Listed:
+    Reconfigure + StoredForm<State: Send> + Clone + fmt::Debug + Send + Sync + 'static
+{
+    /// True if permits are lent and come back: [`Concurrency`](crate::Concurrency).
+    const LENDS: bool = false;
+
+    /// This algorithm, if `any` is one.
+    fn of(any: &AnyAlgorithm) -> Option<&Self>;
+
+    /// Calls `view` with the state; with that of a key never seen, if `any` is another's.
+    fn with_state<T>(any: &AnyState, view: impl FnOnce(&Self::State) -> T) -> T;
+
+    /// The state, after replacing another algorithm's by that of a key never seen.
+    fn own_state(any: &mut AnyState) -> &mut Self::State;
+
+    /// Wraps a state.
+    fn any_state(state: Self::State) -> AnyState;
+
+    /// As [`Refund::refund`](crate::Refund::refund); `None` if the algorithm cannot take back a charge.
+    fn try_refund(&self, _state: &mut Self::State, _now: Time, _cost: Permits) -> Option<()> {
+        None
+    }
+
+    /// As [`Reserve::reserve`](crate::Reserve::reserve); `None` if the algorithm cannot promise a later moment.
+    fn try_reserve(
+        &self,
+        _state: &mut Self::State,
+        _now: Time,
+        _cost: Permits,
+        _max_wait: Nanos,
+    ) -> Option<Decision> {
+        None
+    }
+
+    /// As [`Concurrency::release`](crate::Concurrency::release); nothing if the algorithm does not lend.
+    fn try_release(&self, _state: &mut Self::State, _now: Time, _id: LeaseId) -> Permits {
+        Permits::ZERO
+    }
+
+    /// As [`Concurrency::renew`](crate::Concurrency::renew); `None` if the algorithm does not lend.
+    fn try_renew(&self, _state: &mut Self::State, _now: Time, _id: LeaseId) -> Option<Nanos> {
+        None
+    }
+
+    /// Permits on loan at `now`; 0 if the algorithm does not lend.
+    fn on_loan(&self, _state: &Self::State, _now: Time) -> u64 {
+        0
+    }
+}
+
+/// Something to do with an algorithm of the closed set, whichever it is.
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+
+    /// Called with the algorithm.
+    fn visit<A: Listed>(self, algorithm: &A) -> Self::Output;
+}

@@ -1,0 +1,46 @@
+//! The stored form of whichever algorithm; see [`StoredForm`].
+
+use alloc::vec::Vec;
+
+use super::{AnyAlgorithm, AnyState, any_state, with};
+use crate::{LuaTwin, Permits, StoredForm, UnixMicros};
+
+/// The form of a state in a store that many processes share; see [`StoredForm`].
+impl AnyAlgorithm {
+    /// See [`StoredForm::TAG`].
+    pub fn tag(&self) -> u8 {
+        fn tag<A: StoredForm>(_: &A) -> u8 {
+            A::TAG
+        }
+        dispatch!(self, algorithm => tag(algorithm))
+    }
+
+    /// See [`StoredForm::shape`].
+    pub fn shape(&self) -> u64 {
+        dispatch!(self, algorithm => algorithm.shape())
+    }
+
+    /// See [`StoredForm::twin`].
+    pub fn twin(&self) -> Option<LuaTwin> {
+        dispatch!(self, algorithm => algorithm.twin())
+    }
+
+    /// See [`StoredForm::price`].
+    pub fn price(&self, cost: Permits) -> [f64; 4] {
+        dispatch!(self, algorithm => algorithm.price(cost))
+    }
+
+    /// See [`StoredForm::read`].
+    pub fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<AnyState> {
+        dispatch!(self, algorithm => {
+            algorithm.read(bytes, now).map(|state| any_state(algorithm, state))
+        })
+    }
+
+    /// See [`StoredForm::write`].
+    pub fn write(&self, state: &AnyState, now: UnixMicros, out: &mut Vec<u8>) {
+        dispatch!(self, algorithm => with(algorithm, state, |state| {
+            algorithm.write(state, now, out);
+        }));
+    }
+}
