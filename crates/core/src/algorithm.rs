@@ -30,7 +30,7 @@
 
 use core::fmt;
 
-use crate::{Decision, LeaseId, Nanos, Permits, Time, Verdict};
+use crate::{Decision, LeaseId, Nanos, Permits, Quota, Share, Time, Verdict};
 
 /// What a denied request costs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -173,6 +173,19 @@ pub trait Algorithm {
 
     /// The most that any half-open span of length `window` can admit, in permits.
     fn bound(&self, window: Nanos) -> u64;
+
+    /// The least share of its requests that a client is served in the long run which sends at
+    /// most `kept.permits()` of cost 1 in any span of `kept.per()`, and has the limit to itself.
+    ///
+    /// `kept` is the quota that the limit was made of: of a bucket its size, in the time that
+    /// refills it; of a calendar the quota of one window. A client that never has more at work
+    /// than a limit of concurrency allows is always served.
+    ///
+    /// Exact, but for two: of an exponential counter it is at most one permit of N too low, and
+    /// where refused requests are counted and not all are served, no share is certain.
+    fn least_served(&self, _kept: Quota) -> Share {
+        Share::ALL
+    }
 
     /// The most bytes that one state keeps on the heap: what a store must account for beside
     /// the state itself.

@@ -21,7 +21,7 @@ mod listed;
 
 use crate::{
     Algorithm, Concurrency, Decision, Denials, Exponential, Gcra, Hybrid, Interval, LeaseId, Lend,
-    Log, Nanos, Permits, Refund, Reserve, SubBuckets, Time, WarmUp, Window,
+    Log, Nanos, Permits, Quota, Refund, Reserve, Share, SubBuckets, Time, WarmUp, Window,
 };
 pub use listed::{Listed, Reconfigure, Visitor};
 
@@ -129,6 +129,15 @@ macro_rules! closed_set {
                 match $any {
                     $(AnyAlgorithm::$name($algorithm) => $body,)*
                 }
+            };
+        }
+
+        /// Calls a macro with the name of each algorithm that can be chosen at run time.
+        #[macro_export]
+        #[doc(hidden)]
+        macro_rules! for_each_algorithm {
+            ($callback:ident) => {
+                $($callback!($name);)*
             };
         }
 
@@ -301,6 +310,10 @@ impl Algorithm for AnyAlgorithm {
 
     fn bound(&self, window: Nanos) -> u64 {
         dispatch!(self, algorithm => algorithm.bound(window))
+    }
+
+    fn least_served(&self, kept: Quota) -> Share {
+        dispatch!(self, algorithm => algorithm.least_served(kept))
     }
 
     fn heap_bytes(&self) -> usize {

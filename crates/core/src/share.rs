@@ -1,6 +1,6 @@
 //! Share: how much of what it asks for a client is served that keeps to its limit.
 //!
-//! A limit has two sides. [`AnyAlgorithm::bound`] is the most that it admits, whoever asks;
+//! A limit has two sides. [`Algorithm::bound`] is the most that it admits, whoever asks;
 //! the share is the least that it serves, if the client sends at most N requests in any span
 //! P and has the limit to itself:
 //!
@@ -28,16 +28,16 @@
 //! than it may. So each refusal lies in a span of which a known share was served, and such
 //! spans cover all refusals without overlapping. `tests/least_served.rs` searches for worse.
 
-use crate::{Algorithm, AnyAlgorithm, Denials, Nanos, Permits, Quota, Time};
+use crate::{Algorithm, Denials, Nanos, Permits, Quota, Time};
 
 /// A share of requests in the long run: `served` of each `of`.
 ///
 /// ```
-/// use ratekeeper_core::{AnyAlgorithm, Gcra, Nanos, Share, Window};
+/// use ratekeeper_core::{Algorithm, Gcra, Nanos, Share, Window};
 /// let quota = "10/1m".parse().unwrap();
-/// let bucket = AnyAlgorithm::from(Gcra::token_bucket(quota).unwrap());
+/// let bucket = Gcra::token_bucket(quota).unwrap();
 /// assert_eq!(bucket.least_served(quota), Share::ALL);
-/// let counter = AnyAlgorithm::from(Window::two_window(quota, Nanos::ZERO).unwrap());
+/// let counter = Window::two_window(quota, Nanos::ZERO).unwrap();
 /// assert_eq!(counter.least_served(quota), Share::new(1, 2), "in the worst case");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -83,64 +83,29 @@ const fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     b
 }
 
-impl AnyAlgorithm {
-    /// The least share of its requests that a client is served in the long run which sends at
-    /// most `kept.permits()` of cost 1 in any span of `kept.per()`, and has the limit to itself.
-    ///
-    /// `kept` is the quota that the limit was made of: of a bucket its size, in the time that
-    /// refills it; of a calendar the quota of one window. Of limits of what is at work, a client
-    /// that never has more at work than the limit allows is served always.
-    ///
-    /// Exact, but for two: of an exponential counter it is at most one permit of N too low, and
-    /// where refused requests are counted and not all are served, no share is certain.
-    pub fn least_served(&self, kept: Quota) -> Share {
-        let (permits, per) = (u64::from(kept.permits().get()), kept.per());
-        // One passes, and none for `gap`, in which N may come in each P that it touches.
-        let one_in = |gap: Nanos| {
-            let touched = gap.as_nanos().div_ceil(per.as_nanos());
-            match touched {
-                0 => Share::ALL,
-                spans => Share::new(1, permits.saturating_mul(spans)),
+impl Share {
+    /// One of the requests that come in `gap` passes, and N may come in each P that it touches.
+    pub(crate) fn one_in(gap: Nanos, kept: Quota) -> Self {
+        match gap.as_nanos().div_ceil(kept.per().as_nanos()) {
+            0 => Self::ALL,
+            spans => {
+                let permits = u64::from(kept.permits().get());
+                Self::new(1, permits.saturating_mul(spans))
             }
-        };
-        let (share, denials) = match self {
-            Self::Gcra(gcra) => {
-                let at_once = u64::from(gcra.capacity().get());
-                (Share::new(at_once, permits), gcra.denials())
-            }
-            Self::Window(window) => (window.least_served(per), window.denials()),
-            Self::SubBuckets(window) => (window.least_served(per), window.denials()),
-            Self::Log(log) => (one_in(gap(log)), log.denials()),
-            Self::Hybrid(_) => (Share::new(permits + 1, 2 * permits), Denials::Free),
-            Self::Exponential(counter) => {
-                let share = match permits {
-                    1 => one_in(gap(counter)),
-                    permits => Share::new(permits * FADED_PER_BILLION / 1_000_000_000, permits),
-                };
-                (share, counter.denials())
-            }
-            Self::WarmUp(limit) => {
-                let share = match limit.saved_up() {
-                    Some(saved_up) => Share::new(saved_up.saturating_add(1), permits),
-                    None => one_in(gap(limit)),
-                };
-                (share, Denials::Free)
-            }
-            Self::Interval(_) | Self::Concurrency(_) => (Share::ALL, Denials::Free),
-        };
+        }
+    }
+
+    /// No share is certain where refused requests are counted and not all are served.
+    pub(crate) fn counting(self, denials: Denials) -> Self {
         match denials {
-            Denials::Counted if share != Share::ALL => Share::NONE,
-            Denials::Free | Denials::Counted => share,
+            Denials::Counted if self != Self::ALL => Self::NONE,
+            Denials::Free | Denials::Counted => self,
         }
     }
 }
 
-/// What fades of a full exponential counter in the time that grants its quota, `1 - 1/e`,
-/// rounded down.
-const FADED_PER_BILLION: u64 = 632_120_558;
-
 /// How long after the first permit of a key the second may come.
-fn gap<A: Algorithm>(algorithm: &A) -> Nanos {
+pub(crate) fn gap<A: Algorithm>(algorithm: &A) -> Nanos {
     let mut state = A::State::default();
     let _first = algorithm.decide(&mut state, Time::ZERO, Permits::ONE);
     let second = algorithm.look(&state, Time::ZERO, Permits::ONE);

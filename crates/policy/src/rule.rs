@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Quota, Share, Window,
+    Algorithm as _, AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Quota, Share, Window,
 };
 
 use crate::descriptor::MAX_ENTRIES;

@@ -42,7 +42,8 @@ mod stored_form;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Share, Time,
+    Verdict, share,
 };
 use powers::{float, floor, half_power, log2};
 
@@ -50,6 +51,10 @@ use powers::{float, floor, half_power, log2};
 const UNITS_LOG2: u32 = 30;
 /// Below 2^-10 permits a level is forgotten.
 const FORGOTTEN_LOG2: u32 = UNITS_LOG2 - 10;
+/// What fades of a full exponential counter in the time that grants its quota, `1 - 1/e`,
+/// rounded down.
+const FADED_PER_BILLION: u64 = 632_120_558;
+
 /// The longest time constant, 4.5 years: 32 of them fit half the range of spans.
 const MAX_TAU: u64 = 1 << 57;
 /// Share of a level that is kept back when it fades: above the error of `half_power`.
@@ -286,6 +291,14 @@ impl Algorithm for Exponential {
     /// Levels mean the same while they fade the same.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.tau == old.tau
+    }
+
+    fn least_served(&self, kept: Quota) -> Share {
+        let share = match u64::from(kept.permits().get()) {
+            1 => Share::one_in(share::gap(self), kept),
+            permits => Share::new(permits * FADED_PER_BILLION / 1_000_000_000, permits),
+        };
+        share.counting(self.denials)
     }
 
     fn bound(&self, window: Nanos) -> u64 {

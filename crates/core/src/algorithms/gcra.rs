@@ -58,7 +58,7 @@ pub use stored_form::Paid;
 use core::num::NonZeroU64;
 
 use crate::algorithm::{Algorithm, Denials, Reserve as _, WordState};
-use crate::{Decision, Error, Nanos, Permits, Quota, Reconfigure, Time, Verdict};
+use crate::{Decision, Error, Nanos, Permits, Quota, Reconfigure, Share, Time, Verdict};
 use grid::{Grid, Moment, TICKS, Units as _};
 
 /// Horizon of debts: no limit may owe longer than this (1.1 years), so that a debt is far from
@@ -364,6 +364,11 @@ impl Algorithm for Gcra {
 
     fn rescale(&self, tat: &mut Tat, old: &Self, now: Time) {
         promise::rescale(self, tat, old, now);
+    }
+
+    fn least_served(&self, kept: Quota) -> Share {
+        let at_once = u64::from(self.capacity().get());
+        Share::new(at_once, kept.permits().get().into()).counting(self.denials)
     }
 
     fn bound(&self, window: Nanos) -> u64 {

@@ -48,12 +48,11 @@
 //! * Twin: `hybrid.lua`.
 //! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
 
+mod reconfigure;
 mod stored_form;
 
 use crate::algorithm::{Algorithm, Refund};
-use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
-};
+use crate::{Decision, Error, Nanos, Permits, Quota, Share, Time, Verdict};
 
 /// The longest window, 146 years: no sum of spans overflows.
 const MAX_WINDOW: Nanos = Nanos::from_nanos(1 << 62);
@@ -252,12 +251,6 @@ impl Empty {
     }
 }
 
-impl Reconfigure for Hybrid {
-    fn with_quota(&self, quota: Quota, _origin: Origin) -> Result<AnyAlgorithm, Error> {
-        Self::quota_linear(quota).map(Into::into)
-    }
-}
-
 impl Algorithm for Hybrid {
     type State = HybridState;
 
@@ -353,6 +346,11 @@ impl Algorithm for Hybrid {
     /// Permits left and Nths of a nanosecond mean the same under the same quota only.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self == old
+    }
+
+    fn least_served(&self, kept: Quota) -> Share {
+        let permits = u64::from(kept.permits().get());
+        Share::new(permits + 1, 2 * permits)
     }
 
     fn bound(&self, window: Nanos) -> u64 {

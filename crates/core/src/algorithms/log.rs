@@ -45,7 +45,8 @@ use alloc::collections::VecDeque;
 
 use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::{
-    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Time, Verdict,
+    AnyAlgorithm, Decision, Error, Nanos, Origin, Permits, Quota, Reconfigure, Share, Time,
+    Verdict, share,
 };
 
 /// The most permits a log may count: 80,000 bytes a key.
@@ -276,6 +277,10 @@ impl Algorithm for Log {
     /// Moments are moments; but those that the old span let go are missing from a longer one.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.per <= old.per
+    }
+
+    fn least_served(&self, kept: Quota) -> Share {
+        Share::one_in(share::gap(self), kept).counting(self.denials)
     }
 
     fn bound(&self, window: Nanos) -> u64 {

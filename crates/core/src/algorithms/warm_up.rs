@@ -59,7 +59,7 @@ mod stored_form;
 use core::hint::cold_path;
 
 use crate::algorithm::{Algorithm, Reserve};
-use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
+use crate::{Decision, Error, Nanos, Permits, Quota, Share, Time, Verdict, share};
 use line::{END_US, PriceLine, RestEffect, float, floor};
 
 /// The cold factor that Guava fixes.
@@ -309,6 +309,13 @@ impl Algorithm for WarmUp {
     fn rescale(&self, state: &mut WarmUpState, old: &Self, now: Time) {
         if state.0.is_some() && self.line != old.line {
             *state = WarmUpState(Some(self.rescaled(old.seen(state, now), old)));
+        }
+    }
+
+    fn least_served(&self, kept: Quota) -> Share {
+        match self.saved_up() {
+            Some(saved_up) => Share::new(saved_up.saturating_add(1), kept.permits().get().into()),
+            None => Share::one_in(share::gap(self), kept),
         }
     }
 

@@ -63,7 +63,7 @@ pub use anchor::{Anchor, Calendar, CalendarWindow};
 pub use counters::{Buckets, Counters};
 
 use crate::algorithm::{Algorithm, Denials};
-use crate::{Decision, Error, Nanos, Permits, Quota, Time};
+use crate::{Decision, Error, Nanos, Permits, Quota, Share, Time};
 use anchor::Sight;
 use counters::VisibleCounts;
 
@@ -371,6 +371,10 @@ impl<C: Counters> Algorithm for Window<C> {
     /// Counts mean the same while the windows are the same; N and the edge may change.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.width == old.width && self.buckets == old.buckets && self.anchor == old.anchor
+    }
+
+    fn least_served(&self, kept: Quota) -> Share {
+        self.share_within(kept.per()).counting(self.denials)
     }
 
     fn bound(&self, window: Nanos) -> u64 {

@@ -13,8 +13,7 @@
 
 use parking_lot::Mutex;
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Concurrency, Counters, Decision, Exponential, Gcra, Hybrid, Interval,
-    Log, Nanos, Permits, Refund, Time, WarmUp, Window, WordState,
+    Algorithm, AnyAlgorithm, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Time, WordState,
 };
 use ratekeeper_store::Cell;
 
@@ -142,33 +141,6 @@ impl<A: Algorithm<State: Send> + 'static> StateCell<A> for Locked<A::State> {
     }
 }
 
-impl LimiterAlgorithm for Gcra {
-    type Place = Cell<Self>;
-
-    fn believing(&self) -> Option<Self> {
-        Some(self.with_patience(Nanos::MAX))
-    }
-}
-
-impl<C: Counters + 'static> LimiterAlgorithm for Window<C>
-where
-    Self: Algorithm<State: Send> + Send + Sync,
-{
-    type Place = Locked<<Self as Algorithm>::State>;
-}
-
-impl LimiterAlgorithm for Concurrency {
-    type Place = Locked<<Self as Algorithm>::State>;
-
-    fn comes_back(&self) -> bool {
-        true
-    }
-
-    fn take_back(&self, state: &mut Self::State, now: Time, cost: Permits) {
-        self.refund(state, now, cost);
-    }
-}
-
 impl LimiterAlgorithm for AnyAlgorithm {
     type Place = Locked<<Self as Algorithm>::State>;
 
@@ -183,12 +155,34 @@ impl LimiterAlgorithm for AnyAlgorithm {
     }
 }
 
-/// States of more than a word.
-macro_rules! held_under_lock {
-    ($($algorithm:ty),*) => {$(
-        impl LimiterAlgorithm for $algorithm {
+/// The place of each algorithm: behind a lock, unless its state fits a word.
+macro_rules! limiter_algorithm {
+    (Gcra) => {
+        impl LimiterAlgorithm for Gcra {
+            type Place = Cell<Self>;
+
+            fn believing(&self) -> Option<Self> {
+                Some(self.with_patience(Nanos::MAX))
+            }
+        }
+    };
+    (Concurrency) => {
+        impl LimiterAlgorithm for Concurrency {
+            type Place = Locked<<Self as Algorithm>::State>;
+
+            fn comes_back(&self) -> bool {
+                true
+            }
+
+            fn take_back(&self, state: &mut Self::State, now: Time, cost: Permits) {
+                self.refund(state, now, cost);
+            }
+        }
+    };
+    ($algorithm:ident) => {
+        impl LimiterAlgorithm for ratekeeper_core::$algorithm {
             type Place = Locked<<Self as Algorithm>::State>;
         }
-    )*};
+    };
 }
-held_under_lock!(Exponential, Hybrid, Interval, Log, WarmUp);
+ratekeeper_core::for_each_algorithm!(limiter_algorithm);

@@ -3,13 +3,11 @@
 
 use ratekeeper_core::Denials;
 
-use super::algorithm::AlgorithmSpec;
 use super::diagnostic::Findings;
 use super::limit::Draft;
-use super::lints::{MAX_COMPARED, admits_less, alike, report};
-use super::quantity::QuantityKind;
+use super::lints::{MAX_COMPARED, admits_less, alike, counts_less, report};
 
-/// Limits on some requests that one on every request, with the same key, always comes before.
+/// Finds limits on some requests that one on every request, with the same key, makes needless.
 pub(super) fn never_refuse(drafts: &[Draft], out: &mut Findings<'_>) {
     let of_requests = |draft: &&Draft| !draft.rule.is_for_descriptors();
     let (wide, narrow): (Vec<&Draft>, Vec<&Draft>) = drafts
@@ -28,26 +26,9 @@ pub(super) fn never_refuse(drafts: &[Draft], out: &mut Findings<'_>) {
     }
 }
 
-/// Whether `strict` refuses whatever `loose` would refuse, although it is charged for other
-/// requests as well. Careful: says no in doubt.
+/// Returns true if `strict` refuses every request that `loose` would refuse, although it is charged
+/// for other requests as well: one more charge never lets a refused request pass.
 fn covers_within(strict: &Draft, loose: &Draft) -> bool {
-    if !alike(strict, loose) || strict.denials == Denials::Counted {
-        return false;
-    }
-    let (a, b) = (&strict.rule, &loose.rule);
-    let in_step = strict.kind == loose.kind && a.window == b.window && a.quota <= b.quota;
-    // A charge more never lets a request pass that was refused. Not so where windows begin
-    // with a request, or the pace depends on the past.
-    let monotone = match loose.kind {
-        QuantityKind::Calendar(_) => true,
-        QuantityKind::Windows(kind) => matches!(
-            kind,
-            AlgorithmSpec::TokenBucket
-                | AlgorithmSpec::Fixed
-                | AlgorithmSpec::SlidingCounter
-                | AlgorithmSpec::SlidingLog { .. }
-        ),
-        _ => false,
-    };
-    in_step && monotone || admits_less(strict, loose)
+    let is_less = counts_less(strict, loose) || admits_less(strict, loose);
+    alike(strict, loose) && strict.denials == Denials::Free && is_less
 }

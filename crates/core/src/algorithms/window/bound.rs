@@ -30,7 +30,7 @@ impl<C> Window<C> {
     /// A request is refused because N are in sight. Where no more than `per` is in sight, the
     /// client has sent fewer. Otherwise no more than two `per` are: of at most 2N, N were served;
     /// and no more than that if N come at once as a (sub-)window begins, and again `per` later.
-    pub(crate) fn least_served(&self, per: Nanos) -> Share {
+    pub(super) fn share_within(&self, per: Nanos) -> Share {
         let exact = match (&self.anchor, self.edge) {
             (Anchor::Calendar(_), _) => true, // the quota is that of its windows, however long
             (_, Edge::Drop) => self.width * u64::from(self.buckets) <= per.as_nanos(),
