@@ -1,4 +1,4 @@
-//! Bare: a rate limit service as tonic makes one, which decides nothing.
+//! Bare: a minimal rate limit service on tonic, which decides nothing.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -1,4 +1,4 @@
-//! Bytes: what a key takes, resident, each store alone in a process of its own.
+//! Bytes: resident bytes per key, each store alone in a process of its own.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -13,10 +13,10 @@ use crate::keyed::{STRING, filled, name, number};
 use crate::machine::resident_bytes;
 use crate::{Effort, report};
 
-/// The argument that makes this program such a process; the store and the keys follow.
+/// Argument that starts this program as such a process; the store and the number of keys follow.
 pub(crate) const CHILD: &str = "--bytes-of";
 
-/// A v4 address as a part of a request: its length, then its bytes.
+/// Bytes of a v4 address as a part of a request: its length, then its bytes.
 const ADDRESS: usize = 5;
 
 const STORES: [(&str, usize); 5] = [
@@ -27,13 +27,13 @@ const STORES: [(&str, usize); 5] = [
     ("ratekeeper, v4 addresses", ADDRESS),
 ];
 
-/// The key of the address of a number.
+/// Returns the key of address number `index`.
 fn address(index: usize) -> [u8; ADDRESS] {
     let [a, b, c, d, ..] = index.to_le_bytes();
     [4, a, b, c, d]
 }
 
-/// Prints bytes per key for several numbers of keys: tables grow in steps.
+/// Prints bytes per key for several numbers of keys, because tables grow in steps.
 pub(crate) fn run(effort: Effort) {
     report::line("\nbytes a key beside the key itself, resident (governor's clock: one load)");
     let counts = [10, 12, 14, 16, 18].map(|tenths| effort.keys / 10 * tenths);
@@ -89,7 +89,7 @@ fn child(store: u32, keys: u32) -> Option<(f64, f64)> {
     Some((resident.parse().ok()?, counted.parse().ok()?))
 }
 
-/// Fills one store and prints bytes per key: resident, and as the store counts.
+/// Fills one store and prints bytes per key: resident, and as counted by the store.
 pub(crate) fn of(store: u32, keys: u32) {
     let count = keys as usize;
     let names: Vec<String> = match store {

@@ -58,7 +58,7 @@ pub(crate) fn note(what: impl Into<String>, ours: Side, theirs: Side) {
     pairs.push(Pair { what, ours, theirs });
 }
 
-/// Notes two rows of a table by their names.
+/// Notes two rows of a table, chosen by name.
 pub(crate) fn rows(what: &str, rows: &[Measured], ours: &str, theirs: &str) {
     let find = |name| rows.iter().find(|row| row.name == name);
     if let (Some(ours), Some(theirs)) = (find(ours), find(theirs)) {
@@ -66,7 +66,7 @@ pub(crate) fn rows(what: &str, rows: &[Measured], ours: &str, theirs: &str) {
     }
 }
 
-/// Notes the first row of ours and the fastest peer that reads a clock, as ours does; see
+/// Notes our first row and the fastest peer that reads a clock, as ours does; see
 /// [`report::beside`].
 pub(crate) fn best(what: &str, rows: &[Measured], (floor, ours): (&str, &str)) {
     let is = |row: &Measured, prefix: &str| row.name.starts_with(prefix);
@@ -118,7 +118,7 @@ fn markdown(pair: &Pair) -> String {
     format!("| {what} | {ours} | {peer}: {theirs} | {ratio:.2} |")
 }
 
-/// Three digits or more.
+/// Formats a value with three digits or more.
 fn number(value: f64) -> String {
     match value {
         value if value < 10.0 => format!("{value:.2}"),

@@ -18,12 +18,12 @@ use crate::direct::{FLOOR, load_and_cas, told};
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
 
-/// Nanoseconds that a decision may take.
+/// Goal for a decision, in nanoseconds.
 const GOAL: f64 = 10.0;
-/// Of those that look through a list or ask for a power.
+/// Goal for decisions that scan a list or compute a power.
 const DEAR: f64 = 30.0;
 
-/// A row of the table, but for the figures.
+/// A row of the table, without the figures.
 struct Row {
     bytes: usize,
     goal: f64,
@@ -36,7 +36,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `open` is asked every `step` nanoseconds and never denies.
+    /// Adds a row in which `open` is asked every `step` nanoseconds and never denies.
     fn allow<A: Algorithm + 'a>(&mut self, name: &'static str, goal: f64, open: A, step: u64) {
         let mut state = A::State::default();
         let bytes = size_of::<A::State>() + open.heap_bytes();
@@ -49,7 +49,7 @@ impl<'a> Rows<'a> {
         self.rows.push(Row { bytes, goal });
     }
 
-    /// `shut` is spent at the start, and then asked each nanosecond.
+    /// Adds a row in which `shut` is spent at the start, and then asked each nanosecond.
     fn deny<A: Algorithm + 'a>(&mut self, name: &'static str, goal: f64, shut: A) {
         let mut state = A::State::default();
         let bytes = size_of::<A::State>() + shut.heap_bytes();
@@ -64,7 +64,7 @@ impl<'a> Rows<'a> {
         self.rows.push(Row { bytes, goal });
     }
 
-    /// A permit is lent and given back, of `others` + 1 that may be on loan.
+    /// Adds a row in which a permit is lent and given back, with `others` more on loan.
     fn lend(&mut self, name: &'static str, others: u32) {
         let lease = |index: u32| LeaseId::from_bytes(u128::from(index).to_le_bytes());
         let most = Permits::new(others + 1);

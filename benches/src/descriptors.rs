@@ -1,4 +1,4 @@
-//! Descriptors: what a decision costs with one limit in the policy, and with a thousand.
+//! Descriptors: cost of a decision with one limit in the policy, and with a thousand.
 
 use ratekeeper::core::{Origin, Permits};
 use ratekeeper::policy::{Descriptor, Facts, config};
@@ -8,10 +8,11 @@ use ratekeeper::{Act, Asked, Keeper, ManualClock};
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
 
-/// Limits of the large policy.
+/// Number of limits of the large policy.
 const MANY: usize = 1_000;
 
-/// A kind of limit: number `n`, one for all of them with a counter each, and what meets `n`.
+/// A kind of limit: limit number `n`, one limit for all with a counter each, and entries that match
+/// `n`.
 struct Kind {
     title: &'static str,
     any: &'static str,
@@ -62,7 +63,7 @@ const KINDS: [Kind; 4] = [
 
 type BenchKeeper = Keeper<MemoryStore, ManualClock>;
 
-/// Lines of limit `n`: its own, or the one for all.
+/// Returns the text of limit `n`, with its match and key in `lines`.
 fn limit(n: usize, lines: &str) -> String {
     let name = format!("[[limit]]\nname = \"l{n}\"\n");
     format!("{name}{lines}\nlimit = \"1000000000/1h\"\nalgorithm = \"fixed-window\"\n")

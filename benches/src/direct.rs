@@ -18,7 +18,7 @@ use ratekeeper_store::Cell;
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
 
-/// The floor: what one atomic change of a word takes.
+/// The floor: one atomic change of a word.
 pub(crate) const FLOOR: &str = "floor: load + compare-exchange";
 /// Never denies: a permit a nanosecond, and a thousand million saved up.
 pub(crate) const ALLOWS: &str = "1000000000/1s";
@@ -30,12 +30,12 @@ pub(crate) fn gcra(quota: &str) -> Gcra {
     Gcra::token_bucket(quota).expect("a quota within bounds")
 }
 
-/// The time of decision `number`: 100 ns after the one before it.
+/// Returns the time of decision `number`: 100 ns after the one before it.
 pub(crate) fn at(number: u64) -> Time {
     Time::from_nanos(number * 100)
 }
 
-/// Governor's name for [`ALLOWS`].
+/// Returns [`ALLOWS`] as a quota of governor.
 pub(crate) fn governor_allows() -> GovernorQuota {
     GovernorQuota::per_second(NonZeroU32::new(1_000_000_000).expect("not zero"))
 }
@@ -62,7 +62,7 @@ fn floors(effort: Effort) {
     report::table("floor and clocks", FLOOR, &rows);
 }
 
-/// What a caller reads of a decision.
+/// Returns the parts of a decision that a caller reads.
 pub(crate) fn told(decision: Decision) -> (bool, Permits) {
     (decision.verdict.allows(), decision.remaining)
 }

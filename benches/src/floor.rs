@@ -1,4 +1,4 @@
-//! Floor: what an answer costs before anything is decided.
+//! Floor: cost of an answer without a decision.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 /// Bytes that hyper puts before the body of a constant: status, date, length.
 const HEAD_BYTES: usize = 75;
 
-/// Answers `length` bytes to whatever comes; returns the port.
+/// Answers `length` bytes to any request; returns the port.
 pub(crate) fn bytes(length: usize) -> u16 {
     let body = " ".repeat(length.saturating_sub(HEAD_BYTES));
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", body.len());
@@ -61,7 +61,7 @@ pub(crate) fn hyper(length: usize) -> u16 {
     })
 }
 
-/// A runtime for each core, as the service has; connections are given to them in turn.
+/// Starts a runtime for each core, as the service does; connections are given to them in turn.
 fn start<F>(serve: impl Fn(TcpStream) -> F + Clone + Send + 'static) -> u16
 where
     F: Future<Output = ()> + Send + 'static,

@@ -6,8 +6,8 @@
 //!   figure = that time / answers that h2load counted
 //! ```
 //!
-//! The bare service reads the same request and answers a constant that is as long. All run
-//! in turn, round after round; the least counts.
+//! The bare service reads the same request and answers a constant of the same length. All run in
+//! turn, round after round; the least counts.
 //!
 //! `cargo run --release -p ratekeeper-benches -- grpc [--quick]`; needs `h2load` (Debian:
 //! `nghttp2-client`).
@@ -26,7 +26,7 @@ use crate::{Effort, report};
 
 /// Ten connections of ten streams each.
 const LOAD: [&str; 3] = ["-t1", "-c10", "-m10"];
-/// What is asked of the service, in microseconds of processor time a decision.
+/// Goal for the service, in microseconds of processor time per decision.
 const GOAL: f64 = 9.0;
 
 const POLICY: &str = r#"
@@ -88,10 +88,10 @@ pub(crate) fn run(effort: Effort) {
     spent::note("Envoy's protocol", BARE, &rows);
 }
 
-/// The row that the others are compared with.
+/// Row that the others are compared with.
 const BARE: &str = "bare tonic service, a constant";
 
-/// A request of one descriptor, with its prefix.
+/// Returns a request of one descriptor, with its prefix.
 fn question_bytes() -> Vec<u8> {
     let request = RateLimitRequest {
         domain: "edge".into(),
@@ -109,7 +109,7 @@ fn question_bytes() -> Vec<u8> {
     [&[0][..], &length.to_be_bytes(), &message].concat()
 }
 
-/// Asks that port for so many seconds; how many answers came.
+/// Loads that port for `seconds`, and returns the number of answers.
 fn h2load(port: u16, question: &Path, seconds: u32) -> u64 {
     let output = Command::new("h2load")
         .args(LOAD)

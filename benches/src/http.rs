@@ -6,9 +6,9 @@
 //!   figure = that time / answers that wrk counted
 //! ```
 //!
-//! The floors answer a constant as long as a refusal: `bytes` reads and writes and knows no
-//! HTTP (what is left is the kernel's, and tokio's), `hyper` serves HTTP with the library
-//! that the service uses. All run in turn, round after round; the least counts.
+//! The floors answer a constant as long as a refusal: `bytes` reads and writes without any HTTP
+//! (which leaves the cost of the kernel and of tokio), `hyper` serves HTTP with the library that
+//! the service uses. All run in turn, round after round; the least counts.
 //!
 //! `cargo run --release -p ratekeeper-benches -- http [--quick]`; needs `wrk`.
 
@@ -28,7 +28,7 @@ use crate::{Effort, report};
 
 /// The policy of the README.
 const QUICKSTART: &str = include_str!("../../examples/policies/quickstart.toml");
-/// Its limits, and what they become where nothing is to be refused.
+/// Its limits, and their replacements for rows in which nothing is refused.
 const GENEROUS: [(&str, &str); 2] = [
     (
         r#"bucket = { size = 20, refill = "10/1s" }"#,
@@ -53,7 +53,7 @@ const AUTH: Question = Question {
     body: "",
 };
 
-/// What a row of the table should be answered.
+/// Expected answer of a row of the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Allowed,
@@ -121,7 +121,7 @@ pub(crate) fn run(effort: Effort) {
     spent::note("HTTP", HYPER, &rows);
 }
 
-/// The row that the others are compared with.
+/// Row that the others are compared with.
 const HYPER: &str = "floor: hyper, a constant";
 
 impl Row<'_> {
@@ -144,7 +144,7 @@ impl Row<'_> {
     }
 }
 
-/// Bytes of a refusal, head and body.
+/// Returns the size of a refusal, head and body, in bytes.
 fn refusal_bytes(strict: &Server) -> usize {
     let mut longest = 0;
     for _ in 0..30 {

@@ -13,9 +13,9 @@ use crate::direct::{ALLOWS, at, gcra, governor_allows};
 use crate::measure::{Contender, Measured, measure};
 use crate::{Effort, compare, report};
 
-/// Length of the strings, as the store sees them: a part of 23 bytes and its length.
+/// Length of the strings, as the store receives them: a part of 23 bytes and its length.
 pub(crate) const STRING: usize = 24;
-/// Bytes of a number as the store sees it: eight and their length.
+/// Bytes of a number as the store receives it: eight and their length.
 const NUMBER: usize = 9;
 /// Length of a prepared sequence of keys.
 const SEQUENCE: usize = 1 << 20;
@@ -30,7 +30,7 @@ pub(crate) fn run(effort: Effort) {
     }
 }
 
-/// The sequence as seen by decision `number`.
+/// Returns the index of the key of decision `number`.
 pub(crate) fn pick(sequence: &[u32], number: u64) -> usize {
     let at = usize::try_from(number).unwrap_or(0) % SEQUENCE;
     sequence[at] as usize
@@ -56,14 +56,14 @@ fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) -> bool {
     store.decide_one(&charge, now).verdict.allows()
 }
 
-/// A number as a key part: its length, then its bytes.
+/// Returns a number as a key part: its length, then its bytes.
 fn part(number: u64) -> [u8; NUMBER] {
     let mut key = [8; NUMBER];
     key[1..].copy_from_slice(&number.to_le_bytes());
     key
 }
 
-/// A store in which every key has been charged once.
+/// Creates a store in which every key has been charged once.
 pub(crate) fn filled(keys: usize, key: impl Fn(usize, &mut dyn FnMut(&[u8]))) -> MemoryStore {
     let limit = limit();
     let store = MemoryStore::new(MemoryConfig {
@@ -78,18 +78,18 @@ pub(crate) fn filled(keys: usize, key: impl Fn(usize, &mut dyn FnMut(&[u8]))) ->
     store
 }
 
-/// The key of a number.
+/// Returns the key of a number.
 pub(crate) fn number(index: usize) -> u64 {
     (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The key of a name.
+/// Returns the key of a name.
 pub(crate) fn name(index: usize) -> String {
     let mut name = Name::new();
     name.set(index).clone()
 }
 
-/// A request brings its key along, written just before: it is in the cache.
+/// Buffer for a key, written just before each request, so that it is in the cache.
 pub(crate) struct Name(String);
 
 impl Name {
@@ -212,7 +212,7 @@ fn note(title: &str, rows: &[Measured]) {
     compare::rows(&what, rows, ours, theirs);
 }
 
-/// A fixed sequence of numbers that look random (xorshift).
+/// Returns a fixed sequence of numbers that look random (xorshift).
 fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
@@ -229,7 +229,7 @@ pub(crate) fn uniform(keys: u32) -> Vec<u32> {
     (0..SEQUENCE).map(pick).collect()
 }
 
-/// Key of rank `r` with a chance in proportion to `1 / r`; ranks are scattered over the keys.
+/// Draws keys in proportion to `1 / r` for rank `r`; ranks are scattered over the keys.
 fn zipf(keys: u32) -> Vec<u32> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=keys)

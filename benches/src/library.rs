@@ -6,12 +6,12 @@
 //!   peers    governor, leaky-bucket, ratelimit, tower, a tokio semaphore
 //! ```
 //!
-//! Each with the clock it ships with: the processor's counter (ours, governor), or the
-//! machine's clock (ratelimit, leaky-bucket and tower through tokio). Two ask no clock (`*`): an
+//! Each runs with the clock it ships with: the processor's counter (ours, governor), or the
+//! machine's clock (ratelimit, leaky-bucket and tower through tokio). Two read no clock (`*`): an
 //! unfair leaky-bucket while it has permits, which it gives back in steps, so that it may pass
-//! twice its burst at once; and tower's `RateLimit` while it says no, which a timer ends. The
-//! latter is of one task, so it stands in no row of two threads. A limit of concurrency is a row
-//! of its own: what is taken is given back. `1.50 x peer` is that many times as fast.
+//! twice its burst at once; and tower's `RateLimit` while it refuses, which a timer ends. The
+//! latter belongs to one task, so it has no row of two threads. A concurrency limit has a row of
+//! its own, because its permits are given back. `1.50 x peer` is that many times as fast.
 
 mod keys;
 mod tower;
@@ -40,9 +40,9 @@ use crate::{Effort, compare, report};
 
 /// Never denied in a run: a permit a nanosecond.
 const OFTEN: u64 = 1_000_000_000;
-/// Rows begin with it: they are not peers.
+/// Prefix of the names of rows that are not peers.
 const FLOOR: &str = "floor";
-/// What the peers are measured against.
+/// Prefix of the names of our rows.
 const OURS: &str = "ratekeeper";
 
 pub(crate) fn run(effort: Effort) {
@@ -66,7 +66,7 @@ pub(crate) fn run(effort: Effort) {
     sizes();
 }
 
-/// The layer only.
+/// Measures the layer only.
 pub(crate) fn layer(effort: Effort) {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_time().build().expect("a runtime");
@@ -74,20 +74,20 @@ pub(crate) fn layer(effort: Effort) {
     tower::run(effort);
 }
 
-/// Prints a table, and notes ours and the fastest peer for the comparison.
+/// Prints a table, and notes our row and the fastest peer for the comparison.
 fn show(title: &str, rows: &[Measured]) {
     report::beside(title, (FLOOR, OURS), rows);
     compare::best(&format!("{title}, ns"), rows, (FLOOR, OURS));
 }
 
-/// What the limit says.
+/// Answer of the limits in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ask {
     Allow,
     Deny,
 }
 
-/// A limiter of each kind that says so.
+/// A limiter of each kind that gives this answer.
 struct Limiters {
     ours: Limiter,
     governor: DefaultDirectRateLimiter,
@@ -101,7 +101,7 @@ impl Limiters {
         let leaky = |fair| {
             let mut builder = LeakyBucket::builder();
             match ask {
-                // It refills in steps: so many that none is missed.
+                // It refills in steps: enough permits that it never runs out.
                 Ask::Allow => builder.max(usize::MAX >> 2).initial(usize::MAX >> 2),
                 Ask::Deny => builder.max(1).initial(0).interval(Duration::from_hours(24)),
             };
@@ -151,7 +151,7 @@ impl Limiters {
     }
 }
 
-/// tower's, around a service that does nothing.
+/// Creates tower's limit around a service that does nothing.
 fn tower_rate(ask: Ask) -> RateLimit<Nothing> {
     let rate = match ask {
         Ask::Allow => Rate::new(u64::MAX, Duration::from_hours(24)),
@@ -160,7 +160,7 @@ fn tower_rate(ask: Ask) -> RateLimit<Nothing> {
     RateLimit::new(Nothing, rate)
 }
 
-/// Done at once.
+/// A service that is done at once.
 #[derive(Clone, Copy)]
 struct Nothing;
 
@@ -178,12 +178,12 @@ impl Service<()> for Nothing {
     }
 }
 
-/// One poll, by nobody.
+/// Polls once, without a waker.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// An unfair leaky-bucket asks the clock once it is empty.
+/// Returns the name of the unfair leaky-bucket, which reads the clock only when it is empty.
 const fn unfair(ask: Ask) -> &'static str {
     match ask {
         Ask::Allow => "leaky-bucket try_acquire, unfair *",
@@ -269,7 +269,7 @@ fn two_threads(effort: Effort, ask: Ask) {
         Contender::pair("governor check", |_| governor.check().is_ok()),
         Contender::pair("ratelimit try_wait", |_| ratelimit.try_wait().is_ok()),
     ];
-    // The clock of tokio is of a thread.
+    // The clock of tokio belongs to a thread.
     let handle = tokio::runtime::Handle::current();
     contenders.push(Contender::pair("leaky-bucket try_acquire", {
         let handle = handle.clone();
@@ -286,7 +286,7 @@ fn two_threads(effort: Effort, ask: Ask) {
     show(&format!("one limit, 2 threads, {ask:?}"), &rows);
 }
 
-/// A permit that is there, by async waiting: one poll.
+/// Measures async waiting for a permit that is available: one poll.
 fn acquire(effort: Effort) {
     let word = AtomicU64::new(0);
     let counter = quanta::Clock::new();
@@ -318,7 +318,7 @@ fn acquire(effort: Effort) {
     show("acquire, a permit is there", &rows);
 }
 
-/// One of many permits, taken and given back.
+/// Measures taking one of many permits, and giving it back.
 fn concurrency(effort: Effort) {
     let word = AtomicU64::new(0);
     let semaphore = Semaphore::new(100);

@@ -1,8 +1,8 @@
-//! Machine: what the figures were measured on, and how much memory this process holds.
+//! Machine: the hardware of the measurement, and the memory of this process.
 
 use std::fs;
 
-/// Processor model and number of cores.
+/// Returns processor model and number of cores.
 pub(crate) fn describe() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
@@ -15,7 +15,7 @@ pub(crate) fn describe() -> String {
     format!("machine: {model}, {cores} cores, load at start {load}")
 }
 
-/// Bytes resident.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident_bytes() -> usize {
     const PAGE: usize = 4096;
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -15,9 +15,9 @@
 //! peers, and with `-- tower [--quick]` only the layer for services: see [`library`]; with
 //! `-- compare [--quick]`, all that has a peer in one table: see [`compare`].
 //!
-//! Governor beside us twice: at the same price of time (ratekeeper is told the time by its
-//! caller, so governor is given a clock that costs one load), and each with the clock it
-//! ships with (`SystemClock` here, quanta there).
+//! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
+//! caller, so governor is given a clock that costs one load), and each with the clock it ships with
+//! (`SystemClock` here, quanta there).
 
 mod bare;
 mod bytes;
@@ -42,7 +42,7 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// How much to measure.
+/// Number of rounds and sizes of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     rounds: usize,

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Decisions in one timed batch.
+/// Number of decisions in one timed batch.
 pub(crate) const BATCH: u64 = 50_000;
 
 /// Nanoseconds per decision.
@@ -19,13 +19,13 @@ pub(crate) struct Sample {
     cpu: f64,
 }
 
-/// Something to be measured.
+/// One of the things measured side by side.
 pub(crate) struct Contender<'a> {
     name: &'static str,
     batch: Box<dyn FnMut() -> Sample + 'a>,
 }
 
-/// What came of it, in nanoseconds per decision.
+/// Results of a contender, in nanoseconds per decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Measured {
 }
 
 impl<'a> Contender<'a> {
-    /// `decide` is called with the number of the decision.
+    /// Creates a contender; `decide` is called with the number of the decision.
     pub(crate) fn new<T>(name: &'static str, mut decide: impl FnMut(u64) -> T + 'a) -> Self {
         let mut first = 0;
         let batch = move || {
@@ -49,7 +49,7 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// Two threads at once; the figure is that of one of them.
+    /// Creates a contender that runs on two threads at once; the figure is that of one of them.
     pub(crate) fn pair<T>(name: &'static str, decide: impl Fn(u64) -> T + Sync + 'a) -> Self {
         let mut first = 0;
         let batch = move || {
@@ -89,7 +89,7 @@ fn timed<T>(first: u64, decide: &mut impl FnMut(u64) -> T) -> Sample {
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_nanos() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec

@@ -7,14 +7,14 @@
 //!   16 connections, 1 or 16 calls in flight on each --> server: INFO cpu before and after
 //! ```
 //!
-//! Wall time tells what else this machine did meanwhile; the server's own processor time tells
-//! what a decision costs. All rows run in turn, round after round, beside `INCR` (no decision
-//! at all), a bare script, and the token bucket in a hash that is passed from hand to hand; the
-//! least counts. Cores without a twin take two calls that depend on each other, so the store
-//! itself makes them: one caller at a time in the first column, 16 in the second.
+//! Wall time includes the other work of this machine; the server's own processor time is the cost
+//! of the decisions. All rows run in turn, round after round, beside `INCR` (no decision at all), a
+//! bare script, and the commonly copied token bucket in a hash; the least counts. Cores without a
+//! twin take two calls that depend on each other, so the store itself makes them: one caller at a
+//! time in the first column, 16 in the second.
 //!
 //! `cargo run --release -p ratekeeper-benches -- redis [--quick] [--server PATH]`; needs
-//! `redis-server`, or the program that the path names: a Valkey, say.
+//! `redis-server`, or the program at that path, such as a Valkey.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -35,14 +35,14 @@ use self::subject::{Calls, Subject, THROTTLE};
 use crate::compare::{self, Side};
 use crate::{Effort, report};
 
-/// The row that the others are compared with.
+/// Row that the others are compared with.
 const FLOOR: &str = "INCR";
-/// The row of a script that is passed from hand to hand.
+/// Row of the commonly copied script.
 const HASH: &str = "token bucket in a hash, allow";
-/// Microseconds that a GCRA decision may take, alone and of each when they are gathered.
+/// Goals for a GCRA decision, in microseconds: alone, and for each of several in one call.
 const SINGLE: f64 = 6.5;
 const GATHERED: f64 = 3.0;
-/// Requests that are gathered into a call.
+/// Number of requests that are gathered into one call.
 pub(crate) const TOGETHER: usize = 16;
 
 /// Measures everything with this program and prints it.
@@ -68,7 +68,8 @@ pub(crate) fn run(effort: Effort, program: &str) {
     hot::run(&server);
 }
 
-/// Notes all-or-none decisions beside a token bucket in a hash, and a module's if it is loaded.
+/// Notes our decisions that allow beside a token bucket in a hash, and beside a module's if it is
+/// loaded.
 fn note(rows: &[Row]) {
     let side = |row: &Row| {
         let mut micros = row.many.clone();
@@ -167,10 +168,10 @@ fn rows(server: &Server) -> Vec<Row> {
     rows
 }
 
-/// A name, a goal, a limit that allows all that is asked of it here, and one of 100.
+/// A name, a goal, a limit that allows all requests of this benchmark, and a limit of 100.
 type Core = (&'static str, f64, AnyAlgorithm, AnyAlgorithm);
 
-/// Those with a twin.
+/// Returns the cores with a twin.
 fn cores() -> Vec<Core> {
     let quota = |text: &str| text.parse().expect("a valid quota");
     let (open, shut) = ("100000/1d", "100/1d");
@@ -180,7 +181,7 @@ fn cores() -> Vec<Core> {
     let cut = |text| {
         SubBuckets::sub_buckets(quota(text), 10, Edge::Full, Nanos::ZERO).expect("within bounds")
     };
-    // Those that it lists are gone in a moment, so that it never fills here.
+    // Entries of this log expire within a moment, so that it never fills here.
     let log = |text| Log::sliding(quota(text)).expect("within bounds");
     let interval = |most| {
         let most = Permits::new(most);
@@ -218,7 +219,7 @@ fn cores() -> Vec<Core> {
     ]
 }
 
-/// Those that are decided by compare-and-set.
+/// Returns the cores that are decided by compare-and-set.
 fn without_twins() -> [(&'static str, AnyAlgorithm); 2] {
     let quota = "100000/1d".parse().expect("a valid quota");
     let exponential = Exponential::new(quota).expect("within bounds");
@@ -229,7 +230,7 @@ fn without_twins() -> [(&'static str, AnyAlgorithm); 2] {
     ]
 }
 
-/// Of the bytes of every core: its name and a limit.
+/// Returns every core of the table of bytes: its name, a limit, and the cost of a request.
 fn remembered() -> Vec<(&'static str, AnyAlgorithm, Permits)> {
     let quota = "100000/1d".parse().expect("a valid quota");
     let mut limits: Vec<_> = cores()

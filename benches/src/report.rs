@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 
 use crate::measure::Measured;
 
-/// Prints a line as it is.
+/// Prints a line unchanged.
 pub(crate) fn line(text: &str) {
     println!("{text}");
 }
 
-/// Prints a table; the ratio of each row is to the row named `reference`.
+/// Prints a table; ratios are to the row named `reference`.
 pub(crate) fn table(title: &str, reference: &str, rows: &[Measured]) {
     let least = |name: &str| {
         rows.iter()
@@ -36,9 +36,9 @@ pub(crate) fn table(title: &str, reference: &str, rows: &[Measured]) {
     }
 }
 
-/// Prints a table of contenders that do the same work. Rows named `floor..` are not peers; of
-/// `ours..`, it is said how many times faster than the best peer they are. A peer whose name
-/// ends in `*` asks no clock, which is named beside the best of the others.
+/// Prints a table of contenders that do the same work. Rows named `floor..` are not peers; rows
+/// named `ours..` show their speed relative to the best peer. A peer with a name that ends in `*`
+/// reads no clock, and is named beside the best of the others.
 pub(crate) fn beside(title: &str, (floor, ours): (&str, &str), rows: &[Measured]) {
     let is = |row: &&Measured, what: &str| row.name.starts_with(what);
     let base = rows.iter().find(|row| is(row, floor));
@@ -71,8 +71,8 @@ pub(crate) fn beside(title: &str, (floor, ours): (&str, &str), rows: &[Measured]
     }
 }
 
-/// Prints a table with the bytes of each row, and how it stands to its goal; one whose goal
-/// is not a number has none.
+/// Prints a table with the bytes of each row, and its ratio to its goal; a row without a goal has
+/// NaN there.
 pub(crate) fn goals(
     title: &str,
     reference: &str,

@@ -1,4 +1,4 @@
-//! Server: what is measured from outside, in a process of its own whose time is its own.
+//! Server: measured from outside, in a process of its own with its own processor time.
 //!
 //! ```text
 //!   Server::start --this program, --serve KIND ..--> serve: says its port, then serves
@@ -16,7 +16,7 @@ use ratekeeper_server::{Config, Door, Service};
 
 use crate::{bare, floor, report};
 
-/// The argument that makes this program a server; [`Server`] says which.
+/// Argument that starts this program as a server; [`Server`] passes the kind.
 pub(crate) const CHILD: &str = "--serve";
 
 /// A server in a process of its own; ended when dropped.
@@ -47,9 +47,9 @@ impl Server {
         self.port
     }
 
-    /// User and system time of the process.
+    /// Returns user and system time of the process, in microseconds.
     pub(crate) fn cpu_micros(&self) -> f64 {
-        /// `USER_HZ`: the unit of these figures, on every Linux of today.
+        /// `USER_HZ`: the unit of these figures, on every current Linux.
         const MICROS_PER_TICK: f64 = 10_000.0;
         let stat = fs::read_to_string(
             Path::new("/proc")

@@ -6,18 +6,18 @@ use crate::compare::{self, Side};
 use crate::report;
 use crate::server::Server;
 
-/// What the rounds of one row have cost.
+/// Processor time of the rounds of one row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spent {
     /// Microseconds of processor time per answer, of each round.
     micros: Vec<f64>,
-    /// Thousands of answers a second, the most of any round.
+    /// Thousands of answers a second, in the fastest round.
     most: f64,
 }
 
 impl Spent {
-    /// Measures one round: `load` asks for so many seconds and says what was answered, and
-    /// how many answers that were.
+    /// Measures one round: `load` runs for this many seconds, and returns its result and the number
+    /// of answers.
     pub(crate) fn round<T>(
         &mut self,
         server: &Server,
@@ -40,7 +40,7 @@ impl Spent {
     }
 }
 
-/// Notes our rows beside the one called `reference` for the comparison.
+/// Notes our rows beside the one named `reference` for the comparison.
 pub(crate) fn note(what: &str, reference: &str, rows: &[(&str, &Spent)]) {
     let side = |(name, spent): (&str, &Spent)| {
         let micros = spent.sorted();
@@ -61,7 +61,7 @@ pub(crate) fn note(what: &str, reference: &str, rows: &[(&str, &Spent)]) {
     }
 }
 
-/// Prints the rows beneath `title`; ratios are to the least of the row called `reference`.
+/// Prints the rows beneath `title`; ratios are to the least of the row named `reference`.
 pub(crate) fn table(title: &str, reference: &str, rows: &[(&str, &Spent)]) {
     let base = rows.iter().find(|(name, _)| *name == reference);
     let base = base.map_or(f64::NAN, |(_, spent)| spent.sorted()[0]);

@@ -1,9 +1,9 @@
-//! Every example runs and says what its comment promises.
+//! Every example runs and prints what its comment promises.
 
 use std::process::Command;
 
 fn check(program: &str, expected: &str) {
-    // Nothing listens there: what an example says must not depend on a server that is there.
+    // No server listens there, because the output of an example must not depend on one.
     let command = Command::new(program)
         .env("REDIS_URL", "redis://127.0.0.1:1")
         .output();

@@ -1,9 +1,9 @@
-//! `cargo xtask features`: every library crate compiles with nothing asked for, and with each of
-//! its features alone.
+//! `cargo xtask features`: every library crate compiles with no features, and with each of its
+//! features alone.
 //!
-//! The tests turn features on for one another, so a line that needs a feature it does not name
-//! is found by nobody else. `ratekeeper-core` is `no_std`: that it names nothing of the standard
-//! library is what compiling it shows.
+//! The tests turn features on for one another, so no other check finds a line that needs a feature
+//! it does not name. `ratekeeper-core` is `no_std`: compiling it shows that it uses nothing of the
+//! standard library.
 
 use std::env;
 use std::fs;

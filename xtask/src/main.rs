@@ -13,8 +13,8 @@ mod soak;
 mod test;
 mod tidy;
 
-/// Name, what it does, and the function that does it. An error is a sentence; the chore
-/// has printed its findings by then.
+/// Name, description, and function. An error is a sentence; the chore has printed its findings by
+/// then.
 const CHORES: &[(&str, &str, Chore)] = &[
     (
         "features",
@@ -38,7 +38,7 @@ const CHORES: &[(&str, &str, Chore)] = &[
     ),
 ];
 
-/// Runs in the root of the repository.
+/// A chore, which runs in the root of the repository.
 type Chore = fn(&Path) -> Result<String, String>;
 
 fn main() -> ExitCode {
@@ -67,13 +67,13 @@ fn usage() -> String {
     usage
 }
 
-/// The root of the repository: the directory above this crate.
+/// Returns the root of the repository: the directory above this crate.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Chores talk on standard error; a closed pipe has stopped listening.
+/// Prints to standard error; a closed pipe is ignored.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

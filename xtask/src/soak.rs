@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// How long it lasts unless stated.
+/// Length of the test unless stated.
 const MINUTES: &str = "30";
 
 pub(crate) fn run(root: &Path) -> Result<String, String> {

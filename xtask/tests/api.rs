@@ -1,14 +1,14 @@
-//! The public interface of the libraries, item by item, as `api/PACKAGE.txt` lists it: what is
-//! added is written down there, and what is taken away or changed asks for a new version.
+//! The public interface of the libraries, item by item, as `api/PACKAGE.txt` lists it: additions
+//! are recorded there, and removals or changes require a new version.
 //!
 //! ```text
 //!   api/ratekeeper.txt | 0.1.0, unpublished                      the version it belongs to
 //!                      | pub fn ratekeeper::Limiter::check(..)   one line an item
 //! ```
 //!
-//! `RATEKEEPER_API=write cargo test -p xtask --test api` writes the lists. It refuses to take
-//! an item out of the list of a published version, unless the package's version is by then one
-//! that may break its users (Cargo's reading of semantic versioning: 0.2 after 0.1, 2 after 1).
+//! `RATEKEEPER_API=write cargo test -p xtask --test api` writes the lists. It refuses to remove an
+//! item from the list of a published version, unless the package's version may by then break its
+//! users (Cargo's reading of semantic versioning: 0.2 after 0.1, 2 after 1).
 
 #![cfg(unix)] // the compiler is called through a script
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
@@ -22,7 +22,7 @@ use std::process::Command;
 
 use public_api::Builder;
 
-/// Packages that people depend on, with the features that promise something.
+/// Packages that people depend on, with the features that are part of the interface.
 const PACKAGES: [(&str, &str); 5] = [
     ("ratekeeper-core", ""),
     ("ratekeeper-policy", ""),
@@ -31,7 +31,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ("ratekeeper-resilience", "reqwest"),
 ];
 
-/// Traits that types have by themselves and nobody asks for by name.
+/// Auto traits that are left out because no user asks for them by name.
 const UNTOLD: [&str; 5] = [
     "Freeze",
     "Unpin",
@@ -40,7 +40,7 @@ const UNTOLD: [&str; 5] = [
     "UnsafeUnpin",
 ];
 
-/// What the list of an unpublished version says after it.
+/// Suffix of the version in a list that is not published.
 const UNPUBLISHED: &str = ", unpublished";
 
 /// The public items of a package at one version.
@@ -68,7 +68,7 @@ impl Api {
         format!("{}{mark}\n{}", self.version, items.collect::<String>())
     }
 
-    /// What `next` lacks of this, or has changed; none if its version may do that.
+    /// Returns the items that `next` lacks or has changed; empty if its version may do that.
     fn broken_by<'a>(&'a self, next: &'a Self) -> Vec<&'a str> {
         if !self.is_published || series(&self.version) != series(&next.version) {
             return Vec::new();
@@ -78,7 +78,7 @@ impl Api {
     }
 }
 
-/// The part of a version that changes when users may be broken: `1`, or `0.2`.
+/// Returns the part of a version that changes when users may be broken: `1`, or `0.2`.
 fn series(version: &str) -> &str {
     let parts = if version.starts_with("0.") { 2 } else { 1 };
     let end = version.match_indices('.').nth(parts - 1);
@@ -89,8 +89,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The documentation tool of a stable toolchain, told to write JSON as well. What is compiled
-/// for it is compiled as always.
+/// Returns the documentation tool of a stable toolchain, enabled to write JSON as well. Code
+/// compiled for it is compiled as always.
 fn rustdoc(directory: &Path) -> PathBuf {
     fs::create_dir_all(directory).unwrap();
     let script = directory.join("rustdoc");
@@ -103,7 +103,7 @@ fn rustdoc(directory: &Path) -> PathBuf {
     script
 }
 
-/// The public items of the package as it is.
+/// Returns the current public items of the package.
 fn api(package: &str, features: &str) -> Api {
     let target = root().join("target");
     let output = Command::new(env!("CARGO"))
@@ -140,8 +140,8 @@ fn api(package: &str, features: &str) -> Api {
     }
 }
 
-/// Whether the compiler is the one whose JSON is read here; if not, one line says so. In CI it
-/// has to be.
+/// Returns true if the JSON of this compiler can be read here; if not, prints one line. In CI it
+/// must be.
 fn is_readable() -> bool {
     let output = Command::new("rustc").arg("--version").output().unwrap();
     let version = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! Wrk: the load generator, a program of its own, and what it counted.
+//! Wrk: the load generator, a separate program, and its results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 /// Threads and connections.
 pub(super) const LOAD: [&str; 2] = ["-t1", "-c32"];
 
-/// A request, sent again and again.
+/// A request that is sent repeatedly.
 #[derive(Clone, Copy)]
 pub(super) struct Question {
     pub(super) target: &'static str,
     pub(super) method: &'static str,
-    /// Without `'`.
+    /// Must not contain `'`.
     pub(super) body: &'static str,
 }
 
-/// What it counted.
+/// Results of one run.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counted {
     pub(super) answers: u64,
-    /// Of these, with another status than 2xx or 3xx.
+    /// Answers with another status than 2xx or 3xx, which `answers` includes.
     pub(super) refused: u64,
-    /// Kinds of errors of connections.
+    /// Number of kinds of connection errors.
     pub(super) errors: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Wrk {
 }
 
 impl Wrk {
-    /// None if it is not installed.
+    /// Finds `wrk`; `None` if it is not installed.
     pub(super) fn find() -> Option<Self> {
         let mut version = Command::new("wrk");
         version
@@ -44,7 +44,7 @@ impl Wrk {
         Some(Self { directory })
     }
 
-    /// Asks that port for so many seconds.
+    /// Loads that port for `seconds`.
     pub(super) fn run(&self, port: u16, question: &Question, seconds: u32) -> Counted {
         let output = Command::new("wrk")
             .args(LOAD)

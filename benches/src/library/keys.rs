@@ -20,13 +20,13 @@ use crate::direct::{ALLOWS, governor_allows, load_and_cas};
 use crate::keyed::{Name, number, pick, uniform};
 use crate::measure::{Contender, measure};
 
-/// A permit a microsecond for each key: none is denied, and what one is charged at first it
-/// owes for as long as the rows are measured.
+/// A permit a microsecond for each key: none is denied, and the initial charge of a key is owed for
+/// as long as the rows are measured.
 const PER_MINUTE: u32 = 60_000_000;
-/// What that is: half a minute's worth.
+/// The initial charge: half a minute's worth.
 const CHARGED: Permits = Permits::new(PER_MINUTE / 2);
 
-/// Governor's limits of numbers.
+/// Governor's limiter with numbers as keys.
 type Numbers = DefaultKeyedRateLimiter<u64>;
 
 fn limiter(quota: &str) -> KeyedLimiter {
@@ -46,14 +46,14 @@ fn governor_in_debt() -> GovernorQuota {
     GovernorQuota::per_minute(NonZeroU32::new(PER_MINUTE).expect("not zero"))
 }
 
-/// None was forgotten meanwhile.
+/// Asserts that no key was forgotten meanwhile.
 fn assert_all_here(limiter: &KeyedLimiter, effort: Effort) {
     let limits = limiter.store().usage().limits;
     let keys: usize = limits.iter().map(|limit| limit.keys).sum();
     assert_eq!(keys, effort.keys as usize, "keys in memory");
 }
 
-/// As many words as keys.
+/// Returns as many words as keys.
 fn words(effort: Effort) -> Vec<AtomicU64> {
     (0..effort.keys).map(|_| AtomicU64::new(0)).collect()
 }
@@ -66,7 +66,7 @@ pub(super) fn numbers(effort: Effort) {
     assert_all_here(&ours, effort);
 }
 
-/// As [`numbers`], where no key owes anything when it comes back.
+/// As [`numbers`], but no key owes anything when it comes back.
 pub(super) fn numbers_done_with(effort: Effort) {
     let ours = limiter(ALLOWS);
     let theirs = RateLimiter::keyed(governor_allows());
@@ -74,7 +74,7 @@ pub(super) fn numbers_done_with(effort: Effort) {
     side_by_side("done with", &ours, &theirs, effort);
 }
 
-/// Each number once.
+/// Charges each number once.
 fn fill(ours: &KeyedLimiter, cost: Permits, theirs: &Numbers, effort: Effort) {
     for index in 0..effort.keys as usize {
         let _ = ours.check_n(number(index).to_le_bytes(), cost);
@@ -82,7 +82,7 @@ fn fill(ours: &KeyedLimiter, cost: Permits, theirs: &Numbers, effort: Effort) {
     }
 }
 
-/// By one thread, then by two.
+/// Measures with one thread, then with two.
 fn side_by_side(what: &str, ours: &KeyedLimiter, theirs: &Numbers, effort: Effort) {
     let (count, sequence, words) = (effort.keys, uniform(effort.keys), words(effort));
     let key = |n| number(pick(&sequence, n));

@@ -1,4 +1,4 @@
-//! The layer around a service that does nothing: what a request costs beside its service.
+//! The layer around a service that does nothing: cost of a request without its service.
 //!
 //! ```text
 //!   floor    the service called as it is: request made, answer and body dropped
@@ -36,10 +36,10 @@ use crate::direct::ALLOWS;
 use crate::measure::{Contender, measure};
 use crate::{Effort, compare, report};
 
-/// Who asks.
+/// User that makes the requests.
 const USER: [u8; 13] = *b"user-12345678";
 
-/// The same for `tower_governor`.
+/// The same user for `tower_governor`.
 #[derive(Clone)]
 struct User;
 
@@ -51,7 +51,7 @@ impl KeyExtractor for User {
     }
 }
 
-/// Answers at once, with nothing.
+/// A service that answers at once, with an empty body.
 #[derive(Clone, Copy)]
 struct Page;
 
@@ -69,7 +69,7 @@ impl Service<Request<()>> for Page {
     }
 }
 
-/// One request, from readiness to the dropped body; its status.
+/// Sends one request, from readiness to the dropped body; returns its status.
 fn ask<S, B>(service: &mut S) -> u16
 where
     S: Service<Request<()>, Response = Response<B>>,
@@ -83,7 +83,7 @@ where
     }
 }
 
-/// Asks the service of a layer; what it says was made sure of.
+/// Measures the service of a layer, after checking its answer.
 fn layered<'a, S, B>(name: &'static str, mut service: S, status: u16) -> Contender<'a>
 where
     S: Service<Request<()>, Response = Response<B>> + 'a,
@@ -104,7 +104,7 @@ fn ours<'a, G: Gate + 'a>(
     layered(name, layer.layer(Page), status)
 }
 
-/// A limit for each key by `tower_governor`, without fields and with them, and denied.
+/// Creates a limit for each key by `tower_governor`: without fields, with them, and denied.
 fn governors<'a>() -> [Contender<'a>; 3] {
     let mut often = GovernorConfigBuilder::default().key_extractor(User);
     often.per_nanosecond(1).burst_size(1_000_000);

@@ -1,4 +1,4 @@
-//! Footprint: the bytes of a key, of each core, all that the server keeps for it included.
+//! Footprint: bytes per key of each core, including all that the server keeps for a key.
 
 use ratekeeper_core::{AnyAlgorithm, Permits};
 
@@ -8,17 +8,18 @@ use super::subject::Teller;
 use super::wire::Reply;
 use crate::{Effort, report};
 
-/// Keys of each core: three quarters of a table of the server, as 100,000 are of the next.
+/// Number of keys of each core: three quarters of a table of the server, as 100,000 are of the
+/// next.
 const KEYS: u64 = 50_000;
-/// Of the short run.
+/// Number of keys in a short run.
 const FEW: u64 = 12_500;
-/// Bytes that a GCRA key may take, on Redis 7.
+/// Goal for a GCRA key on Redis 7, in bytes.
 const GOAL: f64 = 133.0;
-/// Requests at a time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 125;
 
-/// Prints what the memory of a server grows by that holds nothing else, and what it says of a
-/// key.
+/// Prints the growth of memory per key on a server that holds nothing else, and the server's own
+/// figure for a key.
 pub(super) fn run(effort: Effort, program: &str) {
     let count = if effort.redis_rounds > 4 { KEYS } else { FEW };
     report::line(&format!(

@@ -1,4 +1,4 @@
-//! Hot: one key, asked for far more often than it is worth a call each.
+//! Hot: one key with far more requests than are worth a call each.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::server::Server;
 use crate::report;
 
-/// Requests a second, evenly spread, and for how long.
+/// Requests a second, evenly spread, and their duration in seconds.
 const RATE: u32 = 20_000;
 const SECONDS: u32 = 2;
-/// Calls a second that the server may see for it.
+/// Maximum number of calls a second that the server may receive for them.
 const GOAL: f64 = 2_000.0;
 
-/// Prints what becomes of them.
+/// Prints the calls and answers of these requests.
 #[expect(clippy::disallowed_methods, reason = "benches read the clock")]
 pub(super) fn run(server: &Server) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -1,4 +1,4 @@
-//! Recorder: a relay before the server that keeps what passes towards it.
+//! Recorder: a relay before the server that records the bytes sent to it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Before the server at `port`.
+    /// Starts a relay before the server at `port`.
     pub(super) fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let relay = listener.local_addr().expect("it is bound").port();
@@ -37,7 +37,7 @@ impl Recorder {
         Self { port: relay, sent }
     }
 
-    /// The scripts called since the last look that name so many keys, each as it was sent.
+    /// Returns the script calls with this number of keys since the last call, each as it was sent.
     pub(super) fn take(&self, keys: usize) -> Vec<Vec<u8>> {
         let bytes = std::mem::take(&mut *self.sent.lock().expect("nobody panics holding it"));
         let keys = keys.to_string();

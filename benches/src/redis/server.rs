@@ -1,4 +1,4 @@
-//! Server: a real one, of its own, and what it says of itself.
+//! Server: a real server of our own, and its statistics.
 
 use std::cell::RefCell;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::wire::{Reply, Wire};
 
-/// By which it is loaded.
+/// Number of connections for load.
 pub(super) const CONNECTIONS: usize = 16;
 
 /// A running server; stopped when dropped.
@@ -18,13 +18,13 @@ pub(super) struct Server {
     child: Child,
     pub(super) port: u16,
     desk: RefCell<Wire>,
-    /// Those that load comes by.
+    /// Connections for load.
     pub(super) wires: RefCell<Vec<Wire>>,
     _directory: TempDir,
 }
 
 impl Server {
-    /// None if this program is not installed.
+    /// Starts the program; `None` if it is not installed.
     pub(super) fn start(program: &str) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory for the server");
         let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
@@ -55,12 +55,12 @@ impl Server {
         })
     }
 
-    /// Asks it something.
+    /// Sends a command and returns the reply.
     pub(super) fn ask(&self, words: &[&[u8]]) -> Reply {
         self.desk.borrow_mut().ask(words)
     }
 
-    /// A field of `INFO`.
+    /// Returns a field of `INFO`.
     pub(super) fn info(&self, section: &str, field: &str) -> Option<String> {
         let Reply::Text(text) = self.ask(&[b"INFO", section.as_bytes()]) else {
             return None;
@@ -70,7 +70,7 @@ impl Server {
         value.map(|value| value.trim().to_owned())
     }
 
-    /// `redis 7.0.15`; a Valkey says a version of Redis too.
+    /// Returns product and version, `redis 7.0.15`; a Valkey reports a version of Redis too.
     pub(super) fn version(&self) -> String {
         let products = [("valkey", "valkey_version"), ("redis", "redis_version")];
         let version = products.iter().find_map(|(product, field)| {
@@ -80,7 +80,7 @@ impl Server {
         version.unwrap_or_default()
     }
 
-    /// Microseconds of processor time that it has taken so far.
+    /// Returns the processor time that the server has used so far, in microseconds.
     pub(super) fn cpu_micros(&self) -> f64 {
         let Reply::Text(text) = self.ask(&[b"INFO", b"cpu"]) else {
             return f64::NAN;
@@ -95,7 +95,7 @@ impl Server {
             .map_or(f64::NAN, |(user, sys)| (user + sys) * 1e6)
     }
 
-    /// Calls of a command so far.
+    /// Returns the number of calls of a command so far.
     pub(super) fn calls(&self, command: &str) -> u64 {
         let stats = self.info("commandstats", &format!("cmdstat_{command}"));
         let calls = stats.and_then(|stats| {

@@ -1,4 +1,4 @@
-//! Subjects: what the server is asked to do, and how it is loaded.
+//! Subjects: the requests to the server, and how it is loaded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,18 +16,18 @@ use super::recorder::Recorder;
 use super::server::{CONNECTIONS, Server};
 use super::wire::{Reply, frame};
 
-/// Keys of each subject.
+/// Number of keys of each subject.
 const KEYS: u64 = 960;
-/// Decisions of a round, with one call in flight on each connection, and with many: few, and
-/// many rounds, so that some of them fall into a quiet moment.
+/// Decisions of a round, with one call in flight on each connection, and with many: few decisions
+/// and many rounds, so that some rounds fall into a quiet moment.
 const FEW: usize = 1_024;
 const MANY: usize = 2_048;
-/// Of those that the store itself makes.
+/// Decisions of a round that the store itself makes.
 const EXCHANGES: u64 = 256;
-/// Far more than a call takes: nothing is measured that failed.
+/// Far more than a call takes, so that no failed call is measured.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The token bucket that is passed from hand to hand: two fields of a hash, the caller's clock.
+/// The commonly copied token bucket: two fields of a hash, the caller's clock.
 const FOLK: &[u8] = b"
 local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now, cost = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -41,10 +41,10 @@ redis.call('EXPIRE', KEYS[1], math.ceil(burst / rate) * 2)
 return {allowed and 1 or 0, tokens}
 ";
 
-/// The row of the command of `redis-cell`.
+/// Row of the command of `redis-cell`.
 pub(super) const THROTTLE: &str = "CL.THROTTLE, allow";
 
-/// Calls that know no limit of ours.
+/// Calls without any limit of ours.
 #[derive(Clone, Copy)]
 pub(super) enum Calls {
     Incr,
@@ -53,17 +53,17 @@ pub(super) enum Calls {
     Folk,
 }
 
-/// What a row of the table measures.
+/// The measurement of a row of the table.
 pub(super) struct Subject {
     pub(super) name: String,
     work: Work,
 }
 
 enum Work {
-    /// Calls, sent as they are.
+    /// Prepared calls, sent unchanged.
     Frames {
         frames: Vec<Vec<u8>>,
-        /// Decisions of each.
+        /// Decisions per call.
         each: usize,
         next: usize,
     },
@@ -98,7 +98,7 @@ impl Subject {
         )
     }
 
-    /// The command of the module `redis-cell`, if the server has it.
+    /// Creates the command of the module `redis-cell`; `None` if the server lacks it.
     pub(super) fn throttle(server: &Server) -> Option<Self> {
         match server.ask(&[b"COMMAND", b"INFO", b"CL.THROTTLE"]) {
             Reply::List(known) if known != [Reply::Nothing] => {}
@@ -123,7 +123,7 @@ impl Subject {
         Self { name, work }
     }
 
-    /// A limit that always allows.
+    /// Creates a limit that always allows.
     pub(super) fn allowed(server: &Server, name: String, algorithm: AnyAlgorithm) -> Self {
         let recorder = Recorder::before(server.port);
         let teller = Teller::new(recorder.port, &name, algorithm);
@@ -131,7 +131,7 @@ impl Subject {
         Self::frames(name, recorder.take(1), 1)
     }
 
-    /// A limit that is spent.
+    /// Creates a limit that is spent.
     pub(super) fn denied(server: &Server, name: String, algorithm: AnyAlgorithm) -> Self {
         let recorder = Recorder::before(server.port);
         let teller = Teller::new(recorder.port, &name, algorithm);
@@ -141,7 +141,7 @@ impl Subject {
         Self::frames(name, recorder.take(1), 1)
     }
 
-    /// The same, requests of different keys together in a call.
+    /// Creates a limit that always allows, with requests of different keys together in a call.
     pub(super) fn gathered_allowed(server: &Server, name: String, open: AnyAlgorithm) -> Self {
         let recorder = Recorder::before(server.port);
         let teller = Teller::new(recorder.port, &name, open);
@@ -158,7 +158,7 @@ impl Subject {
         Self::frames(name, recorder.take(TOGETHER), TOGETHER)
     }
 
-    /// A limit without a twin.
+    /// Creates a limit without a twin.
     pub(super) fn exchanged(server: &Server, name: &str, algorithm: AnyAlgorithm) -> Self {
         let teller = Teller::new(server.port, name, algorithm);
         Self {
@@ -167,7 +167,7 @@ impl Subject {
         }
     }
 
-    /// Loads the server; says with how many decisions.
+    /// Loads the server; returns the number of decisions.
     pub(super) fn run(&mut self, server: &Server, at_once: usize) -> usize {
         match &mut self.work {
             Work::Store(teller) => {
@@ -206,7 +206,7 @@ fn keys(name: &str) -> impl Iterator<Item = Vec<u8>> {
     (0..KEYS).map(move |number| format!("{name}:{number:07}").into_bytes())
 }
 
-/// A store that is asked to decide, one limit of it.
+/// A store with one limit, which makes the decisions.
 pub(super) struct Teller {
     runtime: Runtime,
     store: Arc<RedisStore>,
@@ -271,7 +271,7 @@ impl Teller {
         });
     }
 
-    /// So many decisions, so many callers at a time.
+    /// Makes `count` decisions, by `callers` concurrent callers.
     fn several(&self, count: u64, callers: u64) {
         self.runtime.block_on(async {
             let ask = |_| {

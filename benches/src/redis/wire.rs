@@ -1,4 +1,4 @@
-//! Wire: one connection, requests as bytes, and as much of the protocol as answers need.
+//! Wire: one connection, requests as bytes, and the part of the protocol that answers need.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -27,19 +27,19 @@ impl Wire {
         })
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         let sent = self.stream.get_mut().write_all(bytes);
         sent.expect("the server is there while it is measured");
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     pub(super) fn receive(&mut self) -> Reply {
         self.read()
             .expect("the server answers while it is measured")
     }
 
-    /// Asks and waits.
+    /// Sends a request and waits for the answer.
     pub(super) fn ask(&mut self, words: &[&[u8]]) -> Reply {
         self.send(&frame(words));
         self.receive()
@@ -74,7 +74,7 @@ impl Wire {
     }
 }
 
-/// A request.
+/// Encodes a request.
 pub(super) fn frame(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -85,7 +85,7 @@ pub(super) fn frame(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Requests, out of what was sent: each its words.
+/// Splits the sent bytes into requests, each a list of words.
 pub(super) fn requests(mut bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
     fn line<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
         let end = bytes.windows(2).position(|two| two == b"\r\n")?;

@@ -17,23 +17,23 @@ use ratekeeper_policy::{Charges, Entry, Exemption, Facts, Field, Matcher, Policy
 use crate::limits;
 use crate::request::CliRequest;
 
-/// What a limit says to a request.
+/// Answer of one limit to a request.
 pub(crate) enum LimitAnswer {
     Applies {
         key: Vec<String>,
         cost: Permits,
-        /// Something stands in for a missing key part.
+        /// True if something stands in for a missing key part.
         fallback: bool,
-        /// End of the window that the request falls into, if windows are asked for.
+        /// End of the window of the request; `None` if windows are not asked for.
         window_ends: Option<Zoned>,
     },
     /// A key part is missing, and the policy refuses such requests.
     Refuses(String),
-    /// Why it does not apply.
+    /// The limit does not apply, for this reason.
     Not(String),
 }
 
-/// What each limit of the policy says to the request, in the policy's order.
+/// Returns the answer of each limit of the policy, in the policy's order.
 pub(crate) fn answers(
     policy: &Policy,
     request: &CliRequest,
@@ -65,15 +65,15 @@ fn applies(rule: &Rule, charges: &Charges, entry: &Entry, at: Option<&Zoned>) ->
     }
 }
 
-/// When the window ends that a first request at `at` falls into; none without windows.
+/// Returns the end of the window of a first request at `at`; `None` without windows.
 ///
-/// The policy was read for a clock whose zero is `at`.
+/// The policy must have been read for a clock with its zero at `at`.
 fn window_end(algorithm: &AnyAlgorithm, at: &Zoned) -> Option<Zoned> {
     let left = algorithm.window_end(Time::ZERO)?.since(Time::ZERO);
     at.checked_add(Duration::from(left)).ok()
 }
 
-/// Why a limit does not apply to a request.
+/// Returns why a limit does not apply to a request.
 fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>) -> String {
     if rule.mode == RuleMode::Off {
         return "mode = \"off\"".into();

@@ -1,4 +1,4 @@
-//! Client: asks a running service, over plain HTTP, with a time-out and a bound.
+//! Client: calls a running service over plain HTTP, with a time-out and a bound.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use ureq::Agent;
 
 use crate::Failure;
 
-/// How long the service may take for one answer.
+/// Maximum time for one answer of the service.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The largest answer that is read; a check answers with about 200 bytes for each limit.
+/// Maximum size of an answer; a check answers with about 200 bytes for each limit.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Where the service is.
@@ -23,14 +23,14 @@ pub(crate) struct ServerArgs {
     pub(crate) server: String,
 }
 
-/// A service that can be asked.
+/// A client of a running service.
 pub(crate) struct Client {
     agent: Agent,
     server: String,
 }
 
 impl Client {
-    /// The service at `server`: a URL, or an address.
+    /// Creates a client of the service at `server`: a URL, or an address.
     pub(crate) fn new(server: &str) -> Result<Self, Failure> {
         let url = if server.contains("://") {
             server.to_owned()
@@ -56,11 +56,11 @@ impl Client {
         })
     }
 
-    /// Posts `body` to `path`; answers the JSON of a 200.
+    /// Posts `body` to `path`; returns the JSON of a 200.
     ///
     /// # Errors
-    /// No service, no answer in time, an answer that is no JSON, or a refusal of the call
-    /// itself, in the service's words.
+    /// Returns an error without a service, without an answer in time or with an answer that is not
+    /// JSON, and in the service's words if it refuses the call itself.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let url = format!("{}{path}", self.server);
         let sent = self
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-/// The service's own words: `detail`, and `hint: ..` where it has one.
+/// Returns the service's own words: `detail`, and `hint: ..` where it has one.
 fn refused(problem: &Value) -> Failure {
     let detail = problem["detail"].as_str().unwrap_or_default();
     let (message, hint) = match detail.split_once("hint: ") {

@@ -1,4 +1,4 @@
-//! How the command ends: the exit code, and what is said when it fails.
+//! Exit: the exit code of the command, and the message of a failure.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -26,17 +26,17 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb could not do its work.
+/// Reason why a verb could not do its work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
-    /// One sentence, lower case, and what to do about it.
+    /// One sentence, lower case, and advice.
     Sentence {
         /// Shows the value and the limit.
         message: String,
         /// A concrete next step.
         hint: Option<String>,
     },
-    /// Findings about a policy, rendered already.
+    /// Findings about a policy, already rendered.
     Findings(String),
 }
 
@@ -75,7 +75,7 @@ impl From<StartError> for Failure {
 
 /// Prints clap's message: help and version on stdout with 0, a mistake on stderr with 2.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // A closed pipe has stopped listening; there is nobody to tell.
+    // There is nowhere to report a closed pipe.
     let _ = error.print();
     if error.use_stderr() {
         Exit::Error.into()

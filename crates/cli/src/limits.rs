@@ -1,4 +1,4 @@
-//! Limits in words: which one is meant, how it decides, what it admits at worst.
+//! Limits in words: which limit is meant, how it decides, what it admits at worst.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
 use ratekeeper_policy::{
@@ -7,10 +7,10 @@ use ratekeeper_policy::{
 
 use crate::{Failure, words};
 
-/// The limit named `name`.
+/// Returns the limit named `name`.
 ///
 /// # Errors
-/// There is none; the near spelling is shown, or all names.
+/// Returns an error without such a limit; it shows the near spelling, or all names.
 pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Failure> {
     policy.rule(name).ok_or_else(|| {
         let names = || policy.rules.iter().map(|rule| &*rule.limit.name);
@@ -22,7 +22,7 @@ pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Fail
     })
 }
 
-/// The word of the policy for a mode.
+/// Returns the policy's word for a mode.
 pub(crate) fn mode(rule: &Rule) -> &'static str {
     match rule.mode {
         RuleMode::Enforce => "enforce",
@@ -31,7 +31,7 @@ pub(crate) fn mode(rule: &Rule) -> &'static str {
     }
 }
 
-/// The word of the policy for what a limit does while its store fails.
+/// Returns the policy's word for the behaviour of a limit while its store fails.
 pub(crate) fn on_store_error(rule: &Rule) -> &'static str {
     match rule.limit.outage {
         Outage::Local => "local",
@@ -41,7 +41,7 @@ pub(crate) fn on_store_error(rule: &Rule) -> &'static str {
     }
 }
 
-/// Whom a limit counts: `ip`, `header:x-user + ip`, `all`.
+/// Returns the key of a limit: `ip`, `header:x-user + ip`, `all`.
 pub(crate) fn key(rule: &Rule) -> String {
     let parts: Vec<String> = rule.key.iter().map(KeyPart::to_string).collect();
     if parts.is_empty() {
@@ -51,14 +51,13 @@ pub(crate) fn key(rule: &Rule) -> String {
     }
 }
 
-/// The span that the worst case is told for: the limit's own, or 31 days for months and
-/// years.
+/// Returns the span of the worst case: the limit's own, or 31 days for months and years.
 pub(crate) fn span(rule: &Rule) -> Nanos {
     let span = rule.keeps_to.map(Quota::per).or(rule.window);
     span.unwrap_or(Nanos::from_secs(31 * 86_400))
 }
 
-/// What a client is served at least that keeps to the limit, in words: `every request of a
+/// Returns the minimum served to a client that keeps to the limit, in words: `every request of a
 /// client that sends at most 10 in any 1 min`.
 pub(crate) fn at_least(rule: &Rule) -> String {
     let (share, ones) = (rule.least_served(), rule.cost == Cost::Fixed(Permits::ONE));
@@ -103,8 +102,8 @@ pub(crate) fn at_least(rule: &Rule) -> String {
     format!("{served} of a client that {client}")
 }
 
-/// The most that one key is ever admitted, in words: `at most 39 in any 1 s; 20 at once`, of
-/// a queue `at most 9 in any 500 ms; 2 at once, 3 more wait up to 300 ms`.
+/// Returns the maximum that one key is ever admitted, in words: `at most 39 in any 1 s; 20 at
+/// once`, or for a queue `at most 9 in any 500 ms; 2 at once, 3 more wait up to 300 ms`.
 pub(crate) fn worst_case(rule: &Rule) -> String {
     if let Some(limit) = rule.limit.algorithm.concurrency() {
         let at_once = u64::from(limit.capacity().get());
@@ -137,14 +136,14 @@ pub(crate) fn worst_case(rule: &Rule) -> String {
     }
 }
 
-/// What one key is ever admitted, at worst.
+/// Maximum that one key is ever admitted.
 pub(crate) struct Worst {
-    /// In any `span`, those that wait included.
+    /// Permits in any `span`, including those that wait.
     pub(crate) within: u64,
     pub(crate) span: Nanos,
-    /// In one instant, those that wait aside.
+    /// Permits in one instant, except those that wait.
     pub(crate) at_once: u64,
-    /// How many may wait at once, and how long.
+    /// Maximum number that may wait at once, and for how long.
     pub(crate) waiting: Option<(Permits, Nanos)>,
 }
 
@@ -162,8 +161,8 @@ impl Worst {
     }
 }
 
-/// What the values of a field ask for: `/login or /signup`, `neither 1 nor 2`, `/api/** but not
-/// /api/health`.
+/// Returns the values that a field must have: `/login or /signup`, `neither 1 nor 2`, `/api/** but
+/// not /api/health`.
 pub(crate) fn values(patterns: &[Pattern]) -> String {
     let (negated, asked): (Vec<&Pattern>, Vec<&Pattern>) =
         patterns.iter().partition(|pattern| pattern.negated);
@@ -182,7 +181,7 @@ pub(crate) fn values(patterns: &[Pattern]) -> String {
     }
 }
 
-/// The fields of a `match` and their values: `path /login or /signup`.
+/// Returns the fields of a `match` and their values: `path /login or /signup`.
 pub(crate) fn fields(matcher: &Matcher) -> Vec<String> {
     let text = |(field, patterns): &(Field, Vec<Pattern>)| {
         let is_exact = *field == Field::Path && matcher.path_case == PathCase::Sensitive;
@@ -192,7 +191,8 @@ pub(crate) fn fields(matcher: &Matcher) -> Vec<String> {
     matcher.fields.iter().map(text).collect()
 }
 
-/// Why a request is exempt: the reason that the policy gives, else what the exemption matches.
+/// Returns why a request is exempt: the reason that the policy gives, else the fields that the
+/// exemption matches.
 pub(crate) fn exemption(exemption: &Exemption) -> String {
     if !exemption.reason.is_empty() {
         return exemption.reason.clone();
@@ -200,7 +200,7 @@ pub(crate) fn exemption(exemption: &Exemption) -> String {
     fields(&exemption.matcher).join(", ")
 }
 
-/// What kind of requests a limit is for.
+/// Returns the kind of requests that a limit is for.
 pub(crate) fn kind(rule: &Rule) -> &'static str {
     if rule.is_for_descriptors() {
         "it is for descriptors"
@@ -209,8 +209,8 @@ pub(crate) fn kind(rule: &Rule) -> &'static str {
     }
 }
 
-/// Which descriptors a limit is for, by the names of their entries: `descriptors of plan and
-/// user`.
+/// Returns the descriptors that a limit is for, by the names of their entries: `descriptors of plan
+/// and user`.
 pub(crate) fn requests(rule: &Rule) -> String {
     let mut names: Vec<String> = rule.entry_names().map(ToString::to_string).collect();
     names.sort();

@@ -1,4 +1,4 @@
-//! The `ratekeeper` command: one file for each verb, and this one that chooses.
+//! The `ratekeeper` command: one file for each verb; this one selects the verb.
 //!
 //! ```text
 //!   arguments --clap--> Verb --verbs/NAME.rs--> Exit | Failure --> exit code
@@ -28,7 +28,7 @@ mod words;
 use exit::{Exit, Failure};
 use output::Output;
 
-/// Fewer page faults and less fragmentation under many small keys than the system's.
+/// Has fewer page faults and less fragmentation with many small keys than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

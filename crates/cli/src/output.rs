@@ -1,6 +1,6 @@
-//! Output: data on stdout, talk on stderr; colour only on a terminal, never with `NO_COLOR`.
+//! Output: data on stdout, messages on stderr; colour only on a terminal, never with `NO_COLOR`.
 //!
-//! Verbs write colour always; the stream takes it out where it does not belong.
+//! Verbs always write colour; the stream removes it where necessary.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -9,16 +9,16 @@ use clap::builder::styling::{AnsiColor, Style};
 
 use crate::Failure;
 
-/// Of refusals and errors.
+/// Style of refusals and errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Of admissions.
+/// Style of admissions.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Of warnings and of what would be refused.
+/// Style of warnings and of requests that would be refused.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// Of names.
+/// Style of names.
 pub(crate) const NAME: Style = Style::new().bold();
 
-/// The two streams of the command. Not locked: the service logs beside it.
+/// The two streams of the command. Not locked, because the service logs beside it.
 pub(crate) struct Output {
     data: AutoStream<io::Stdout>,
     talk: AutoStream<io::Stderr>,
@@ -32,7 +32,7 @@ impl Output {
         }
     }
 
-    /// Characters of a line: those of the terminal, and 80 where there is none.
+    /// Returns the characters of a line: those of the terminal, or 80 without one.
     pub(crate) fn width() -> usize {
         const USUAL: usize = 80;
         if !io::stdout().is_terminal() {
@@ -41,27 +41,27 @@ impl Output {
         terminal_size::terminal_size().map_or(USUAL, |(width, _)| usize::from(width.0))
     }
 
-    /// A line of data.
+    /// Writes a line of data.
     ///
     /// # Errors
-    /// When it cannot be written; a reader that closed the pipe has had enough, which is
-    /// no error.
+    /// Returns an error if it cannot be written; a reader that closed the pipe is not an error.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
         let text = text.as_ref();
         written(writeln!(self.data, "{text}").and_then(|()| self.data.flush()))
     }
 
-    /// A JSON document on one line.
+    /// Writes a JSON document on one line.
     pub(crate) fn json(&mut self, document: &serde_json::Value) -> Result<(), Failure> {
         self.line(document.to_string())
     }
 
-    /// A line of talk. Nobody is told if it cannot be written: there is nowhere left.
+    /// Writes a message to stderr. A failed write is ignored, because there is nowhere to report
+    /// it.
     pub(crate) fn talk(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.talk, "{}", text.as_ref());
     }
 
-    /// Says why the command failed.
+    /// Writes why the command failed.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         match failure {
             Failure::Sentence { message, hint } => {
@@ -75,10 +75,10 @@ impl Output {
     }
 }
 
-/// Bytes written at once.
+/// Bytes per write.
 const BLOCK: usize = 64 << 10;
 
-/// Data without colour on its way to stdout, written when 64 KiB have come together or at [`BlockWriter::flush`].
+/// Writes data without colour to stdout, in blocks of 64 KiB or at [`BlockWriter::flush`].
 pub(crate) struct BlockWriter(BufWriter<StdoutLock<'static>>);
 
 impl BlockWriter {
@@ -99,7 +99,7 @@ impl BlockWriter {
     }
 }
 
-/// A reader that closed the pipe has had enough, which is no error.
+/// Ignores a closed pipe, because a reader may stop early.
 fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(why) if why.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
@@ -109,7 +109,7 @@ fn written(result: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// `text` in a style.
+/// Returns `text` in a style.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }

@@ -1,4 +1,4 @@
-//! Request: what a verb is told about a request, for the service and for the policy here.
+//! Request: arguments that describe a request, for the service and for the policy here.
 //!
 //! ```text
 //!   ip=192.0.2.1 header:x-user=u1  --parts-->  Request --body-->  POST /v1/check
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Failure, words};
 
-/// What is known about one request.
+/// Known properties of one request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CliRequest {
     pub(crate) method: String,
@@ -23,11 +23,11 @@ pub(crate) struct CliRequest {
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) ip: Option<IpAddr>,
-    /// Names in lower case.
+    /// Names are in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) attributes: Vec<(String, String)>,
     pub(crate) cost: Option<u32>,
-    /// Instead of all but the cost.
+    /// Replaces all but the cost.
     pub(crate) descriptor: Option<DescriptorEntries>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct DescriptorEntries {
     pub(crate) entries: Vec<(String, String)>,
 }
 
-/// The parts a request can be told in; `:X` stands for a name.
+/// Names of the parts of a request; `:X` stands for a name.
 const PARTS: [&str; 11] = [
     "ip", "method", "path", "host", "header:", "query:", "cookie:", "attr:", "bearer", "api_key",
     "query",
@@ -121,7 +121,7 @@ impl CliRequest {
         }
     }
 
-    /// What the service is asked about the limit `name`.
+    /// Returns the body of a call to the service about the limit `name`.
     pub(crate) fn body(&self, limit: &str) -> Value {
         if let Some(asked) = &self.descriptor {
             return self.descriptor_body(asked, limit);
@@ -265,7 +265,7 @@ pub(crate) struct DescriptorArgs {
 }
 
 impl DescriptorArgs {
-    /// The descriptor; none if none is described.
+    /// Returns the descriptor; `None` if none is described.
     pub(crate) fn read(&self) -> Result<Option<DescriptorEntries>, Failure> {
         if self.descriptor.is_empty() {
             return Ok(None);
@@ -282,7 +282,7 @@ impl DescriptorArgs {
 }
 
 impl RequestArgs {
-    /// The request; none if none is described.
+    /// Returns the request; `None` if none is described.
     pub(crate) fn read(&self) -> Result<Option<CliRequest>, Failure> {
         if let Some(descriptor) = self.descriptor.read()? {
             return Ok(Some(CliRequest {
@@ -320,7 +320,7 @@ impl RequestArgs {
 }
 
 impl CliRequest {
-    /// `/path?query`, or with scheme and host before it.
+    /// Sets `/path?query`, or a URL with scheme and host.
     fn set_target(&mut self, target: &str) -> Result<(), Failure> {
         let rest = match target.split_once("://") {
             Some((_, rest)) => {
@@ -345,7 +345,7 @@ impl CliRequest {
     }
 }
 
-/// `plan=pro,user=ada`; what follows a comma and holds no `=` belongs to the value before.
+/// Reads `plan=pro,user=ada`; text after a comma without `=` belongs to the value before.
 fn entries(text: &str) -> Result<Vec<(String, String)>, Failure> {
     let mut entries: Vec<(String, String)> = Vec::new();
     for piece in text.split(',') {
@@ -385,7 +385,7 @@ fn unknown_part(part: &str) -> Failure {
     }
 }
 
-/// Percent-encodes what would be read as structure in a query string.
+/// Percent-encodes the characters that have a meaning in a query string.
 fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escaped = text.bytes().map(|byte| match byte {

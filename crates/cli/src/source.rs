@@ -1,4 +1,4 @@
-//! Source: a policy file, read and compiled; every way that can fail has its own sentence.
+//! Source: a policy file, read and compiled; each kind of failure has its own message.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,14 +10,14 @@ use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 
 use crate::{Failure, Output};
 
-/// The policy that is meant when none is named.
+/// Policy file that is used when none is named.
 pub(crate) const DEFAULT_FILE: &str = "ratekeeper.toml";
 
-/// The largest policy that is read.
+/// Maximum size of a policy.
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
-/// Where virtual time begins: 2026-01-05, 00:00 UTC, a Monday. Fixed, so that the same call
-/// shows the same picture; windows of an hour, a day or a week begin with it.
+/// Start of virtual time: 2026-01-05, 00:00 UTC, a Monday. Fixed, so that the same call shows the
+/// same picture; windows of an hour, a day or a week begin with it.
 pub(crate) const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_000_000);
 
 /// The text of a policy file.
@@ -28,10 +28,10 @@ pub(crate) struct PolicySource {
     pub(crate) text: String,
 }
 
-/// The file that `named` means.
+/// Returns the file that `named` means.
 ///
 /// # Errors
-/// None is named and the default is not there.
+/// Returns an error if none is named and the default does not exist.
 pub(crate) fn path_or_default(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path);
@@ -80,10 +80,10 @@ impl PolicySource {
         }
     }
 
-    /// Compiles the text; warnings are said on `output`.
+    /// Compiles the text, and writes warnings to `output`.
     ///
     /// # Errors
-    /// The findings, rendered.
+    /// Returns the findings, rendered.
     pub(crate) fn policy(&self, origin: Origin, output: &mut Output) -> Result<Policy, Failure> {
         match config::parse(&self.text, Context { origin }) {
             Ok(loaded) => {
@@ -97,7 +97,7 @@ impl PolicySource {
         }
     }
 
-    /// Findings as people read them, coloured; the stream takes the colour out if need be.
+    /// Renders findings for people, in colour; the stream removes the colour where necessary.
     pub(crate) fn render(&self, findings: &[Diagnostic]) -> String {
         config::render(&self.name, &self.text, findings, Colour::Always)
     }
@@ -111,7 +111,7 @@ fn missing(path: &Path) -> Failure {
     }
 }
 
-/// A policy file beside `path` that is spelled much like it.
+/// Returns a policy file beside `path` with a similar name.
 fn near_file(path: &Path) -> Option<PathBuf> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let listed = if directory == Path::new("") {
@@ -133,7 +133,7 @@ fn near_file(path: &Path) -> Option<PathBuf> {
     Some(directory.join(near))
 }
 
-/// Entries of a directory that are looked at for a near spelling.
+/// Maximum number of directory entries that are compared for a similar name.
 const MAX_LISTED: usize = 1_000;
 
 fn directory(path: &Path) -> Failure {

@@ -1,4 +1,4 @@
-//! Store: where the counters are, when the command line says so.
+//! Store: location of the counters, if the command line gives one.
 
 use clap::Args;
 use ratekeeper_server::StoreChoice;
@@ -21,10 +21,10 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// The choice; none if none was made.
+    /// Returns the choice; `None` if there was none.
     ///
     /// # Errors
-    /// The URL is not one of a store.
+    /// Returns an error if the URL is not one of a store.
     pub(crate) fn choice(&self) -> Result<Option<StoreChoice>, Failure> {
         let choice = self.store.as_deref().map(str::parse).transpose();
         choice.map_err(Failure::from)

@@ -1,4 +1,4 @@
-//! Terms: the words of the field, read from the guide's page of them.
+//! Terms: the words of the field, read from their page of the guide.
 //!
 //! ```text
 //!   ## leaky bucket                  its name here
@@ -13,16 +13,16 @@ use crate::words;
 /// The page, as the guide shows it.
 const PAGE: &str = include_str!("terms.md");
 
-/// A word of the field, and what it is here.
+/// A word of the field, and its meaning here.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     pub(crate) name: &'static str,
     also: Vec<&'static str>,
-    /// What it is, in lines.
+    /// Definition, in lines.
     pub(crate) text: &'static str,
     /// Fields of a `[[limit]]`, or whole tables of a policy.
     pub(crate) policy: Option<&'static str>,
-    /// Beside the page of the terms, with its part behind `#`.
+    /// Path relative to the page of the terms, with its part after `#`.
     pub(crate) page: &'static str,
 }
 
@@ -49,24 +49,24 @@ impl Term {
         })
     }
 
-    /// Its name, and its other names.
+    /// Returns its name, and its other names.
     fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.also.iter().copied())
     }
 }
 
-/// All of them, in the order of the page.
+/// Returns all terms, in the order of the page.
 pub(crate) fn all() -> impl Iterator<Item = Term> {
     PAGE.split("\n## ").skip(1).filter_map(Term::read)
 }
 
-/// The term that goes by this name; case, plural, hyphens and underscores aside.
+/// Returns the term with this name; case, plural, hyphens and underscores are ignored.
 pub(crate) fn find(name: &str) -> Option<Term> {
     let wanted = plain(name);
     all().find(|term| term.names().any(|name| plain(name) == wanted))
 }
 
-/// The name that is spelled most like `name`, if any is near.
+/// Returns the name with the spelling nearest to `name`, if any is near.
 pub(crate) fn near(name: &str) -> Option<&'static str> {
     let wanted = plain(name);
     let names: Vec<(String, &str)> = all()
@@ -78,7 +78,7 @@ pub(crate) fn near(name: &str) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
-/// Without what people write in different ways.
+/// Removes differences in spelling: case, plural, hyphens, underscores and spaces.
 fn plain(name: &str) -> String {
     let name = name.trim().to_lowercase().replace(['-', '_'], " ");
     let words = name.split_whitespace().map(|word| {
@@ -112,7 +112,8 @@ mod tests {
         }
     }
 
-    /// A block that names no limit holds fields of one, or tables beside one.
+    /// Completes a block to a policy: without a limit, it holds fields of one, or tables beside
+    /// one.
     fn whole(policy: &str) -> String {
         let head = "version = 1\ntimezone = \"UTC\"\n";
         let fields =
@@ -165,7 +166,7 @@ mod tests {
         }
     }
 
-    /// The headings and terms of the texts that the language was made for, Guava's classes, and
+    /// Headings and terms of the texts that the policy language was made for, Guava's classes, and
     /// the words of other products.
     const ASKED: &[&str] = &[
         // classic algorithms

@@ -1,4 +1,4 @@
-//! Trial: one limit, one key, a list of moments; what happened, drawn.
+//! Trial: one limit, one key, a list of moments; the outcomes, drawn.
 
 use ratekeeper_core::{Charge, Key, KeyBuilder, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Cost, Rule};
@@ -6,7 +6,7 @@ use ratekeeper_store::{MemoryConfig, MemoryStore};
 
 use crate::output::{BAD, GOOD, WARN, paint};
 
-/// What happened to one check.
+/// Outcome of one check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {
     Allowed,
@@ -15,23 +15,23 @@ pub(crate) enum Mark {
     Refused,
 }
 
-/// When the next check would pass.
+/// Time until the next check would pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NextPass {
     After(Nanos),
-    /// It costs more than the limit can hold.
+    /// The cost is above the capacity of the limit.
     Never,
 }
 
-/// What happened to a series of checks.
+/// Outcomes of a series of checks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Trial {
     pub(crate) marks: Vec<Mark>,
-    /// Seen from the last check.
+    /// Measured from the last check.
     pub(crate) next: NextPass,
 }
 
-/// Bytes of the trial's own store: one key is all it holds.
+/// Bytes of the trial's own store, which holds one key.
 const STORE_BYTES: usize = 1 << 20;
 
 impl Trial {
@@ -75,12 +75,12 @@ impl Trial {
         self.marks.iter().filter(|found| **found == mark).count()
     }
 
-    /// How many checks one character of the bar stands for.
+    /// Returns the number of checks that one character of the bar stands for.
     pub(crate) fn checks_per_cell(&self) -> usize {
         self.marks.len().div_ceil(MAX_CELLS).max(1)
     }
 
-    /// The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
+    /// Returns the bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
     pub(crate) fn bar(&self) -> String {
         self.marks
             .chunks(self.checks_per_cell())
@@ -88,7 +88,7 @@ impl Trial {
             .collect()
     }
 
-    /// The bar in colour.
+    /// Returns the bar in colour.
     pub(crate) fn painted_bar(&self) -> String {
         let mut painted = String::new();
         let bar = self.bar();
@@ -105,7 +105,7 @@ impl Trial {
     }
 }
 
-/// Characters of a bar.
+/// Maximum length of a bar, in characters.
 const MAX_CELLS: usize = 50;
 
 fn cell(marks: &[Mark]) -> char {

@@ -1,8 +1,8 @@
-//! Words: spans, counts and names as people read them.
+//! Words: spans, counts and names as text for people.
 
 use ratekeeper_core::Nanos;
 
-/// The units a span is told in, largest first, with their nanoseconds.
+/// Units of spans, largest first, with their nanoseconds.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -13,8 +13,8 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// A span in its two largest units: `50 ms`, `1 min 30 s`, `10 h 54 min`. Rounded up, since
-/// most spans are waits. Below a minute in one unit, with two digits after the point.
+/// Formats a span in its two largest units: `50 ms`, `1 min 30 s`, `10 h 54 min`. Rounded up,
+/// because most spans are waits. Below a minute in one unit, with two digits after the point.
 pub(crate) fn span(span: Nanos) -> String {
     let nanos = span.as_nanos();
     let Some(largest) = UNITS.iter().position(|(_, unit)| nanos >= *unit) else {
@@ -26,7 +26,7 @@ pub(crate) fn span(span: Nanos) -> String {
     } else {
         (size / 100).max(1)
     };
-    let rounded = nanos.div_ceil(step).saturating_mul(step); // up: who waits that long has waited enough
+    let rounded = nanos.div_ceil(step).saturating_mul(step); // up: this long is always enough
     if largest > 0 && rounded >= UNITS[largest - 1].1 {
         return self::span(Nanos::from_nanos(rounded)); // 59 min 60 s is 1 h
     }
@@ -41,7 +41,7 @@ pub(crate) fn span(span: Nanos) -> String {
     }
 }
 
-/// A count with its thousands apart: `10,000`.
+/// Formats a count with thousands separated: `10,000`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -54,13 +54,13 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A number of things: `1 limit`, `2 limits`.
+/// Formats a number of things: `1 limit`, `2 limits`.
 pub(crate) fn counted(number: usize, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", count(number as u64))
 }
 
-/// A size in its largest binary unit: `900 B`, `1.5 GiB`. Rounded down.
+/// Formats a size in its largest binary unit: `900 B`, `1.5 GiB`. Rounded down.
 pub(crate) fn size(bytes: u64) -> String {
     for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= size {
@@ -77,7 +77,7 @@ pub(crate) fn size(bytes: u64) -> String {
 /// Reads a size: `67108864`, `64MiB`, `1GiB`.
 ///
 /// # Errors
-/// A sentence for the user.
+/// Returns a sentence for the user.
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -96,7 +96,7 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "more bytes than this machine can address".into())
 }
 
-/// The name among `known` that is spelled most like `wanted`, if any is near.
+/// Returns the name among `known` with the spelling nearest to `wanted`, if any is near.
 pub(crate) fn near<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|name| (strsim::damerau_levenshtein(wanted, name), name))

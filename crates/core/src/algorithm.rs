@@ -10,9 +10,9 @@
 //!
 //! # Laws
 //!
-//! They hold while what is charged expires before time ends, 584 years after the clock's
-//! zero, and while no state is left alone for longer than it [lasts](Algorithm::lasts).
-//! `laws.rs` (feature `testing`) checks them for every algorithm; a file names those it
+//! They hold while charges expire before time ends, 584 years after the clock's zero, and while
+//! no state is left unused for longer than it [lasts](Algorithm::lasts). `laws.rs` (feature
+//! `testing`) checks them for every algorithm; the file of an algorithm names the laws that it
 //! breaks, and why.
 //!
 //! * **Denial is free.** A denial leaves the state equivalent (except [`Denials::Counted`]).
@@ -26,33 +26,33 @@
 //! * **No gift from a bad clock.** A clock that steps back never admits more.
 //! * **Additive.** Cost `a + b` at one instant is the same as `a` and then `b`.
 //! * **Bounded.** Any span `w` admits at most `bound(w)`.
-//! * **Stricter is stricter.** After `stricter(a, b)`, what is allowed is allowed by both.
+//! * **Stricter is stricter.** After `stricter(a, b)`, a cost is allowed only if both allow it.
 
 use core::fmt;
 
 use crate::{Decision, LeaseId, Nanos, Permits, Quota, Share, Time, Verdict};
 
-/// What a denied request costs.
+/// The cost of a denied request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Denials {
-    /// Nothing: a client that keeps trying is served as soon as one that waits.
+    /// Zero: a client that keeps trying is served as soon as one that waits.
     #[default]
     Free,
-    /// As much as an allowed one, up to one further quota: a client that keeps trying
-    /// stays out until it pauses; the lock-out is finite. A cost above the capacity too is
-    /// recorded up to there, though it never fits: it may be the price of what has been done.
+    /// That of an allowed request, up to one further quota: a client that keeps trying is denied
+    /// until it pauses, for a finite time. A cost above the capacity is charged up to there too,
+    /// although it never fits, because it may be the cost of work done already.
     Counted,
 }
 
-/// To whom permits are lent that come back, by an algorithm that counts what is at work.
+/// The holder of lent permits, for algorithms that limit concurrency.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Lend {
-    /// To nobody in particular: they come back by [`Refund::refund`], or at their expiry.
+    /// No named holder: the permits come back by [`Refund::refund`], or when their lease ends.
     #[default]
     Unnamed,
-    /// To this name: they come back when it releases them, or at their expiry.
+    /// This name: the permits come back when it releases them, or when their lease ends.
     To(LeaseId),
-    /// Nothing is lent: whether something is free is all that counts.
+    /// Nothing is lent: the request is only judged.
     Nothing,
 }
 
@@ -60,7 +60,7 @@ pub enum Lend {
 ///
 /// `State::default()` is a key never seen, which is the same as a key idle long enough.
 pub trait Algorithm {
-    /// What is remembered for one key.
+    /// The state of one key.
     type State: Clone + Default + PartialEq + fmt::Debug;
 
     /// The algorithm's name, for people: `token bucket`, `calendar window`.
@@ -74,9 +74,9 @@ pub trait Algorithm {
         Denials::Free
     }
 
-    /// The span in which the [`capacity`](Self::capacity) is granted anew: `w` of the
-    /// `RateLimit-Policy` field. `None` for spans of the calendar, for usage that fades, for
-    /// warm-up, and for loans.
+    /// The period in which the [`capacity`](Self::capacity) is granted anew: `w` of the
+    /// `RateLimit-Policy` field. `None` for calendar windows, exponential counters, warm-up and
+    /// concurrency.
     ///
     /// ```
     /// use ratekeeper_core::{Algorithm, Gcra, Nanos};
@@ -87,8 +87,8 @@ pub trait Algorithm {
         None
     }
 
-    /// The end of the window of the clock, the calendar or the key that a first request at
-    /// `now` falls into; of sub-buckets the end of its sub-bucket. `None` without windows.
+    /// The end of the window, on a grid, of a calendar or of the key, that a first request at
+    /// `now` falls into; with sub-buckets, the end of its sub-bucket. `None` without windows.
     fn window_end(&self, _now: Time) -> Option<Time> {
         None
     }
@@ -98,9 +98,9 @@ pub trait Algorithm {
         false
     }
 
-    /// What [`decide`](Self::decide) would say; nothing is charged.
+    /// Returns the decision of [`decide`](Self::decide) without charging.
     ///
-    /// Where the verdict allows, `remaining` and `reset_after` are those *after* the charge.
+    /// If the verdict allows, `remaining` and `reset_after` are those *after* the charge.
     fn look(&self, state: &Self::State, now: Time, cost: Permits) -> Decision {
         self.decide(&mut state.clone(), now, cost)
     }
@@ -108,7 +108,7 @@ pub trait Algorithm {
     /// Decides whether `cost` may be spent at `now`, and charges it if so.
     fn decide(&self, state: &mut Self::State, now: Time, cost: Permits) -> Decision;
 
-    /// Charges `cost` if it may pass at this instant, without any wait; says whether it did. A
+    /// Charges `cost` if it may pass now, without any wait; returns true if it was charged. A
     /// denial is not counted.
     #[inline]
     fn take(&self, state: &mut Self::State, now: Time, cost: Permits) -> bool {
@@ -116,35 +116,35 @@ pub trait Algorithm {
         passes && self.decide(state, now, cost).verdict == Verdict::Allow
     }
 
-    /// As [`decide`](Self::decide); an algorithm that lends permits lends them as `lend` says.
+    /// As [`decide`](Self::decide); an algorithm that lends permits lends them to `lend`.
     #[inline]
     fn lend(&self, state: &mut Self::State, now: Time, cost: Permits, _lend: Lend) -> Decision {
         self.decide(state, now, cost)
     }
 
-    /// Lets go of permits on loan whose time is over; says how many. It changes no decision.
+    /// Drops permits with a lease that has ended, and returns their number. Changes no decision.
     #[inline]
     fn lapse(&self, _state: &mut Self::State, _now: Time) -> u64 {
         0
     }
 
-    /// From this moment on the state acts as `Default`: it may be forgotten. Not after `now`
-    /// if it does already.
+    /// The moment from which the state acts as `Default` and may be forgotten. Not after `now` if
+    /// it does already.
     fn expires_at(&self, state: &Self::State, now: Time) -> Time;
 
-    /// How long after its last use, and after it expired, a state is still read for what it is.
+    /// How long after its last use, and after its expiry, a state is still read correctly.
     fn lasts(&self) -> Nanos {
         Nanos::MAX
     }
 
     /// Makes `state` at least as strict as both itself and `other`.
     ///
-    /// The store uses it when memory runs out: a key that was pushed out must not come back
-    /// with a better state than it had.
+    /// Stores use it when memory runs out, so that an evicted key does not come back with a
+    /// better state than it had.
     fn stricter(&self, state: &mut Self::State, other: &Self::State);
 
-    /// The state of a key that begins at `now` and may have been pushed out: at least as
-    /// strict as `floor`, the strictest of all that were, and as a key never seen.
+    /// The state of a key that begins at `now` and may have been evicted: at least as strict as
+    /// `floor`, the strictest of all evicted states, and as a key never seen.
     fn begin(&self, floor: &Self::State, _now: Time) -> Self::State {
         floor.clone()
     }
@@ -171,30 +171,30 @@ pub trait Algorithm {
         state
     }
 
-    /// The most that any half-open span of length `window` can admit, in permits.
+    /// Maximum number of permits that any half-open span of length `window` can admit.
     fn bound(&self, window: Nanos) -> u64;
 
-    /// The least share of its requests that a client is served in the long run which sends at
-    /// most `kept.permits()` of cost 1 in any span of `kept.per()`, and has the limit to itself.
+    /// The minimum share of requests served in the long run to a client that sends at most
+    /// `kept.permits()` of cost 1 in any span of `kept.per()`, and has the limit to itself.
     ///
-    /// `kept` is the quota that the limit was made of: of a bucket its size, in the time that
-    /// refills it; of a calendar the quota of one window. A client that never has more at work
-    /// than a limit of concurrency allows is always served.
+    /// `kept` is the quota of the limit: for a bucket its size, in the time that refills it; for
+    /// a calendar the quota of one window. A client that never exceeds a concurrency limit is
+    /// always served.
     ///
-    /// Exact, but for two: of an exponential counter it is at most one permit of N too low, and
-    /// where refused requests are counted and not all are served, no share is certain.
+    /// Exact, with two exceptions: for an exponential counter it is at most one permit of N too
+    /// low, and where refused requests are counted and not all are served, no share is certain.
     fn least_served(&self, _kept: Quota) -> Share {
         Share::ALL
     }
 
-    /// The most bytes that one state keeps on the heap: what a store must account for beside
-    /// the state itself.
+    /// Maximum number of heap bytes of one state, which a store must account for beside the state
+    /// itself.
     fn heap_bytes(&self) -> usize {
         0
     }
 
-    /// How long at least, from `now` on, until `total` permits have been granted to those who
-    /// ask for them one after the other; zero if that is not known.
+    /// The minimum time from `now` until `total` permits have been granted to callers that
+    /// request them one after the other; zero if not known.
     fn at_least(&self, _state: &Self::State, _now: Time, _total: Permits) -> Nanos {
         Nanos::ZERO
     }
@@ -204,17 +204,17 @@ pub trait Algorithm {
 ///
 /// Not all can: a post-paid charge is paid by the wait of the request that came next.
 pub trait Refund: Algorithm {
-    /// Gives back `cost` that was charged and not used; never makes the state better than
-    /// fresh. What can no longer be given back (its window is over) is dropped.
+    /// Gives back `cost` that was charged and not used; never makes the state better than fresh.
+    /// Charges that can no longer be given back, because their window is over, are dropped.
     fn refund(&self, state: &mut Self::State, now: Time, cost: Permits);
 }
 
 /// Algorithms that can promise a later moment: shaping and waiting.
 pub trait Reserve: Algorithm {
-    /// As [`Algorithm::decide`], but willing to wait up to `max_wait`: the answer is
+    /// As [`Algorithm::decide`], but accepts a wait of up to `max_wait`: returns
     /// `AllowAfter(wait)` with the cost charged already, or a denial.
     ///
-    /// Waits no longer than the limit promises at all, whatever `max_wait` says.
+    /// The wait is never longer than the limit allows at all, even if `max_wait` is.
     fn reserve(
         &self,
         state: &mut Self::State,

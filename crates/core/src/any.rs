@@ -13,9 +13,9 @@
 //! * A state of another algorithm counts as fresh. Code that changes the algorithm carries the
 //!   usage over: see [`Algorithm::keeps_state_of`], which is false for two different algorithms.
 //! * Some algorithms cannot take back a charge, or promise a later moment. Where the algorithm is
-//!   fixed the compiler knows ([`Refund`], [`Reserve`]); here the calls begin with `try_`, and
-//!   return [`Unsupported`].
-//! * Costs a branch more than the algorithm itself, and the bytes of the largest state.
+//!   fixed the compiler checks it ([`Refund`], [`Reserve`]); here the calls begin with `try_`,
+//!   and return [`Unsupported`].
+//! * Costs one more branch than the algorithm itself, and the bytes of the largest state.
 
 mod listed;
 
@@ -85,7 +85,7 @@ macro_rules! closed_set {
         /// ```
         #[derive(Clone, Debug, Default)]
         pub enum AnyState {
-            /// Of a key never seen.
+            /// The state of a key never seen.
             #[default]
             Fresh,
             $(
@@ -123,7 +123,7 @@ macro_rules! closed_set {
             }
         }
 
-        /// Runs `$body` with `$algorithm` bound to whichever algorithm it is.
+        /// Runs `$body` with `$algorithm` bound to the chosen algorithm.
         macro_rules! dispatch {
             ($any:expr, $algorithm:ident => $body:expr) => {
                 match $any {

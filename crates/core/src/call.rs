@@ -1,4 +1,4 @@
-//! Call: what some algorithms can do beside deciding, and the answer of those that cannot.
+//! Calls that only some algorithms have, and the error of the others.
 //!
 //! ```text
 //!             | Refund             | Reserve
@@ -11,7 +11,7 @@ use core::fmt;
 /// A call that only some algorithms have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Call {
-    /// Giving back what was charged: [`Refund`](crate::Refund).
+    /// Giving back a charge: [`Refund`](crate::Refund).
     Refund,
     /// Charging now for a later moment: [`Reserve`](crate::Reserve).
     Reserve,
@@ -22,7 +22,7 @@ pub enum Call {
 pub struct Unsupported {
     /// Its name, for people: `sliding window log`.
     pub algorithm: &'static str,
-    /// What was asked of it.
+    /// The missing call.
     pub call: Call,
 }
 

@@ -1,4 +1,4 @@
-//! A charge: which limit, for whom, how much, and whether it may veto.
+//! A charge: the limit, the key, the cost, and the effect of a denial.
 //!
 //! ```text
 //!   request --> policy --> [ (limit, key, cost, mode), ... ] --> store: all or none
@@ -11,8 +11,8 @@ use core::fmt;
 
 use crate::{Limit, Permits};
 
-/// Who is limited: the values of a limit's key parts, joined so that no two lists of values
-/// give the same bytes (each part is preceded by its length).
+/// The values of a limit's key parts, joined so that no two lists of values give the same bytes
+/// (each part is preceded by its length).
 ///
 /// ```
 /// use ratekeeper_core::{Key, KeyBuilder};
@@ -26,7 +26,7 @@ use crate::{Limit, Permits};
 pub struct Key<'a>(&'a [u8]);
 
 impl<'a> Key<'a> {
-    /// The key of a limit that counts everybody together: no parts.
+    /// The key without parts, of a limit that counts all requests together.
     pub const ALL: Key<'static> = Key(&[]);
 
     /// A key from the bytes that a [`KeyBuilder`] wrote.
@@ -57,7 +57,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// The values as text, for people; bytes that are no UTF-8 are replaced.
+    /// The values as text, for people; bytes that are not UTF-8 are replaced.
     pub fn display_parts(self) -> impl Iterator<Item = Cow<'a, str>> {
         self.parts().map(String::from_utf8_lossy)
     }
@@ -66,7 +66,7 @@ impl<'a> Key<'a> {
 /// First byte of a part longer than 254 bytes; two bytes of length follow.
 const LONG: u8 = 255;
 
-/// Where a key's bytes go while it is built.
+/// Receives the bytes of a key while it is built.
 pub trait KeySink {
     /// Appends `bytes`.
     fn extend(&mut self, bytes: &[u8]);
@@ -107,7 +107,7 @@ impl<'a, S: KeySink> KeyBuilder<'a, S> {
     }
 }
 
-/// What a limit's verdict does to the request.
+/// The effect of a limit's verdict on the request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// A denial refuses the request.
@@ -131,11 +131,11 @@ impl fmt::Display for Mode {
 pub struct Charge<'a> {
     /// The limit.
     pub limit: &'a Limit,
-    /// Who is charged.
+    /// The key that is charged.
     pub key: Key<'a>,
-    /// How much.
+    /// The cost.
     pub cost: Permits,
-    /// Whether a denial refuses the request.
+    /// The effect of a denial.
     pub mode: Mode,
 }
 

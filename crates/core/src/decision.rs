@@ -9,39 +9,39 @@ use crate::{Nanos, Permits};
 #[must_use = "a decision nobody reads limits nothing"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// Whether the request may pass, and when.
+    /// The outcome: pass, wait or denial.
     pub verdict: Verdict,
     /// The largest cost that would still be allowed at this instant.
     pub remaining: Permits,
     /// The time after which the limit acts as if it had never seen this key.
     pub reset_after: Nanos,
-    /// The least wait after which a larger cost than `remaining` is allowed, if nobody else
-    /// spends meanwhile; zero where `remaining` is all there ever is.
+    /// The least wait after which a larger cost than `remaining` is allowed, if no other request
+    /// spends meanwhile; zero if `remaining` never grows.
     pub more_after: Nanos,
 }
 
-/// Whether a request may pass, and when.
+/// The outcome of a request: pass, wait or denial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Pass now; the cost is charged.
     Allow,
     /// Pass after waiting this long; the cost is charged already (shaping).
     AllowAfter(Nanos),
-    /// Do not pass. The same request is allowed after exactly `retry_after`, if nobody
-    /// else spends meanwhile.
+    /// Do not pass. The same request is allowed after exactly `retry_after`, if no other request
+    /// spends meanwhile.
     ///
-    /// Of a [`Concurrency`](crate::Concurrency) it is an estimate, and never later than the
+    /// For a [`Concurrency`](crate::Concurrency) it is an estimate, and never later than the
     /// moment at which enough leases have ended.
     Deny {
         /// The least wait after which the same cost is allowed.
         retry_after: Nanos,
     },
-    /// Never: the cost is above what the limit can ever hold.
+    /// Never: the cost is above the capacity of the limit.
     DenyForever,
 }
 
 impl Verdict {
-    /// True for [`Verdict::Allow`] and [`Verdict::AllowAfter`].
+    /// Returns true for [`Verdict::Allow`] and [`Verdict::AllowAfter`].
     pub const fn allows(self) -> bool {
         matches!(self, Self::Allow | Self::AllowAfter(_))
     }
@@ -62,7 +62,7 @@ impl Verdict {
         }
     }
 
-    /// The wait asked of a denied request; `None` if allowed, or if waiting is no use.
+    /// The wait of a denied request; `None` if allowed, or if no wait helps.
     pub const fn retry_after(self) -> Option<Nanos> {
         match self {
             Self::Deny { retry_after } => Some(retry_after),

@@ -12,11 +12,11 @@ pub enum Error {
     SpanTooLong,
     /// A quota is not `N/span`.
     Quota,
-    /// A quota of no permits at all.
+    /// A quota of zero permits.
     NoPermits,
     /// More permits than a limit can count (4,294,967,295).
     TooManyPermits,
-    /// A quota over no time.
+    /// A quota over a span of zero.
     NoSpan,
     /// More than 64 permits a nanosecond.
     TooFast,
@@ -24,7 +24,7 @@ pub enum Error {
     TooLong,
     /// A number of sub-buckets outside 1 to 60, or longer than the span in nanoseconds.
     SubBuckets,
-    /// A window whose counts would stay in sight for more than 2^62 ns (146 years).
+    /// A window with counts that stay in sight for more than 2^62 ns (146 years).
     WindowTooLong,
     /// A bucket that takes more than 146 years to fill.
     RefillTooLong,
@@ -32,7 +32,7 @@ pub enum Error {
     LogTooLarge,
     /// A counter that takes more than 4.5 years to fade to a third.
     DecayTooLong,
-    /// A rate, cold factor or burst time that is no number in its range.
+    /// A rate, cold factor or burst time that is not a number in its range.
     Rate,
     /// More than 10,000 permits on loan.
     TooManyLeases,

@@ -1,7 +1,7 @@
 //! The laws of [`algorithm.rs`](crate::Algorithm), executable for any algorithm.
 //!
-//! Two ways to put an algorithm on trial, both over every oracle of
-//! [`oracles`](crate::oracles) and every law:
+//! Two ways to test an algorithm, both with every oracle of [`oracles`](crate::oracles) and every
+//! law:
 //!
 //! ```text
 //!   explore   small parameters: every state that any run can reach,
@@ -39,8 +39,8 @@ use crate::algorithm::{Algorithm, Denials, Refund};
 use crate::oracles::{self, Reach, later};
 use crate::{Decision, Nanos, Permits, Time, Verdict};
 
-/// Every law and oracle that concerns what `state` is at `now`, once a decision has settled
-/// it: a debt that a clock set back made too long is cut by deciding, not by looking.
+/// Checks every law and oracle that concerns `state` at `now`, once a decision has settled it,
+/// because a debt that is too long after a clock was set back is cut by deciding, not by looking.
 ///
 /// # Panics
 /// If one is broken.
@@ -56,7 +56,7 @@ pub fn state_holds<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
     additive(algorithm, state, now, reach);
 }
 
-/// Decides, and holds the decision and what it did to `state` against laws and oracles.
+/// Decides, and checks the decision and the new `state` against laws and oracles.
 ///
 /// # Panics
 /// If one is broken.
@@ -102,11 +102,11 @@ pub fn decide<A: Algorithm + Debug>(
 
     let writes = match decision.verdict {
         Verdict::Allow | Verdict::AllowAfter(_) => cost > Permits::ZERO,
-        // What never fits is recorded as well.
+        // A cost that never fits is recorded as well.
         Verdict::Deny { .. } | Verdict::DenyForever => denials == Denials::Counted,
     };
     if !writes && *state != before {
-        // Only a debt that the clock made longer than it can be is cut, and cut once.
+        // Only a debt that is too long after the clock was set back is cut, and only once.
         let told = now + decision.reset_after;
         assert!(
             told < algorithm.expires_at(&before, now),
@@ -161,7 +161,7 @@ pub fn additive<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time
     }
 }
 
-/// The moments so many spans after `now` at which both states are still read for what they are.
+/// The moments `spans` after `now` at which both states are still read correctly.
 fn both_last<A: Algorithm>(
     algorithm: &A,
     states: [&A::State; 2],
@@ -175,10 +175,10 @@ fn both_last<A: Algorithm>(
     spans.iter().filter_map(last).collect()
 }
 
-/// What becomes of a refund, and the law for it.
+/// The refund of an algorithm, and the law for it.
 trait Refunds<A: Algorithm> {
-    /// Whether counted denials record a cost above the capacity: permits on loan are not, for
-    /// nobody could give them back.
+    /// True if counted denials record a cost above the capacity; false for permits on loan,
+    /// because no caller could give them back.
     const RECORDS_ALL: bool = true;
     fn is_lawful(algorithm: &A, state: &A::State, now: Time, reach: Reach);
     /// The state after the refund, if the algorithm can do that.
@@ -236,8 +236,8 @@ impl<A: Algorithm> Refunds<A> for KeepsAll {
     }
 }
 
-/// What the stricter of two states allows, both allow: at `now`, which is not before the
-/// last use of either, and later.
+/// Checks that both states allow every cost that the stricter one allows: at `now`, which is not
+/// before the last use of either, and later.
 ///
 /// # Panics
 /// If it does not.
@@ -268,7 +268,7 @@ pub fn stricter_is_stricter<A: Algorithm + Debug>(
 /// in any order of the moments, and checks every law and oracle in it at every one of these
 /// moments.
 ///
-/// Returns how many states there are.
+/// Returns the number of states.
 ///
 /// # Panics
 /// If a law is broken, or if there are more than a million states.
@@ -305,8 +305,8 @@ where
     explore_with::<A, TakesBackModes>(algorithm, denials, horizon, reach)
 }
 
-/// As [`explore`], for permits on loan: a refund gives back what ends first, so that it need
-/// not undo the charge that came last.
+/// As [`explore`], for permits on loan: a refund gives back the permits that end first, so that
+/// it need not undo the last charge.
 ///
 /// # Panics
 /// As [`explore`].

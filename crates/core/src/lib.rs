@@ -1,8 +1,8 @@
-//! What a limit decides: the algorithms of rate limiting as pure functions.
+//! The algorithms of rate limiting as pure functions.
 //!
-//! One function stands behind every limit: `(state, now, cost) -> (state', decision)`.
-//! There is no clock in it, no I/O, no lock and no allocation. Everything else in
-//! ratekeeper (the keyed store, the service, simulation, waiting) is an adapter around it.
+//! Every limit is one function: `(state, now, cost) -> (state', decision)`. There is no clock in
+//! it, no I/O, no lock and no allocation. Everything else in ratekeeper (the keyed store, the
+//! service, simulation, waiting) is an adapter around it.
 //!
 //! ```
 //! use ratekeeper_core::{Algorithm, Gcra, Permits, Quota, Time, Verdict};

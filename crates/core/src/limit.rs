@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use crate::AnyAlgorithm;
 
-/// Where a store keeps the states of a limit: given once per name, kept across reloads.
+/// The index of a limit's states in a store: given once per name, kept across reloads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LimitId(u32);
 
@@ -29,17 +29,17 @@ impl LimitId {
 pub struct Limit {
     /// `[a-z0-9-]{1,40}`, unique in a policy.
     pub name: Arc<str>,
-    /// Stands for the name.
+    /// The number that stands for the name.
     pub id: LimitId,
-    /// Of the policy that this limit comes from.
+    /// The version of the policy that defines this limit.
     pub version: u32,
-    /// How it decides.
+    /// The algorithm that decides.
     pub algorithm: AnyAlgorithm,
-    /// What it does while the store that it shares with other processes fails.
+    /// The behaviour while the store that it shares with other processes fails.
     pub outage: Outage,
 }
 
-/// What a limit does while the store that it shares with other processes fails.
+/// The behaviour of a limit while the store that it shares with other processes fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Outage {
     /// Each process holds its share of the limit.

@@ -1,7 +1,7 @@
-//! What the fields of a decision mean, as checks that search for the answer.
+//! The meaning of a decision's fields, as checks that search for the answer.
 //!
-//! An oracle does not know how an algorithm works. It asks it about other moments and other
-//! costs, and holds what it said against what it does:
+//! An oracle does not know how an algorithm works. It asks about other moments and other costs,
+//! and compares the fields with the answers:
 //!
 //! ```text
 //!   remaining    = the largest cost allowed now                         O1
@@ -16,7 +16,7 @@
 //!       now  r - 1 ns  r             Reach::Every asks at each d, Reach::Edges beside r
 //! ```
 //!
-//! O4 to O6 (looking, denials, refunds) are about what happens to the state: see
+//! O4 to O6 (looking, denials, refunds) are about changes of the state: see
 //! [`laws`](crate::laws).
 
 use core::fmt::Debug;
@@ -30,7 +30,7 @@ pub enum Reach {
     /// Every moment of the next `span` nanoseconds, and every cost to one above capacity.
     /// For small parameters.
     Every {
-        /// At least what the limit remembers.
+        /// At least as long as the limit remembers.
         span: u64,
     },
     /// The moments and costs where an answer changes, those beside them, and a few others.
@@ -115,7 +115,7 @@ fn allows<A: Algorithm>(algorithm: &A, state: &A::State, now: Time, cost: Permit
 
 /// O1: `remaining` is the largest cost allowed at `now`.
 ///
-/// Nothing at all may be denied too, to a state that is overdrawn.
+/// Cost 0 may be denied too, if the state is overdrawn.
 ///
 /// # Panics
 /// If it is not.
@@ -130,8 +130,8 @@ pub fn remaining<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Tim
     }
 }
 
-/// O2: `cost`, denied at `now` with `verdict` and leaving `state`, is allowed after the wait
-/// that was told and not before; never, if it was told never.
+/// O2: `cost`, denied at `now` with `verdict` and leaving `state`, is allowed after the wait in
+/// `verdict` and not before; never, if there is no wait.
 ///
 /// # Panics
 /// If it is not.
@@ -189,8 +189,8 @@ pub fn reset_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
     }
 }
 
-/// O9: `more_after` is the least wait after which more than `remaining` is allowed; zero where
-/// nothing more ever is.
+/// O9: `more_after` is the least wait after which more than `remaining` is allowed; zero if no
+/// more ever is.
 ///
 /// # Panics
 /// If it is not.
@@ -201,7 +201,7 @@ pub fn more_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Ti
         let Some(then) = later(algorithm, state, now, span) else {
             continue;
         };
-        // Of a fresh state less remains too where the algorithm's time ends.
+        // A fresh state has less remaining too where the algorithm's time ends.
         let fresh = most(&A::State::default(), then) > told.remaining;
         let expected = fresh && told.more_after > Nanos::ZERO && span >= told.more_after;
         assert_eq!(
@@ -241,13 +241,13 @@ fn acts_as_fresh<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Tim
     }
 }
 
-/// O8: what `state` allows at a moment, it allows at every later one; so a clock that steps
-/// back never gains.
+/// O8: a cost that `state` allows at a moment is allowed at every later one, so that a clock that
+/// steps back never gains.
 ///
-/// Nothing at all is not asked about: a state that is overdrawn may deny it.
+/// Cost 0 is left out, because a state that is overdrawn may deny it.
 ///
 /// # Panics
-/// If a later moment is denied what an earlier one was allowed.
+/// If a cost is denied at a later moment and allowed at an earlier one.
 pub fn monotone<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
     let Decision {
         remaining,

@@ -1,5 +1,5 @@
-//! Quota: permits per span, as a policy says it. Nothing is rounded here; how an algorithm
-//! counts the time of a permit is its own affair (`algorithms/gcra/grid.rs` for the bucket).
+//! Quota: permits per span, as written in a policy. Nothing is rounded here: each algorithm
+//! counts the time of a permit in its own units (`algorithms/gcra/grid.rs` for the bucket).
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -8,7 +8,7 @@ use core::str::FromStr;
 
 use crate::{Error, Nanos};
 
-/// A number of permits: what a request costs, what a limit has left.
+/// A number of permits: the cost of a request, or the remaining quota of a limit.
 ///
 /// ```
 /// use ratekeeper_core::Permits;
@@ -18,11 +18,11 @@ use crate::{Error, Nanos};
 pub struct Permits(u32);
 
 impl Permits {
-    /// None: a request that costs nothing only looks.
+    /// Zero: a request of this cost only looks.
     pub const ZERO: Self = Self(0);
-    /// What a request costs unless it says otherwise.
+    /// The default cost of a request.
     pub const ONE: Self = Self(1);
-    /// The most that can be counted.
+    /// The largest number.
     pub const MAX: Self = Self(u32::MAX);
 
     /// `count` permits.
@@ -30,7 +30,7 @@ impl Permits {
         Self(count)
     }
 
-    /// `count` permits, or [`Permits::MAX`] if that is more than can be counted.
+    /// `count` permits, or [`Permits::MAX`] if `count` is larger.
     pub fn saturating_from(count: u64) -> Self {
         Self(u32::try_from(count).unwrap_or(u32::MAX))
     }
@@ -73,7 +73,7 @@ impl fmt::Debug for Permits {
     }
 }
 
-/// Permits per span, with a burst: `100/1m`, burst 100 unless told otherwise.
+/// Permits per span, with a burst: `100/1m`, burst 100 unless set otherwise.
 ///
 /// ```
 /// use ratekeeper_core::{Nanos, Permits, Quota};
@@ -105,7 +105,7 @@ impl Quota {
         })
     }
 
-    /// The same rate with another burst: how many permits may be saved up.
+    /// The same rate with another burst: the number of permits that may be saved up.
     ///
     /// # Errors
     /// [`Error::NoPermits`] for a burst of zero.

@@ -1,8 +1,8 @@
-//! Share: how much of what it asks for a client is served that keeps to its limit.
+//! Share: the part of its requests that a client within its limit is served.
 //!
-//! A limit has two sides. [`Algorithm::bound`] is the most that it admits, whoever asks;
-//! the share is the least that it serves, if the client sends at most N requests in any span
-//! P and has the limit to itself:
+//! [`Algorithm::bound`] is the maximum that a limit admits to any callers; the share is the
+//! minimum that it serves to a client that sends at most N requests in any span P and has the
+//! limit to itself:
 //!
 //! ```text
 //!   algorithm               at least    where the least is reached
@@ -23,10 +23,10 @@
 //!   exponential             (1 - 1/e)   N at once each P
 //! ```
 //!
-//! The reason is the same everywhere. A request is refused at `t` because of what was admitted
-//! in the span that the algorithm looks back on from `t`; in this span the client sent no more
-//! than it may. So each refusal lies in a span of which a known share was served, and such
-//! spans cover all refusals without overlapping. `tests/least_served.rs` searches for worse.
+//! The reason is the same for all. A request is refused at `t` because of the permits admitted in
+//! the span that the algorithm looks back on from `t`; in this span the client sent no more than
+//! its limit. So each refusal lies in a span with a known served share, and such spans cover all
+//! refusals without overlapping. `tests/least_served.rs` searches for worse.
 
 use crate::{Algorithm, Denials, Nanos, Permits, Quota, Time};
 
@@ -49,10 +49,10 @@ pub struct Share {
 impl Share {
     /// Every request.
     pub const ALL: Self = Self { served: 1, of: 1 };
-    /// No request is certain.
+    /// No request is certain to be served.
     pub const NONE: Self = Self { served: 0, of: 1 };
 
-    /// `served` of each `of` requests, in lowest terms; all of them if it is as many or more.
+    /// `served` of each `of` requests, in lowest terms; all of them if `served >= of`.
     pub const fn new(served: u64, of: u64) -> Self {
         if served >= of {
             return Self::ALL;
@@ -104,7 +104,7 @@ impl Share {
     }
 }
 
-/// How long after the first permit of a key the second may come.
+/// The minimum time between the first permit of a key and the second.
 pub(crate) fn gap<A: Algorithm>(algorithm: &A) -> Nanos {
     let mut state = A::State::default();
     let _first = algorithm.decide(&mut state, Time::ZERO, Permits::ONE);

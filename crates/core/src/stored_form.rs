@@ -1,4 +1,5 @@
-//! Stored form: what an algorithm needs so that many processes can share its states.
+//! Stored form: the bytes of a state, and its transition in Lua, for states that many processes
+//! share.
 //!
 //! ```text
 //!   this process                            the store
@@ -6,12 +7,12 @@
 //!   numbers ----- twin, price ----> doubles --> <core>.lua: the same transition there
 //! ```
 //!
-//! The `.rs` file of a core is its definition. A *twin* is the same transition in Lua, so
-//! that a decision takes one call: it says whether the request passes and what is kept. All
-//! rounding is done here; a twin adds and compares whole numbers only, each exact in a
-//! double (below 2^53). What a caller is told (`remaining`, `retry_after`) is worked out
-//! here, by the definition, from the state that the twin found. A limit whose numbers a twin
-//! cannot hold exactly has none, and is decided here by compare-and-set.
+//! The `.rs` file of a core is its definition. A *twin* is the same transition in Lua, so that a
+//! decision takes one call, which judges the request and updates the state. All rounding is done
+//! here; a twin adds and compares whole numbers only, each exact in a double (below 2^53). The
+//! answer to the caller (`remaining`, `retry_after`) is computed here, by the definition, from
+//! the state that the twin found. A limit with numbers that a twin cannot hold exactly has no
+//! twin, and is decided here by compare-and-set.
 //!
 //! Moments of a shared store count from 1970, in whole microseconds of the store's clock.
 
@@ -34,18 +35,19 @@ impl UnixMicros {
         self.0
     }
 
-    /// The moment as a [`Time`] whose zero is 1970; saturating, after 584 years.
+    /// The moment as a [`Time`] counted from 1970; saturating, after 584 years.
     pub const fn time(self) -> Time {
         Time::from_nanos(self.0.saturating_mul(1_000))
     }
 }
 
-/// Microseconds: a value in a shared store expires at a whole step of so many since 1970, the
-/// first after it says nothing any more.
+/// Microseconds between the moments, counted from 1970, at which values in a shared store expire:
+/// each at the first one after its state acts as fresh.
 ///
 /// So a charge that does not carry it past the next step leaves the expiry as it is, which saves
-/// the store a part of the write; and a value stays four seconds longer than it must, at most.
-/// Whoever writes a value keeps to the step, or a charge that trusts it would be forgotten early.
+/// the store a part of the write; a value stays at most four seconds longer than needed. Every
+/// writer must keep to the step, because a charge that relies on it would otherwise be forgotten
+/// early.
 pub const EXPIRY_STEP_MICROS: u64 = 4_000_000;
 
 /// The transition of a limit in Lua.
@@ -57,23 +59,23 @@ pub struct LuaTwin {
     pub numbers: Vec<f64>,
 }
 
-/// An algorithm whose states can be kept in a shared store.
+/// An algorithm with states that can be kept in a shared store.
 pub trait StoredForm: Algorithm {
-    /// Names the core, to its twin and in its states: a lower case letter.
+    /// Name of the core, for its twin and in its states: a lower case letter.
     const TAG: u8;
 
-    /// The state that [`write`](Self::write) wrote; `None` if these bytes are no state of
-    /// this limit.
+    /// The state that [`write`](Self::write) wrote; `None` if these bytes are not a state of this
+    /// limit.
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Self::State>;
 
-    /// Appends the state; nothing at all if it is that of a key never seen.
+    /// Appends the state; nothing for a key never seen.
     fn write(&self, state: &Self::State, now: UnixMicros, out: &mut Vec<u8>);
 
-    /// A fingerprint of what gives a state its meaning: under equal shapes states mean the
-    /// same. 0 if they do under any.
+    /// A fingerprint of the parameters that give a state its meaning: under equal shapes states
+    /// mean the same. 0 if they do under any.
     fn shape(&self) -> u64;
 
-    /// The twin, if there is one that is exact for these numbers.
+    /// The twin; `None` if no twin is exact for these numbers.
     fn twin(&self) -> Option<LuaTwin> {
         None
     }
@@ -84,7 +86,7 @@ pub trait StoredForm: Algorithm {
     }
 }
 
-/// The whole number as a double; exact below 2^53, which the caller has seen to.
+/// The whole number as a double; exact below 2^53, which the caller ensures.
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
 pub(crate) fn double(number: u64) -> f64 {
     debug_assert!(number < 1 << 53, "{number} is not exact as a double");
@@ -108,11 +110,11 @@ pub(crate) fn fingerprint(words: &[u64]) -> u64 {
     })
 }
 
-/// Takes apart the bytes of a state; every step is `None` once they run out.
+/// Reads the bytes of a state; every method returns `None` once they run out.
 pub(crate) struct StateReader<'a>(&'a [u8]);
 
 impl<'a> StateReader<'a> {
-    /// The bytes after the tag, if that is the tag.
+    /// The bytes after the tag; `None` if the tag is another.
     pub(crate) fn of(tag: u8, bytes: &'a [u8]) -> Option<Self> {
         let (&first, rest) = bytes.split_first()?;
         (first == tag).then_some(Self(rest))
@@ -138,12 +140,12 @@ impl<'a> StateReader<'a> {
         Some(*bytes)
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub(crate) const fn left(&self) -> usize {
         self.0.len()
     }
 
-    /// `value`, if nothing is left.
+    /// Returns `value` if no bytes are left.
     pub(crate) fn end<T>(&self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }

@@ -4,9 +4,9 @@
 //!   Time ----- Nanos ----> Time            Time - Time = Nanos (never below 0)
 //! ```
 //!
-//! A [`Time`] counts from a zero that the clock chooses: the start of the process in
-//! memory, 1970 for a shared store, 0 in a test. Nothing in this crate asks which.
-//! Arithmetic saturates: a limit that runs for 584 years stops moving, it does not wrap.
+//! A [`Time`] counts from a zero that the clock chooses: the start of the process in memory, 1970
+//! for a shared store, 0 in a test. Nothing in this crate depends on it. Arithmetic saturates: a
+//! limit that runs for 584 years stops moving, it does not wrap.
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -80,7 +80,7 @@ impl fmt::Debug for Time {
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
     /// The longest span, 584 years.
     pub const MAX: Self = Self(u64::MAX);
@@ -112,12 +112,12 @@ impl Nanos {
         self.0
     }
 
-    /// Milliseconds, rounded up: who waits that long has waited enough.
+    /// Milliseconds, rounded up, so that sleeping this long is always enough.
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// Seconds, rounded up: who waits that long has waited enough.
+    /// Seconds, rounded up, so that sleeping this long is always enough.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
@@ -163,9 +163,9 @@ impl fmt::Debug for Nanos {
     }
 }
 
-/// Where a clock's zero lies: nanoseconds since 1970, UTC, without leap seconds.
+/// The zero of a clock: nanoseconds since 1970, UTC, without leap seconds.
 ///
-/// Only limits that follow the wall clock (grids, calendars) ask, and only when they are
+/// Only limits that follow the wall clock (grids, calendars) use it, and only when they are
 /// constructed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Origin(u64);
@@ -194,7 +194,7 @@ impl Origin {
         Time(nanos.saturating_sub(self.0))
     }
 
-    /// Where the phase of a grid of `width` on this clock lies on a clock of origin `other`:
+    /// The phase, on a clock of origin `other`, of a grid of `width` with `phase` on this clock:
     /// below `width`.
     #[must_use]
     pub(crate) const fn phase_on(self, other: Self, phase: Nanos, width: Nanos) -> Nanos {
@@ -202,7 +202,7 @@ impl Origin {
         if width == 0 {
             return Nanos::ZERO;
         }
-        // Below `width`, both: so is their sum, modulo `width`, and nothing overflows.
+        // Both are below `width`: so is their sum, modulo `width`, and nothing overflows.
         let (zero, phase) = (self.0 % width, phase.0 % width);
         let since_1970 = match zero.checked_sub(width - phase) {
             Some(rest) => rest,
@@ -215,7 +215,7 @@ impl Origin {
         })
     }
 
-    /// The phase of a grid of `width` whose windows begin at whole multiples since 1970.
+    /// The phase of a grid of `width` with windows that begin at whole multiples since 1970.
     #[must_use]
     pub const fn phase(self, width: Nanos) -> Nanos {
         if width.0 == 0 {

@@ -1,4 +1,4 @@
-//! A configured limit decides as the algorithm that it is, whatever comes.
+//! A configured limit decides like its algorithm, in any sequence of calls.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ fn quota() -> Quota {
     "20/1s".parse().unwrap()
 }
 
-/// What the algorithm itself has of the calls that some have.
+/// The calls of the algorithm itself, of those that only some have.
 type Refund<A> = Option<fn(&A, &mut <A as Algorithm>::State, Time, Permits)>;
 type Reserve<A> =
     Option<fn(&A, &mut <A as Algorithm>::State, Time, Permits, Nanos) -> ratekeeper_core::Decision>;
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// What the algorithm has, by its traits.
+/// The calls of the algorithm, by its traits.
 macro_rules! row {
     ($algorithm:expr) => {
         check(&$algorithm, None, None)

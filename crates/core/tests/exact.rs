@@ -1,5 +1,5 @@
-//! The token bucket is exact at every rate: who keeps to the quota is never refused, no rate is
-//! passed, decisions are those of fractions, and no clock makes a difference.
+//! The token bucket is exact at every rate: a client that keeps to the quota is never refused, no
+//! rate is exceeded, decisions are those of fractions, and no clock makes a difference.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[usize::try_from(random.below(from.len() as u64)).unwrap()]
 }
 
-/// As many small numbers as large ones, of so many bits.
+/// A number of up to `bits` bits, small and large ones equally often.
 fn any_size(random: &mut Random, bits: u64) -> u64 {
     let bits = 1 + random.below(bits);
     random.below(1 << bits)
@@ -57,12 +57,12 @@ struct Compliant {
     permits: u64,
     span: u64,
     now: u64,
-    /// Each moment of the last span, and what was taken then.
+    /// The moments of the last span, with the permits taken.
     taken: VecDeque<(u64, u64)>,
 }
 
 impl Compliant {
-    /// The next moment, in whole `steps` of nanoseconds, and what it takes then.
+    /// The next moment, in whole `steps` of nanoseconds, and the permits taken then.
     fn next(&mut self, step: u64, random: &mut Random) -> (u64, u64) {
         let oldest = self.taken.front().map_or(0, |oldest| oldest.0 + self.span);
         let wait = match random.below(10) {
@@ -137,7 +137,7 @@ fn no_rate_is_passed_in_the_long_run() {
         let step = pick(&mut random, &[1, 1_000, 1_000_000, SECOND]);
         let (mut tat, mut now, mut taken) = (Tat::default(), 0, 0);
         for _ in 0..300 {
-            // All that is there, at the very moment that is told, or soon after.
+            // All permits there, at the very end of the wait, or soon after.
             let at = Time::from_nanos(now);
             let left = gcra.look(&tat, at, Permits::ZERO).remaining;
             let decision = gcra.decide(&mut tat, at, left);
@@ -235,7 +235,7 @@ fn decisions_are_those_of_fractions() {
     }
 }
 
-/// What a random life is told, on a clock that shows `zero` when it begins.
+/// The decisions of a random life, on a clock that shows `zero` when it begins.
 fn life(limit: &AnyAlgorithm, zero: u64, step: u64, scale: u64, seed: u64) -> Vec<Decision> {
     let mut random = Random::new(seed);
     let (mut state, mut now) = (AnyState::default(), zero);

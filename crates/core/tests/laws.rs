@@ -248,8 +248,8 @@ fn stricter<A: Algorithm + Debug>(algorithm: &A, seed: u64) {
 
 #[test]
 fn less_history_never_denies_more() {
-    // O8, second half: of whatever was admitted, leave one out. Not so for quota reset,
-    // where the request left out may have opened the window.
+    // O8, second half: leave out one of the admitted requests. Not so for quota reset, where the
+    // request left out may have opened the window.
     let calendar = Arc::new(Uneven {
         lengths: &[3, 5, 4],
         unit: 1,
@@ -338,9 +338,9 @@ fn every_algorithm_keeps_the_laws_through_long_lives() {
     }
 }
 
-/// Whether a life, and what it leaves behind, ends before time does (584 years after the
-/// clock's zero). GCRA and windows say what they do at the end of time; the others do not:
-/// there, nothing that is charged ever expires.
+/// Returns true if a life, and the state after it, ends before time does (584 years after the
+/// clock's zero). GCRA and windows are defined at the end of time; the others are not: there, no
+/// charge ever expires.
 fn ends_before_time(start: Time, events: &[LifeEvent], per: Nanos) -> bool {
     let waits = events.iter().map(|event| match event {
         LifeEvent::Wait(span) => *span,
@@ -499,7 +499,7 @@ proptest! {
         for_each_algorithm(quota, denials, start, &events);
     }
 
-    /// Whoever waits and whoever does not share one debt, and no clock makes it shorter.
+    /// Callers that wait and callers that do not share one debt, and no clock makes it shorter.
     #[test]
     fn reservations_and_decisions_stay_within_one_bound(
         steps in proptest::collection::vec((0_u64..400, 0_u64..3, 1_u32..4, 0_u64..900), 1..80)

@@ -1,5 +1,5 @@
-//! The least share that a client is served which keeps to its limit, against an exhaustive
-//! search over all such clients.
+//! The minimum share served to a client that keeps to its limit, against an exhaustive search
+//! over all such clients.
 //!
 //! ```text
 //!   a client: at most N requests in any P ticks, any of them at any tick
@@ -22,7 +22,8 @@ fn quota(permits: u32, ticks: u64) -> Quota {
     Quota::new(Permits::new(permits), Nanos::from_nanos(ticks)).unwrap()
 }
 
-/// Whether a client that keeps to `kept` is always served at least `share` of what it sent.
+/// Returns true if a client that keeps to `kept` is always served at least `share` of its
+/// requests.
 fn holds<A>(algorithm: &A, kept: Quota, share: Share, ticks: u64) -> bool
 where
     A: Algorithm,
@@ -61,7 +62,7 @@ where
     true
 }
 
-/// The share that is served of `permits` at once at each of these moments, over and over.
+/// The share served of `permits` at once at each of these moments, over and over.
 fn served<A: Algorithm>(algorithm: &A, kept: Quota, moments: &[u64], period: u64) -> Share {
     let mut state = A::State::default();
     let (mut served, mut sent) = (0, 0);
@@ -82,7 +83,7 @@ fn served<A: Algorithm>(algorithm: &A, kept: Quota, moments: &[u64], period: u64
     Share::new(served, sent)
 }
 
-/// What is told holds for every client, and one is served no more.
+/// The returned share holds for every client, and one client is served no more.
 fn exact<A>(algorithm: &A, kept: Quota, ticks: u64, moments: &[u64], period: u64) -> Share
 where
     A: Algorithm + Clone + Into<AnyAlgorithm>,
@@ -226,7 +227,7 @@ fn an_exponential_counter_serves_what_has_faded() {
         let share = AnyAlgorithm::from(counter).least_served(kept);
         assert!(holds(&counter, kept, share, 3 * p), "{kept}: {share:?}");
     }
-    // The long run of bursts comes within one permit of what is told.
+    // The long run of bursts comes within one permit of the returned share.
     for n in [1, 2, 3, 5, 10, 100, 1_000] {
         let kept = quota(n, 60_000_000_000);
         let counter = Exponential::new(kept).unwrap();

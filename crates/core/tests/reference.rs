@@ -61,7 +61,7 @@ struct BigGcra {
 impl BigGcra {
     const SLACK: i128 = 10_000_000_000 * 64;
 
-    /// As the table in `gcra/grid.rs` says.
+    /// See the table in `gcra/grid.rs`.
     fn new(quota: Quota, queue: u32, counted: bool) -> Self {
         let [mut n, mut p] = [quota.permits().get().into(), quota.per().as_nanos().into()];
         let common = gcd(n, p);
@@ -91,7 +91,7 @@ impl BigGcra {
         i128::from(now.as_nanos()) * self.units / self.nanos
     }
 
-    /// How long it takes from `now` on until a unit begins.
+    /// The time from `now` on until a unit begins.
     fn until(&self, unit: i128, now: Time) -> u64 {
         let begins = (unit * self.nanos + self.units - 1) / self.units;
         u64::try_from((begins - i128::from(now.as_nanos())).max(0)).unwrap()
@@ -157,14 +157,14 @@ fn gcd(a: i128, b: i128) -> i128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Windows as a list of all that was ever charged: (number of its bucket, permits).
+/// Windows as a list of all charges ever made: (number of its bucket, permits).
 #[derive(Clone, Debug)]
 struct NaiveWindow {
     permits: i128,
     width: i128,
     buckets: i128,
     edge: Edge,
-    /// Of the grid; none for windows that open with a request.
+    /// The phase of the grid; `None` for windows that open with a request.
     phase: Option<i128>,
     counted: bool,
     charges: Vec<(i128, i128)>,
@@ -286,7 +286,7 @@ impl NaiveWindow {
         }
         let newest = self.charges.iter().map(|charge| charge.0).max();
         let empty = |charge: &(i128, i128)| charge.1 == 0;
-        // Of a state that is empty, not even the newest window is remembered.
+        // An empty state does not even remember its newest window.
         let seen = |charge: &&(i128, i128)| newest.is_some_and(|newest| newest - charge.0 < sight);
         if self.charges.iter().filter(seen).all(empty) {
             self.charges.clear();
@@ -494,7 +494,7 @@ proptest! {
         }
     }
 
-    /// Whoever may wait for ever gets the moment at which a token will be there.
+    /// A caller that may wait for ever receives the moment at which a token will be there.
     #[test]
     fn a_reservation_is_a_token_of_the_future(steps in any_steps(), burst in 1_u32..9) {
         let quota = quota(1, 840).with_burst(Permits::new(burst)).unwrap();

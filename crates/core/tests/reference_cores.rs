@@ -26,7 +26,7 @@ fn life(seed: u64, scale: u64, most: u64) -> Vec<(u64, u64)> {
     (0..150).map(|_| event()).collect()
 }
 
-/// Decides, and says what was allowed and what remains.
+/// Decides, and returns whether it was allowed, and the remaining permits.
 fn ask<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64) -> (bool, u64) {
     let cost = Permits::saturating_from(cost);
     let decision = algorithm.decide(state, Time::from_nanos(now), cost);
@@ -152,7 +152,7 @@ fn exponential_levels_fade_as_the_library_says() {
             let faded = level * (-seconds(now - at) / seconds(per)).exp();
             let (allowed, left) = ask(&limit, &mut state, now, cost);
             let after = faded + if allowed { float(cost) } else { 0.0 };
-            // Never more than in truth, and less only by rounding; 1/1024 is forgotten.
+            // Never more than the exact value, and less only by rounding; 1/1024 is forgotten.
             let room = float(permits) - after;
             assert!(
                 float(left) <= room + 1.0 / 1_000.0,
@@ -173,7 +173,8 @@ fn exponential_levels_fade_as_the_library_says() {
 struct Uncut {
     most: f64,
     threshold: f64,
-    /// Of a permit from the store at the threshold and below, and what each beyond adds.
+    /// The price of a permit from the store at the threshold and below; `slope` is added for each
+    /// beyond.
     stored_price: f64,
     slope: f64,
     fresh_price: f64,
@@ -183,7 +184,7 @@ struct Uncut {
 }
 
 impl Uncut {
-    /// Asked at `now`: the wait. The price is paid by the next.
+    /// The wait of a request at `now`. The price is paid by the next request.
     fn ask(&mut self, now: f64, cost: f64) -> f64 {
         if now > self.next {
             self.stored = self
@@ -260,8 +261,8 @@ fn post_paid_limits_ask_for_the_area_under_the_line() {
                 }
             };
             let uncut = naive.ask(whole(now), whole(cost));
-            // Three microseconds are cut off each price; what is cut is stored a little
-            // sooner, and a stored permit costs up to `factor` times as much.
+            // Three microseconds are cut off each price; the cut is stored a little sooner, and a
+            // stored permit costs up to `factor` times as much.
             let off = 3.0 * whole(asked) * whole(factor) + 1.0;
             assert!(
                 (wait - uncut).abs() <= off,

@@ -33,7 +33,7 @@ fn at(nanos: u64) -> Time {
     Time::from_nanos(nanos)
 }
 
-/// The most there is: how many of `tries`, one every `gap` nanoseconds, pass.
+/// The number of `tries`, one every `gap` nanoseconds, that pass.
 fn admitted<A: Algorithm>(algorithm: &A, tries: u64, gap: u64) -> u64 {
     let mut state = A::State::default();
     let passes = |attempt: &u64| {
@@ -142,8 +142,8 @@ fn seed_003_a_full_bucket_is_capped() {
 
 #[test]
 fn seed_003_what_is_due_when_the_window_ends_is_due() {
-    // Smooth, a hybrid of N in P owes one at the end of its window and one each P / N: for
-    // quotas whose P / N no float holds, to the nanosecond.
+    // A smooth hybrid of N in P owes one at the end of its window and one each P / N: for quotas
+    // where no float holds P / N, to the nanosecond.
     for permits in [3, 6, 7, 9, 11, 13, 49] {
         let per = 1_000_000_000;
         let quota = Quota::new(Permits::new(permits), Nanos::from_nanos(per)).unwrap();

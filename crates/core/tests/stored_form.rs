@@ -1,5 +1,5 @@
-//! States in a shared store: what is written is read, to the bit; what is not a state is
-//! refused; limits on a grid mean the same moments on any clock.
+//! States in a shared store: written states are read back to the bit; other bytes are refused;
+//! limits on a grid mean the same moments on any clock.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fmt::Debug;

@@ -1,5 +1,5 @@
-//! The table of algorithms says what is so: bytes, worst cases and long runs, number by
-//! number; and the guide shows the same table.
+//! The table of algorithms is correct: bytes, worst cases and long runs, number by number; and
+//! the guide shows the same table.
 //!
 //! ```text
 //!   a row of algorithms/mod.rs --> the same limit, built --> size_of, bound, a greedy caller
@@ -49,13 +49,13 @@ const TWO: [Numbers; 2] = [
     },
 ];
 
-/// What is so, of one row.
+/// The measured facts of one row.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     bytes: u64,
-    /// The most in one P.
+    /// Maximum number of permits in one P.
     bound: u64,
-    /// What a greedy caller gets in a P, long after the first.
+    /// The permits that a greedy caller gets in a P, long after the first.
     rate: f64,
 }
 
@@ -225,7 +225,7 @@ fn whole(text: &str, of: Numbers) -> Option<u64> {
     halves.is_multiple_of(2).then_some(halves / 2)
 }
 
-/// What the last column says of a P.
+/// The rate in a P, by the last column.
 fn long_run(text: &str, of: Numbers) -> f64 {
     match text {
         "as fast as work is" => f64::INFINITY,

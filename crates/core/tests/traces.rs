@@ -75,7 +75,7 @@ fn interval(of: &Value, start: u64) -> Interval {
     .unwrap()
 }
 
-/// Replays the rows of `line`; `left` reads from a row what remains after it.
+/// Replays the rows of `line`; `left` reads the remaining permits after a row.
 fn rows<A: Algorithm + Debug>(
     algorithm: &A,
     line: &Value,
@@ -165,7 +165,7 @@ fn classic_algorithms_decide_as_recorded() {
                 rows(&log, &line, |row| Some(limit - number(&row[3])))
             }
             ("SlidingWindowLog", "as_printed") => {
-                // It logs what it refuses: our strict log, which does so by request.
+                // It logs refused requests: our strict log, which does so by request.
                 let strict = Log::sliding(quota).unwrap().with_denials(Denials::Counted);
                 rows(&strict, &line, |_| None)
             }
@@ -375,7 +375,7 @@ fn set_up<A: Algorithm>(algorithm: &A, line: &Value) -> A::State {
     state
 }
 
-/// A caller that tries all the time: what it gets each second.
+/// A caller that tries all the time: the permits of each second.
 fn persistent<A: Algorithm>(algorithm: &A, line: &Value) -> usize {
     let step = number(&line["params"]["step_ms"]);
     let mut state = A::State::default();

@@ -21,10 +21,10 @@ use ratekeeper_core::{
     Permits, Quota, SubBuckets, Time, Window,
 };
 
-/// Each state, with the most that was admitted on a way to it.
+/// Each state, with the maximum number of permits admitted on a way to it.
 type Most<S> = HashMap<S, u64, BuildHasherDefault<DefaultHasher>>;
 
-/// The most admitted in any half-open span of 1, 2, .. `spans` ticks.
+/// Maximum number of permits admitted in any half-open span of 1, 2, .. `spans` ticks.
 ///
 /// Every behaviour of the algorithm repeats after `period` ticks.
 fn worst<A>(algorithm: &A, period: u64, spans: u64) -> Vec<u64>
@@ -78,7 +78,7 @@ where
     worst
 }
 
-/// How `bound` stands to the worst case.
+/// The relation of `bound` to the worst case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bound {
     /// Equal in every span.
@@ -252,9 +252,9 @@ fn the_table_of_worst_cases_is_exact() {
     }
 }
 
-/// The bound of weighted sub-buckets is exact up to P and whenever the span ends with a
-/// whole round of buckets; between, it is that of the edge that drops: not below, and told
-/// here beside the worst case, so that neither changes unseen.
+/// The bound of weighted sub-buckets is exact up to P and whenever the span ends with a whole
+/// round of buckets; between, it is that of the edge that drops: not below. It is listed here
+/// beside the worst case, so that neither changes unseen.
 #[test]
 fn weighted_sub_buckets_are_bounded_loosely_beyond_their_window() {
     let at = |spans: &[u64; 4], of: &dyn Fn(u64) -> u64| spans.map(of);

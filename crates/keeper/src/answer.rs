@@ -1,4 +1,4 @@
-//! Answer: what the limits said about one request.
+//! Answer: the decisions of the limits about one request.
 //!
 //! ```text
 //!   outcomes:  per-ip  allow, 12 left     -> headers list both, the tightest first
@@ -12,20 +12,20 @@ use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time,
 use ratekeeper_policy::{Charges, Numbers, Policy, Rule};
 use ratekeeper_store::Decisions;
 
-/// What the limits said about one request.
+/// The decisions of the limits about one request.
 #[derive(Clone, Debug)]
 pub struct Answer {
     policy: Arc<Policy>,
     charges: Charges,
     decisions: Decisions,
     decided_at: Time,
-    /// The name that permits were lent to, if the request asked for some.
+    /// The name that holds the lent permits, if the request asked for some.
     pub(crate) lease: Option<LeaseId>,
-    /// Which outcome refuses: status, headers and body all ask.
+    /// Index of the outcome that refuses: used by status, headers and body.
     refused_by: Option<usize>,
 }
 
-/// How far a list of charges reaches.
+/// Position in a list of charges.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChargeSpan {
     pub(crate) entries: usize,
@@ -34,7 +34,7 @@ pub(crate) struct ChargeSpan {
 }
 
 impl ChargeSpan {
-    /// All of it.
+    /// The end of the list.
     pub(crate) fn of(charges: &Charges) -> Self {
         Self {
             entries: charges.entries.len(),
@@ -43,55 +43,55 @@ impl ChargeSpan {
         }
     }
 
-    /// Drops what refuses without being asked beyond here.
+    /// Drops the refusals after this position that need no decision of the store.
     pub(crate) fn forget_refusals_since(self, charges: &mut Charges) {
         charges.missing.truncate(self.missing);
         charges.barred.truncate(self.barred);
     }
 }
 
-/// What one limit said.
+/// The decision of one limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     /// The limit.
     pub rule: &'a Rule,
-    /// What decided: the rule's own limit, or the same with numbers of the caller.
+    /// The limit that decided: the rule's own, or the same with numbers of the caller.
     pub limit: &'a Limit,
     /// Its decision.
     pub decision: Decision,
-    /// Who was counted.
+    /// The key that was counted.
     pub key: Key<'a>,
-    /// What the request costs under this limit.
+    /// The cost of the request under this limit.
     pub cost: Permits,
-    /// The numbers of the caller, if they stand in place of the rule's own.
+    /// The numbers of the caller, if they replace the rule's own.
     pub numbers: Option<Numbers>,
-    /// A key part was missing: something else stood in, or the request was refused for it.
+    /// True if a key part was missing: another key was used, or the request was refused for it.
     pub key_missing: bool,
 }
 
 impl Outcome<'_> {
-    /// What the limit holds at most.
+    /// Returns the maximum that the limit holds.
     pub fn quota(&self) -> Permits {
         self.numbers.map_or(self.rule.quota, Numbers::permits)
     }
 
-    /// The span of the quota; none for months and years of the calendar.
+    /// Returns the span of the quota; `None` for months and years of the calendar.
     pub fn window(&self) -> Option<Nanos> {
         self.numbers
             .map_or(self.rule.window, |numbers| Some(numbers.per()))
     }
 
-    /// Whether this limit refuses the request: it denies, and it is enforced.
+    /// Returns true if this limit refuses the request: it denies, and it is enforced.
     pub fn refuses(&self) -> bool {
         !self.decision.verdict.allows() && self.mode() == Some(Mode::Enforce)
     }
 
-    /// Whether this limit would refuse the request if it were enforced.
+    /// Returns true if this limit would refuse the request if it were enforced.
     pub fn shadow_denies(&self) -> bool {
         !self.decision.verdict.allows() && self.mode() == Some(Mode::Shadow)
     }
 
-    /// The mode it was decided in.
+    /// Returns the mode in which it was decided.
     pub fn mode(&self) -> Option<Mode> {
         self.rule.mode.charge_mode()
     }
@@ -126,34 +126,34 @@ impl Answer {
         answer
     }
 
-    /// The same answer to a request that took permits by that name.
+    /// Returns the same answer, for a request that took permits under the name `lease`.
     pub(crate) fn lent_to(self, lease: LeaseId) -> Self {
         let lease = Some(lease);
         Self { lease, ..self }
     }
 
-    /// Whether the request may pass.
+    /// Returns true if the request may pass.
     pub fn allowed(&self) -> bool {
         self.decisions.admitted
     }
 
-    /// The policy that decided.
+    /// Returns the policy that decided.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The time the limits saw, read before the policy was asked which they are.
+    /// Returns the time of the decision, read before the policy was asked for its limits.
     pub fn decided_at(&self) -> Time {
         self.decided_at
     }
 
-    /// What each limit said, in the policy's order; those that deny because a key part is
-    /// missing, or because the caller lets nobody pass, come last, as `DenyForever`.
+    /// Returns the outcome of each limit, in the policy's order. Limits that deny because a key
+    /// part is missing, or because the caller lets no request pass, come last, as `DenyForever`.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
         self.outcomes_between(ChargeSpan::default(), ChargeSpan::of(&self.charges))
     }
 
-    /// As [`outcomes`](Self::outcomes), of a part of the charges.
+    /// Like [`outcomes`](Self::outcomes), for a part of the charges.
     pub(crate) fn outcomes_between(
         &self,
         start: ChargeSpan,
@@ -200,7 +200,7 @@ impl Answer {
         decided.chain(unasked)
     }
 
-    /// The limit that refuses; of several, the one with the longest wait.
+    /// Returns the limit that refuses: the one with the longest wait, if there are several.
     pub fn refused_by(&self) -> Option<Outcome<'_>> {
         self.outcomes().nth(self.refused_by?)
     }
@@ -222,12 +222,13 @@ impl Answer {
         longest.map(|(index, _)| index)
     }
 
-    /// How long a refused client must wait; none if it is allowed, or if waiting is no use.
+    /// Returns how long a refused client must wait; `None` if the request is allowed, or if waiting
+    /// does not help.
     pub fn retry_after(&self) -> Option<Nanos> {
         self.refused_by()?.decision.verdict.retry_after()
     }
 
-    /// How long an allowed request is to be held back (shaping); zero for most.
+    /// Returns how long an allowed request must be held back (shaping); usually zero.
     pub fn delay(&self) -> Nanos {
         let delays = self
             .outcomes()
@@ -239,8 +240,8 @@ impl Answer {
         delays.max().unwrap_or_default()
     }
 
-    /// The answer once the request has been held back for `span`: what had to wait so long
-    /// may go now.
+    /// Returns the answer after the request was held back for `span`: limits with a wait of at most
+    /// `span` allow it at once.
     #[must_use]
     pub fn held_for(mut self, span: Nanos) -> Self {
         for decision in &mut self.decisions.each {
@@ -256,8 +257,8 @@ impl Answer {
         self
     }
 
-    /// The refusal of a request that could not be held back: each limit that wanted it to wait
-    /// denies it, for as long as it would have waited.
+    /// Returns the refusal of a request that could not be held back: each limit that delayed it
+    /// denies it, for as long as the delay.
     #[must_use]
     pub fn turned_away(mut self) -> Self {
         let held: Vec<bool> = self
@@ -274,13 +275,13 @@ impl Answer {
         self
     }
 
-    /// Limits in shadow mode that would refuse.
+    /// Returns the limits in shadow mode that would refuse.
     pub fn shadow_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
         self.outcomes().filter(Outcome::shadow_denies)
     }
 
-    /// HTTP status of the refusal: the refusing limit's own, 429 unless the policy says
-    /// otherwise; 200 if allowed.
+    /// Returns the HTTP status of the refusal: that of the refusing limit, 429 unless the policy
+    /// sets another; 200 if allowed.
     pub fn status(&self) -> u16 {
         self.refused_by()
             .map_or(200, |outcome| outcome.rule.refusal.status)

@@ -1,9 +1,9 @@
-//! Call: several descriptors asked about at once, and decided together.
+//! Call: several descriptors in one question, decided together.
 //!
 //! ```text
 //!   user=ada, cost 1   -->  charges 0..2  \
 //!   plan=pro, cost 0   -->  charge  2      >  one decision of the store: all or none
-//!   flow=up,  back 1   -->  charge  3     /   (what is given back is given back first)
+//!   flow=up,  back 1   -->  charge  3     /   (refunds are made first)
 //! ```
 
 use std::ops::Range;
@@ -17,53 +17,52 @@ use crate::Clock;
 use crate::answer::{Answer, ChargeSpan, Outcome};
 use crate::keeper::{ChargeList, Keeper, list, ready, refused_at_once};
 
-/// One of the things that a call asks.
+/// One item of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// About what: a descriptor, mostly. A cost of 0 looks and charges nothing.
+    /// The facts, usually a descriptor. A cost of 0 looks and charges nothing.
     pub facts: Facts<'a>,
-    /// What is done about it.
+    /// The action on its limits.
     pub act: Act,
 }
 
-/// What a call does.
+/// The action of one item of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Act {
     /// Decides, and charges if the whole call may pass.
     #[default]
     Charge,
-    /// Gives the cost back, whatever becomes of the rest of the call.
+    /// Gives the cost back, whether or not the call may pass.
     GiveBack,
 }
 
-/// What the limits said about a call.
+/// The decisions of the limits about a call.
 #[derive(Clone, Debug)]
 pub struct Answers {
-    /// About all of it.
+    /// The answer about all items.
     answer: Answer,
-    /// Where what belongs to each of the things asked ends.
+    /// The end of each item in the charges.
     ends: SmallVec<[ChargeSpan; 4]>,
 }
 
 impl Answers {
-    /// Whether the call may pass.
+    /// Returns true if the call may pass.
     pub fn allowed(&self) -> bool {
         self.answer.allowed()
     }
 
-    /// How many things were asked.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether nothing was asked.
+    /// Returns true if the call has no items.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// What each limit said about the thing asked as number `index`, from 0, as
-    /// [`Answer::outcomes`]; nothing if no limit applies, or if nothing was asked by that
-    /// number.
+    /// Returns the outcomes of item `index`, from 0, like [`Answer::outcomes`]; empty if no limit
+    /// applies, or if there is no such item.
     pub fn outcomes(&self, index: usize) -> impl Iterator<Item = Outcome<'_>> {
         let end = self.ends.get(index).copied();
         let start = index
@@ -73,27 +72,26 @@ impl Answers {
         self.answer.outcomes_between(start, end.unwrap_or(start))
     }
 
-    /// Whether a limit refuses the thing asked as number `index`.
+    /// Returns true if a limit refuses item `index`.
     pub fn refuses(&self, index: usize) -> bool {
         self.outcomes(index).any(|outcome| outcome.refuses())
     }
 
-    /// The answer about all of it, as if it were one request.
+    /// Returns the answer about all items, as if they were one request.
     pub fn whole(&self) -> &Answer {
         &self.answer
     }
 }
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// Decides all that a call asks together: everything is charged, or nothing is.
+    /// Decides all items of a call together: everything is charged, or nothing is.
     ///
-    /// What is given back is given back first, and refuses nothing; what only looks (a cost
-    /// of 0) may refuse. Two of them may name one limit and key: the later is judged as if
-    /// the earlier were charged.
+    /// Refunds are made first, and refuse nothing; items that only look (a cost of 0) may refuse.
+    /// If two items share a limit and key, the later is judged as if the earlier were charged.
     ///
     /// # Errors
-    /// When the store cannot answer, and [`StoreError::Unsupported`] if a limit is to give back
-    /// that takes nothing back: then nothing is given back, and nothing charged.
+    /// When the store cannot answer, and [`StoreError::Unsupported`] if an item gives back to a
+    /// limit that cannot take permits back: then nothing is given back, and nothing charged.
     pub async fn call(&self, asked: &[Asked<'_>]) -> Result<Answers, StoreError> {
         let now = self.clock().now();
         let policy = self.policy();
@@ -143,7 +141,7 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     }
 }
 
-/// Where the charges lie that are given back.
+/// Returns the ranges of the charges that are given back.
 fn given_back<'a>(
     asked: &'a [Asked<'_>],
     ends: &'a [ChargeSpan],
@@ -157,8 +155,8 @@ fn given_back<'a>(
     ranges.filter_map(|(act, range)| (act == Act::GiveBack).then_some(range))
 }
 
-/// The charges that are given back; they stay in the list to show how their limits stand,
-/// at no cost and without a veto.
+/// Removes the charges that are given back; free copies without a veto stay in the list, so that
+/// the answer shows their limits.
 fn take_back<'a>(
     asked: &[Asked<'_>],
     ends: &[ChargeSpan],

@@ -1,8 +1,8 @@
 //! Clock: the only place where time is read.
 //!
-//! A clock's zero is the start of the process: monotonic, so a wall clock that is set never
-//! gives permits away. Its [`Origin`] says where that zero lies in Unix time, for limits
-//! that follow the wall clock; it is read once.
+//! A clock's zero is the start of the process: it is monotonic, so that setting the wall clock
+//! never gives permits away. Its [`Origin`] holds the position of that zero in Unix time, for
+//! limits that follow the wall clock; it is read once.
 
 #![expect(
     clippy::disallowed_methods,
@@ -24,14 +24,14 @@ pub use sleep::{Block, Timer};
 #[cfg(feature = "tokio")]
 pub use tokio::TokioClock;
 
-/// Tells the time.
+/// Source of the time.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Time;
-    /// Where the clock's zero lies in Unix time.
+    /// Returns the position of the clock's zero in Unix time.
     fn origin(&self) -> Origin;
-    /// The wall clock, in nanoseconds since 1970: what this clock says, unless the wall clock
-    /// has been set since [`origin`](Self::origin) was read.
+    /// Returns the wall clock's time, in nanoseconds since 1970: equal to this clock's, unless the
+    /// wall clock has been set since [`origin`](Self::origin) was read.
     fn wall(&self) -> u64 {
         self.origin().unix_nanos(self.now())
     }
@@ -66,7 +66,7 @@ impl SystemClock {
         }
     }
 
-    /// Nanoseconds by the processor's counter, from any moment.
+    /// Returns nanoseconds by the processor's counter, from an arbitrary zero.
     #[inline]
     fn counted(&self) -> u64 {
         self.step.nanos(self.counter.raw())
@@ -95,13 +95,13 @@ impl Clock for SystemClock {
     }
 }
 
-/// What the wall clock shows, in nanoseconds since 1970.
+/// Returns the wall clock's time, in nanoseconds since 1970.
 fn unix_nanos() -> u64 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);
     Nanos::from(unix.unwrap_or_default()).as_nanos()
 }
 
-/// This moment in Unix time.
+/// Returns this moment in Unix time.
 fn today() -> Origin {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);
     Origin::from_unix_nanos(Nanos::from(unix.unwrap_or_default()).as_nanos())

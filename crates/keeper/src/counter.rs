@@ -13,14 +13,14 @@
 //!   now = counted + offset
 //! ```
 //!
-//! Counting is two multiplications and no division or shift by what is not known before: on
-//! the way from the counter to the word that is changed, each step delays the decision after
-//! it. What is left fits beside the reading itself.
+//! Counting takes two multiplications, and no division or shift by a value not known beforehand: on
+//! the path from the counter to the changed word, each step delays the next decision. The remaining
+//! work fits beside the reading itself.
 //!
-//! So it is wrong by what the counter gains or loses in 10 ms: a microsecond, were its rate
-//! wrong by 1/10,000. A step back of that size is one that racing threads make anyway; the
-//! laws ask that no step back gives permits away. Where processors have no steady counter,
-//! `quanta` counts by the machine's clock.
+//! So the error is the drift of the counter in 10 ms: a microsecond, were its rate wrong by
+//! 1/10,000. Racing threads make backward steps of that size anyway; the laws ask that no step back
+//! gives permits away. Where processors have no steady counter, `quanta` counts by the machine's
+//! clock.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -29,7 +29,7 @@ const FRESH: u64 = 10_000_000;
 /// A reading of the machine's clock that took longer was interrupted, and is not believed.
 const PROMPT: u64 = 1_000;
 
-/// A span of the counter that tells its rate.
+/// Bits of the number of steps that measure the counter's rate.
 const SPAN: u32 = 40;
 
 /// Nanoseconds of one step of the counter: a whole number, and a part of 2^64.
@@ -40,7 +40,8 @@ pub(crate) struct CounterStep {
 }
 
 impl CounterStep {
-    /// Of a counter of which `nanos` tells how long so many steps take; to a trillionth.
+    /// Measures a counter; `nanos` returns the duration of a number of steps. Exact to a
+    /// trillionth.
     pub(crate) fn new(nanos: impl FnOnce(u64) -> u64) -> Self {
         let nanos = nanos(1 << SPAN);
         Self {
@@ -49,7 +50,8 @@ impl CounterStep {
         }
     }
 
-    /// Nanoseconds of so many steps. They wrap, and go on from 0: only differences count.
+    /// Returns the nanoseconds of `steps` steps. They wrap, and go on from 0: only differences
+    /// count.
     #[inline]
     pub(crate) fn nanos(self, steps: u64) -> u64 {
         let parts = u128::from(steps) * u128::from(self.part);
@@ -58,16 +60,16 @@ impl CounterStep {
     }
 }
 
-/// What brings counted time to that of the machine's clock.
+/// The offset from counted time to the machine's clock.
 #[derive(Debug)]
 pub(crate) struct CounterOffset {
-    /// The machine's clock less what was counted.
+    /// The machine's clock minus the counted time.
     offset: AtomicI64,
-    /// What was counted then.
+    /// The counted time when the offset was taken.
     taken_at: AtomicU64,
 }
 
-/// A copy takes its own.
+/// A clone takes its own offset.
 impl Clone for CounterOffset {
     fn clone(&self) -> Self {
         Self::new(self.taken_at.load(Ordering::Relaxed))
@@ -75,7 +77,7 @@ impl Clone for CounterOffset {
 }
 
 impl CounterOffset {
-    /// Not taken yet, and due at what is `counted` now.
+    /// An offset that is not taken yet, and is due at `counted`, the current reading.
     pub(crate) const fn new(counted: u64) -> Self {
         Self {
             offset: AtomicI64::new(0),
@@ -83,8 +85,8 @@ impl CounterOffset {
         }
     }
 
-    /// The time by the machine's clock, in nanoseconds: when `counted` was read, or now if
-    /// that has to be asked.
+    /// Returns the time by the machine's clock, in nanoseconds: when `counted` was read, or now if
+    /// the machine's clock has to be read.
     #[inline]
     pub(crate) fn nanos(
         &self,
@@ -92,8 +94,8 @@ impl CounterOffset {
         count: impl Fn() -> u64,
         ask: impl Fn() -> u64,
     ) -> u64 {
-        // Acquire: who sees a new moment sees the offset taken at it. Less than 0, the
-        // counter having been set back, is a very long time.
+        // Acquire: a thread that sees a new moment sees the offset taken at it. A negative age,
+        // because the counter was set back, is a very long time.
         let age = counted.wrapping_sub(self.taken_at.load(Ordering::Acquire));
         let nanos = counted.wrapping_add_signed(self.offset.load(Ordering::Relaxed));
         // Before 0: by the last microsecond, or by an offset taken after the counter jumped.
@@ -127,7 +129,7 @@ mod tests {
     struct Machine {
         counter: Cell<u64>,
         clock: Cell<u64>,
-        /// What asking the clock takes.
+        /// The time that reading the clock takes.
         slow: Cell<u64>,
         offset: CounterOffset,
     }
@@ -142,13 +144,13 @@ mod tests {
             }
         }
 
-        /// Time goes by; the counter counts `counted` of it.
+        /// Lets time pass; the counter counts `counted` of it.
         fn pass(&self, nanos: u64, counted: u64) {
             self.clock.set(self.clock.get() + nanos);
             self.counter.set(self.counter.get() + counted);
         }
 
-        /// How far the answer is from the truth.
+        /// Returns the error of the answer.
         fn error(&self) -> u64 {
             let ask = || {
                 self.pass(self.slow.get(), self.slow.get());
@@ -194,7 +196,7 @@ mod tests {
     fn no_moment_is_before_zero() {
         let machine = Machine::new(7);
         assert_eq!(machine.error(), 0);
-        // What another thread took after a jump, seen by one that counted before it.
+        // An offset taken by another thread after a jump, seen by one that counted before it.
         machine.offset.offset.store(-1_000_000, Ordering::Relaxed);
         machine.pass(1_000, 1_000);
         assert_eq!(machine.error(), 0);

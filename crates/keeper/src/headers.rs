@@ -1,15 +1,15 @@
-//! Header fields that tell a client about its limits.
+//! Header fields that describe a client's limits.
 //!
 //! ```text
-//!   RateLimit-Policy: "login";q=5;w=60, "per-ip";q=20;w=2    what is promised
-//!   RateLimit: "login";r=0;t=37, "per-ip";r=12;t=2           what is left, for how long
+//!   RateLimit-Policy: "login";q=5;w=60, "per-ip";q=20;w=2    the limits
+//!   RateLimit: "login";r=0;t=37, "per-ip";r=12;t=2           remaining, and for how long
 //!   Retry-After: 37                                          only where refused
 //! ```
 //!
 //! A limit of concurrency is a level: `;q=50;qu="concurrent-requests"` and `;r=3`, no window.
 //!
-//! The tightest limit comes first: clients that read one item read the one that matters.
-//! Limits in shadow mode are not shown: they promise nothing.
+//! The tightest limit comes first, because some clients read only one item. Limits in shadow mode
+//! are not shown: they promise nothing.
 //!
 //! * Source: R. Polli, A. Martinez, D. Miller, "RateLimit header fields for HTTP",
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026); RFC 9110, section 10.2.3 (Retry-After).
@@ -25,19 +25,19 @@ use crate::{Answer, Outcome};
 
 /// Names of the fields, lower case as HTTP/2 wants them.
 pub mod names {
-    /// What is promised.
+    /// The promised quota and window.
     pub const RATELIMIT_POLICY: &str = "ratelimit-policy";
-    /// What is left.
+    /// The remaining quota.
     pub const RATELIMIT: &str = "ratelimit";
     /// When to try again, in whole seconds, at least 1.
     pub const RETRY_AFTER: &str = "retry-after";
-    /// The limit of the tightest limit.
+    /// The quota of the tightest limit.
     pub const X_RATELIMIT_LIMIT: &str = "x-ratelimit-limit";
-    /// What is left of it.
+    /// Its remaining quota.
     pub const X_RATELIMIT_REMAINING: &str = "x-ratelimit-remaining";
-    /// What is used of it.
+    /// Its used quota.
     pub const X_RATELIMIT_USED: &str = "x-ratelimit-used";
-    /// Seconds until all of it is free again.
+    /// Seconds until its whole quota is free again.
     pub const X_RATELIMIT_RESET: &str = "x-ratelimit-reset";
 }
 
@@ -48,23 +48,23 @@ pub type HeaderField = (&'static str, String);
 const USUAL_BYTES: usize = 64;
 
 impl Answer {
-    /// The header fields for the client, in the policy's style, with `Retry-After` where
-    /// the request is refused and waiting helps.
+    /// Returns the header fields for the client, in the policy's style, with `Retry-After` if the
+    /// request is refused and waiting helps.
     pub fn header_fields(&self) -> SmallVec<[HeaderField; 4]> {
         let mut fields = SmallVec::new();
         self.put_header_fields(|name, value| fields.push((name, value.to_owned())));
         fields
     }
 
-    /// Hands name and value of each of the [`header_fields`](Self::header_fields) to `put`;
-    /// the values are written one after the other into the same buffer.
+    /// Passes name and value of each of the [`header_fields`](Self::header_fields) to `put`; the
+    /// values are written one after the other into the same buffer.
     pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
         let mut value = FieldValue::new();
         self.put_fields(self.policy().headers, &mut value, &mut put);
         put_wait(self.retry_after(), &mut value, &mut put);
     }
 
-    /// Hands the fields of one style to `put`, whatever the policy says; no `Retry-After`.
+    /// Passes the fields of `style` to `put`, whatever style the policy has; no `Retry-After`.
     pub fn put_limit_fields(&self, style: HeaderStyle, mut put: impl FnMut(&'static str, &str)) {
         self.put_fields(style, &mut FieldValue::new(), &mut put);
     }
@@ -83,7 +83,7 @@ impl Answer {
         shown.extend(self.outcomes().filter(enforced));
         if shown.len() > 1 {
             shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
-            // A request with two credentials has two counters of one limit: the tighter one.
+            // A request with two credentials has two counters of one limit: keeps the tighter one.
             let mut named: SmallVec<[&str; 4]> = SmallVec::new();
             shown.retain(|outcome| {
                 let name: &str = &outcome.rule.limit.name;
@@ -97,7 +97,7 @@ impl Answer {
     }
 }
 
-/// Hands to `put` what is the same in every answer of these limits, the tightest first.
+/// Passes to `put` the fields that are equal in every answer of these limits, tightest limit first.
 pub(crate) fn put_promise(
     shown: &[Outcome<'_>],
     style: HeaderStyle,
@@ -109,7 +109,7 @@ pub(crate) fn put_promise(
     }
 }
 
-/// Hands to `put` how these limits stand, the tightest first.
+/// Passes the state of these limits to `put`, the tightest first.
 pub(crate) fn put_balance(
     shown: &[Outcome<'_>],
     style: HeaderStyle,
@@ -129,7 +129,7 @@ pub(crate) fn put_balance(
     }
 }
 
-/// Hands to `put` when to try again, if that is known.
+/// Passes the wait to `put`, if it is known.
 pub(crate) fn put_wait(
     wait: Option<Nanos>,
     value: &mut FieldValue,
@@ -141,9 +141,9 @@ pub(crate) fn put_wait(
 }
 
 impl Outcome<'_> {
-    /// The quota and its window in whole seconds; no window for months and years of the
-    /// calendar. One under a second cannot be said so: where a whole number of them makes a
-    /// second, the quota of one second is told, else no window.
+    /// Returns the quota and its window in whole seconds; `None` for months and years of the
+    /// calendar. For a window under a second, returns the quota of one second if a whole number of
+    /// windows makes a second, else no window.
     pub fn quota_per_window(&self) -> (u64, Option<u64>) {
         let quota = u64::from(self.quota().get());
         match self.window() {
@@ -160,14 +160,14 @@ impl Outcome<'_> {
         }
     }
 
-    /// Whether a client would rather be told of this limit than of the other: it waits
-    /// longer, or less of it is left.
+    /// Returns true if this limit matters more to a client than `other`: the client waits longer,
+    /// or a smaller share is left.
     pub fn is_tighter_than(&self, other: &Self) -> bool {
         tightness(self) > tightness(other)
     }
 }
 
-/// The value of one field at a time.
+/// Buffer for the value of one field at a time.
 pub(crate) struct FieldValue(String);
 
 impl FieldValue {
@@ -198,13 +198,13 @@ impl FieldValue {
     }
 }
 
-/// A wait as `Retry-After` says it: whole seconds, rounded up, at least 1 (a client told 0
-/// would try again at once, for ever).
+/// Returns a wait as a `Retry-After` value: whole seconds, rounded up, at least 1 (a client that
+/// receives 0 would retry at once, for ever).
 pub fn retry_after_secs(wait: Nanos) -> u64 {
     wait.as_secs_ceil().max(1)
 }
 
-/// The greater, the earlier in the list: longest wait first, then the least share left.
+/// Sort key, the greatest first: longest wait, then the least share left.
 fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
     let quota = u64::from(outcome.quota().get()).max(1);
     let left = u64::from(outcome.decision.remaining.get());
@@ -212,7 +212,7 @@ fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
     (outcome.wait(), used_ppm)
 }
 
-/// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` where a level is limited and no rate.
+/// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` for a level, which has no rate.
 fn policy_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
     let (quota, window) = outcome.quota_per_window();
     list.push("\";q=", quota);
@@ -224,13 +224,13 @@ fn policy_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
     }
 }
 
-/// Whether permits come back when work is done, not with time.
+/// Returns true if permits come back when work is done, not with time.
 fn is_level(outcome: &Outcome<'_>) -> bool {
     outcome.limit.algorithm.concurrency().is_some()
 }
 
-/// `;r=0;t=37`: after `t` seconds more than `r` may be used, if nobody else spends meanwhile.
-/// Of a level there is no `t`.
+/// `;r=0;t=37`: after `t` seconds more than `r` may be used, if no other request is charged
+/// meanwhile. A level has no `t`.
 fn limit_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
     list.push("\";r=", outcome.decision.remaining.get().into());
     if is_level(outcome) {

@@ -1,4 +1,4 @@
-//! Keeper: the whole way of a request on one screen.
+//! Keeper: the whole path of a request on one screen.
 //!
 //! ```text
 //!   facts --policy--> charges --store--> decisions --> answer
@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::{Answer, Clock, RateLimitError};
 
-/// A policy, a store and a clock: what a door asks.
+/// A policy, a store and a clock: decides requests for every front end.
 #[derive(Debug)]
 pub struct Keeper<S, C> {
     store: S,
@@ -37,7 +37,7 @@ pub struct Keeper<S, C> {
 #[derive(Clone, Copy, Debug)]
 struct Zero {
     origin: Origin,
-    /// How often it was moved.
+    /// Number of times it was moved.
     moves: u32,
 }
 
@@ -45,7 +45,7 @@ struct Zero {
 #[derive(Debug, Default)]
 struct LimitIds {
     limits: HashMap<Arc<str>, LimitId>,
-    /// Of limits whose numbers callers have replaced.
+    /// Ids of limits with numbers replaced by callers.
     replaced: HashMap<(LimitId, Numbers), LimitId>,
 }
 
@@ -60,7 +60,7 @@ impl LimitIds {
         *self.limits.entry(Arc::clone(name)).or_insert(next)
     }
 
-    /// None if there are too many.
+    /// Returns `None` if there are too many.
     fn of_replaced(&mut self, limit: &Limit, numbers: Numbers) -> Option<LimitId> {
         let next = self.next();
         let full = self.replaced.len() >= MAX_REPLACED;
@@ -72,15 +72,15 @@ impl LimitIds {
     }
 }
 
-/// Most limits with numbers of callers that a keeper keeps apart.
+/// Maximum number of limits with numbers of callers that a keeper keeps apart.
 pub const MAX_REPLACED: usize = 1_024;
 
 /// The charges of a request as the store takes them.
 pub(crate) type ChargeList<'a> = SmallVec<[Charge<'a>; 4]>;
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// A keeper of `policy`. The zero of `clock` holds: the policy is moved to it, and the store
-    /// learns where it lies, so that windows and calendars fall at the same moments for all
+    /// Creates a keeper of `policy`. The policy is moved to the zero of `clock`, and the store
+    /// receives its origin, so that windows and calendars begin at the same moments for all
     /// processes.
     pub fn new(policy: Policy, store: S, clock: C) -> Self {
         let origin = clock.origin();
@@ -97,8 +97,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         keeper
     }
 
-    /// Replaces the policy: the next request of every key meets the new numbers; balances
-    /// stay with the limits' names. Answers the version it was given.
+    /// Replaces the policy: the next request of every key meets the new numbers; balances stay with
+    /// the limits' names. Returns the new version.
     pub fn install(&self, mut policy: Policy) -> u32 {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         policy.set_origin(self.zero().origin);
@@ -119,15 +119,15 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         for limit in config.limits_mut() {
             limit.id = ids.of(&limit.name);
-            // Their windows change with the zero only; then counters are carried over.
+            // Their windows change with the zero only; counters are carried over then.
             limit.version = 1 + zero.moves;
         }
         self.envoy.store(Some(Arc::new(config)));
     }
 
     /// Moves the zero of the clock on the wall clock, which has been set. Policies and
-    /// configurations that are installed from now on have the windows of the new wall clock.
-    /// For counters in this process only: a shared store has a clock of its own.
+    /// configurations that are installed from now on have the windows of the new wall clock. For
+    /// counters in this process only, because a shared store has a clock of its own.
     pub fn set_origin(&self, origin: Origin) {
         let mut zero = self.zero.lock().unwrap_or_else(PoisonError::into_inner);
         zero.moves += u32::from(zero.origin != origin);
@@ -138,15 +138,15 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         *self.zero.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The configuration of the rate limit service in force.
+    /// Returns the current configuration of the rate limit service.
     pub fn envoy(&self) -> Option<Arc<envoy::EnvoyConfig>> {
         self.envoy.load_full()
     }
 
     /// Decides one request and charges it, all limits together or none.
     ///
-    /// Limits of concurrency are only looked at: they refuse where nothing is free, and lend
-    /// nothing, since nothing would come back. [`acquire`](Self::acquire) takes permits.
+    /// Limits of concurrency are only looked at: they refuse if no permit is free, and lend
+    /// nothing, because nothing would come back. [`acquire`](Self::acquire) takes permits.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -166,8 +166,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(Answer::new(policy, charges, decisions, now))
     }
 
-    /// Says what [`check`](Self::check) would say; charges nothing, and shows the limits as
-    /// they stand.
+    /// Returns the answer that [`check`](Self::check) would return; charges nothing, and shows the
+    /// current state of the limits.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -181,12 +181,12 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(Answer::new(policy, charges, decisions, now))
     }
 
-    /// Gives back what [`check`](Self::check) charged a request, so no permits; the answer
-    /// shows the limits as they then stand.
+    /// Refunds the charge of [`check`](Self::check), but no lent permits; the answer shows the
+    /// limits after it.
     ///
     /// # Errors
-    /// When the store cannot answer, and [`StoreError::Unsupported`] if one of the limits takes
-    /// nothing back: then nothing is given back.
+    /// When the store cannot answer, and [`StoreError::Unsupported`] if one of the limits cannot
+    /// take permits back: then nothing is given back.
     pub async fn refund(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let (policy, charges) = self.charges(facts, scope);
@@ -198,7 +198,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(Answer::new(policy, charges, decisions, now))
     }
 
-    /// Forgets the states of a request's limits and keys; the answer shows them fresh.
+    /// Resets the states of a request's limits and keys; the answer shows them fresh.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -210,13 +210,13 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(Answer::new(policy, charges, decisions, now))
     }
 
-    /// The policy in force.
+    /// Returns the current policy.
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()
     }
 
-    /// The policy in force, for a short look: no count of references is touched, which all
-    /// threads would fight for.
+    /// Returns the current policy, for a short look: it changes no reference count, to avoid
+    /// contention between threads.
     pub fn look_at_policy(&self) -> impl Deref<Target = Arc<Policy>> + use<S, C> {
         self.policy.load()
     }
@@ -249,8 +249,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         (policy, charges)
     }
 
-    /// A request that a missing key refuses, or a caller's limit of nothing: it is charged
-    /// where denials count, and nowhere else.
+    /// Decides a request that is refused because a key part is missing or the caller lets no
+    /// request pass: it is charged only under limits that count denials.
     pub(crate) async fn refused_unasked(
         &self,
         charges: &[Charge<'_>],
@@ -270,8 +270,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(decisions)
     }
 
-    /// Gives limits with a caller's numbers ids of their own: a store keeps one set of
-    /// numbers for a limit. Beyond the bound, the limit's own numbers hold.
+    /// Gives limits with a caller's numbers ids of their own, because a store keeps one set of
+    /// numbers for a limit. Beyond `MAX_REPLACED`, the limit's own numbers hold.
     pub(crate) fn number_replaced(&self, charges: &mut Charges) {
         if charges.replaced.is_empty() {
             return;
@@ -323,7 +323,7 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     /// [`refund`](Self::refund), at once.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] if a limit takes nothing back: then nothing is given back.
+    /// [`StoreError::Unsupported`] if a limit cannot take permits back: then nothing is given back.
     pub fn refund_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
         ready(self.refund(facts, scope))
     }
@@ -334,17 +334,17 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     }
 }
 
-/// The answer of the memory store.
+/// Returns the answer of the memory store.
 pub(crate) fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> T {
     ready(answer).unwrap_or_else(|_| unreachable!("the memory store always answers"))
 }
 
-/// The output of a future that never waits: every method of `MemoryStore` is ready at once.
+/// Returns the output of a future that never waits: every method of `MemoryStore` is ready at once.
 pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
     poll_once(future).unwrap_or_else(|| unreachable!("the memory store never waits"))
 }
 
-/// The output of a future, if it needs no waiting.
+/// Returns the output of a future, if it is ready at the first poll.
 pub(crate) fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -352,18 +352,18 @@ pub(crate) fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Which limits a call is about.
+/// The limits that a call applies to.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Scope<'a> {
-    /// All that match.
+    /// All limits that match.
     #[default]
     All,
-    /// Of those that match, the ones named.
+    /// The named limits among those that match.
     Only(&'a [&'a str]),
 }
 
-/// Whether an enforced limit refuses without being asked: a part of its key is missing, or
-/// the caller has set its numbers to none.
+/// Returns true if an enforced limit refuses without being asked, because a part of its key is
+/// missing or the caller lets no request pass.
 pub(crate) fn refused_at_once(charges: &Charges, policy: &Policy) -> bool {
     let barred = charges.barred.iter().map(|(rule, _)| rule);
     let mut rules = charges
@@ -378,12 +378,12 @@ pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'
     charges.iter(policy).collect()
 }
 
-/// The same charges at no cost: they only look.
+/// Returns the same charges at no cost: they only look.
 fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
     charges.iter(policy).map(at_no_cost).collect()
 }
 
-/// Whether what the limit allows is on loan.
+/// Returns true if the limit lends permits.
 pub(crate) fn lends(charge: &Charge<'_>) -> bool {
     charge.limit.algorithm.concurrency().is_some()
 }

@@ -1,4 +1,4 @@
-//! Keyed: one limit, counted for each key on its own, in bounded memory.
+//! Keyed: one limit with a separate count for each key, in bounded memory.
 //!
 //! ```text
 //!   key (bytes) --> MemoryStore, 256 MiB unless told otherwise --> decision
@@ -33,13 +33,13 @@ use crate::{Clock, SystemClock};
 use lines::KeyLines;
 pub use reservation::KeyedReservation;
 
-/// How many may wait for one key unless told otherwise.
+/// Default maximum number of waiters for one key.
 const MAX_WAITING_FOR_ONE: usize = 1_000;
 
 /// One limit for each key: a user, an address, a tenant.
 ///
-/// `A` is the algorithm, a token bucket unless told otherwise; [`AnyAlgorithm`] where it is
-/// configured. `C` is the clock.
+/// `A` is the algorithm, a token bucket by default; [`AnyAlgorithm`] if it is configured. `C` is
+/// the clock.
 ///
 /// ```
 /// use ratekeeper::KeyedLimiter;
@@ -59,12 +59,12 @@ pub struct KeyedLimiter<A = Gcra, C = SystemClock> {
     algorithm: PhantomData<fn() -> A>,
 }
 
-/// How many may wait at once.
+/// Maximum number of waiters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MostWaiting {
-    /// For one key; 1,000 unless told otherwise.
+    /// For one key; 1,000 by default.
     pub of_one_key: usize,
-    /// For all keys together; 100,000 unless told otherwise: 300 bytes each, and their tasks.
+    /// For all keys together; 100,000 by default: 300 bytes each, and their tasks.
     pub in_all: usize,
 }
 
@@ -87,8 +87,7 @@ impl KeyedLimiter {
     /// ```
     ///
     /// # Errors
-    /// Text that is no quota; [`Error::TooFast`] or [`Error::TooLong`] for quotas that cannot
-    /// be kept.
+    /// A text that is not a quota; [`Error::TooFast`] or [`Error::TooLong`] for unsupported quotas.
     pub fn per(quota: &str) -> Result<Self, Error> {
         let quota: Quota = quota.parse()?;
         Ok(Self::new(patient(quota)?))
@@ -96,8 +95,8 @@ impl KeyedLimiter {
 }
 
 impl<A: Into<AnyAlgorithm>> KeyedLimiter<A> {
-    /// A limiter by any algorithm, on the machine's clock, in 256 MiB at most. Limits that
-    /// follow the wall clock need its origin: make the clock first, and use
+    /// A limiter by any algorithm, on the machine's clock, in at most 256 MiB. Limits that follow
+    /// the wall clock need its origin: create the clock first, and use
     /// [`KeyedLimiter::with_clock`].
     ///
     /// ```
@@ -119,7 +118,7 @@ impl<A: Into<AnyAlgorithm>> KeyedLimiter<A> {
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// A limiter by any algorithm, in as much memory as you say, on any clock.
+    /// A limiter by any algorithm, with a chosen memory bound, on any clock.
     ///
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
@@ -148,7 +147,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         }
     }
 
-    /// The same limiter, where at most so many may wait at once; who comes then is told
+    /// The same limiter, with a maximum number of waiters; further callers receive
     /// [`WaitError::TooManyWaiting`](crate::WaitError::TooManyWaiting).
     ///
     /// ```
@@ -164,7 +163,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         }
     }
 
-    /// Decides about one permit for `key`, and takes it if it may.
+    /// Decides about one permit for `key`, and takes it if allowed.
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("1/1h").unwrap();
@@ -176,7 +175,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.check_n(key, Permits::ONE)
     }
 
-    /// As [`check`](Self::check), for `cost` permits: all of them or none.
+    /// Like [`check`](Self::check), for `cost` permits: all of them or none.
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -188,7 +187,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     pub fn check_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
         let key = key.as_ref();
         match self.limit.unchanged() {
-            // In line: a call costs as much as what it does beside waiting for memory.
+            // Inlined: a call costs as much as its work besides waiting for memory.
             Some(limit) if self.lines.present() == 0 => {
                 let charge = charge_of(limit, key, cost);
                 self.store.decide_one(&charge, self.clock.now())
@@ -197,7 +196,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         }
     }
 
-    /// How the limit stands for `key`; nothing is charged.
+    /// Returns the state of the limit for `key`; nothing is charged.
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
@@ -206,12 +205,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert_eq!(limiter.peek("bob").remaining.get(), 10);
     /// ```
     pub fn peek(&self, key: impl AsRef<[u8]>) -> Decision {
-        // A cost of nothing changes nothing.
+        // A cost of zero changes nothing.
         let look = |charge: &Charge<'_>, now| self.store.decide_one(charge, now);
         self.with(key.as_ref(), Permits::ZERO, look)
     }
 
-    /// What [`check_n`](Self::check_n) would say if nobody waits; nothing is charged.
+    /// Returns the decision of [`check_n`](Self::check_n) if no caller waits; nothing is charged.
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -224,10 +223,10 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.with(key.as_ref(), cost, look)
     }
 
-    /// Gives back permits that were taken and not used; the next in line has them at once.
-    /// Only where the algorithm can take them back; and, as under
-    /// [one limit](crate::Limiter::refund), not for reservations that are still ahead: they
-    /// have [`cancel`](crate::KeyedReservation::cancel).
+    /// Gives back permits that were taken and not used; the first waiter can take them at once.
+    /// Only for algorithms that can take them back; and, as under [one
+    /// limit](crate::Limiter::refund), not for reservations that are still ahead: they have
+    /// [`cancel`](crate::KeyedReservation::cancel).
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -246,7 +245,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.lines.wake(key.as_ref());
     }
 
-    /// Forgets what was taken by `key`; says whether anything was.
+    /// Forgets the permits taken by `key`; returns true if there were any.
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
@@ -263,10 +262,10 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         was_there
     }
 
-    /// Changes the limit for all keys while it is used. Where states mean the same under both,
-    /// they stay: under GCRA, at another rate, what is saved up stays the same share of the
-    /// burst, and what is owed beyond it stays owed. Otherwise what was used is charged to the
-    /// new limit, as far as it can hold that.
+    /// Changes the limit for all keys while it is used. States that mean the same under both limits
+    /// are kept: under GCRA, at another rate, the saved permits stay the same share of the burst,
+    /// and debts beyond it stay. Otherwise the usage is charged to the new limit, as far as it can
+    /// hold it.
     ///
     /// ```
     /// use ratekeeper::core::{Log, Permits};
@@ -286,8 +285,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.lines.wake_all();
     }
 
-    /// The store: what it holds, its keys, and [`sweep`](MemoryStore::sweep), which gives back
-    /// the memory of keys that are done with sooner than new keys do.
+    /// Returns the store: its contents, its keys, and [`sweep`](MemoryStore::sweep), which frees
+    /// the memory of expired keys before new keys do.
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
@@ -297,7 +296,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         &self.store
     }
 
-    /// As [`check_n`](Self::check_n), and the moment for which it was decided.
+    /// Like [`check_n`](Self::check_n); also returns the moment for which it was decided.
     #[inline(never)]
     pub(crate) fn check_at(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
         if self.lines.present() > 0 && self.lines.find(key).is_some() {
@@ -308,7 +307,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         })
     }
 
-    /// How many wait for `key`.
+    /// Returns the number of waiters for `key`.
     ///
     /// ```
     /// assert_eq!(ratekeeper::KeyedLimiter::per("1/1s").unwrap().waiting("ann"), 0);
@@ -319,7 +318,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             .map_or(0, |line| line.length())
     }
 
-    /// The clock.
+    /// Returns the clock.
     ///
     /// ```
     /// use ratekeeper::{Clock, KeyedLimiter};
@@ -345,8 +344,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 }
 
 impl<C: Clock> KeyedLimiter<Gcra, C> {
-    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations and
-    /// debts reach about a year ahead.
+    /// Like [`set_limit`](Self::set_limit), to a token bucket with the numbers of `quota`;
+    /// reservations and debts reach about a year ahead.
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
@@ -355,7 +354,7 @@ impl<C: Clock> KeyedLimiter<Gcra, C> {
     /// ```
     ///
     /// # Errors
-    /// As [`KeyedLimiter::per`]; then nothing was changed.
+    /// Those of [`KeyedLimiter::per`]; then nothing is changed.
     pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
         self.set_limit(patient(quota)?);
         Ok(())

@@ -1,12 +1,12 @@
-//! Latest: a value that is read all the time and seldom changes.
+//! Latest: a value that is read often and seldom changes.
 //!
 //! ```text
 //!   never changed:  first                    a load says so, and no more
 //!   changed:        first   newest --> Arc   behind an `ArcSwap`, out of the way
 //! ```
 //!
-//! An `ArcSwap` alone would cost two locked instructions a reading, which hold back whatever
-//! the processor does at the same time: a third of a decision.
+//! An `ArcSwap` alone would cost two locked instructions per read, which delay the processor's
+//! other work: a third of a decision.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 #[derive(Debug)]
 pub(crate) struct Latest<T> {
     first: T,
-    /// In place of the first, once it was changed.
+    /// Replaces `first` once the value was changed.
     newest: OnceLock<ArcSwap<T>>,
 }
 
@@ -27,13 +27,13 @@ impl<T> Latest<T> {
         }
     }
 
-    /// The first value, while it is the latest.
+    /// Returns the first value, while it is the latest.
     #[inline]
     pub(crate) fn unchanged(&self) -> Option<&T> {
         self.newest.get().is_none().then_some(&self.first)
     }
 
-    /// Shows the latest.
+    /// Passes the latest value to `view`.
     #[inline]
     pub(crate) fn with<R>(&self, view: impl FnOnce(&T) -> R) -> R {
         match self.newest.get() {
@@ -42,17 +42,17 @@ impl<T> Latest<T> {
         }
     }
 
-    /// Replaces it. Of two at once one stays, no matter which came last: the caller sees to it
-    /// that there is one, or that either will do.
+    /// Replaces the value. Of two concurrent first calls one wins, whichever it is: the caller
+    /// ensures that there is only one, or that either will do.
     pub(crate) fn store(&self, value: Arc<T>) {
         match self.newest.get() {
             Some(newest) => newest.store(value),
-            // Lost if another came first: see above.
+            // Lost if another thread was first: see above.
             None => drop(self.newest.set(ArcSwap::new(value))),
         }
     }
 
-    /// Replaces it by what `change` makes of the latest; by any number at once.
+    /// Replaces the value with the result of `change` on the latest; safe to call concurrently.
     pub(crate) fn update(&self, mut change: impl FnMut(&T) -> T)
     where
         T: Clone,

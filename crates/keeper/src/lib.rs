@@ -7,7 +7,7 @@
 //!
 //! | verb | when there are none | for |
 //! |---|---|---|
-//! | [`check`](Limiter::check) | says no, and when to come back | requests that may be refused |
+//! | [`check`](Limiter::check) | denies, with a retry time | requests that may be refused |
 //! | [`acquire`](Limiter::acquire), [`acquire_blocking`](Limiter::acquire_blocking) | waits in line, first come, first served | work that must be done, by a task or a thread |
 //! | [`reserve`](Limiter::reserve) | promises a later moment, charged now | work that is planned |
 //!
@@ -26,9 +26,9 @@
 //! # Ok::<(), ratekeeper::core::Error>(())
 //! ```
 //!
-//! **acquire**: the page must be fetched, and this thread has time. Tasks say
-//! `limiter.acquire().await`, with the feature `tokio`; `try_acquire` waits for no longer
-//! than it is told.
+//! **acquire**: the page must be fetched, and this thread has time. Tasks call
+//! `limiter.acquire().await`, with the feature `tokio`; `try_acquire` waits for at most a given
+//! span.
 //!
 //! ```
 //! use ratekeeper::Limiter;
@@ -41,7 +41,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **reserve**: the mail goes out when its turn comes; until then it lies in a queue of ours.
+//! **reserve**: the mail is sent when its turn comes; until then it waits in a queue of the
+//! program.
 //!
 //! ```
 //! use ratekeeper::Limiter;
@@ -56,15 +57,15 @@
 //! # Ok::<(), ratekeeper::core::Error>(())
 //! ```
 //!
-//! What work will cost may be a guess: charge the guess, then [`settle`](Limiter::settle).
-//! [`KeyedLimiter`] has a limit, and a line, for each key. Any algorithm can stand behind the verbs: see
-//! the module [`limiter`]. Callers that come from Guava find its limiter as
-//! [`SmoothRateLimiter`]. The other side, clients that wait and retry, is the crate
-//! `ratekeeper-resilience`.
+//! If the cost of work is known only afterwards, charge an estimate, then
+//! [`settle`](Limiter::settle). [`KeyedLimiter`] has a limit, and a line, for each key. Any
+//! algorithm can be used with the verbs: see the module [`limiter`]. Callers that come from Guava
+//! find its limiter as [`SmoothRateLimiter`]. The other side, clients that wait and retry, is the
+//! crate `ratekeeper-resilience`.
 //!
-//! In the repository, `docs/guide/which-algorithm.md` asks five questions and draws the
-//! answers, `docs/guide/algorithms.md` says what each algorithm promises at worst,
-//! `COMPARE.md` how this stands to other limiters, and `examples` has a program for each task.
+//! In the repository, `docs/guide/which-algorithm.md` asks five questions and draws the answers,
+//! `docs/guide/algorithms.md` states the worst-case bounds of each algorithm, `COMPARE.md` compares
+//! it with other limiters, and `examples` has a program for each task.
 //!
 //! # A policy
 //!

@@ -11,23 +11,23 @@
 //!             |                           | as it likes    |
 //! ```
 //!
-//! * **check** is for work that may be refused: a request whose client can come back.
-//! * **acquire** is for work that must be done, by a thread or a task that can wait. Those who
-//!   wait are served in the order in which they came; who gives up leaves the line, and those
-//!   behind move up.
-//! * **reserve** is for work that is planned: for when to send, put into a queue or a timer of
-//!   one's own. What was promised stays promised.
+//! * **check** is for work that may be refused: a request with a client that can come back.
+//! * **acquire** is for work that must be done, by a thread or a task that can wait. Waiters are
+//!   served in the order in which they came; one that gives up leaves the line, and those behind
+//!   move up.
+//! * **reserve** is for work that is planned: the caller puts it into a queue or a timer of its
+//!   own. Promised moments are kept.
 //!
-//! While somebody waits in line, `check` and `reserve` are refused: nobody passes the line. So
-//! a task in line has to be polled or dropped; one that is forgotten holds up all others.
+//! While a caller waits in line, `check` and `reserve` are refused, so that no request passes the
+//! line. A task in line must be polled or dropped; one that is forgotten holds up all others.
 //!
-//! No thread runs in the background, and at most one timer does, that of the first in line.
-//! A limit by GCRA (token bucket, leaky bucket, spacing) decides by one compare-exchange, the
-//! others under a small lock.
+//! No thread runs in the background, and there is at most one timer, that of the first in line. A
+//! limit by GCRA (token bucket, leaky bucket, spacing) decides by one compare-exchange, the others
+//! under a small lock.
 //!
-//! The algorithm is part of the type, so that a call it does not have is not there:
-//! `Limiter<Log>` has no `reserve`. Where it is configured, [`Limiter::parse`] makes a
-//! `Limiter<AnyAlgorithm>`, whose `try_reserve` and `try_refund` say so at run time.
+//! The algorithm is part of the type, so that unsupported calls do not exist: `Limiter<Log>` has no
+//! `reserve`. For a configured algorithm, [`Limiter::parse`] makes a `Limiter<AnyAlgorithm>`, with
+//! `try_reserve` and `try_refund`, which return an error at run time if unsupported.
 
 mod change;
 mod configured;
@@ -55,17 +55,17 @@ pub use settlement::Settlement;
 pub(crate) use settlement::settles;
 pub use wait::WaitError;
 
-/// How many may wait for a limiter unless told otherwise: 100 bytes each, and their tasks.
+/// Default maximum number of waiters of a limiter: 100 bytes each, and their tasks.
 pub const MAX_WAITING: usize = 100_000;
 
-/// Pauses before who has lost a race tries again: 200 ns in all on Zen 4. The word stays with the
-/// winner for some decisions more, which take a tenth of what it takes to move it between
+/// Pauses of a thread that lost a race before it tries again: 200 ns in all on Zen 4. The word
+/// stays with the winner for some more decisions, which take a tenth of the time to move it between
 /// cores: two threads decide twice as often.
 const PAUSES: u32 = 8;
 
 /// One limit, shared by threads and tasks; see the [module](self) for its three verbs.
 ///
-/// `A` is the algorithm, a token bucket unless told otherwise; `C` the clock.
+/// `A` is the algorithm, a token bucket by default; `C` the clock.
 ///
 /// ```
 /// use ratekeeper::Limiter;
@@ -85,7 +85,7 @@ pub struct Limiter<A: LimiterAlgorithm = Gcra, C = SystemClock> {
 }
 
 impl Limiter {
-    /// A token bucket in the policy's words, permits and span: `100/1m`. It may all be spent
+    /// A token bucket in the policy's words, permits and span: `100/1m`. All permits may be spent
     /// at once; reservations and debts reach as far ahead as a bucket can, about a year.
     ///
     /// ```
@@ -100,8 +100,7 @@ impl Limiter {
     /// ```
     ///
     /// # Errors
-    /// Text that is no quota; [`Error::TooFast`] or [`Error::TooLong`] for quotas that cannot
-    /// be kept.
+    /// A text that is not a quota; [`Error::TooFast`] or [`Error::TooLong`] for unsupported quotas.
     pub fn per(quota: &str) -> Result<Self, Error> {
         Self::token_bucket(quota.parse()?)
     }
@@ -118,21 +117,21 @@ impl Limiter {
     /// ```
     ///
     /// # Errors
-    /// As [`Limiter::per`].
+    /// Those of [`Limiter::per`].
     pub fn token_bucket(quota: Quota) -> Result<Self, Error> {
         Ok(Self::new(patient(quota)?))
     }
 }
 
-/// A token bucket that promises and owes as far ahead as it can: a debt that was forgotten
-/// would be a gift.
+/// A token bucket that promises and owes as far ahead as it can, because forgetting a debt would
+/// give permits away.
 pub(crate) fn patient(quota: Quota) -> Result<Gcra, Error> {
     Ok(Gcra::token_bucket(quota)?.with_patience(Nanos::MAX))
 }
 
 impl<A: LimiterAlgorithm> Limiter<A> {
-    /// A limiter by any algorithm, on the machine's clock. Limits that follow the wall clock
-    /// need its origin: make the clock first, and use [`Limiter::with_clock`].
+    /// A limiter by any algorithm, on the machine's clock. Limits that follow the wall clock need
+    /// its origin: create the clock first, and use [`Limiter::with_clock`].
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -169,7 +168,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         }
     }
 
-    /// The same limiter, where at most `most` may wait at once; who comes then is told
+    /// The same limiter, with at most `most` waiters; further callers receive
     /// [`WaitError::TooManyWaiting`].
     ///
     /// ```
@@ -183,7 +182,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         }
     }
 
-    /// Decides about one permit, and takes it if it may. Nobody waits.
+    /// Decides about one permit, and takes it if allowed. Never waits.
     ///
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
@@ -199,7 +198,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.check_n(Permits::ONE)
     }
 
-    /// As [`check`](Self::check), for `cost` permits: all of them or none.
+    /// Like [`check`](Self::check), for `cost` permits: all of them or none.
     ///
     /// ```
     /// use ratekeeper::core::{Permits, Verdict};
@@ -220,8 +219,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.check_slowly(now, cost)
     }
 
-    /// As [`check_n`](Self::check_n), where somebody waits, the limit was changed, or a race
-    /// was lost.
+    /// Like [`check_n`](Self::check_n), if a caller waits, the limit was changed, or a race was
+    /// lost.
     #[cold]
     #[inline(never)]
     fn check_slowly(&self, now: Time, cost: Permits) -> Decision {
@@ -233,7 +232,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
     }
 
-    /// Takes `cost` at once, if it is there and nobody waits.
+    /// Takes `cost` at once, if it is free and no caller waits.
     #[expect(clippy::inline_always, reason = "as `check_n`")]
     #[inline(always)]
     fn take_at_once(&self, cost: Permits) -> bool {
@@ -245,7 +244,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         taken.unwrap_or_else(|| self.take_slowly(now, cost))
     }
 
-    /// As [`take_at_once`](Self::take_at_once), where the limit was changed, or a race was lost.
+    /// Like [`take_at_once`](Self::take_at_once), if the limit was changed, or a race was lost.
     #[cold]
     #[inline(never)]
     fn take_slowly(&self, now: Time, cost: Permits) -> bool {
@@ -254,14 +253,14 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             .update(|state| self.with(|algorithm| algorithm.take(state, now, cost)))
     }
 
-    /// After a lost race; see [`PAUSES`].
+    /// Pauses after a lost race; see [`PAUSES`].
     fn let_others_pass(&self) {
         if self.limit.unchanged().is_some() {
             (0..PAUSES).for_each(|_| hint::spin_loop());
         }
     }
 
-    /// How the limit stands; nothing is charged.
+    /// Returns the state of the limit; nothing is charged.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
@@ -272,7 +271,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.peek_n(Permits::ZERO)
     }
 
-    /// What [`check_n`](Self::check_n) would say if nobody waits; nothing is charged.
+    /// Returns the decision of [`check_n`](Self::check_n) if no caller waits; nothing is charged.
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -284,9 +283,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.look(self.clock.now(), cost)
     }
 
-    /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and
-    /// the caller waits as it likes. A limit made by [`Limiter::per`] promises up to about a
-    /// year ahead; others as far as they say, see [`Gcra::with_patience`].
+    /// Reserves `cost` permits for a moment at most `max_wait` from now: they are charged, and the
+    /// caller waits as it likes. A limit made by [`Limiter::per`] promises up to about a year
+    /// ahead; others up to their patience, see [`Gcra::with_patience`].
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};
@@ -309,7 +308,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         reservation
     }
 
-    /// Reserves as the algorithm says, unless others wait.
+    /// Reserves by `reserve`, unless others wait.
     fn reserve_by<E>(
         &self,
         cost: Permits,
@@ -327,7 +326,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         Ok(Reservation::new(self, decision?, now, cost, Some(state)))
     }
 
-    /// How many wait in line.
+    /// Returns the number of waiters.
     ///
     /// ```
     /// assert_eq!(ratekeeper::Limiter::per("1/1s").unwrap().waiting(), 0);
@@ -336,7 +335,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.length()
     }
 
-    /// Shows the limit as it stands.
+    /// Passes the current limit to `view`.
     ///
     /// ```
     /// use ratekeeper::core::{Algorithm, Nanos};
@@ -347,7 +346,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.with(view)
     }
 
-    /// The clock.
+    /// Returns the clock.
     ///
     /// ```
     /// use ratekeeper::{Clock, Limiter};
@@ -358,13 +357,13 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         &self.clock
     }
 
-    /// Shows the algorithm as it stands.
+    /// Passes the current algorithm to `act`.
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&A) -> T) -> T {
         self.limit.with(act)
     }
 
-    /// What a request is told that waited in vain, or may not wait; nothing is charged.
+    /// Returns the decision for a request that waited in vain, or may not wait; nothing is charged.
     #[cfg(feature = "tower")]
     pub(crate) fn refusal(&self, cost: Permits) -> Decision {
         behind_the_line(&self, self.clock.now(), cost)

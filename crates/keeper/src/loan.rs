@@ -17,8 +17,8 @@ use crate::keeper::{at_once, list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope};
 
 impl Answer {
-    /// What was lent to a request that [acquires](Keeper::acquire), one permit of each limit
-    /// of concurrency that it passed, and how long each lasts at least.
+    /// Returns the permits lent to a request that [acquires](Keeper::acquire), one of each limit of
+    /// concurrency that it passed, and the minimum length of each loan.
     pub fn permits(&self) -> impl Iterator<Item = (Permit, Nanos)> {
         let lease = self.lease.filter(|_| self.allowed());
         lease.into_iter().flat_map(|lease| {
@@ -33,9 +33,9 @@ impl Answer {
 }
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// As [`check`](Self::check), and takes permits of the limits of concurrency that match,
-    /// all together or none. They are lent to the name `lease`: a random number, so that
-    /// nobody else can give them back.
+    /// Like [`check`](Self::check), and takes permits of the limits of concurrency that match, all
+    /// together or none. They are lent to the name `lease`: a random number, so that no other
+    /// client can give them back.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -58,8 +58,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(Answer::new(policy, charges, decisions, now).lent_to(lease))
     }
 
-    /// Takes permits back; says of each how many those were: none if they came back before,
-    /// or the lease has ended.
+    /// Takes permits back; returns for each how many they were: zero if they came back before, or
+    /// the lease has ended.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -70,7 +70,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         Ok(spread(permits.len(), &at, released))
     }
 
-    /// Lets leases run their full length from now; says of each how long that is, unless it
+    /// Renews leases for their full length from now; returns for each that length, or `None` if it
     /// has ended or was released.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     }
 }
 
-/// What the store holds of `permits`, and which they are; none of limits that are gone.
+/// Returns the stored holds of `permits`, and their indices; skips limits that no longer exist.
 fn holds<'a>(
     permits: &'a [Permit],
     policy: &'a Policy,
@@ -120,7 +120,7 @@ fn holds<'a>(
     held.unzip()
 }
 
-/// Each value at its place; nothing elsewhere.
+/// Places each value at its index; defaults elsewhere.
 fn spread<T: Default + Clone>(
     length: usize,
     at: &[usize],

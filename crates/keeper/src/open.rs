@@ -1,4 +1,4 @@
-//! Open: a keeper from the text of a policy, with the store that the policy asks for.
+//! Open: a keeper from the text of a policy, with the policy's store.
 //!
 //! ```text
 //!   [store.memory]   counters in this process
@@ -13,10 +13,10 @@ use ratekeeper_store::{AnyStore, Fallback, MemoryConfig, MemoryStore, RedisStore
 
 use crate::{Clock, Keeper, SystemClock, redis_config};
 
-/// Bytes of a policy file; the language takes no more.
+/// Maximum bytes of a policy file, as in the language.
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
-/// Why there is no keeper.
+/// Why a keeper cannot be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -24,12 +24,12 @@ pub enum OpenError {
     Unreadable {
         /// Its path.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
-    /// The policy has errors: all of them, each with its line and a hint.
+    /// The policy has errors: all are listed, each with its line and a hint.
     Invalid(String),
-    /// Its store cannot be used as it was told: a password, a certificate, an address.
+    /// Its store is misconfigured: a password, a certificate, an address.
     Store(StoreError),
 }
 
@@ -48,12 +48,12 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Keeper<AnyStore, SystemClock> {
-    /// A keeper of the policy in `text`, counted where it says: in the memory of this process,
-    /// or with `[store.redis]` in Redis or Valkey, together with all other processes. Redis is
-    /// first asked by the first request, inside a Tokio runtime; while it does not answer, each
-    /// limit does what its `on_store_error` says, and requests find out when it is back.
+    /// Creates a keeper of the policy in `text`, with its counters in the policy's store: in the
+    /// memory of this process, or with `[store.redis]` in Redis or Valkey, shared by all processes.
+    /// Redis is first contacted by the first request, inside a Tokio runtime; while it does not
+    /// answer, each limit follows its `on_store_error`, and requests find out when it is back.
     ///
-    /// What the text says of the service (its addresses, its files for Envoy) does nothing here.
+    /// The text's settings of the service (its addresses, its files for Envoy) have no effect here.
     ///
     /// ```
     /// use ratekeeper::policy::Facts;
@@ -80,17 +80,17 @@ impl Keeper<AnyStore, SystemClock> {
     /// ```
     ///
     /// # Errors
-    /// [`OpenError`], for errors in the text, and for a password, a certificate or an address
-    /// that is not as it must be. That Redis does not answer is none.
+    /// [`OpenError`], for errors in the text, and for an invalid password, certificate or address.
+    /// An unreachable Redis is not an error.
     pub fn open(text: &str) -> Result<Self, OpenError> {
         Self::open_with_clock(text, SystemClock::new())
     }
 
-    /// As [`open`](Self::open), of the text in a file; it is read once. Its paths are relative
+    /// Like [`open`](Self::open), with the text of a file; it is read once. Its paths are relative
     /// to the file.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and if the file cannot be read.
+    /// Those of [`open`](Self::open), and an unreadable file.
     pub fn open_file(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let shown = path.display().to_string();
@@ -104,10 +104,10 @@ impl Keeper<AnyStore, SystemClock> {
 }
 
 impl<C: Clock> Keeper<AnyStore, C> {
-    /// As [`open`](Keeper::open), on any clock.
+    /// Like [`open`](Keeper::open), on any clock.
     ///
     /// # Errors
-    /// As [`open`](Keeper::open).
+    /// Those of [`open`](Keeper::open).
     pub fn open_with_clock(text: &str, clock: C) -> Result<Self, OpenError> {
         made("policy", text, Path::new(""), clock)
     }

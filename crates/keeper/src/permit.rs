@@ -1,13 +1,13 @@
-//! Permit: what a request was lent, as a text that it can give back.
+//! Permit: a loan to a request, as a text that the client can give back.
 //!
 //! ```text
 //!   base64url:  | 1 | lease 16 | length 1, limit | key |
 //! ```
 //!
-//! The text says all that is needed to find the lease: nothing is remembered beside it, and
-//! any node that shares the store can take it back. Nobody can guess one, since the name of
-//! a lease is a random number. It holds the key it was lent for, readable to whoever has it:
-//! that is no more than its holder has sent.
+//! The text contains all that is needed to find the lease: no other record is kept, and any node
+//! that shares the store can take it back. It cannot be guessed, because the name of a lease is a
+//! random number. It holds the key it was lent for, readable by its holder: no more than the holder
+//! has sent.
 //!
 //! * Source of the encoding: S. Josefsson, RFC 4648, "The Base16, Base32, and Base64 Data
 //!   Encodings" (2006), section 5, without padding.
@@ -17,14 +17,14 @@ use std::str::FromStr;
 
 use ratekeeper_core::{Key, KeyBuilder, LeaseId};
 
-/// Of the layout.
+/// Version of the layout.
 const VERSION: u8 = 1;
 /// The longest name of a limit.
 const MAX_NAME: usize = 40;
-/// The longest text that is read: a limit's name, and a key of 8 parts of 128 bytes, fit.
+/// The longest text that is read, with room for a limit's name and a key of 8 parts of 128 bytes.
 const MAX_CHARS: usize = 1_536;
 
-/// Permits on loan: of which limit, to whom, by what name.
+/// Permits on loan: their limit, key and lease.
 ///
 /// ```
 /// use ratekeeper::Permit;
@@ -42,7 +42,7 @@ pub struct Permit {
     lease: LeaseId,
 }
 
-/// A text that no permit was ever told as.
+/// The error for a text that is not a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoPermit;
 
@@ -55,7 +55,7 @@ impl fmt::Display for NoPermit {
 impl std::error::Error for NoPermit {}
 
 impl Permit {
-    /// Of the limit `limit`, for `key`, by the name `lease`.
+    /// A permit of the limit `limit`, for `key`, under the name `lease`.
     pub fn new(limit: &str, key: Key<'_>, lease: LeaseId) -> Self {
         Self {
             limit: limit.into(),
@@ -64,17 +64,17 @@ impl Permit {
         }
     }
 
-    /// Name of the limit.
+    /// Returns the name of the limit.
     pub fn limit(&self) -> &str {
         &self.limit
     }
 
-    /// Whose permits they are.
+    /// Returns the key that holds the permits.
     pub fn key(&self) -> Key<'_> {
         Key::from_bytes(&self.key)
     }
 
-    /// The name they were lent to.
+    /// Returns the name they were lent to.
     pub const fn lease(&self) -> LeaseId {
         self.lease
     }
@@ -97,7 +97,7 @@ impl FromStr for Permit {
     type Err = NoPermit;
 
     /// # Errors
-    /// Whenever the text is not exactly what [`Display`](fmt::Display) writes.
+    /// If the text is not exactly the output of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self, NoPermit> {
         let bytes = decoded(text).ok_or(NoPermit)?;
         let (&[VERSION], rest) = bytes.split_first_chunk().ok_or(NoPermit)? else {
@@ -118,7 +118,7 @@ impl FromStr for Permit {
     }
 }
 
-/// Whether the bytes are those of a key, to the last.
+/// Returns true if the bytes are exactly those of a key.
 fn is_whole(key: &[u8]) -> bool {
     let mut again = Vec::with_capacity(key.len());
     let mut builder = KeyBuilder::new(&mut again);
@@ -134,7 +134,7 @@ fn encoded(bytes: &[u8]) -> String {
     encoded_in(DIGITS, bytes)
 }
 
-/// Base64 in these digits, without padding.
+/// Encodes bytes in base64 with these digits, without padding.
 pub(crate) fn encoded_in(digits: &[u8; 64], bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -149,7 +149,7 @@ pub(crate) fn encoded_in(digits: &[u8; 64], bytes: &[u8]) -> String {
     text
 }
 
-/// None for what [`encoded`] never writes.
+/// Returns `None` for any text that [`encoded`] never writes.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     if text.len() > MAX_CHARS {
         return None;
@@ -163,7 +163,7 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
         bits <<= 6 * (4 - group.len());
         let [_, three @ ..] = bits.to_be_bytes();
         let (whole, rest) = three.split_at(group.len() - 1);
-        // One digit alone says nothing, and the bits left over must be none.
+        // One digit alone holds no byte, and the remaining bits must be zero.
         if whole.is_empty() || rest.iter().any(|&byte| byte != 0) {
             return None;
         }

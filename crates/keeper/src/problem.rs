@@ -1,4 +1,4 @@
-//! The body of a refusal: a problem document that says which limit, and when to try again.
+//! The body of a refusal: a problem document with the limit, and the time to wait.
 //!
 //! * Source: RFC 9457, "Problem Details for HTTP APIs" (2023); the type is registered by
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026).
@@ -11,9 +11,9 @@ use crate::{Answer, Outcome};
 
 /// Content type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
-/// The type of "you have used what you may".
+/// The problem type for used quotas.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-/// The type of "the service protects itself", for limits that answer 503.
+/// The problem type for self-protection of the service, for limits that answer 503.
 const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
@@ -30,15 +30,14 @@ pub struct RefusalBody<'a> {
 }
 
 impl Answer {
-    /// The body of the refusal, as the policy wants it; none if the request is allowed or
-    /// the policy wants none.
+    /// Returns the body of the refusal, as the policy sets it; `None` if the request is allowed or
+    /// the policy sets an empty body.
     pub fn body(&self) -> Option<RefusalBody<'_>> {
         self.body_sent_with(self.status())
     }
 
-    /// The [`body`](Self::body) of a refusal that is sent with another status than the
-    /// limit's own: a problem document names the status it comes with (RFC 9457, section
-    /// 3.1.2).
+    /// Returns the [`body`](Self::body) of a refusal that is sent with another status than the
+    /// limit's own, because a problem document contains its status (RFC 9457, section 3.1.2).
     pub fn body_sent_with(&self, status: u16) -> Option<RefusalBody<'_>> {
         let refused_by = self.refused_by()?;
         match &refused_by.rule.refusal.body {
@@ -85,11 +84,11 @@ impl Answer {
     }
 }
 
-/// Writes what begins at `start` as it stands within a string of JSON; most texts stay.
+/// Escapes the text from `start` on for a string of JSON; most texts need no change.
 fn escape_from(start: usize, document: &mut String) {
     let escaped = |byte: &&u8| **byte < b' ' || matches!(**byte, b'"' | b'\\');
     let text = document.as_bytes().iter().skip(start);
-    // All are counted, which is faster than to look for the first.
+    // Counting all is faster than finding the first.
     if text.filter(escaped).count() > 0 {
         let text = document.split_off(start);
         let quoted = serde_json::to_string(&text).unwrap_or_default(); // a string: cannot fail
@@ -100,7 +99,7 @@ fn escape_from(start: usize, document: &mut String) {
     }
 }
 
-/// What the policy says, or else the standard sentence.
+/// Returns the policy's detail, or the standard sentence.
 #[cfg(feature = "tower")]
 pub(crate) fn detail(refused_by: &Outcome<'_>) -> String {
     let mut text = String::new();
@@ -108,8 +107,7 @@ pub(crate) fn detail(refused_by: &Outcome<'_>) -> String {
     text
 }
 
-/// Adds what the policy says, or else one or two sentences for the person who reads the
-/// response.
+/// Appends the policy's detail, or one or two sentences for the person who reads the response.
 fn push_detail(text: &mut String, outcome: &Outcome<'_>) {
     let rule = outcome.rule;
     let name = &*rule.limit.name;
@@ -138,7 +136,7 @@ fn push_detail(text: &mut String, outcome: &Outcome<'_>) {
     }
 }
 
-/// Fills `{retry_after}` and `{limit}` into a text of the policy.
+/// Replaces `{retry_after}` and `{limit}` in a text of the policy.
 fn fill(template: &str, outcome: &Outcome<'_>) -> String {
     let wait = outcome.decision.verdict.retry_after().map_or_else(
         || "no time".into(),

@@ -4,9 +4,9 @@
 //!   call --config--> plan --> give back --> (look, hold back) --> count --> answer
 //! ```
 //!
-//! Each descriptor is decided and counted on its own, as the Go service does: here alone is
-//! no all-or-none. Between the look and the count, which only `stop_increment` asks for,
-//! another call may come.
+//! Each descriptor is decided and counted separately, as in the Go service: this is the only call
+//! without all-or-none. Another call may come between the look and the count, which only
+//! `stop_increment` asks for.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use ratekeeper_store::{Store, StoreError};
 use crate::{Clock, Keeper};
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// Decides and counts one call under `config`, which is that of [`Keeper::envoy`].
+    /// Decides and counts one call under `config`, which must be that of [`Keeper::envoy`].
     ///
     /// ```
     /// use ratekeeper::core::Origin;
@@ -46,7 +46,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// ```
     ///
     /// # Errors
-    /// For a call that asks nothing or too much, and when the store cannot answer.
+    /// For a call with too few or too many descriptors, and when the store cannot answer.
     pub async fn rate_limit<'c>(
         &self,
         config: &'c EnvoyConfig,
@@ -81,9 +81,9 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RateLimitError {
-    /// The call is at fault.
+    /// The call is invalid.
     Call(EnvoyCallError),
-    /// The store is.
+    /// The store cannot answer.
     Store(StoreError),
 }
 

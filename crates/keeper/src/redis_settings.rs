@@ -1,5 +1,5 @@
-//! Redis settings: how a shared store is reached, by the settings of a policy and by what they
-//! only name.
+//! Redis settings: the connection to a shared store, from the settings of a policy and the secrets
+//! and files that they name.
 //!
 //! ```text
 //!   url       "redis://h:1"             \
@@ -21,12 +21,13 @@ const MAX_SECRET_BYTES: u64 = 4 << 10;
 /// Bytes of a certificate or key file.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// How the shared store of these settings is reached: secrets and certificates are read now.
-/// `login` is a name, which may be empty, and a password, in place of those that the settings
-/// name. Paths are taken as they are: see [`RedisSettings::at_home`].
+/// Returns the connection for these settings: secrets and certificates are read now. `login` is a
+/// name, which may be empty, and a password, in place of those that the settings name. Paths are
+/// used as they are: see [`RedisSettings::at_home`].
 ///
 /// # Errors
-/// [`StoreError::Misconfigured`] if a secret or a certificate is not where the settings say.
+/// [`StoreError::Misconfigured`] if a secret or a certificate is missing from its place in the
+/// settings.
 pub fn redis_config(
     redis: &RedisSettings,
     login: Option<(String, String)>,
@@ -75,7 +76,7 @@ pub fn redis_config(
     Ok(config)
 }
 
-/// What the files of `[store.redis.tls]` hold.
+/// Reads the files of `[store.redis.tls]`.
 fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
     let read = |name: &str, path: &Path| {
         let bytes = read(path, MAX_PEM_BYTES);
@@ -97,7 +98,7 @@ fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
     })
 }
 
-/// What the policy only names; what it is never shows.
+/// Reads a secret that the policy names; errors never show its value.
 fn look_up(name: &str, secret: &Secret) -> Result<String, StoreError> {
     let absent = |place: String, why: String| {
         StoreError::Misconfigured(format!("`{name}` is not in {place}: {why}"))
@@ -129,7 +130,7 @@ fn read(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The URL with what the policy says beside it.
+/// Returns the URL with the login and database of the policy.
 fn full(url: &str, login: Option<&(String, String)>, database: u16) -> String {
     let encoded = login.map(|(username, password)| (encode(username), encode(password)));
     if let Some(socket) = url.strip_prefix("unix://") {
@@ -149,7 +150,7 @@ fn full(url: &str, login: Option<&(String, String)>, database: u16) -> String {
     format!("{scheme}://{login}{address}/{database}")
 }
 
-/// Percent-encoding of everything that is no letter or digit (RFC 3986, section 2.1).
+/// Percent-encodes everything except letters and digits (RFC 3986, section 2.1).
 fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

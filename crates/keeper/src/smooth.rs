@@ -9,9 +9,9 @@
 //!   setRate, getRate                  set_rate, rate
 //! ```
 //!
-//! Both are post-paid: a request goes as soon as those before it are paid for, and its own
-//! price is paid by the wait of the next. Waits are equal to Guava's to the microsecond. New
-//! code is better served by a [`Limiter`](crate::Limiter), where each pays for itself.
+//! Both are post-paid: a request goes as soon as those before it are paid for, and its own price is
+//! paid by the wait of the next. Waits are equal to Guava's to the microsecond. New code should
+//! prefer a [`Limiter`](crate::Limiter), where each request pays for itself.
 //!
 //! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012).
 
@@ -20,7 +20,7 @@ use ratekeeper_core::{Error, Nanos, Permits, Reserve, Verdict, WarmUp, WarmUpSta
 
 use crate::{Block, Clock, SystemClock};
 
-/// How long Guava's bursty limiter saves up.
+/// Seconds of permits that Guava's bursty limiter saves up.
 const BURST_SECONDS: f64 = 1.0;
 
 /// Guava's `RateLimiter`; see [`WarmUp`] for figure and formula.
@@ -100,8 +100,8 @@ impl<C: Clock> SmoothRateLimiter<C> {
         }
     }
 
-    /// Takes permits for a later moment; says how long to wait for it. Nothing sleeps: this
-    /// is for tasks, and for those who plan.
+    /// Takes permits for a later moment; returns how long to wait for it. It never sleeps, so it
+    /// can be used in tasks and for planning.
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
@@ -114,8 +114,8 @@ impl<C: Clock> SmoothRateLimiter<C> {
         self.ask(permits, Nanos::MAX).unwrap_or(Nanos::MAX) // patience is endless
     }
 
-    /// Changes the rate: debts stay as they are, who sleeps is not woken, and what is saved
-    /// up stays the same share of the most.
+    /// Changes the rate: debts stay as they are, sleeping callers are not woken, and the saved
+    /// permits stay the same share of the maximum.
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
@@ -126,7 +126,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Rate`] unless the rate is above zero; then nothing was changed.
+    /// [`Error::Rate`] unless the rate is above zero; then nothing is changed.
     pub fn set_rate(&self, permits_per_second: f64) -> Result<(), Error> {
         let inner = &mut *self.inner.lock();
         let now = self.clock.now();
@@ -135,7 +135,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
             .set_rate(&mut inner.state, now, permits_per_second)
     }
 
-    /// Permits per second.
+    /// Returns the permits per second.
     ///
     /// ```
     /// let limiter = ratekeeper::SmoothRateLimiter::create(0.5).unwrap();
@@ -145,7 +145,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
         self.inner.lock().limit.rate()
     }
 
-    /// The clock.
+    /// Returns the clock.
     ///
     /// ```
     /// use ratekeeper::{Clock, SmoothRateLimiter};
@@ -156,10 +156,10 @@ impl<C: Clock> SmoothRateLimiter<C> {
         &self.clock
     }
 
-    /// The wait; `None` if it is above `patience`, and nothing was taken.
+    /// Returns the wait; `None` if it is above `patience`, and nothing was taken.
     fn ask(&self, permits: Permits, patience: Nanos) -> Option<Nanos> {
         let inner = &mut *self.inner.lock();
-        let now = self.clock.now(); // under the lock: in the order of those who ask
+        let now = self.clock.now(); // under the lock: in the order of the callers
         let (limit, state) = (&inner.limit, &mut inner.state);
         match limit.reserve(state, now, permits, patience).verdict {
             Verdict::Allow => Some(Nanos::ZERO),
@@ -170,7 +170,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
 }
 
 impl<C: Block> SmoothRateLimiter<C> {
-    /// Takes permits, and sleeps until those before it are paid for; says how long.
+    /// Takes permits, and sleeps until those before it are paid for; returns how long.
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;
@@ -185,8 +185,8 @@ impl<C: Block> SmoothRateLimiter<C> {
         wait
     }
 
-    /// Takes permits if they are due within `timeout`, and sleeps until then; if not, says no
-    /// at once. Zero does not wait.
+    /// Takes permits if they are due within `timeout`, and sleeps until then; otherwise returns
+    /// false at once. Zero does not wait.
     ///
     /// ```
     /// use ratekeeper::SmoothRateLimiter;

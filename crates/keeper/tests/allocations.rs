@@ -1,5 +1,5 @@
-//! What a request through the layer asks of the allocator, beside its service: exact counts,
-//! so that one more is noticed.
+//! Allocations of a request through the layer, without its service: exact counts, so that one
+//! more is noticed.
 //!
 //! ```text
 //!   fields of the answer     the text of a value, the value, and the map of fields (two)
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// The allocations of the hundredth request, which is answered so.
+/// Checks the allocations of the hundredth request, which is answered with `status`.
 fn check<G: Gate>(name: &str, layer: &RateLimitLayer<G>, status: u16, expected: u64) {
     let mut service = layer.layer(Page);
     for _ in 0..99 {

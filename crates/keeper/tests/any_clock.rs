@@ -34,7 +34,7 @@ fn steps() -> impl Iterator<Item = (Nanos, Permits)> {
     })
 }
 
-/// All that is answered in a life on a clock that begins at `begin`.
+/// All answers of a life on a clock that begins at `begin`.
 fn life<T>(clock: &ManualClock, begin: u64, mut ask: impl FnMut(Permits) -> T) -> Vec<T> {
     clock.set(Time::from_nanos(begin));
     let step = |(wait, cost)| {
@@ -116,7 +116,7 @@ key = ["attr:user"]
 spacing = "70ms"
 "#;
     alike(|begin| {
-        // A clock that counts from 1970, as the policy is told.
+        // A clock that counts from 1970, as the context of the policy does.
         let clock = ManualClock::at(Origin::UNIX);
         let context = config::Context {
             origin: clock.origin(),

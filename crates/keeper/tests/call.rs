@@ -21,7 +21,7 @@ fn keeper(text: &str) -> TestKeeper {
     Keeper::new(policy, store, ManualClock::at(Origin::UNIX))
 }
 
-/// Entries, cost, what is done.
+/// Entries, cost, act.
 type Row<'a> = (&'a [(&'a str, &'a str)], u32, Act);
 
 fn asked((entries, cost, act): Row<'_>) -> Asked<'_> {
@@ -45,7 +45,7 @@ fn call(keeper: &TestKeeper, rows: &[Row<'_>]) -> Answers {
     keeper.call_now(&asked).unwrap()
 }
 
-/// `ok` or `over`, then of each thing asked what its limits have left.
+/// `ok` or `over`, then the remaining quota of each limit asked.
 fn shown(answers: &Answers) -> String {
     let each = (0..answers.len()).map(|index| {
         let sign = if answers.refuses(index) { "!" } else { "" };
@@ -203,8 +203,8 @@ fn look_then_charge_works_for_llm_tokens() {
     }
 }
 
-/// A proxy gives back what it has charged whatever the answer was: what a caller's limit of
-/// nothing refuses must have been charged too.
+/// A proxy gives back its charge whatever the answer was: a request refused by a caller's limit
+/// of zero must have been charged too.
 #[test]
 fn what_is_refused_unasked_is_charged_where_denials_count() {
     let keeper = keeper(

@@ -14,7 +14,7 @@ use ratekeeper::{Clock, KeyedLimiter, Limiter, ManualClock, Settlement, WaitErro
 
 use tasks::{Clocked, Tasks};
 
-/// What an algorithm can do beside deciding.
+/// Abilities of an algorithm beside deciding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Can {
     Refund,
@@ -23,7 +23,7 @@ enum Can {
 }
 use Can::{Both, Refund, Reserve};
 
-/// Words, and what they can do; each holds four permits at once.
+/// Words, and their abilities; each holds four permits at once.
 const ROWS: [(&str, Can); 17] = [
     ("4/1s", Both),
     ("{ limit = \"4/1s\", algorithm = \"fixed-window\" }", Refund),
@@ -139,7 +139,7 @@ fn limiters(text: &str) -> [Box<dyn Calls>; 2] {
     [Box::new(one), Box::new(keyed)]
 }
 
-/// Takes single permits until there are none; how many, and the wait for the next.
+/// Takes single permits until there are none; returns their number, and the wait for the next.
 fn spend(limiter: &dyn Calls) -> (u32, Nanos) {
     for taken in 0..100 {
         if let Verdict::Deny { retry_after } = limiter.check_n(Permits::ONE) {
@@ -187,7 +187,7 @@ fn acquire_waits_and_try_acquire_waits_no_longer_than_it_is_told() {
             let begun = limiter.clock().now();
             assert_eq!(limiter.try_acquire(short), None, "{text}");
             let asked = limiter.clock().now();
-            // What is at work may come back at any moment; what refills does so when it does.
+            // A permit at work may be returned at any moment; a refill comes at its time.
             let hoped = if text.contains("concurrency") {
                 short
             } else {
@@ -242,7 +242,7 @@ fn refund_and_reserve_are_there_or_say_so() {
 fn what_was_used_is_carried_from_any_algorithm_to_any_other() {
     for (from, _) in ROWS {
         for (to, _) in ROWS {
-            // What is paid afterwards, or in a calendar, holds other numbers at once.
+            // Algorithms paid afterwards, or in a calendar, hold other numbers at once.
             if [from, to]
                 .iter()
                 .any(|text| text.contains("warm") || text.contains("smooth"))
@@ -336,7 +336,7 @@ fn what_is_saved_up_stays_the_same_share_under_another_period() {
     let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"token-bucket\" }}");
     for (from, taken, to, left, wait_ms) in [
         ("10/1m", 10, "10/1h", 0, 360_000), // an attack is not given a fresh burst
-        ("10/1h", 10, "10/1m", 0, 6_000),   // and who is let go does not wait for the hour
+        ("10/1h", 10, "10/1m", 0, 6_000),   // and a raised rate does not wait for the hour
         ("10/1m", 5, "10/1h", 5, 0),
         ("10/1h", 5, "10/1m", 5, 0),
         ("10/1h", 0, "10/1m", 10, 0),
@@ -359,7 +359,7 @@ fn what_is_saved_up_stays_the_same_share_under_another_period() {
     }
 }
 
-/// What was promised stays promised, under any numbers.
+/// Promises stay as they are, under any numbers.
 #[test]
 fn what_is_owed_beyond_an_empty_bucket_stays_owed_as_time() {
     let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"token-bucket\" }}");

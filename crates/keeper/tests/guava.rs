@@ -8,7 +8,7 @@ use ratekeeper::core::{Nanos, Origin, Permits, Time, WarmUp};
 use ratekeeper::{Block, Clock, ManualClock, SmoothRateLimiter};
 use serde_json::Value;
 
-/// A clock that counts what was slept, and moves by it or does not.
+/// A clock that adds up the time slept, and moves by it or does not.
 #[derive(Default)]
 struct Traced {
     clock: ManualClock,

@@ -1,4 +1,4 @@
-//! The keyed limiter: a line for each key, and what is promised to each.
+//! The keyed limiter: a line for each key, and the promises to each.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod tasks;

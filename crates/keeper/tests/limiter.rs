@@ -1,4 +1,4 @@
-//! The embedded limiter: its three verbs, and the line of those who wait.
+//! The embedded limiter: its three verbs, and the line of waiters.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod tasks;
@@ -27,7 +27,7 @@ fn millis(millis: u64) -> Nanos {
     Nanos::from_millis(millis)
 }
 
-/// No span of what was granted holds more than the limit's bound.
+/// No span of the grants holds more than the limit's bound.
 fn within_bound<A: Algorithm>(limit: &A, granted: &[(Time, u64)]) {
     for (first, (start, _)) in granted.iter().enumerate() {
         let mut sum = 0;
@@ -155,7 +155,7 @@ fn patience_is_judged_before_waiting_and_kept_while_waiting() {
     {
         tasks.start(task, limiter.try_acquire(Permits::ONE, millis(patience)));
     }
-    // Those who could not be served in time were refused at once, and hold nobody up.
+    // Waiters that could not be served in time were refused at once, and hold up no other.
     assert_eq!(tasks.order(), [0, 2, 4]);
     assert_eq!(tasks.done[1].2, Ok(None));
     // Two debts made behind the line's back: the second's patience ends at 2 s.
@@ -268,7 +268,7 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
     let six = limiter.reserve(Permits::new(6), Nanos::from_secs(5));
     assert_eq!(six.wait(), None);
     assert!(!six.cancel());
-    // While somebody waits in line, nobody reserves.
+    // While a waiter is in line, no reservation is made.
     let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     let behind = reserve();
@@ -277,7 +277,7 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
     tasks.run();
 }
 
-/// As the documentation of `refund` says: for what is still ahead there is `cancel`.
+/// As documented for `refund`: a reservation that is still ahead needs `cancel`.
 #[test]
 fn what_is_reserved_for_later_is_cancelled_and_not_refunded() {
     let pace = || limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
@@ -391,7 +391,7 @@ fn what_a_settlement_gives_back_wakes_the_first() {
     limiter.settle(Settlement { taken, used });
     tasks.settle();
     assert_eq!(tasks.order(), [0], "without a wait");
-    // A debt makes the first wait longer than it was told.
+    // A debt makes the first wait longer than announced.
     tasks.start(1, limiter.try_acquire(Permits::new(4), Nanos::MAX));
     let taken = Permits::ZERO;
     limiter.settle(Settlement { taken, used });

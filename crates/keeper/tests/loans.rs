@@ -191,7 +191,7 @@ fn a_reload_keeps_what_is_on_loan() {
     assert_eq!(keeper.release_now(&held)[..], [Permits::new(2)]);
     assert_eq!(keeper.release_now(&permits(&more))[..], [Permits::ONE]);
     let last = permits(&acquire(&keeper, 3, 1));
-    // Of a limit that is gone, nothing comes back; nothing fails either.
+    // A limit that is gone returns no permits, and no error either.
     keeper.install(policy(&IN_FLIGHT.replace("in-flight", "other")));
     assert_eq!(keeper.release_now(&last)[..], [Permits::ZERO]);
     assert_eq!(keeper.renew_now(&last)[..], [None]);

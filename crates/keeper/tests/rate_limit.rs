@@ -1,4 +1,4 @@
-//! What the rate limit service's users rely on, case by case: `envoy-rls/*.json`.
+//! Behaviour that users of the rate limit service rely on, case by case: `envoy-rls/*.json`.
 //!
 //! Files 01, 04 and 06 restate the tests of the Go service; `own` states the rest of its
 //! rules. A case has files, settings, and steps against a fresh memory store in virtual time.

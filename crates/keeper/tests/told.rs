@@ -49,7 +49,7 @@ struct Life {
     random: u64,
 }
 
-/// What the header fields of one answer say.
+/// Values in the header fields of one answer.
 #[derive(Debug)]
 struct Told {
     left: u32,
@@ -104,7 +104,7 @@ impl Life {
         self.keeper.peek_now(&facts, Scope::All).allowed()
     }
 
-    /// Whether `cost` would pass `seconds` from now.
+    /// Returns true if `cost` would pass `seconds` from now.
     fn would_pass_in(&self, seconds: u64, cost: u32) -> bool {
         let now = self.keeper.clock().now();
         self.keeper.clock().set(now + Nanos::from_secs(seconds));

@@ -13,7 +13,7 @@ use ratekeeper_core::{Nanos, Quota};
 
 use crate::random::WorkloadRandom;
 
-/// How checks come.
+/// Pattern in which checks arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArrivalPattern {
     /// Evenly.
@@ -24,7 +24,7 @@ pub enum ArrivalPattern {
     Poisson,
 }
 
-/// So many checks a span: `50/s`, `100/1m`.
+/// Number of checks per span: `50/s`, `100/1m`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
     checks: u32,
@@ -53,18 +53,18 @@ impl FromStr for Rate {
 }
 
 impl Rate {
-    /// `checks` every `per`; none if either is zero.
+    /// `checks` every `per`; `None` if either is zero.
     pub fn new(checks: u32, per: Nanos) -> Option<Self> {
         (checks > 0 && per > Nanos::ZERO).then_some(Self { checks, per })
     }
 
-    /// The moment of check number `index`, counted from 0, if all come evenly.
+    /// Returns the moment of check number `index`, counted from 0, if all come evenly.
     pub fn moment(self, index: u64) -> Nanos {
         let nanos = u128::from(self.per.as_nanos()) * u128::from(index) / u128::from(self.checks);
         Nanos::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many checks come within `span`, if all come evenly: the first at once, and none
+    /// Returns the number of checks within `span`, if all come evenly: the first at once, and none
     /// at the end of it.
     pub fn within(self, span: Nanos) -> u64 {
         let exact = u128::from(span.as_nanos()) * u128::from(self.checks);
@@ -72,12 +72,12 @@ impl Rate {
         u64::try_from(checks).unwrap_or(u64::MAX)
     }
 
-    /// Checks a second, for people.
+    /// Checks per second, for display.
     pub fn per_second(self) -> f64 {
         f64::from(self.checks) / self.per.as_secs_f64()
     }
 
-    /// How many checks each span has.
+    /// Number of checks per span.
     pub const fn checks(self) -> u32 {
         self.checks
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// The moments of `number` checks, counted from the first.
+/// Returns the moments of `number` checks, counted from the first.
 pub fn moments(number: u32, rate: Rate, pattern: ArrivalPattern, seed: u64) -> Vec<Nanos> {
     let checks = u64::from(rate.checks);
     let indexes = 0..u64::from(number);

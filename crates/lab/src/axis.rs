@@ -1,4 +1,4 @@
-//! Axis: round numbers, and where values lie between them.
+//! Axis: round numbers, and the positions of values between them.
 //!
 //! ```text
 //!   linear  0 ---- 5 ---- 10 ---- 15          log  1 ---- 10 ---- 100
@@ -6,8 +6,8 @@
 
 use ratekeeper_core::Nanos;
 
-/// Units of time axes, with their nanoseconds, the largest first; and how many there must
-/// be before the unit is used, since ticks are whole.
+/// Units of time axes with their nanoseconds, the largest first, and the minimum count at which a
+/// unit is used, because ticks are whole.
 const UNITS: [(&str, u64, u64); 7] = [
     ("d", 86_400_000_000_000, 5),
     ("h", 3_600_000_000_000, 5),
@@ -17,7 +17,8 @@ const UNITS: [(&str, u64, u64); 7] = [
     ("us", 1_000, 3),
     ("ns", 1, 0),
 ];
-/// When this many times more is offered than ever passes, a linear axis shows only one.
+/// Ratio of offered to admitted above which the axis is logarithmic, because a linear one would
+/// show only the offered.
 const FAR_APART: f64 = 4.0;
 
 /// The axis of rates.
@@ -26,12 +27,12 @@ pub(crate) struct Scale {
     bottom: f64,
     top: f64,
     pub(crate) is_log: bool,
-    /// Rates are told in it: `s`, `min`, `h`, `d`; and its seconds.
+    /// Unit of the labels (`s`, `min`, `h` or `d`), and its seconds.
     unit: (&'static str, f64),
 }
 
 impl Scale {
-    /// An axis for all of these rates, offered and admitted.
+    /// Creates an axis that covers all of these rates, offered and admitted.
     pub(crate) fn of(rates: impl Iterator<Item = (f64, f64)>) -> Self {
         let (mut offered_most, mut admitted_most, mut least) = (0.0_f64, 0.0_f64, f64::MAX);
         for (offered, admitted) in rates {
@@ -60,7 +61,7 @@ impl Scale {
         }
     }
 
-    /// Where a rate lies, from 0 at the bottom to 1 at the top.
+    /// Returns the position of a rate, from 0 at the bottom to 1 at the top.
     pub(crate) fn height(&self, rate: f64) -> f64 {
         let height = if self.is_log {
             (rate.max(self.bottom) / self.bottom).ln() / (self.top / self.bottom).ln()
@@ -70,17 +71,17 @@ impl Scale {
         height.clamp(0.0, 1.0)
     }
 
-    /// What rates are told in: `s`, `min`, `h`, `d`.
+    /// Unit of the labels: `s`, `min`, `h` or `d`.
     pub(crate) const fn unit(&self) -> &'static str {
         self.unit.0
     }
 
-    /// A rate in that unit.
+    /// Returns the label of a rate, in that unit.
     pub(crate) fn label(&self, rate: f64) -> String {
         number(rate * self.unit.1)
     }
 
-    /// Round rates within the axis, from the bottom up.
+    /// Returns round rates within the axis, in ascending order.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
             let leads_with_two = self
@@ -99,7 +100,7 @@ impl Scale {
     }
 }
 
-/// The next of 1, 2, 5, 10, .. that is not smaller; 1 for nothing.
+/// Returns the smallest of 1, 2, 5, 10, .. that is at least `value`; 1 if `value` is not positive.
 pub(crate) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -110,7 +111,7 @@ pub(crate) fn round_up(value: f64) -> f64 {
     decade * steps.iter().find(fits).copied().unwrap_or(10.0)
 }
 
-/// The shortest of 1, 2, 5, 10, .. nanoseconds of which `most` cover `span`.
+/// Returns the shortest of 1, 2, 5, 10, .. nanoseconds of which `most` cover `span`.
 pub(crate) fn round_span(span: Nanos, most: u64) -> Nanos {
     let least = span.as_nanos().div_ceil(most.max(1)).max(1); // up: they must cover it
     let mut decade = 1_u64;
@@ -130,7 +131,7 @@ const CLOCK: [u64; 13] = [
     60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800,
 ];
 
-/// The shortest span of which `most` cover `span`, round as clocks are: 1, 2, 5 s, .. 1, 2,
+/// Returns the shortest span of which `most` cover `span`, round as on clocks: 1, 2, 5 s, .. 1, 2,
 /// 5, 10, 15 min, .. 1, 2, 3, 6, 12 h, 1, 2 d, and whole multiples of 1 d.
 pub(crate) fn clock_span(span: Nanos, most: u64) -> Nanos {
     const DAY: u64 = 86_400_000_000_000;
@@ -143,14 +144,14 @@ pub(crate) fn clock_span(span: Nanos, most: u64) -> Nanos {
     round.unwrap_or_else(|| Nanos::from_nanos(least.div_ceil(DAY).saturating_mul(DAY)))
 }
 
-/// The unit in which a span this long is told, and its nanoseconds.
+/// Returns the unit in which a span of this length is shown, and its nanoseconds.
 pub(crate) fn unit(span: Nanos) -> (&'static str, u64) {
     let mut units = UNITS.iter();
     let enough = units.find(|(_, nanos, enough)| span.as_nanos() / nanos >= *enough);
     enough.map_or(("ns", 1), |(name, nanos, _)| (name, *nanos))
 }
 
-/// Round moments from 0 to `span`, at most `most` of them, with the number in their unit.
+/// Returns at most `most` round moments from 0 to `span`, each with its number in their unit.
 pub(crate) fn moments(span: Nanos, most: u64) -> Vec<(Nanos, String)> {
     let (_, unit) = unit(span);
     let units = span.as_nanos().div_ceil(unit); // up: the last tick may lie beyond the end
@@ -167,21 +168,21 @@ pub(crate) fn moments(span: Nanos, most: u64) -> Vec<(Nanos, String)> {
         .collect()
 }
 
-/// The shortest unit of which a rate has at least one: `s` for 10 a second, `h` for 5 an
-/// hour; and its seconds.
+/// Returns the shortest unit in which the rate is at least one, and its seconds: `s` for 10 a
+/// second, `h` for 5 an hour.
 fn rate_unit(per_second: f64) -> (&'static str, f64) {
     let units = [("s", 1.0), ("min", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
     let enough = |(_, seconds): &&(&str, f64)| per_second <= 0.0 || per_second * seconds >= 0.999;
     units.iter().find(enough).copied().unwrap_or(units[3])
 }
 
-/// A rate for people: `10.00/s`, `5.00/h`.
+/// Formats a rate for display: `10.00/s`, `5.00/h`.
 pub fn rate(per_second: f64) -> String {
     let (unit, seconds) = rate_unit(per_second);
     format!("{:.2}/{unit}", per_second * seconds)
 }
 
-/// A number as short as it can be told: `0.5`, `12.5`, `1500`.
+/// Formats a number as short as possible: `0.5`, `12.5`, `1500`.
 fn number(rate: f64) -> String {
     let text = if rate >= 100.0 {
         format!("{rate:.0}")

@@ -1,26 +1,26 @@
-//! Bench: one limit on the bench, with the states of many keys.
+//! Bench: one limit, with the states of many keys.
 //!
 //! ```text
 //!   Bench { algorithm, states: [key 0, key 1, ..] }
 //! ```
 //!
-//! The store behind the service keeps states for strangers: hashed, bounded, shared. Here
-//! keys are small numbers, nothing is shared, and the calls that only some algorithms have (wait,
-//! take back) return `None` where the algorithm lacks them. The decisions are the same functions.
+//! The store behind the service is built for untrusted keys: hashed, bounded, shared. Here keys are
+//! small numbers, nothing is shared, and the calls that only some algorithms have (wait, take back)
+//! return `None` where the algorithm lacks them. The decisions are the same functions.
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, AnyState, Decision, Nanos, Permits, Time, Verdict,
 };
 
-/// A key. Keys are numbered from 0, because a bench holds the states of all below the largest:
-/// callers bound them.
+/// A key. Keys are numbered from 0 and callers must bound them, because a bench holds the states of
+/// all keys up to the largest.
 pub type KeyId = usize;
 
 /// Maximum number of keys of a workload.
 pub const MAX_KEYS: usize = 1 << 20;
 
-/// Requests of the largest cost that may pass at once before a limit is held to be endless:
-/// one for most, more where saved permits are given away one by one.
+/// Maximum number of requests of the largest cost that may pass at once before a limit counts as
+/// endless: one passes for most limits, more where saved permits are granted one by one.
 const MAX_FILLS: u32 = 100_000;
 
 /// A limit and the states of its keys; see the module.
@@ -38,11 +38,11 @@ const MAX_FILLS: u32 = 100_000;
 pub struct Bench {
     algorithm: AnyAlgorithm,
     states: Vec<KeyState>,
-    /// The longest wait that a reservation has asked for.
+    /// Longest wait that a reservation has asked for.
     patience: Nanos,
 }
 
-/// The state of a key, and until when it can be read for what it is: a debt of 2017 means
+/// The state of a key, and the time until which it can be read correctly: a debt of 2017 means
 /// nothing in 2090.
 #[derive(Clone, Debug, Default)]
 struct KeyState {
@@ -51,7 +51,7 @@ struct KeyState {
 }
 
 impl Bench {
-    /// A limit whose keys are all new.
+    /// Creates a bench without any state.
     pub fn new(algorithm: AnyAlgorithm) -> Self {
         Self {
             algorithm,
@@ -75,8 +75,7 @@ impl Bench {
         self.with(key, now, |limit, state| limit.look(state, now, cost))
     }
 
-    /// Decides, willing to wait up to `max_wait`; `None` if this algorithm cannot promise a
-    /// later moment.
+    /// Decides, waiting up to `max_wait`; `None` if this algorithm cannot promise a later moment.
     pub fn reserve(
         &mut self,
         key: KeyId,
@@ -94,8 +93,8 @@ impl Bench {
         })
     }
 
-    /// Gives back a charge that was not used, and returns the decision about a cost of 0; `None`
-    /// if this algorithm cannot take back.
+    /// Gives back an unused charge, and returns the decision about a cost of 0; `None` if this
+    /// algorithm cannot refund.
     pub fn refund(&mut self, key: KeyId, now: Time, cost: Permits) -> Option<Decision> {
         self.with(key, now, |limit, state| {
             limit.try_refund(state, now, cost).ok()
@@ -110,8 +109,8 @@ impl Bench {
         }
     }
 
-    /// Changes the limit at `now`. States are kept if they mean the same under the new
-    /// parameters; if not, their usage is carried over, as a reload does.
+    /// Changes the limit at `now`. States are kept if they mean the same under the new parameters;
+    /// otherwise their usage is carried over, as by a reload.
     pub fn set(&mut self, algorithm: AnyAlgorithm, now: Time) {
         let old = &self.algorithm;
         if algorithm.keeps_state_of(old) {
@@ -138,8 +137,8 @@ impl Bench {
         }
     }
 
-    /// Returns true if a refusal changes a state, which is found by trying it. True also where it
-    /// changes only a record, or where the limit cannot be filled at once.
+    /// Returns true if a refusal changes a state, which is found by trying. Also true if it changes
+    /// only a record, or if the limit cannot be filled at once.
     pub fn counts_refusals(&self) -> bool {
         let (limit, mut state) = (&self.algorithm, AnyState::default());
         let all = limit.capacity();
@@ -158,8 +157,8 @@ impl Bench {
         refusal_changes(Time::ZERO) || refusal_changes(Time::ZERO + Nanos::from_nanos(1))
     }
 
-    /// Calls `with` on the limit and the state of a key, which is a fresh one if the old has
-    /// lasted out.
+    /// Calls `with` on the limit and the state of a key, which is a fresh one if the old one has
+    /// expired.
     fn with<T>(
         &mut self,
         key: KeyId,
@@ -179,7 +178,7 @@ impl Bench {
     }
 }
 
-/// Until when a state can be read for what it is.
+/// Returns the time until which a state can be read correctly.
 fn read_until(limit: &AnyAlgorithm, state: &AnyState, now: Time) -> Time {
     limit.expires_at(state, now).max(now) + limit.lasts()
 }

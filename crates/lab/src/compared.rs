@@ -9,19 +9,19 @@ use ratekeeper_core::{
     Permits, Quota, SubBuckets, WarmUp, Window,
 };
 
-/// One way to keep a quota.
+/// One algorithm that can keep a quota.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
-    /// What it is called here.
+    /// Name in comparisons.
     pub name: &'static str,
     build: fn(Quota, Origin) -> Result<AnyAlgorithm, Error>,
 }
 
 impl Compared {
-    /// The limit, at this quota.
+    /// Builds the limit at this quota.
     ///
     /// # Errors
-    /// Numbers that this algorithm cannot count.
+    /// Returns an error if this algorithm cannot count the numbers of the quota.
     pub fn build(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
         (self.build)(quota, origin)
     }
@@ -30,9 +30,9 @@ impl Compared {
 /// Sub-buckets of a window.
 const SUB_BUCKETS: u32 = 6;
 
-/// All of them. A burst is the whole quota where there is one, a queue a fifth of it; what
-/// is stored or warmed up takes the span of the quota. Guava's two are asked for one permit
-/// at a time: they would grant any number at once.
+/// All algorithms. A burst is the whole quota where there is one, and a queue a fifth of it;
+/// storing and warming up take the span of the quota. Guava's two are asked for one permit at a
+/// time, because they would grant any number at once.
 pub const ALL: &[Compared] = &[
     Compared {
         name: "token bucket",

@@ -5,13 +5,13 @@ use std::time::Duration;
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Origin, Time};
 
-/// How moments are reached.
+/// A way to reach the moments of a workload.
 pub trait Pace {
-    /// Comes to `moment`, and says what the time is then: `moment`, or later.
+    /// Comes to `moment`, and returns the time then: `moment`, or later.
     fn reach(&mut self, moment: Time) -> Time;
 }
 
-/// Every moment is reached at once.
+/// Virtual time: every moment is reached at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VirtualTime;
 
@@ -21,7 +21,7 @@ impl Pace for VirtualTime {
     }
 }
 
-/// The machine's clock; moments are waited for.
+/// The machine's clock, on which moments are waited for.
 #[derive(Clone, Debug, Default)]
 pub struct RealTime(SystemClock);
 
@@ -31,7 +31,7 @@ impl RealTime {
         Self(SystemClock::new())
     }
 
-    /// Where its zero lies in Unix time.
+    /// Returns the Unix time of the clock's zero.
     pub fn origin(&self) -> Origin {
         self.0.origin()
     }

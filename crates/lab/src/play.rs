@@ -8,9 +8,9 @@
 //!      +---- asks again: every 10 ms, retry_after .. refused --> gives up
 //! ```
 //!
-//! Who is refused at one moment leaves no trace, unless the limit counts refusals. So when a
-//! limit of one key has refused one of a crowd, the others of that moment are refused too,
-//! without asking: the eight phases take 20,000 decisions in place of six million.
+//! A refused request leaves no trace, unless the limit counts refusals. So when a limit of one key
+//! has refused one request of a moment, the others of that moment are refused without a decision:
+//! the eight phases take 20,000 decisions in place of six million.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -23,13 +23,13 @@ use crate::report::{AdmissionCounts, Report, ReportRow, Stop};
 use crate::series::Series;
 use crate::workload::{AfterRefusal, Pause, ReportRows, Workload, WorkloadPhase};
 
-/// Decisions of one play.
+/// Maximum number of decisions of one play.
 pub const MAX_DECISIONS: u64 = 20_000_000;
-/// With clients that never give up: when nothing has been admitted for this long, and for
-/// longer than promised, nothing ever will be.
+/// With clients that never give up: time without an admission, beyond any promised moment, after
+/// which the limit is held never to admit again.
 pub const DROUGHT: Nanos = Nanos::from_secs(120);
 
-/// Plays a workload, and tells what became of it.
+/// Plays a workload and returns the report.
 pub fn play(bench: &mut Bench, workload: &Workload, pace: &mut impl Pace) -> Report {
     let mut play = Play::new(bench, workload);
     let mut start = Time::ZERO;
@@ -57,15 +57,15 @@ struct SimulatedClient {
 struct Play<'a> {
     bench: &'a mut Bench,
     workload: &'a Workload,
-    /// Whether one refusal speaks for all who ask at the same moment.
+    /// True if one refusal applies to all requests of the same moment.
     speaks_for_all: bool,
     rows: Vec<ReportRow>,
     series: Series,
     passes: Option<Vec<Time>>,
     decisions: u64,
-    /// The last moment of which anything is known: a pass, a refusal, the end of a phase.
+    /// Last moment at which anything happened: a pass, a refusal, the end of a phase.
     end: Time,
-    /// When it last admitted, and what it promised when it then refused.
+    /// When the limit last admitted, and the moment that it promised when it then refused.
     admitted_last: Time,
     promised: Option<Time>,
     stop: Option<Stop>,
@@ -90,7 +90,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Plays one phase; says when the next may start.
+    /// Plays one phase, and returns when the next may start.
     fn phase(
         &mut self,
         phase: &WorkloadPhase,
@@ -131,7 +131,7 @@ impl<'a> Play<'a> {
         Ok(end)
     }
 
-    /// All of the crowd ask, in order; who is refused may come again.
+    /// Decides all requests of the crowd, in order; a refused client may come again.
     fn ask(
         &mut self,
         mut crowd: VecDeque<SimulatedClient>,
@@ -199,7 +199,7 @@ impl<'a> Play<'a> {
         Ok(self.bench.decide(key, now, self.workload.cost).verdict)
     }
 
-    /// Counts who passes; says of who is refused how long it was told to wait.
+    /// Counts a request that passes. Returns the `retry_after` of one that is refused.
     fn settle(&mut self, client: SimulatedClient, verdict: Verdict, now: Time) -> Option<Nanos> {
         let wait = match verdict {
             Verdict::Allow => Nanos::ZERO,
@@ -229,7 +229,7 @@ impl<'a> Play<'a> {
         self.series.at(now).refused += count;
     }
 
-    /// Says whether clients that never give up ask in vain.
+    /// Returns an error if clients that never give up are asking in vain.
     fn check_drought(&self, now: Time) -> Result<(), Stop> {
         let Some(promised) = self.promised else {
             return Ok(());
@@ -252,7 +252,7 @@ impl<'a> Play<'a> {
         })
     }
 
-    /// Ends before the workload does.
+    /// Ends the play before the workload is over.
     fn stop(&mut self, stop: Stop) {
         self.stop = Some(stop);
         if self.workload.rows == ReportRows::Phases
@@ -280,7 +280,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The row of a moment.
+    /// Returns the row of a moment.
     fn row(&mut self, moment: Time) -> &mut AdmissionCounts {
         let ReportRows::Intervals { length, count } = self.workload.rows else {
             let row = self.rows.last_mut();
@@ -308,7 +308,7 @@ impl<'a> Play<'a> {
             total.add(&row.counts);
         }
         if let Some(passes) = &mut self.passes {
-            passes.sort_unstable(); // who waits passes later than some who came later
+            passes.sort_unstable(); // a delayed request passes later than some that came later
         }
         Report {
             rows: self.rows,
@@ -323,7 +323,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Those of `crowd` ask at `moment`, after those who do so already.
+/// Adds `crowd` to the requests at `moment`, after those already there.
 fn join(
     waiting: &mut BTreeMap<Time, VecDeque<SimulatedClient>>,
     moment: Time,

@@ -14,9 +14,9 @@ use crate::axis::{Scale, moments, unit};
 use crate::report::Report;
 use crate::series::Bin;
 
-/// A column that something was admitted in, up to its rate.
+/// Cell of a column up to the admitted rate.
 pub const ADMITTED: char = '#';
-/// What was offered beyond that.
+/// Cell of a column above that, up to the offered rate.
 pub const OFFERED: char = '.';
 /// Lines of a plot.
 const LINES: u32 = 12;
@@ -26,9 +26,9 @@ const MARGIN: usize = 7;
 const NARROWEST: usize = 20;
 /// Columns between two labels of the time axis, the label included.
 const LABEL: u64 = 10;
-/// From little to much, of a strip.
+/// Characters of a strip, from little to much.
 const RAMP: [char; 6] = ['.', ':', '-', '=', '*', '#'];
-/// Their number.
+/// Number of them.
 const STEPS: f64 = 6.0;
 
 /// The time of a picture in columns of equal, round width.
@@ -39,13 +39,13 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// At most `most` columns up to `end`.
+    /// Creates at most `most` columns up to `end`.
     pub(crate) fn of(report: &Report, end: Time, most: u64) -> Self {
         let (width, bins) = report.series.overview(end, most);
         Self { width, bins }
     }
 
-    /// Rates a second, offered and admitted, column by column.
+    /// Rates per second, offered and admitted, column by column.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub(crate) fn rates(&self) -> impl Iterator<Item = (f64, f64)> {
         let span = self.width.as_secs_f64();
@@ -56,8 +56,8 @@ impl Columns {
     }
 }
 
-/// A plot at most `width` characters wide, line by line. With `marks`, a line under the axis
-/// has the number of each row of the report where it begins.
+/// Draws a plot at most `width` characters wide, line by line. With `marks`, a line under the axis
+/// has the number of each row of the report where the row begins.
 pub fn plot(report: &Report, width: usize, marks: Marks) -> Vec<String> {
     let inner = width.saturating_sub(MARGIN + 1).max(NARROWEST);
     let columns = Columns::of(report, report.end, inner as u64);
@@ -101,17 +101,17 @@ pub fn plot(report: &Report, width: usize, marks: Marks) -> Vec<String> {
     lines
 }
 
-/// Whether the rows of the report are marked under the axis.
+/// Marks of the report's rows under the axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Marks {
-    /// They are not.
+    /// No marks.
     None,
-    /// With their numbers.
+    /// The number of each row.
     Rows,
 }
 
-/// How much was admitted over time in one line: `.` little, `#` most of all, a space
-/// nothing. `end` and `top` (admitted a second) are shared by strips that are compared.
+/// Draws the admitted rate over time in one line: `.` little, `#` most of all, a space nothing.
+/// Strips that are compared share `end` and `top` (admitted a second).
 pub fn strip(report: &Report, end: Time, top: f64, width: usize) -> String {
     let columns = Columns::of(report, end, width.max(1) as u64);
     let cell = |(_, admitted): (f64, f64)| {
@@ -124,7 +124,7 @@ pub fn strip(report: &Report, end: Time, top: f64, width: usize) -> String {
     columns.rates().map(cell).collect()
 }
 
-/// The highest rate of a strip of this width.
+/// Returns the highest rate of a strip of this width.
 pub fn top_of_strip(report: &Report, end: Time, width: usize) -> f64 {
     let columns = Columns::of(report, end, width.max(1) as u64);
     columns
@@ -133,7 +133,7 @@ pub fn top_of_strip(report: &Report, end: Time, width: usize) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// How many cells a rate fills; at least one, if it is not nothing.
+/// Returns the number of cells that a rate fills; at least one, if it is above zero.
 fn cells(scale: &Scale, rate: f64) -> u32 {
     if rate > 0.0 {
         whole(scale.height(rate) * f64::from(LINES)).max(1)
@@ -142,7 +142,7 @@ fn cells(scale: &Scale, rate: f64) -> u32 {
     }
 }
 
-/// The line on which a tick lies.
+/// Returns the line of a tick.
 fn level(scale: &Scale, tick: f64) -> u32 {
     whole(scale.height(tick) * f64::from(LINES))
 }
@@ -156,7 +156,7 @@ fn whole(value: f64) -> u32 {
     value.round() as u32
 }
 
-/// `1 2 3   4`: the numbers of the rows, each where its row begins.
+/// Formats the numbers of the rows, each where its row begins: `1 2 3   4`.
 fn row_marks(report: &Report, columns: &Columns) -> String {
     let mut line = " ".repeat(MARGIN + 1);
     for (index, row) in report.rows.iter().enumerate() {
@@ -190,7 +190,7 @@ fn column_of(moment: Nanos, columns: &Columns) -> usize {
         .min(columns.bins.len())
 }
 
-/// Writes `text` at a column, if there is room after what stands there already.
+/// Writes `text` at a column, if there is room after the text already there.
 fn put(line: &mut String, column: usize, text: &str) {
     let at = MARGIN + 1 + column;
     if at > line.len() || (at == line.len() && (line.ends_with(' ') || column == 0)) {

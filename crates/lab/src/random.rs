@@ -1,4 +1,4 @@
-//! Random: numbers that come again with their seed.
+//! Random: numbers that are reproducible from their seed.
 
 /// `SplitMix64` (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number
 /// generators", 2014): eight bytes of state, the same numbers on every machine.
@@ -17,7 +17,7 @@ impl WorkloadRandom {
         z ^ (z >> 31)
     }
 
-    /// Above 0, at most 1: its logarithm is finite.
+    /// Returns a number above 0 and at most 1, so that its logarithm is finite.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float exactly")]
     pub(crate) fn open_unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64

@@ -1,26 +1,26 @@
-//! Report: what became of a workload.
+//! Report: the result of a workload.
 
 use ratekeeper_core::{Nanos, Permits, Time};
 
 use crate::arrivals::Rate;
 use crate::series::Series;
 
-/// What became of a workload.
+/// Result of a workload played against a limit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// By phase or by interval.
+    /// Rows by phase or by interval.
     pub rows: Vec<ReportRow>,
-    /// All rows together.
+    /// Sum of all rows.
     pub total: AdmissionCounts,
-    /// When everything was over.
+    /// When the last request had passed or given up.
     pub end: Time,
     /// Requests over time.
     pub series: Series,
-    /// Why it was not played to its end, if it was not.
+    /// Reason for ending early; `None` if the workload was played to its end.
     pub stop: Option<Stop>,
     /// Decisions asked of the limit.
     pub decisions: u64,
-    /// When each request passed, in order; none if there are several keys.
+    /// When each request passed, in order; `None` if there are several keys.
     pub(crate) passes: Option<Vec<Time>>,
     pub(crate) cost: Permits,
 }
@@ -32,13 +32,13 @@ pub struct ReportRow {
     pub start: Time,
     /// When it ended; the end of a phase is when all its requests had been served.
     pub end: Time,
-    /// How fast requests came, where the workload plans it.
+    /// Rate of the requests, where the workload plans it.
     pub rate: Option<Rate>,
-    /// What happened.
+    /// Counts of this row.
     pub counts: AdmissionCounts,
 }
 
-/// How many, and how long they waited.
+/// Numbers of requests, and their waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AdmissionCounts {
     /// Requests that came.
@@ -49,36 +49,36 @@ pub struct AdmissionCounts {
     pub refused: u64,
     /// Requests that were refused and did not come again.
     pub gave_up: u64,
-    /// Requests that were told to wait, and then passed: shaping.
+    /// Requests that were admitted after a wait: shaping.
     pub delayed: u64,
     /// Requests that did not pass when they came, but later.
     pub waited: u64,
-    /// Time from coming to passing, all together, in nanoseconds.
+    /// Sum of the times from coming to passing, in nanoseconds.
     pub wait_total: u128,
-    /// The longest of them.
+    /// The longest of these times.
     pub wait_max: Nanos,
 }
 
-/// Why a workload was not played to its end.
+/// Reason why a workload was not played to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// Refused requests are counted as well: clients that go on asking keep the limit shut.
+    /// Refused requests are counted as well, so clients that go on asking keep the limit shut.
     RefusalsCount {
-        /// Which row, from 0.
+        /// Row number, from 0.
         row: usize,
-        /// The last moment at which it admitted anything; the beginning of the row if never.
+        /// Last moment at which it admitted anything; the beginning of the row if it never did.
         since: Time,
     },
-    /// Nothing was admitted for long, and later than was promised.
+    /// Nothing was admitted for a long time, and the promised moment had passed.
     Drought {
-        /// Which row, from 0.
+        /// Row number, from 0.
         row: usize,
-        /// The last moment at which it admitted anything; the beginning of the row if never.
+        /// Last moment at which it admitted anything; the beginning of the row if it never did.
         since: Time,
     },
     /// The cost is above what the limit can ever hold.
     NeverFits {
-        /// What it can hold.
+        /// Capacity of the limit.
         capacity: Permits,
     },
     /// More decisions than [`crate::MAX_DECISIONS`].
@@ -86,7 +86,7 @@ pub enum Stop {
 }
 
 impl AdmissionCounts {
-    /// Adds what happened elsewhere.
+    /// Adds the counts of another row.
     pub(crate) fn add(&mut self, other: &Self) {
         self.offered += other.offered;
         self.admitted += other.admitted;
@@ -98,7 +98,7 @@ impl AdmissionCounts {
         self.wait_max = self.wait_max.max(other.wait_max);
     }
 
-    /// The mean time from coming to passing; none if nothing passed.
+    /// Mean time from coming to passing; `None` if nothing passed.
     pub fn wait_mean(&self) -> Option<Nanos> {
         let mean = self.wait_total.checked_div(u128::from(self.admitted))?;
         Some(Nanos::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
@@ -106,7 +106,7 @@ impl AdmissionCounts {
 }
 
 impl ReportRow {
-    /// How long it took.
+    /// Length of the row.
     pub fn span(&self) -> Nanos {
         self.end.since(self.start)
     }
@@ -118,13 +118,13 @@ impl ReportRow {
 }
 
 impl Report {
-    /// Requests admitted a second, over all.
+    /// Requests admitted a second, over all rows.
     pub fn admitted_per_second(&self) -> f64 {
         per_second(self.total.admitted, self.end.since(Time::ZERO))
     }
 
-    /// The most permits that were spent within any span of this length; none if there are
-    /// several keys.
+    /// Maximum number of permits spent within any span of this length; `None` if there are several
+    /// keys.
     pub fn most_within(&self, span: Nanos) -> Option<u64> {
         let passes = self.passes.as_ref()?;
         let (mut most, mut first) = (0, 0);

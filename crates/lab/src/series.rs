@@ -8,23 +8,23 @@ use ratekeeper_core::{Nanos, Time};
 
 use crate::axis::round_span;
 
-/// Bins of a series: a tenth of them is left after they are joined, many more than a plot
-/// has columns.
+/// Maximum number of bins: a tenth of them remain after they are joined, many more than a plot has
+/// columns.
 const MAX_BINS: usize = 20_000;
-/// Bins that become one.
+/// Number of bins that are joined into one.
 const JOINED: usize = 10;
-/// The width of bins at first.
+/// Initial width of bins.
 const FINEST: u64 = 1_000;
 
 /// Requests over time, counted in bins of equal width.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Series {
-    /// Nanoseconds.
+    /// In nanoseconds.
     width: u64,
     bins: Vec<Bin>,
 }
 
-/// What happened within one bin, or one column of a plot.
+/// Counts of one bin, or of one column of a plot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bin {
     /// Requests that came.
@@ -43,7 +43,7 @@ impl Series {
         }
     }
 
-    /// The bin of a moment.
+    /// Returns the bin of a moment.
     pub(crate) fn at(&mut self, moment: Time) -> &mut Bin {
         while moment.as_nanos() / self.width >= MAX_BINS as u64 {
             self.join();
@@ -61,19 +61,19 @@ impl Series {
         self.bins = self.bins.chunks(JOINED).map(sum).collect();
     }
 
-    /// The width of a bin: a power of ten.
+    /// Width of a bin: a power of ten.
     pub(crate) const fn width(&self) -> Nanos {
         Nanos::from_nanos(self.width)
     }
 
-    /// At most `most` columns of equal, round width up to `end`: their width, and what
-    /// happened in each.
+    /// Returns at most `most` columns of equal, round width up to `end`: their width, and the
+    /// counts of each.
     pub fn overview(&self, end: Time, most: u64) -> (Nanos, Vec<Bin>) {
         let width = round_span(end.since(Time::ZERO), most).max(self.width());
         (width, self.columns(width, end))
     }
 
-    /// The same in wider columns, from the beginning to `end`; `column` is rounded up to
+    /// Returns the series in wider columns, from the beginning to `end`; `column` is rounded up to
     /// whole bins.
     pub(crate) fn columns(&self, column: Nanos, end: Time) -> Vec<Bin> {
         let bins = column.as_nanos().div_ceil(self.width).max(1);

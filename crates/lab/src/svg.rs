@@ -15,20 +15,20 @@ use crate::axis::{Scale, moments, unit};
 use crate::plot::Columns;
 use crate::report::Report;
 
-/// What one panel shows.
+/// Contents of one panel.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel<'a> {
-    /// Which limit.
+    /// Name of the limit.
     pub title: &'a str,
-    /// A second line: what came out.
+    /// Second line: the result.
     pub subtitle: &'a str,
-    /// What became of the workload.
+    /// Result of the workload.
     pub report: &'a Report,
 }
 
-/// Points of a curve.
+/// Number of points of a curve.
 const POINTS: u64 = 160;
-/// A panel of several, and one that is alone, in pixels.
+/// Size of one of several panels, and of a single one, in pixels.
 const SMALL: DrawingSize = DrawingSize {
     width: 360.0,
     height: 170.0,
@@ -39,7 +39,7 @@ const LARGE: DrawingSize = DrawingSize {
     height: 320.0,
     labels: 12,
 };
-/// Panels side by side.
+/// Number of panels side by side.
 const ACROSS: usize = 2;
 /// Pixels around the drawing area of a panel.
 const LEFT: f64 = 62.0;
@@ -54,12 +54,12 @@ const HEAD: f64 = 58.0;
 const BLUE: &str = "#0072b2";
 const ORANGE: &str = "#d55e00";
 
-/// Of a drawing area.
+/// Size of a drawing area.
 #[derive(Clone, Copy, Debug)]
 struct DrawingSize {
     width: f64,
     height: f64,
-    /// Of the time axis, at most.
+    /// Maximum number of labels on the time axis.
     labels: u64,
 }
 
@@ -122,7 +122,7 @@ fn legend(out: &mut String, scale: &Scale) {
     );
 }
 
-/// Grid, numbers and names of both axes.
+/// Draws grid, numbers and names of both axes.
 fn axes(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns) {
     let DrawingSize { width, height, .. } = size;
     for tick in scale.ticks() {
@@ -165,7 +165,7 @@ fn axes(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns) {
     );
 }
 
-/// Steps: admitted as an area, offered as a dashed line above all.
+/// Draws steps: admitted as an area, offered as a dashed line above all.
 fn curves(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns) {
     let DrawingSize { width, height, .. } = size;
     let step = width / float(columns.bins.len().max(1));
@@ -191,7 +191,7 @@ fn curves(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns)
     );
 }
 
-/// How long all columns last together.
+/// Returns the length of all columns together.
 fn span_of(columns: &Columns) -> Nanos {
     let nanos = columns
         .width
@@ -214,7 +214,7 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
         .expect("writing to a string does not fail");
 }
 
-/// Text as it may stand in XML.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

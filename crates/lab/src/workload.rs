@@ -1,4 +1,4 @@
-//! Workload: who asks when, and what they do when they are refused.
+//! Workload: which clients ask at which moments, and their behaviour when refused.
 //!
 //! ```text
 //!   phases     |.|.|.|.. |||||| ######   each phase when the one before has been served
@@ -17,20 +17,20 @@ use crate::axis::clock_span;
 use crate::bench::{KeyId, MAX_KEYS};
 use crate::random::{WorkloadRandom, Zipf};
 
-/// Requests of one workload, 24 bytes each.
+/// Maximum number of requests of one workload, 24 bytes each.
 pub const MAX_REQUESTS: u64 = 10_000_000;
 
 /// Requests and their clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// One after the other: a phase starts when the one before is over and its requests have
-    /// been served or have given up.
+    /// Phases in sequence: each starts when the one before is over and its requests have been
+    /// served or have given up.
     pub phases: Vec<WorkloadPhase>,
-    /// What a client does that is refused.
+    /// Behaviour of a client that is refused.
     pub refused: AfterRefusal,
-    /// What each request costs.
+    /// Cost of each request.
     pub cost: Permits,
-    /// How the report divides the time.
+    /// Division of the time in the report.
     pub rows: ReportRows,
 }
 
@@ -39,64 +39,64 @@ pub struct Workload {
 pub struct WorkloadPhase {
     /// In order of time.
     pub arrivals: Vec<Arrival>,
-    /// How long it lasts at least.
+    /// Minimum length of the phase.
     pub span: Nanos,
-    /// How fast requests come, where that is one number.
+    /// Rate of the requests, where it is one number.
     pub rate: Option<Rate>,
 }
 
 /// One request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Since the beginning of the phase.
+    /// Time since the beginning of the phase.
     pub at: Nanos,
-    /// Who asks.
+    /// Key of the client.
     pub key: KeyId,
 }
 
-/// What a client does that is refused.
+/// Behaviour of a client that is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterRefusal {
     /// It goes away.
     Leave,
-    /// It asks again every so often, until it is served.
+    /// It asks again at this pace until it is served.
     Poll {
         /// The pause between two attempts.
         every: Nanos,
     },
-    /// It tries again a few times.
+    /// It tries again, up to a number of attempts.
     Retry {
         /// The pause before the next attempt.
         pause: Pause,
-        /// Attempts in all, the first included.
+        /// Maximum number of attempts, the first included.
         attempts: u32,
     },
 }
 
-/// How long a client that is refused waits before it tries again.
+/// Pause of a refused client before it tries again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pause {
-    /// As long as it was told: `retry_after`.
+    /// The `retry_after` of the refusal.
     Told,
-    /// Always as long, whatever it was told.
+    /// A fixed pause, whatever the `retry_after`.
     Fixed(Nanos),
 }
 
-/// How a report divides the time.
+/// Division of the time in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportRows {
     /// A row for each phase.
     Phases,
-    /// So many rows of equal length, and one for what happens later.
+    /// Rows of equal length, and one for everything later.
     Intervals {
-        /// The length of a row.
+        /// Length of a row.
         length: Nanos,
-        /// How many.
+        /// Number of rows.
         count: usize,
     },
 }
 
-/// Requests a second and number of requests of the eight phases (founding document 0).
+/// Requests per second, and number of requests, of the eight phases (founding document 0).
 const EIGHT: [(u32, u64); 8] = [
     (1, 10),
     (2, 20),
@@ -107,28 +107,28 @@ const EIGHT: [(u32, u64); 8] = [
     (50, 500),
     (100, 1_000),
 ];
-/// How often a refused request of the eight phases asks again.
+/// Pause before a refused request of the eight phases asks again.
 const POLL: Nanos = Nanos::from_millis(10);
-/// Rows of a report about one stretch of traffic, at most: their length is round.
+/// Maximum number of rows of a report about one stretch of traffic: their length is round.
 const INTERVALS: u64 = 10;
 
 /// The traffic of a workload with a rate and an end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Traffic {
-    /// How fast requests come.
+    /// Rate of the requests.
     pub rate: Rate,
-    /// For how long.
+    /// Length of the traffic.
     pub span: Nanos,
-    /// What is random in it comes again with its seed.
+    /// Seed of all random parts: the same seed gives the same requests.
     pub seed: u64,
 }
 
 /// A workload is larger than [`MAX_REQUESTS`] or [`MAX_KEYS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLarge {
-    /// What there would be.
+    /// Number wanted.
     pub wanted: u64,
-    /// What there may be.
+    /// Maximum number.
     pub most: u64,
 }
 
@@ -153,7 +153,7 @@ impl Workload {
         }
     }
 
-    /// Requests that come evenly, in bursts or at random.
+    /// Creates requests that come evenly, in bursts or at random.
     ///
     /// # Errors
     /// [`TooLarge`].
@@ -169,7 +169,7 @@ impl Workload {
         Ok(Self::stretch(traffic, arrivals.collect()))
     }
 
-    /// Requests that come evenly while `on` lasts, then none while `off` lasts, and again.
+    /// Creates requests that come evenly while `on` lasts, then none while `off` lasts, and again.
     ///
     /// # Errors
     /// [`TooLarge`].
@@ -181,8 +181,8 @@ impl Workload {
         Ok(Self::stretch(traffic, sent.map(one).collect()))
     }
 
-    /// Requests of `keys` clients at random, the client of rank `k` with a share of
-    /// `1 / k^exponent`.
+    /// Creates requests of `keys` clients at random; the client of rank `k` has a share of `1 /
+    /// k^exponent`.
     ///
     /// # Errors
     /// [`TooLarge`].
@@ -205,7 +205,7 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Requests that come evenly from clients that try again when they are refused.
+    /// Creates requests that come evenly, from clients that try again when they are refused.
     ///
     /// # Errors
     /// [`TooLarge`].
@@ -223,12 +223,12 @@ impl Workload {
         Self { cost, ..self }
     }
 
-    /// How many requests there are.
+    /// Number of requests.
     pub fn requests(&self) -> usize {
         self.phases.iter().map(|phase| phase.arrivals.len()).sum()
     }
 
-    /// One stretch of traffic, reported in at most ten intervals.
+    /// Creates one stretch of traffic, reported in at most ten intervals.
     fn stretch(traffic: Traffic, mut arrivals: Vec<Arrival>) -> Self {
         arrivals.retain(|arrival| arrival.at < traffic.span); // random gaps may run over
         let length = clock_span(traffic.span, INTERVALS);
@@ -260,7 +260,7 @@ impl Traffic {
     }
 }
 
-/// A request of the first key.
+/// Creates a request of the first key.
 const fn one(at: Nanos) -> Arrival {
     Arrival { at, key: 0 }
 }

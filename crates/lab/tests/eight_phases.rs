@@ -1,5 +1,5 @@
-//! The eight phases of founding document 0 at 10 a second, against recorded facts: how long
-//! each phase took, and how often a request was refused.
+//! The eight phases of founding document 0 at 10 a second, against recorded facts: the duration of
+//! each phase, and its number of refusals.
 //!
 //! `data/eight_phases.jsonl` holds a line for each class of the document, as printed and
 //! corrected, run in virtual time.
@@ -22,7 +22,7 @@ fn run(limit: AnyAlgorithm) -> Report {
     play(&mut Bench::new(limit), &workload, &mut VirtualTime)
 }
 
-/// `[duration_ms]` and `[refused]` of a class.
+/// Returns `[duration_ms]` and `[refused]` of a class.
 fn facts(algorithm: &str, variant: &str) -> (Vec<u64>, Vec<u64>) {
     let mut lines = FACTS
         .lines()

@@ -46,7 +46,7 @@ pub enum Word {
     Year,
 }
 
-/// The windows of `word` in `zone`, on a clock whose zero is `origin`.
+/// Returns the windows of `word` in `zone`, on a clock with its zero at `origin`.
 ///
 /// ```
 /// use jiff::tz::TimeZone;
@@ -127,7 +127,7 @@ fn seconds(unix_nanos: u64) -> i64 {
     (unix_nanos / NANOS).cast_signed()
 }
 
-/// Nanoseconds since 1970, from 1970 on; none past the end of time.
+/// Converts to nanoseconds since 1970, from 1970 on; `None` past the end of time.
 fn nanos(seconds: i64) -> Option<u64> {
     u64::try_from(seconds).unwrap_or(0).checked_mul(NANOS)
 }
@@ -138,7 +138,7 @@ const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7;
 
 impl Word {
-    /// The window that holds an instant: its first second, and the first of the next.
+    /// Returns the first second of the window that holds an instant, and of the next window.
     fn window(self, zone: &Zone, instant: i64) -> (i64, i64) {
         if self == Self::Hour {
             let start = zone.last_multiple(instant, HOUR);
@@ -155,7 +155,7 @@ impl Word {
         (begin(period), end)
     }
 
-    /// The number of the day, week, month or year that holds a day.
+    /// Returns the number of the day, week, month or year that holds a day.
     fn period(self, day: i64) -> i64 {
         match self {
             Self::Hour | Self::Day => day,
@@ -166,7 +166,7 @@ impl Word {
         }
     }
 
-    /// The first day of a period.
+    /// Returns the first day of a period.
     fn first_day(self, period: i64) -> i64 {
         match self {
             Self::Hour | Self::Day => period,
@@ -205,7 +205,7 @@ const TO_1970: i64 = 719_468;
 /// Days in 400 years.
 const ERA: i64 = 146_097;
 
-/// Months from the year 0 to the month that holds a day since 1970.
+/// Returns the months from the year 0 to the month that holds a day since 1970.
 fn month_of(day: i64) -> i64 {
     let day = day + TO_1970;
     let (era, of_era) = (day.div_euclid(ERA), day.rem_euclid(ERA));
@@ -216,7 +216,7 @@ fn month_of(day: i64) -> i64 {
     (era * 400 + year) * 12 + month + 2
 }
 
-/// The first day, since 1970, of a month counted from the year 0.
+/// Returns the first day, since 1970, of a month counted from the year 0.
 fn first_of_month(month: i64) -> i64 {
     let (year, month) = ((month - 2).div_euclid(12), (month - 2).rem_euclid(12));
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -224,8 +224,8 @@ fn first_of_month(month: i64) -> i64 {
     era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - TO_1970
 }
 
-/// The shortest window there is: those in which clocks change are looked at one by one. A
-/// change of clocks between two windows may shorten the one before or the one after.
+/// Returns the length of the shortest window: those with clock changes are examined one by one,
+/// because a change between two windows may shorten the one before or the one after.
 fn shortest(word: Word, zone: &Zone) -> Nanos {
     let lengths = zone.transitions().flat_map(|at| {
         let (start, end) = word.window(zone, at);

@@ -7,10 +7,10 @@
 //!      key   = ["descriptor:user"]                 its limit names both of them
 //! ```
 //!
-//! A limit is for descriptors that have exactly the entries it names, in its `match` or in
-//! its `key`, in any order: who sends `user` and also `user, path` means two things, and
-//! gives each a limit. A limit that names a domain and no entry is for all descriptors of
-//! that domain.
+//! A limit is for descriptors that have exactly the entries it names, in its `match` or in its
+//! `key`, in any order: a client that sends `user` and also `user, path` means two things, and
+//! gives each a limit. A limit that names a domain and no entry is for all descriptors of that
+//! domain.
 //!
 //! The second entry of one key goes by the name `key#2`, the third by `key#3`.
 
@@ -18,8 +18,8 @@ use std::fmt;
 
 use ratekeeper_core::{Error, Nanos, Permits, Quota};
 
-/// Most entries of a descriptor that limits can name; one with more has only the limits of
-/// its domain.
+/// Maximum number of entries of a descriptor that limits can name; one with more has only the
+/// limits of its domain.
 pub(crate) const MAX_ENTRIES: usize = 64;
 
 /// One descriptor of a call.
@@ -36,16 +36,16 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descriptor<'a> {
-    /// Whose limits are asked.
+    /// Domain with the limits that apply.
     pub domain: &'a str,
     /// Keys and values, in the order received.
     pub entries: &'a [(&'a str, &'a str)],
-    /// The caller's own numbers, in place of those of every limit that applies.
+    /// Numbers from the caller, which replace those of every limit that applies.
     pub instead: Option<Numbers>,
 }
 
 impl<'a> Descriptor<'a> {
-    /// The value of an entry, by its name: `user`, `generic_key#2`. It may be empty.
+    /// Returns the value of an entry, by its name: `user`, `generic_key#2`. It may be empty.
     pub fn value(&self, name: &str) -> Option<&'a str> {
         let (key, number) = split(name);
         self.nth(key, number)
@@ -57,7 +57,7 @@ impl<'a> Descriptor<'a> {
     }
 }
 
-/// How a limit names an entry: `user`; `generic_key#2` for the second of its key.
+/// Name of an entry in a limit: `user`; `generic_key#2` for the second of its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryName {
     key: Box<str>,
@@ -65,7 +65,7 @@ pub struct EntryName {
 }
 
 impl EntryName {
-    /// Reads a name: what is before `#2`, `#3`, ... is the key.
+    /// Reads a name: the text before `#2`, `#3`, ... is the key.
     pub fn new(name: &str) -> Self {
         let (key, number) = split(name);
         Self {
@@ -74,24 +74,24 @@ impl EntryName {
         }
     }
 
-    /// The key of the entry.
+    /// Returns the key of the entry.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Which of the entries of that key, from 1.
+    /// Returns the position among the entries of that key, from 1.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Its value in a descriptor.
+    /// Returns its value in a descriptor.
     #[inline]
     pub(crate) fn of<'a>(&self, descriptor: &Descriptor<'a>) -> Option<&'a str> {
         descriptor.nth(&self.key, self.number)
     }
 }
 
-/// As written: `generic_key#2`.
+/// Formats the name as written: `generic_key#2`.
 impl fmt::Display for EntryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number {
@@ -111,7 +111,7 @@ fn split(name: &str) -> (&str, usize) {
     numbered.unwrap_or((name, 1))
 }
 
-/// The numbers that a caller puts in place of a limit's own: so many permits a span.
+/// Permits and span from the caller, which replace those of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Numbers {
     permits: Permits,
@@ -119,7 +119,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// `permits` in every `per`; none at all refuses everybody.
+    /// Creates the numbers `permits` in every `per`; zero permits refuse every request.
     ///
     /// # Errors
     /// [`Error::NoSpan`] for an empty span, [`Error::WindowTooLong`] for one of more than 73
@@ -130,23 +130,23 @@ impl Numbers {
         Ok(Self { permits, per })
     }
 
-    /// How many.
+    /// Returns the permits.
     pub fn permits(self) -> Permits {
         self.permits
     }
 
-    /// In which span.
+    /// Returns the span.
     pub fn per(self) -> Nanos {
         self.per
     }
 
-    /// As a quota; none if it holds nothing.
+    /// Returns the quota; `None` if there are no permits.
     pub fn quota(self) -> Option<Quota> {
         Quota::new(self.permits, self.per).ok()
     }
 }
 
-/// As in a policy: `10/1m`.
+/// Formats the numbers as in a policy: `10/1m`.
 impl fmt::Display for Numbers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.permits, self.per)

@@ -1,4 +1,4 @@
-//! Index over limits on descriptors: what a descriptor pays does not grow with their number.
+//! Index over limits on descriptors: the cost of a descriptor does not grow with their number.
 //!
 //! ```text
 //!   domain + names of the entries  -->  shape:  the ways in which its limits look at values
@@ -8,12 +8,12 @@
 //!   shape + way + those values     -->  limits      [3, 17]
 //! ```
 //!
-//! A limit is for descriptors with exactly the entries it names, so the names find all that
-//! could apply at once. Each value is then looked at whole, or, for a pattern with `*`, as
-//! far as it is fixed: its first or its last bytes. Limits that look at the same pieces share
-//! one look-up, however many they are. So a descriptor pays one look-up for its names and
-//! one for each different way; limits whose patterns are fixed nowhere (`*x*`) share a list
-//! with all others of that kind. What is found is compared in full.
+//! A limit is for descriptors with exactly the entries it names, so the names find all limits
+//! that could apply at once. Each value is then compared whole, or, for a pattern with `*`, by
+//! its fixed first or last bytes. Limits that compare the same pieces share one look-up,
+//! regardless of their number. So a descriptor costs one look-up for its names and one for each
+//! different way; limits with patterns that are fixed nowhere (`*x*`) share a list with all
+//! others of that kind. Every limit that is found is compared in full.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
@@ -25,8 +25,8 @@ use crate::descriptor::MAX_ENTRIES;
 use crate::glob::GlobPiece;
 use crate::{Descriptor, EntryName, Field, Pattern, Rule};
 
-/// Places of one rule that names several values of several entries. Beyond it, the longest
-/// lists of values are left to the comparison.
+/// Maximum number of places of one rule that names several values of several entries. Beyond it,
+/// the longest lists of values are left to the comparison.
 const MAX_PLACES: usize = 64;
 
 /// Limits that a descriptor must be compared with.
@@ -37,18 +37,18 @@ pub(crate) type CandidateLimits = SmallVec<[u32; 4]>;
 pub(crate) struct DescriptorIndex {
     hasher: RandomState,
     shapes: HashMap<u64, Vec<ShapeWay>, RandomState>,
-    /// By shape, way and values; each in the order of the file. What collides is told apart
-    /// when it is compared.
+    /// By shape, way and values; each in the order of the file. Collisions are resolved by the
+    /// comparison.
     rules: HashMap<u64, Vec<u32>, RandomState>,
-    /// Some rule names no domain, or none that is fixed.
+    /// True if some rule names no domain, or none that is fixed.
     has_any_domain: bool,
 }
 
-/// Which pieces of which values a limit fixes.
+/// The fixed pieces of the values of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ShapeWay(Box<[(EntryName, GlobPiece)]>);
 
-/// Where a rule looks: the pieces it fixes, in the order of names.
+/// Place of a rule in the index: the pieces it fixes, in the order of names.
 type ShapePlace<'a> = SmallVec<[(&'a EntryName, GlobPiece, &'a [u8]); 4]>;
 
 /// The domain of a shape.
@@ -58,7 +58,7 @@ enum ShapeDomain<'a> {
     Named(&'a [u8]),
 }
 
-/// What a hash is of.
+/// Subject of a hash.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     Name,
@@ -123,7 +123,7 @@ impl DescriptorIndex {
         }
     }
 
-    /// The rules that may apply, in the order of the file, none twice.
+    /// Returns the rules that may apply, in the order of the file, without duplicates.
     pub(crate) fn find(&self, descriptor: &Descriptor<'_>) -> CandidateLimits {
         let mut found = CandidateLimits::new();
         if self.rules.is_empty() {
@@ -173,7 +173,7 @@ impl DescriptorIndex {
         }
     }
 
-    /// The same for the same names in any order; none for more than a limit can name.
+    /// Returns a hash of the names in any order; `None` for more than a limit can name.
     fn names(&self, descriptor: &Descriptor<'_>) -> Option<u64> {
         let entries = descriptor.entries;
         if entries.len() > MAX_ENTRIES {
@@ -218,13 +218,13 @@ impl DescriptorIndex {
     }
 }
 
-/// A value, so that no two lists of values are written alike.
+/// Writes a value, so that different lists of values are written differently.
 fn write(hasher: &mut impl Hasher, value: &[u8]) {
     hasher.write_usize(value.len());
     hasher.write(value);
 }
 
-/// What the values without `!` of a field fix, if each fixes something.
+/// Returns the fixed pieces of the values without `!` of a field, if each has one.
 fn fixed_values<'a>(rule: &'a Rule, field: &Field) -> Option<Vec<(GlobPiece, &'a [u8])>> {
     rule.matcher
         .positive(|known| known == field)?
@@ -232,7 +232,7 @@ fn fixed_values<'a>(rule: &'a Rule, field: &Field) -> Option<Vec<(GlobPiece, &'a
         .collect()
 }
 
-/// All combinations of what a rule fixes of its entries.
+/// Returns all combinations of the pieces that a rule fixes of its entries.
 fn places<'a>(rule: &'a Rule, names: &BTreeSet<&'a EntryName>) -> Vec<ShapePlace<'a>> {
     let fixed = names.iter().filter_map(|name| {
         let values = fixed_values(rule, &Field::Descriptor((*name).clone()))?;

@@ -1,6 +1,6 @@
-//! `ValueError`: why a value of the language is refused.
+//! `ValueError`: the reason why a value of the language is refused.
 
-/// Why a value of the language is refused: reason, and what to write instead.
+/// Error for a refused value of the language: the reason, and the value to write instead.
 ///
 /// ```
 /// use ratekeeper_policy::KeyPart;

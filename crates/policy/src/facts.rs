@@ -1,4 +1,4 @@
-//! Facts: what is known about a request when it is decided. Borrowed, nothing is copied.
+//! Facts: the known values of a request when it is decided. Borrowed, nothing is copied.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use ratekeeper_core::Permits;
 
 use crate::Descriptor;
 
-/// What is known about one request. A value that is empty counts as missing.
+/// The known values of one request. An empty value counts as missing.
 ///
 /// ```
 /// use ratekeeper_policy::Facts;
@@ -32,17 +32,17 @@ pub struct Facts<'a> {
     pub ip: Option<IpAddr>,
     /// In the order received; the case of names does not matter.
     pub headers: &'a [(&'a str, &'a [u8])],
-    /// What the caller says the request costs; none: 1.
+    /// Cost of the request, from the caller; `None` means 1.
     pub cost: Option<Permits>,
-    /// What the application says about the request.
+    /// Attributes of the request, from the application.
     pub attributes: &'a [(&'a str, &'a str)],
-    /// The descriptor that is asked about. With one, only limits on descriptors apply, and
-    /// nothing above is looked at but `cost`; without one, only the others.
+    /// Descriptor to decide. With one, only limits on descriptors apply, and of the fields above
+    /// only `cost` is read; without one, only the other limits apply.
     pub descriptor: Option<Descriptor<'a>>,
 }
 
 impl<'a> Facts<'a> {
-    /// The first header of that name.
+    /// Returns the first header of that name.
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
         self.headers
             .iter()
@@ -50,7 +50,7 @@ impl<'a> Facts<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// The attribute of that name.
+    /// Returns the attribute of that name.
     pub fn attribute(&self, name: &str) -> Option<&'a str> {
         self.attributes
             .iter()

@@ -5,9 +5,9 @@
 //!   forwarded: for=spoofed, for=203.0.113.9;proto=https, for="[fd00::2]:80"
 //! ```
 //!
-//! What stands on the left was written by whoever connected first, and may be anything: an
-//! odd quote, a megabyte of commas. Reading from the right never sees it, because the walk
-//! ends at the first address that is not a trusted proxy.
+//! The left end comes from the first client in the chain, and may hold anything: an odd quote, a
+//! megabyte of commas. Reading from the right never reaches it, because the walk ends at the
+//! first address that is not a trusted proxy.
 //!
 //! * Source: A. Petersson, M. Nilsson, "Forwarded HTTP Extension", RFC 7239 (2014).
 
@@ -15,13 +15,13 @@ use std::net::IpAddr;
 
 use crate::request::trim;
 
-/// Hops read at most.
+/// Maximum number of hops that are read.
 pub(crate) const MAX_HOPS: usize = 64;
 
-/// Bytes read at most, over all lines of the header.
+/// Maximum number of bytes that are read, over all lines of the header.
 pub(crate) const MAX_BYTES: usize = 8 * 1024;
 
-/// How a header writes its hops.
+/// Format of the hops in a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Syntax {
     /// Addresses: `x-forwarded-for`, `x-real-ip` and their like.
@@ -39,7 +39,7 @@ impl Syntax {
         }
     }
 
-    /// The address of one hop; none if it is malformed or does not tell.
+    /// Returns the address of one hop; `None` if it is malformed or holds no address.
     pub(crate) fn address(self, hop: &[u8]) -> Option<IpAddr> {
         let node = match self {
             Self::Addresses => trim(hop),
@@ -48,7 +48,7 @@ impl Syntax {
         address(std::str::from_utf8(node).ok()?)
     }
 
-    /// Cuts the last hop off a line: what is before it, if anything, and the hop.
+    /// Cuts the last hop off a line: returns the text before it, if any, and the hop.
     pub(crate) fn last_hop(self, line: &[u8]) -> (Option<&[u8]>, &[u8]) {
         let comma = match self {
             Self::Addresses => line.iter().rposition(|byte| *byte == b','),
@@ -61,8 +61,8 @@ impl Syntax {
     }
 }
 
-/// `192.0.2.1`, `192.0.2.1:80`, `::1`, `[::1]`, `[::1]:80`. No zone ids: they mean something
-/// on one machine only.
+/// Reads `192.0.2.1`, `192.0.2.1:80`, `::1`, `[::1]`, `[::1]:80`. Zone ids are refused, because
+/// they have a meaning on one machine only.
 fn address(text: &str) -> Option<IpAddr> {
     if let Some(inner) = text.strip_prefix('[') {
         let (inner, rest) = inner.split_once(']')?;
@@ -76,7 +76,7 @@ fn address(text: &str) -> Option<IpAddr> {
     })
 }
 
-/// RFC 7239, section 6: digits, or an obfuscated name that begins with `_`.
+/// Returns true for digits, or an obfuscated name that begins with `_` (RFC 7239, section 6).
 fn is_port(text: &str) -> bool {
     let is_name = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     match text.strip_prefix('_') {
@@ -85,7 +85,7 @@ fn is_port(text: &str) -> bool {
     }
 }
 
-/// The value of `for` in one element; none if it is missing, given twice, or malformed.
+/// Returns the value of `for` in one element; `None` if it is missing, repeated, or malformed.
 fn node(element: &[u8]) -> Option<&[u8]> {
     let mut rest = Some(element);
     let mut found = None;
@@ -112,8 +112,8 @@ fn node(element: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Where `separator` stands last outside quotes. Read backwards, a quote that is not escaped
-/// toggles.
+/// Returns the last position of `separator` outside quotes. Read backwards, each quote that is
+/// not escaped toggles the state.
 fn last_unquoted(text: &[u8], separator: u8) -> Option<usize> {
     let mut quoted = false;
     for at in (0..text.len()).rev() {
@@ -126,7 +126,7 @@ fn last_unquoted(text: &[u8], separator: u8) -> Option<usize> {
     None
 }
 
-/// Whether the byte after `text` is escaped: by an odd number of backslashes.
+/// Returns true if the byte after `text` is escaped: by an odd number of backslashes.
 fn is_escaped(text: &[u8]) -> bool {
     let slashes = text.iter().rev().take_while(|byte| **byte == b'\\').count();
     slashes % 2 == 1

@@ -5,17 +5,17 @@
 //!   ab x cd x ef
 //! ```
 //!
-//! The first place of a piece leaves most for those that follow, so nothing is ever tried
-//! twice: the work is bounded by the product of the two lengths, never exponential.
+//! The first place of a piece leaves the longest rest for the following pieces, so nothing is
+//! ever tried twice: the work is bounded by the product of the two lengths, never exponential.
 
 /// A compiled glob.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Glob {
-    /// Up to the first `*`; everything if there is none.
+    /// Text up to the first `*`; the whole text if there is none.
     head: Box<[u8]>,
-    /// Between two `*`; never empty.
+    /// Pieces between two `*`; never empty.
     middle: Box<[Box<[u8]>]>,
-    /// After the last `*`; none if there is no `*`.
+    /// Text after the last `*`; `None` if there is no `*`.
     tail: Option<Box<[u8]>>,
 }
 
@@ -24,14 +24,14 @@ pub(crate) struct Glob {
 pub(crate) enum GlobPiece {
     /// All of it.
     Whole,
-    /// So many of its first bytes.
+    /// This number of first bytes.
     First(usize),
-    /// So many of its last bytes.
+    /// This number of last bytes.
     Last(usize),
 }
 
 impl GlobPiece {
-    /// This piece of `text`; none if it is too short.
+    /// Returns this piece of `text`; `None` if it is too short.
     #[inline]
     pub(crate) fn of(self, text: &[u8]) -> Option<&[u8]> {
         match self {
@@ -47,7 +47,7 @@ impl Glob {
         Self::from_pieces(text.split(|byte| *byte == b'*').map(Into::into).collect())
     }
 
-    /// The glob of what stands before, between and after its stars; `pieces` is not empty.
+    /// Creates a glob from the texts before, between and after its stars; `pieces` is not empty.
     pub(crate) fn from_pieces(mut pieces: Vec<Box<[u8]>>) -> Self {
         let tail = if pieces.len() > 1 { pieces.pop() } else { None };
         Self {
@@ -60,12 +60,12 @@ impl Glob {
         }
     }
 
-    /// The text, if there is no `*` in it.
+    /// Returns the text, if there is no `*` in it.
     pub(crate) fn literal(&self) -> Option<&[u8]> {
         self.tail.is_none().then_some(&*self.head)
     }
 
-    /// What every text that matches begins or ends with; none if nothing is fixed.
+    /// Returns the fixed beginning or end of every text that matches; `None` if neither is fixed.
     pub(crate) fn fixed(&self) -> Option<(GlobPiece, &[u8])> {
         match &self.tail {
             None => Some((GlobPiece::Whole, &self.head)),

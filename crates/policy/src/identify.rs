@@ -1,4 +1,4 @@
-//! Who the client is: the address behind trusted proxies.
+//! Identify: the client's address, behind trusted proxies.
 //!
 //! ```text
 //!   client ---> proxy B ---> proxy A ---> us
@@ -9,11 +9,11 @@
 //!                               ^ the walk from the right ends here: not trusted
 //! ```
 //!
-//! * Only what a trusted proxy wrote counts; the header of any other peer is ignored.
+//! * Only hops written by a trusted proxy count; the header of any other peer is ignored.
 //! * All lines of the header are one list. If every hop is trusted, the leftmost is the
 //!   client.
-//! * A hop on the way that is empty, malformed, hidden or `unknown`, or a way of more than
-//!   64 hops or 8 KiB: the peer is counted. There is always an address.
+//! * If a hop on the way is empty, malformed, hidden or `unknown`, or the way has more than 64
+//!   hops or 8 KiB, the peer is counted. There is always an address.
 //! * Addresses are compared by value: `::ffff:192.0.2.1` is `192.0.2.1`.
 
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use ipnet::IpNet;
 use crate::forwarded::{MAX_BYTES, MAX_HOPS, Syntax};
 use crate::pattern;
 
-/// Where a client's address comes from; nothing is trusted unless listed.
+/// Source of a client's address; nothing is trusted unless listed.
 ///
 /// ```
 /// use ratekeeper_policy::{ClientIp, network};
@@ -38,11 +38,11 @@ use crate::pattern;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIp {
-    /// Proxies whose forwarding header is believed.
+    /// Proxies that are trusted to send a forwarding header.
     pub trusted_proxies: Vec<IpNet>,
     /// The forwarding header, lower case.
     pub header: String,
-    /// Bits of an IPv6 address that make one client.
+    /// Number of bits of an IPv6 address that identify one client.
     pub ipv6_prefix: u8,
 }
 
@@ -57,16 +57,16 @@ impl Default for ClientIp {
 }
 
 impl ClientIp {
-    /// Whether `peer` is a trusted proxy.
+    /// Returns true if `peer` is a trusted proxy.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         let mut trusted = self.trusted_proxies.iter();
         trusted.any(|network| pattern::canonical(*network).contains(&peer))
     }
 
-    /// The client's address: walks the forwarding header from the right, past trusted
-    /// proxies; a malformed chain falls back to the peer. Canonical: mapped IPv4 addresses
-    /// are IPv4. (The IPv6 prefix is applied by key parts, not here.)
+    /// Returns the client's address: walks the forwarding header from the right, past trusted
+    /// proxies; a malformed chain falls back to the peer. Canonical: mapped IPv4 addresses are
+    /// IPv4. (The IPv6 prefix is applied by key parts, not here.)
     pub fn identify(&self, peer: IpAddr, headers: &[(&str, &[u8])]) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
@@ -75,7 +75,7 @@ impl ClientIp {
         self.walk(headers).unwrap_or(peer)
     }
 
-    /// The last address that is no trusted proxy; the first of all if each is trusted. None
+    /// Returns the last address that is no trusted proxy, or the first if each is trusted. `None`
     /// if there is no header, a hop on the way is malformed, or the way is too long.
     fn walk(&self, headers: &[(&str, &[u8])]) -> Option<IpAddr> {
         let syntax = Syntax::of(&self.header);
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Trusts `10.0.0.0/8` and `fd00::/8` (one of them written as a mapped block).
+    /// Returns settings that trust `10.0.0.0/8` and `fd00::/8` (one of them as a mapped block).
     fn client_ip(header: &str) -> ClientIp {
         let trusted = ["::ffff:10.0.0.0/104", "fd00::/8", "192.0.2.255/32"];
         ClientIp {
@@ -133,11 +133,11 @@ mod tests {
     fn the_list_is_walked_from_the_right() {
         const PROXY: &str = "10.0.0.1";
         for (peer, lines, expected) in [
-            // Nobody in between.
+            // No proxy in between.
             ("203.0.113.9", &[][..], "203.0.113.9"),
             ("::ffff:203.0.113.9", &[], "203.0.113.9"),
             ("2001:db8::1", &[], "2001:db8::1"),
-            // An untrusted peer may claim what it likes.
+            // An untrusted peer may send any header.
             ("203.0.113.9", &["198.51.100.1"], "203.0.113.9"),
             ("203.0.113.9", &["10.0.0.1"], "203.0.113.9"),
             ("203.0.113.9", &["127.0.0.1"], "203.0.113.9"),
@@ -156,7 +156,7 @@ mod tests {
             (PROXY, &["[2001:db8::1]:4711"], "2001:db8::1"),
             (PROXY, &["::ffff:198.51.100.1"], "198.51.100.1"),
             (PROXY, &["[::ffff:198.51.100.1]:1"], "198.51.100.1"),
-            // Spoofed from the left: only what a trusted proxy wrote counts.
+            // Spoofed from the left: only hops written by a trusted proxy count.
             (PROXY, &["127.0.0.1, 198.51.100.1"], "198.51.100.1"),
             (PROXY, &["10.0.0.9, 198.51.100.1"], "198.51.100.1"),
             (PROXY, &["1.1.1.1, 2.2.2.2, 198.51.100.1"], "198.51.100.1"),
@@ -186,7 +186,7 @@ mod tests {
             // A client inside the trusted networks.
             (PROXY, &["10.0.0.7"], "10.0.0.7"),
             (PROXY, &["10.0.0.7, 10.0.0.2"], "10.0.0.7"),
-            // A chain that is broken before its end says nothing.
+            // A chain that is broken before its end is ignored.
             (PROXY, &[""], PROXY),
             (PROXY, &[","], PROXY),
             (PROXY, &["198.51.100.1,"], PROXY),
@@ -280,7 +280,7 @@ mod tests {
             (PROXY, &["for=\", for=\"198.51.100.1:80\""], "198.51.100.1"),
             (PROXY, &["nonsense, for=198.51.100.1"], "198.51.100.1"),
             (PROXY, &["for=_secret, for=198.51.100.1"], "198.51.100.1"),
-            // Hops that do not tell, or are broken.
+            // Hops without an address, or broken.
             (PROXY, &["for=unknown"], PROXY),
             (PROXY, &["for=_hidden"], PROXY),
             (PROXY, &["for=198.51.100.1, for=_hidden"], PROXY),
@@ -340,7 +340,7 @@ mod tests {
         );
         let lines = [&*padded(0), &padded(fits)];
         check("x-forwarded-for", "10.0.0.1", &lines, "198.51.100.1");
-        // What stands further left is never read.
+        // Hops further left are never read.
         let long = format!("{},198.51.100.1", "x".repeat(1 << 20));
         check("x-forwarded-for", "10.0.0.1", &[&long], "198.51.100.1");
     }
@@ -357,7 +357,7 @@ mod tests {
             client_ip(name).identify("10.0.0.1".parse().unwrap(), &headers);
         }
 
-        /// Whatever a client sends, its proxy appends its address, and that is what counts.
+        /// Whatever a client sends, its proxy appends its address, and that address counts.
         #[test]
         fn no_spoofed_prefix_moves_a_client(
             spoofed in "(for=|10\\.0\\.0\\.2|[\\[\\],;\" _\\\\a-z0-9]){0,16}",

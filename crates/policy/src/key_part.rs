@@ -26,8 +26,8 @@
 //!
 //! Headers that carry secrets (`authorization` and its like) are hashed too.
 //!
-//! A request with two credentials has two keys under `api_key`, and is charged under both:
-//! which of them the application reads is not known, and a made-up one must gain nothing.
+//! A request with two credentials has two keys under `api_key`, and is charged under both,
+//! because the application may read either of them and a made-up one must gain nothing.
 
 mod unknown;
 
@@ -43,7 +43,7 @@ use unknown::unknown;
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Headers whose values must not be readable in a key.
+/// Headers with values that must not be readable in a key.
 const SECRET_HEADERS: [&str; 5] = [
     "authorization",
     "proxy-authorization",
@@ -52,7 +52,7 @@ const SECRET_HEADERS: [&str; 5] = [
     "x-auth-token",
 ];
 
-/// Whom a limit counts.
+/// One component of a limit's key.
 ///
 /// ```
 /// use ratekeeper_policy::KeyPart;
@@ -62,12 +62,12 @@ const SECRET_HEADERS: [&str; 5] = [
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyPart {
-    /// `all`: everybody together; adds nothing to the key.
+    /// `all`: one shared counter; adds nothing to the key.
     All,
     /// `ip` (the client's address, IPv6 cut to the prefix), `ip/24`.
     Ip {
-        /// Up to 32: bits of an IPv4 address, the policy's prefix for IPv6. Above: bits of
-        /// an IPv6 address, all 32 for IPv4. None: all 32, and the policy's prefix.
+        /// Up to 32: bits of an IPv4 address, the policy's prefix for IPv6. Above: bits of an
+        /// IPv6 address, all 32 for IPv4. `None`: all 32, and the policy's prefix.
         bits: Option<u8>,
     },
     /// `path`: the normalised path.
@@ -99,7 +99,7 @@ impl KeyPart {
     /// Reads `ip`, `ip/24`, `header:x-user-id`, ...
     ///
     /// # Errors
-    /// For unknown words, names that cannot be, and parts that are not built.
+    /// For unknown words, invalid names, and parts that are not built.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         if let Some((kind, name)) = text.split_once(':') {
             return Self::parse_named(text, kind, name);
@@ -127,7 +127,7 @@ impl KeyPart {
         }
     }
 
-    /// Whether it is of descriptors, and of no other requests.
+    /// Returns true if only descriptors have this part.
     pub fn is_of_descriptors(&self) -> bool {
         matches!(self, Self::Descriptor(_))
     }
@@ -216,14 +216,14 @@ impl KeyPart {
     }
 }
 
-/// What a value depends on beside the request.
+/// Values that a key part depends on besides the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a> {
     /// The value of `match.path` that matched.
     pub(crate) route: Option<&'a str>,
     pub(crate) ipv6_prefix: u8,
     pub(crate) path_case: PathCase,
-    /// The one that `api_key` stands for.
+    /// The credential that `api_key` stands for.
     pub(crate) credential: Credential,
 }
 
@@ -247,8 +247,8 @@ impl Credential {
 }
 
 impl KeyPart {
-    /// Appends a value that an operator writes: as a request brings it (the API key itself, any
-    /// address of a network), or as a key shows it (`sha256:...`, `2001:db8::/64`, `~`).
+    /// Appends a value that an operator writes: either as in a request (the API key itself, any
+    /// address of a network), or as shown in a key (`sha256:...`, `2001:db8::/64`, `~`).
     ///
     /// ```
     /// use ratekeeper_policy::{KeyBytes, KeyPart};
@@ -273,7 +273,7 @@ impl KeyPart {
         }
     }
 
-    /// Whether keys hold only the hash of its values.
+    /// Returns true if keys hold only the hash of its values.
     fn is_secret(&self) -> bool {
         match self {
             Self::ApiKey | Self::Cookie(_) => true,
@@ -283,7 +283,7 @@ impl KeyPart {
     }
 }
 
-/// Whether a request has a value for a key part.
+/// Result of writing a key part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartValue {
     Written,
@@ -312,7 +312,7 @@ fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
     }
 }
 
-/// The token of `authorization: Bearer`.
+/// Returns the token of `authorization: Bearer`.
 fn bearer<'a>(request: &RequestFacts<'a>) -> Option<&'a [u8]> {
     let token = |value: &'a [u8]| {
         let (scheme, token) = value.split_at_checked("Bearer ".len())?;
@@ -322,7 +322,7 @@ fn bearer<'a>(request: &RequestFacts<'a>) -> Option<&'a [u8]> {
     values.find_map(token).filter(|token| !token.is_empty())
 }
 
-/// The word of the policy file.
+/// Formats the part as in the policy file.
 impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -516,7 +516,7 @@ mod tests {
             let parts: Vec<_> = key.display_parts().collect();
             assert_eq!(parts, [expected], "{part} {value}");
         }
-        // What only begins like a hash is a value as any other.
+        // A value that only begins like a hash is treated as any other.
         let mut out = KeyBytes::default();
         KeyPart::ApiKey.write_plain("sha256:abc", 64, &mut out);
         let key = Key::from_bytes(&out);

@@ -1,8 +1,8 @@
 //! Keys: writes the keys of one request, rule after rule, into one buffer.
 //!
-//! Values that take work (a hash, an IPv6 address) are worked out once per request: a later
-//! key copies the bytes of an earlier one. So a long path costs one hash however many rules
-//! count by it.
+//! Values that take work (a hash, an IPv6 address) are computed once per request: a later key
+//! copies the bytes of an earlier one. So a long path costs one hash regardless of the number of
+//! rules that count by it.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::request::RequestFacts;
 use crate::value::{is_hashed, write_missing};
 use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule};
 
-/// Values remembered per request; further ones are worked out again.
+/// Maximum number of values remembered per request; further ones are computed again.
 const REMEMBERED: usize = 8;
 
 /// Writes the keys of one request.
@@ -24,7 +24,7 @@ pub(crate) struct KeyWriter<'p, 'r> {
     seen: SmallVec<[WrittenValue<'p>; REMEMBERED]>,
 }
 
-/// A value that was written already. That of `path` depends on the rule's case, that of
+/// A value that was written already. The value of `path` depends on the rule's case, that of
 /// `api_key` on the credential.
 struct WrittenValue<'p> {
     part: &'p KeyPart,
@@ -33,7 +33,7 @@ struct WrittenValue<'p> {
     range: Range<usize>,
 }
 
-/// Whether a request has a key under a rule.
+/// Result of writing the key of a request under a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeySubject {
     /// Written, every part of it.
@@ -55,12 +55,12 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
         }
     }
 
-    /// What the keys are made from.
+    /// Returns the facts that the keys are made from.
     pub(crate) fn facts(&self) -> &'r Facts<'r> {
         self.request.facts
     }
 
-    /// Whether the request may have a second key under a rule: by another credential.
+    /// Returns true if the request may have a second key under a rule: by another credential.
     pub(crate) fn has_second(&self, rule: &Rule) -> bool {
         let by_credential = rule.key.contains(&KeyPart::ApiKey)
             || rule.missing_key == MissingKey::Use(KeyPart::ApiKey);
@@ -155,7 +155,7 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
         part.write(self.request, around, out)
     }
 
-    /// Another part stands in; if it is missing as well, all such requests share.
+    /// Writes another part as a stand-in; requests without that one as well share a counter.
     fn stand_in(&self, part: &KeyPart, rule: &Rule, credential: Credential, out: &mut KeyBytes) {
         let mut bytes = KeyBytes::default();
         self.value(part, rule, credential, &mut bytes);

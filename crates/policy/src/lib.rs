@@ -1,4 +1,4 @@
-//! Which limits a request must pass: the policy language, and what it compiles to.
+//! Which limits a request must pass: the policy language, and the policy it compiles to.
 //!
 //! ```text
 //!   text --config--> Policy --charges(facts)--> [ (limit, key, cost, mode), ... ]

@@ -1,4 +1,4 @@
-//! Matcher: which requests a rule is for.
+//! Matcher: selects the requests that a rule is for.
 
 use std::fmt;
 
@@ -23,15 +23,15 @@ use crate::{Facts, Field, PathCase, Pattern};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
-    /// Field and its acceptable values.
+    /// Each field and its acceptable values.
     pub fields: Vec<(Field, Vec<Pattern>)>,
-    /// How the values of `path` without `!` compare with a path. Those with `!` are compared
-    /// as written, because no spelling should make a limit narrower than its text.
+    /// How the values of `path` without `!` compare with a path. Those with `!` are compared as
+    /// written, because no spelling should make a limit narrower than its text.
     pub path_case: PathCase,
 }
 
-/// What a matcher decides. Where servers disagree about a path, a limit is for the request,
-/// and an exemption is not: in doubt a request is counted.
+/// Effect of a matcher. Where servers disagree about a path, a limit applies to the request, and
+/// an exemption does not: in doubt a request is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MatchEffect {
     Limits,
@@ -39,12 +39,12 @@ enum MatchEffect {
 }
 
 impl Matcher {
-    /// Whether the rule is for this request.
+    /// Returns true if the rule is for this request.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.holds(&RequestFacts::new(facts))
     }
 
-    /// The first field that does not hold; `None` if the rule is for this request.
+    /// Returns the first field that does not hold; `None` if the rule is for this request.
     pub fn mismatch(&self, facts: &Facts<'_>) -> Option<&Field> {
         let request = RequestFacts::new(facts);
         let mut fields = self.fields.iter();
@@ -54,12 +54,12 @@ impl Matcher {
         failed.map(|(field, _)| field)
     }
 
-    /// Whether a limit is for this request: for one reading of its path at least.
+    /// Returns true if a limit is for this request, in at least one reading of its path.
     pub(crate) fn holds(&self, request: &RequestFacts<'_>) -> bool {
         self.all_hold(request, MatchEffect::Limits)
     }
 
-    /// Whether a request is exempt: in every reading of its path.
+    /// Returns true if a request is exempt, in every reading of its path.
     pub(crate) fn exempts(&self, request: &RequestFacts<'_>) -> bool {
         self.all_hold(request, MatchEffect::Exempts)
     }
@@ -97,7 +97,7 @@ impl Matcher {
         }
     }
 
-    /// The path pattern that matched, as written; `None` if no value asks for a path.
+    /// Returns the path pattern that matched, as written; `None` if no value asks for a path.
     pub(crate) fn route(&self, request: &RequestFacts<'_>) -> Option<&str> {
         let mut positive = self.positive(|field| *field == Field::Path)?;
         let pattern = positive.find(|pattern| {
@@ -107,7 +107,7 @@ impl Matcher {
         Some(pattern.text())
     }
 
-    /// The values without `!` of the first field that is `wanted` and has any.
+    /// Returns the values without `!` of the first field that is `wanted` and has any.
     pub(crate) fn positive(
         &self,
         wanted: impl Fn(&Field) -> bool,
@@ -119,7 +119,7 @@ impl Matcher {
     }
 }
 
-/// Whether one of the values without `!` matches, or there are none, and none with `!` does.
+/// Returns true if no value with `!` matches, and one without `!` does or there are none.
 fn accepts(patterns: &[Pattern], mut matches: impl FnMut(&Pattern) -> bool) -> bool {
     let mut asked = false;
     let mut found = false;
@@ -137,8 +137,8 @@ fn accepts(patterns: &[Pattern], mut matches: impl FnMut(&Pattern) -> bool) -> b
 }
 
 impl Field {
-    /// Whether the request has a value that matches, negation aside. Paths are compared by
-    /// the matcher, which knows how.
+    /// Returns true if the request has a value that matches, negation aside. The matcher compares
+    /// paths itself, because it has their readings and case.
     fn has(&self, pattern: &Pattern, request: &RequestFacts<'_>) -> bool {
         let text = |value: &[u8]| !value.is_empty() && pattern.matches_text(value);
         match self {
@@ -167,7 +167,7 @@ impl Field {
     }
 }
 
-/// As in the policy file: `header.x-a`.
+/// Formats the field as in the policy file: `header.x-a`.
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// `field` has these values; does the request match?
+    /// Checks the match of a request against a field with these values.
     fn check(name: &str, values: &[&str], facts: &Facts<'_>, expected: bool) {
         let field = field(name);
         assert_eq!(field.to_string(), name);
@@ -301,7 +301,7 @@ mod tests {
             ("path", &["/api/**", "!/api/users/*"], false),
             ("path", &["/web/**", "!/api/health"], false),
             ("ip", &["192.0.0.0/16", "!192.0.2.7"], false),
-            // Of two headers of one name, either can match; none may be negated.
+            // If two headers have one name, either can match; neither may match a negated value.
             ("header.x-plan", &["!free"], false),
             ("header.x-plan", &["pro", "!gold"], true),
             ("header.x-missing", &["!free"], true),
@@ -343,7 +343,7 @@ mod tests {
         assert!(Matcher::default().matches(&Facts::default()));
     }
 
-    /// The paths that a limit on these values, or an exemption, is for.
+    /// Returns the matcher of a limit, or an exemption, on these values.
     fn on_paths(values: &[&str], path_case: PathCase) -> Matcher {
         let patterns = values.iter().map(|text| Pattern::parse(&Field::Path, text));
         Matcher {
@@ -373,7 +373,7 @@ mod tests {
             (&["/login"], "/login.", false, false),
             (&["/api/login"], "/api%2flogin", true, false),
             (&["/api/login"], "/api\\login", true, false),
-            // A handler of a prefix sees what other servers resolve.
+            // A handler of a prefix receives paths that other servers resolve.
             (&["/api/**"], "/api/../other", true, false),
             (&["/api/**"], "/api/..;/other", true, false),
             (&["/api/**"], "/api%2f..%2fother", true, false),

@@ -1,7 +1,7 @@
-//! Path: one spelling for every path that means the same, as each kind of server reads it.
+//! Path: one spelling for all equivalent paths, for each kind of server.
 //!
-//! A limit on `/login` that `//login` slips past is no limit. So a path is brought to one
-//! form before it is matched and before it becomes a key:
+//! A limit on `/login` that `//login` evades is no limit. So a path is brought to one form before
+//! it is matched and before it becomes a key:
 //!
 //! ```text
 //!   as received           normal form     rule
@@ -15,9 +15,9 @@
 //!   /login/               /login          the last one too
 //! ```
 //!
-//! On the rest servers disagree. A path that has any of it is read in the way of each kind of
-//! server. A limit is for a request if it is for one of its readings; an exemption must hold
-//! for all of them. So no spelling that some server routes to a handler escapes the limit on
+//! Servers disagree on the following features. A path with any of them is read in the way of each
+//! kind of server. A limit is for a request if it is for one of its readings; an exemption must
+//! hold for all of them. So no spelling that some server routes to a handler escapes the limit on
 //! that handler.
 //!
 //! ```text
@@ -38,7 +38,7 @@
 
 use smallvec::SmallVec;
 
-/// Text in its one spelling: borrowed if it came that way. Changed text of up to 128 bytes
+/// Text in its one spelling: borrowed if it was received so. Changed text of up to 128 bytes
 /// needs no allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Normal<'a> {
@@ -55,11 +55,11 @@ impl Normal<'_> {
     }
 }
 
-/// Whether the case of a path's letters tells paths apart.
+/// Case sensitivity of paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathCase {
     /// `/Login` is `/login`, as Express, ASP.NET and IIS route. The default, because behind a
-    /// server that tells them apart it counts too much at worst, and never too little.
+    /// case-sensitive server it counts too much at worst, and never too little.
     #[default]
     Insensitive,
     /// `/Login` is another path than `/login`, as Flask, Django, Spring and nginx route.
@@ -70,7 +70,7 @@ pub enum PathCase {
 #[derive(Clone, Debug)]
 pub(crate) struct Reading<'a> {
     written: Normal<'a>,
-    /// In lower case, if that is not how it is written.
+    /// The path in lower case, if it is written differently.
     folded: Option<Normal<'a>>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Reading<'a> {
         Self { written, folded }
     }
 
-    /// As written, or in lower case where case makes no difference.
+    /// Returns the path as written, or in lower case where case makes no difference.
     pub(crate) fn path(&self, case: PathCase) -> &[u8] {
         match (case, &self.folded) {
             (PathCase::Insensitive, Some(folded)) => folded.as_bytes(),
@@ -119,7 +119,7 @@ impl<'a> Readings<'a> {
         }
     }
 
-    /// The normal form.
+    /// Returns the normal form.
     pub(crate) fn normal(&self) -> &Reading<'a> {
         &self.normal
     }
@@ -129,7 +129,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// What a kind of server does to a path before it routes: some of the bits below.
+/// What a kind of server does to a path before it routes: a set of the bits below.
 #[derive(Clone, Copy)]
 struct PathHandling(u8);
 
@@ -156,7 +156,7 @@ const EXPRESS: PathHandling = PathHandling(CUTS_THE_FRAGMENT);
 const WHATWG: PathHandling =
     PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS | TAKES_A_HOST);
 
-/// Those that may read a path differently from the normal form.
+/// Servers that may read a path differently from the normal form.
 const SERVERS: [PathHandling; 5] = [SERVLET, NGINX, WSGI, EXPRESS, WHATWG];
 
 impl PathHandling {
@@ -164,7 +164,7 @@ impl PathHandling {
         self.0 & what != 0
     }
 
-    /// How many bytes at the beginning of `rest` separate two segments.
+    /// Returns the number of bytes at the beginning of `rest` that separate two segments.
     fn separator(self, rest: &[u8]) -> Option<usize> {
         match rest {
             [b'/', ..] => Some(1),
@@ -175,7 +175,7 @@ impl PathHandling {
         }
     }
 
-    /// The first segment, and what follows its separator.
+    /// Returns the first segment, and the rest behind its separator.
     fn segment(self, path: &[u8]) -> (&[u8], Option<&[u8]>) {
         let mut ends = (0..path.len()).filter_map(|at| Some((at, self.separator(&path[at..])?)));
         match ends.next() {
@@ -185,7 +185,7 @@ impl PathHandling {
     }
 }
 
-/// The normal form of a path without its query.
+/// Returns the normal form of a path without its query.
 pub(crate) fn normalise(path: &str) -> Normal<'_> {
     let bytes = path.as_bytes();
     if is_plain(bytes) {
@@ -197,7 +197,7 @@ pub(crate) fn normalise(path: &str) -> Normal<'_> {
     Normal::Changed(read(path, NORMAL))
 }
 
-/// A path as a server reads it.
+/// Returns a path as a server reads it.
 fn read(path: &str, server: PathHandling) -> SmallVec<[u8; 128]> {
     let path = match path.split_once('#') {
         Some((path, _)) if server.does(CUTS_THE_FRAGMENT) => path,
@@ -237,8 +237,8 @@ fn read(path: &str, server: PathHandling) -> SmallVec<[u8; 128]> {
     out
 }
 
-/// Whether a path is certainly normal but for a slash at its end: the common case, without
-/// copying. A path with escapes goes the long way even if they are canonical.
+/// Returns true if a path is certainly normal but for a slash at its end, the common case, which
+/// needs no copy. A path with escapes takes the long way even if they are canonical.
 fn is_plain(path: &[u8]) -> bool {
     let mut previous = 0;
     for &byte in path {
@@ -251,7 +251,7 @@ fn is_plain(path: &[u8]) -> bool {
     path.first() == Some(&b'/')
 }
 
-/// Whether servers may disagree about a path. Says yes in doubt.
+/// Returns true if servers may disagree about a path, and also in doubt.
 fn is_ambiguous(path: &[u8]) -> bool {
     let has = |part: &[u8]| path.windows(part.len()).any(|found| found == part);
     let has_dots = || {
@@ -267,7 +267,7 @@ fn is_ambiguous(path: &[u8]) -> bool {
             .any(|escape| has(*escape))
 }
 
-/// `scheme://authority/path` as clients send it to proxies: the path; `None` for any other.
+/// Returns the path of `scheme://authority/path`, which proxies receive; `None` for others.
 fn without_authority(path: &str) -> Option<&str> {
     let (scheme, rest) = path.split_once("://")?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -277,7 +277,7 @@ fn without_authority(path: &str) -> Option<&str> {
     is_scheme.then(|| rest.find('/').map_or("", |slash| &rest[slash..]))
 }
 
-/// What follows the host of `//host/path`.
+/// Returns the rest behind the host of `//host/path`.
 fn without_host(path: &[u8], server: PathHandling) -> &[u8] {
     let slashes = path.iter().take_while(|byte| b"/\\".contains(byte)).count();
     if slashes < 2 {
@@ -287,7 +287,7 @@ fn without_host(path: &[u8], server: PathHandling) -> &[u8] {
     rest.unwrap_or_default()
 }
 
-/// A segment up to its first `;`.
+/// Returns a segment up to its first `;`.
 fn without_parameters(segment: &[u8]) -> &[u8] {
     let end = segment.iter().position(|byte| *byte == b';');
     &segment[..end.unwrap_or(segment.len())]
@@ -314,7 +314,7 @@ pub(crate) fn canonical(segment: &[u8], out: &mut SmallVec<[u8; 128]>) {
     }
 }
 
-/// The byte that two hexadecimal digits after a `%` stand for, and what follows them.
+/// Returns the byte encoded by two hexadecimal digits after a `%`, and the rest behind them.
 pub(crate) fn unescape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = after_percent.split_first_chunk::<2>()?;
     let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
@@ -385,7 +385,7 @@ mod tests {
             ("/x/..", "/"),
             ("/..", "/"),
             ("/.", "/"),
-            // What stays distinct.
+            // Paths that stay distinct.
             ("/a%3bb", "/a%3Bb"),
             ("/a%253bb", "/a%253bb"),
             ("/%252e%252e/x", "/%252e%252e/x"),
@@ -489,7 +489,7 @@ mod tests {
             prop_assert!(once.split('/').all(|segment| segment != "." && segment != ".."));
         }
 
-        /// Dots, slashes and case aside, no server reads what has none of these otherwise.
+        /// Dots, slashes and case aside, all servers read a path without oddities alike.
         #[test]
         fn paths_without_oddities_have_one_reading(path in "(/[a-zA-Z0-9%._~-]{1,6}){0,4}/?") {
             let dots = path.split('/').any(|s| s == "." || s == "..");

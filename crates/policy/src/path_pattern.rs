@@ -11,9 +11,9 @@
 //!
 //! A slash at the end makes no difference, in the pattern or in the path.
 //!
-//! The pattern is cut at `**` into runs of segments. The first run must begin the path, the
-//! last must end it, and each run between them is taken at its first place: as in a glob,
-//! nothing is tried twice.
+//! The pattern is cut at `**` into runs of segments. The first run must begin the path, the last
+//! must end it, and each run between them is matched at its first place: as in a glob, nothing is
+//! tried twice.
 
 use smallvec::SmallVec;
 
@@ -26,21 +26,21 @@ use crate::path::{self, PathCase};
 pub(crate) enum PathPattern {
     /// No wildcard: the whole path.
     Exact(Box<[u8]>),
-    /// Runs of segments; between two of them stood a `**`.
+    /// Runs of segments, separated by `**`.
     Runs(Box<[Box<[Segment]>]>),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Segment {
     Literal(Box<[u8]>),
-    /// `*` or `{name}`: not empty.
+    /// `*` or `{name}`: any segment that is not empty.
     Any,
-    /// `*` as a part.
+    /// A segment with `*` as a part.
     Part(Glob),
 }
 
 impl PathPattern {
-    /// The pattern of `text`, to be compared with paths that have the same case.
+    /// Compiles the pattern of `text`, to be compared with paths that have the same case.
     pub(crate) fn parse(text: &str, case: PathCase) -> Result<Self, ValueError> {
         let Some(body) = text.strip_prefix('/') else {
             return Err(ValueError::new(
@@ -71,7 +71,7 @@ impl PathPattern {
         Ok(Self::Runs(runs.into_iter().map(Into::into).collect()))
     }
 
-    /// The path, if the pattern stands for one only.
+    /// Returns the path, if the pattern stands for one only.
     pub(crate) fn exact(&self) -> Option<&[u8]> {
         match self {
             Self::Exact(path) => Some(path),
@@ -79,7 +79,7 @@ impl PathPattern {
         }
     }
 
-    /// The first segment of every path it matches, if they share one.
+    /// Returns the first segment of every path it matches, if they share one.
     pub(crate) fn first_segment(&self) -> Option<&[u8]> {
         match self {
             Self::Exact(path) => first_segment(path),
@@ -90,7 +90,7 @@ impl PathPattern {
         }
     }
 
-    /// Whether a normal path matches.
+    /// Returns true if a normal path matches.
     pub(crate) fn matches(&self, path: &[u8]) -> bool {
         let runs = match self {
             Self::Exact(exact) => return **exact == *path,
@@ -105,7 +105,7 @@ impl PathPattern {
         let Some((last, middle)) = runs.split_last() else {
             return rest.is_none();
         };
-        // What the last run takes is not for those before it.
+        // The segments of the last run are not available to those before it.
         let Some(ends) = count(rest).checked_sub(last.len()) else {
             return false;
         };
@@ -131,15 +131,15 @@ impl PathPattern {
     }
 }
 
-/// The first segment of a normal path.
+/// Returns the first segment of a normal path.
 pub(crate) fn first_segment(path: &[u8]) -> Option<&[u8]> {
     path.split(|byte| *byte == b'/').nth(1)
 }
 
-/// What is left of a path, beginning with `/`; none at its end.
+/// The rest of a path, beginning with `/`; `None` at its end.
 type PathRest<'a> = Option<&'a [u8]>;
 
-/// The rest behind the segments of `run`, if they match.
+/// Returns the rest behind the segments of `run`, if they match.
 fn skip_run<'a>(run: &[Segment], mut rest: PathRest<'a>) -> Option<PathRest<'a>> {
     for segment in run {
         let (found, after) = take(rest?);
@@ -164,7 +164,7 @@ fn take(rest: &[u8]) -> (&[u8], PathRest<'_>) {
     }
 }
 
-/// How many segments are left.
+/// Returns the number of remaining segments.
 fn count(rest: PathRest<'_>) -> usize {
     rest.map_or(0, |rest| rest.split(|byte| *byte == b'/').count() - 1)
 }
@@ -197,7 +197,7 @@ impl Segment {
     }
 }
 
-/// `{name}`: letters, digits, `_` and `-`.
+/// Returns true for `{name}`: letters, digits, `_` and `-`.
 fn is_name(segment: &str) -> bool {
     let name = segment.strip_prefix('{').and_then(|s| s.strip_suffix('}'));
     name.is_some_and(|name| {
@@ -206,7 +206,7 @@ fn is_name(segment: &str) -> bool {
     })
 }
 
-/// What can never match is a mistake.
+/// Refuses a segment that can never match.
 fn check(text: &str, segment: &str, is_last: bool) -> Result<(), ValueError> {
     let never = |what: &str, help: String| {
         Err(ValueError::new(
@@ -252,7 +252,7 @@ fn canonical(text: &str, case: PathCase) -> Box<[u8]> {
     out.into_boxed_slice()
 }
 
-/// The path that these segments spell, if none is a wildcard.
+/// Returns the path that these segments spell, if none is a wildcard.
 fn literal(run: &[Segment]) -> Option<Box<[u8]>> {
     let mut path = Vec::new();
     for segment in run {

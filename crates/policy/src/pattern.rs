@@ -13,9 +13,8 @@
 //!   any                 "!VALUE"                   anything but
 //! ```
 //!
-//! Of the values of one field, those without `!` are alternatives, and none of those with
-//! `!` may match. A request without a value (or with an empty one) has nothing that could
-//! match: `"!VALUE"` then holds.
+//! Values of one field without `!` are alternatives, and no value with `!` may match. A request
+//! without a value (or with an empty one) matches no value, so `"!VALUE"` holds.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -30,7 +29,7 @@ use crate::{EntryName, ValueError};
 /// Longest pattern, in bytes: bounds the work of a match.
 pub(crate) const MAX_PATTERN: usize = 1024;
 
-/// What a matcher looks at. Names of headers are compared without regard to case.
+/// Part of a request that a matcher compares. Names of headers are case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// `method`
@@ -49,14 +48,14 @@ pub enum Field {
     Ip,
     /// `attr.X`
     Attribute(String),
-    /// `domain`: of a descriptor.
+    /// `domain` of a descriptor.
     Domain,
     /// `descriptor.X`: the value of an entry.
     Descriptor(EntryName),
 }
 
 impl Field {
-    /// Whether it looks at descriptors, and not at requests of other kinds.
+    /// Returns true if only descriptors have this field.
     pub fn is_of_descriptors(&self) -> bool {
         matches!(self, Self::Domain | Self::Descriptor(_))
     }
@@ -73,19 +72,19 @@ impl Field {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
-    /// Written with `!`: anything but.
+    /// True if written with `!`: anything but the value.
     pub negated: bool,
     text: Box<str>,
     form: Form,
 }
 
-/// What a pattern compiles to.
+/// Compiled form of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Form {
     Text(Glob),
     Path {
         written: PathPattern,
-        /// The same in lower case.
+        /// The same pattern in lower case.
         folded: PathPattern,
     },
     Network(IpNet),
@@ -96,7 +95,7 @@ impl Pattern {
     /// `*`, `**` and `{name}`, or a CIDR block; `!` before it negates.
     ///
     /// # Errors
-    /// When the value is empty, longer than 1,024 bytes, or can never match.
+    /// If the value is empty, longer than 1,024 bytes, or can never match.
     pub fn parse(field: &Field, text: &str) -> Result<Self, ValueError> {
         let (negated, value) = match text.strip_prefix('!') {
             Some(value) => (true, value),
@@ -140,18 +139,18 @@ impl Pattern {
         })
     }
 
-    /// The value as written, without `!`.
+    /// Returns the value as written, without `!`.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether a value of the field matches, negation aside. Methods come in upper case,
+    /// Returns true if a value of the field matches, negation aside. Methods come in upper case,
     /// hosts in lower case.
     pub(crate) fn matches_text(&self, value: &[u8]) -> bool {
         matches!(&self.form, Form::Text(glob) if glob.matches(value))
     }
 
-    /// Whether a reading of a path matches, negation aside.
+    /// Returns true if a reading of a path matches, negation aside.
     pub(crate) fn matches_path(&self, reading: &Reading<'_>, case: PathCase) -> bool {
         let Form::Path { written, folded } = &self.form else {
             return false;
@@ -163,12 +162,12 @@ impl Pattern {
         pattern.matches(reading.path(case))
     }
 
-    /// Whether an address matches, negation aside.
+    /// Returns true if an address matches, negation aside.
     pub(crate) fn matches_ip(&self, ip: IpAddr) -> bool {
         matches!(&self.form, Form::Network(network) if network.contains(&ip))
     }
 
-    /// The value, if it stands for one text only; of a path in lower case.
+    /// Returns the value, if it stands for one text only; for a path, in lower case.
     pub(crate) fn exact(&self) -> Option<&[u8]> {
         match &self.form {
             Form::Text(glob) => glob.literal(),
@@ -177,7 +176,7 @@ impl Pattern {
         }
     }
 
-    /// What every text that matches begins or ends with, if that is fixed.
+    /// Returns the fixed beginning or end of every text that matches, if there is one.
     pub(crate) fn fixed(&self) -> Option<(GlobPiece, &[u8])> {
         match &self.form {
             Form::Text(glob) => glob.fixed(),
@@ -185,7 +184,7 @@ impl Pattern {
         }
     }
 
-    /// The first segment of every path it matches, if they share one; in lower case.
+    /// Returns the first segment of every path it matches, if they share one; in lower case.
     pub(crate) fn first_segment(&self) -> Option<&[u8]> {
         match &self.form {
             Form::Path { folded, .. } => folded.first_segment(),
@@ -194,7 +193,7 @@ impl Pattern {
     }
 }
 
-/// As written, with `!`.
+/// Formats the pattern as written, with `!`.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.negated { "!" } else { "" };
@@ -212,7 +211,7 @@ impl fmt::Display for Pattern {
 /// ```
 ///
 /// # Errors
-/// When it is neither, or when bits are set beyond the prefix.
+/// If it is neither, or if bits are set beyond the prefix.
 pub fn network(text: &str) -> Result<IpNet, ValueError> {
     let network: IpNet = match text.parse::<IpAddr>() {
         Ok(address) => address.into(),
@@ -233,7 +232,7 @@ pub fn network(text: &str) -> Result<IpNet, ValueError> {
     Ok(canonical(network))
 }
 
-/// IPv4-mapped IPv6 as IPv4, by value.
+/// Converts IPv4-mapped IPv6 to IPv4, by value.
 pub(crate) fn canonical(network: IpNet) -> IpNet {
     /// `::ffff:0:0/96`
     const MAPPED: u8 = 96;
@@ -259,7 +258,7 @@ fn method(text: &str) -> Result<Glob, ValueError> {
     Ok(Glob::new(text.to_ascii_uppercase().as_bytes()))
 }
 
-/// RFC 9110, section 5.6.2.
+/// Returns true for a token character (RFC 9110, section 5.6.2).
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -295,8 +294,8 @@ fn host(text: &str) -> Result<Glob, ValueError> {
     Ok(Glob::new(&name.to_ascii_lowercase()))
 }
 
-/// A host without its port and without the dots at its end: the root's, and what some servers
-/// take for it.
+/// Returns a host without its port and without the dots at its end: the root's, and those that
+/// some servers take for it.
 pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let colon = host.iter().rposition(|byte| *byte == b':');
     let name = match colon {

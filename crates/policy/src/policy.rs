@@ -1,4 +1,4 @@
-//! Policy: the rules of one file, and which of them a request must pass.
+//! Policy: the rules of one file, and the selection of those that a request must pass.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use crate::keys::{KeySubject, KeyWriter};
 use crate::request::RequestFacts;
 use crate::{ClientIp, Facts, HeaderStyle, Numbers, Rule, Rules, Settings};
 
-/// The rules of one policy file. The default has none: it lets everything pass.
+/// The rules of one policy file. The default has none, so that every request passes.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Counts the policies this process has run, from 1; 0 until the keeper takes it.
     pub version: u32,
     /// SHA-256 of the text, in hexadecimal.
     pub sha: Arc<str>,
-    /// In the order of the file.
+    /// Rules in the order of the file.
     pub rules: Rules,
     /// Where the clock's zero lies.
     pub origin: Origin,
-    /// Where addresses come from.
+    /// Source of client addresses.
     pub client_ip: ClientIp,
-    /// Which headers tell clients about their limits.
+    /// Headers that report limits to clients.
     pub headers: HeaderStyle,
-    /// Of the process.
+    /// Settings of the process.
     pub settings: Settings,
 }
 
 /// The charges of one request: one for each rule that matches, in the policy's order.
 ///
-/// Holds indexes and key bytes, not references, so that it can travel with the answer.
+/// Holds indexes and key bytes, not references, so that it can be stored with the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Charges {
     /// One for each rule that applies; two for a request with two credentials under `api_key`.
     pub entries: SmallVec<[Entry; 4]>,
-    /// Rules that deny because a key part is missing (`missing_key = "deny"`), those in
-    /// shadow mode too.
+    /// Rules that deny because a key part is missing (`missing_key = "deny"`), including those in
+    /// shadow mode.
     pub missing: SmallVec<[u32; 2]>,
-    /// Rules whose numbers the caller has replaced by none at all: they deny.
+    /// Rules with zero permits as the caller's replacement of their numbers: they deny.
     pub barred: Vec<(u32, Numbers)>,
-    /// Limits with the numbers of the caller in place of their own. They have the ids of
-    /// their rules until the keeper gives them some of their own.
+    /// Limits with the numbers of the caller in place of their own. They have the ids of their
+    /// rules until the keeper assigns them their own.
     pub replaced: Vec<(Limit, Numbers)>,
     /// The keys' bytes, one after the other.
     pub bytes: KeyBytes,
@@ -54,12 +54,12 @@ pub struct Charges {
 pub struct KeyBytes(SmallVec<[u8; 128]>);
 
 impl KeyBytes {
-    /// Where the next key begins.
+    /// Returns the position of the next key.
     fn end(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
-    /// Appends bytes that stand in it already.
+    /// Appends bytes that it already holds.
     pub(crate) fn repeat(&mut self, range: Range<usize>) {
         let copy: SmallVec<[u8; 64]> = SmallVec::from_slice(&self.0[range]);
         self.0.extend_from_slice(&copy);
@@ -88,13 +88,13 @@ impl Deref for KeyBytes {
 pub struct Entry {
     /// Index of the rule in the policy.
     pub rule: u32,
-    /// Where the key lies in `bytes`.
+    /// Range of the key in `bytes`.
     pub key: Range<u32>,
-    /// What the request costs under this rule.
+    /// Cost of the request under this rule.
     pub cost: Permits,
-    /// A key part was missing and something else stood in.
+    /// True if a key part was missing and another value stood in.
     pub fallback: bool,
-    /// Which of the limits with replaced numbers, if not the rule's own.
+    /// Index of the limit with replaced numbers; `None` for the rule's own.
     pub replaced: Option<u32>,
 }
 
@@ -107,8 +107,8 @@ impl Policy {
         self.add_charges(facts, out);
     }
 
-    /// As [`charges`](Self::charges), after those that are in `out` already: one call may ask
-    /// about several descriptors.
+    /// Adds charges like [`charges`](Self::charges), after those in `out`, because one call may
+    /// ask about several descriptors.
     pub fn add_charges(&self, facts: &Facts<'_>, out: &mut Charges) {
         let request = RequestFacts::new(facts);
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix);
@@ -156,7 +156,7 @@ impl Policy {
     ) {
         let facts = keys.facts();
         let start = out.bytes.end();
-        // Only against the first key of this very request: two requests of one call that have
+        // Compared only with the first key of this request: two requests of one call that have
         // the same key are charged each.
         let is_second = matches!(credential, Credential::Second);
         match keys.write(of, credential, &mut out.bytes) {
@@ -186,8 +186,8 @@ impl Policy {
         }
     }
 
-    /// Moves the policy to a clock with another zero: windows and calendars fall at the same
-    /// moments of the world. What is kept of keys by the old clock means nothing afterwards.
+    /// Moves the policy to a clock with another zero: windows and calendars begin at the same
+    /// moments in real time. States of keys by the old clock are invalid afterwards.
     pub fn set_origin(&mut self, origin: Origin) {
         if origin == self.origin {
             return;
@@ -198,15 +198,15 @@ impl Policy {
         self.origin = origin;
     }
 
-    /// Whether the key from `start` on is the one before it, of the same rule: a credential
-    /// may stand in, and not be needed.
+    /// Returns true if the key from `start` on equals the previous one of the same rule: a
+    /// credential may stand in, and not be needed.
     fn is_repeated(rule: u32, start: u32, out: &Charges) -> bool {
         let key = &out.bytes[start as usize..];
         let before = out.entries.last().filter(|entry| entry.rule == rule);
         before.is_some_and(|before| out.key(before).as_bytes() == key)
     }
 
-    /// The rule with that name.
+    /// Returns the rule with that name.
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| &*rule.limit.name == name)
     }
@@ -221,7 +221,7 @@ impl Charges {
         self.bytes.truncate(0);
     }
 
-    /// The charges, for the store. Rules that are off never appear.
+    /// Returns the charges, for the store. Rules that are off never appear.
     pub fn iter<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Charge<'a>> {
         self.entries.iter().filter_map(|entry| {
             let rule = policy.rules.get(entry.rule as usize)?;
@@ -234,18 +234,18 @@ impl Charges {
         })
     }
 
-    /// The limit of an entry: the rule's own, or one with the numbers of the caller.
+    /// Returns the limit of an entry: the rule's own, or one with the numbers of the caller.
     pub fn limit<'a>(&'a self, entry: &Entry, rule: &'a Rule) -> &'a Limit {
         self.replaced_of(entry)
             .map_or(&rule.limit, |(limit, _)| limit)
     }
 
-    /// The limit of an entry with the numbers of the caller, if they are not the rule's own.
+    /// Returns the limit of an entry with the caller's numbers, if they are not the rule's own.
     pub fn replaced_of(&self, entry: &Entry) -> Option<&(Limit, Numbers)> {
         self.replaced.get(entry.replaced? as usize)
     }
 
-    /// The key of an entry.
+    /// Returns the key of an entry.
     pub fn key(&self, entry: &Entry) -> Key<'_> {
         let range = entry.key.start as usize..entry.key.end as usize;
         Key::from_bytes(self.bytes.get(range).unwrap_or_default())
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::config::{Context, parse};
 
-    /// A policy of limits, each `name: lines of TOML`.
+    /// Returns a policy of limits, each `name: lines of TOML`.
     fn policy(limits: &[(&str, &str)]) -> Policy {
         let mut text = String::from("version = 1\ntimezone = \"UTC\"\n");
         for (name, lines) in limits {
@@ -276,8 +276,8 @@ mod tests {
         }
     }
 
-    /// What a request is charged: `name cost key ...`, `~` before the name where something
-    /// stands in, `!` where a missing key refuses.
+    /// Returns the charges of a request: `name cost key ...`, `~` before the name if a value
+    /// stands in, `!` if a missing key refuses.
     fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
         let mut charges = Charges::default();
         policy.charges(facts, &mut charges);
@@ -293,7 +293,7 @@ mod tests {
         entries.chain(missing).collect()
     }
 
-    /// One limit, one request.
+    /// Checks the charges of one request by one limit.
     fn check(limit: &str, facts: &Facts<'_>, expected: &[&str]) {
         let policy = policy(&[("l", limit)]);
         assert_eq!(charged(&policy, facts), expected, "{limit}");
@@ -335,7 +335,7 @@ mod tests {
             assert_ne!(found[0], found[1]);
             assert!(found.iter().all(|key| key.ends_with(" attr:user=u1")));
         }
-        // The same value twice is one credential; one of nothing is none.
+        // The same value twice is one credential; an empty one is no credential.
         assert_eq!(
             keys(both, &[("x-api-key", b"real"), real]),
             std::slice::from_ref(bearer)
@@ -348,7 +348,7 @@ mod tests {
         let found = keys(only, &[("x-api-key", b"x1"), real]);
         assert_eq!(found.len(), 1);
         assert_eq!(found, keys(only, &[("x-api-key", b"x2"), real]));
-        // One that stands in, too, and once where it is not needed.
+        // A credential that stands in is charged too, and once where it is not needed.
         let stands_in = "key = [\"header:x-user\"]\nmissing_key = \"use:api_key\"";
         assert_eq!(keys(stands_in, &[("x-api-key", b"x1"), real]).len(), 2);
         let user: (&str, &[u8]) = ("x-user", b"u1");
@@ -570,7 +570,7 @@ mod tests {
         assert_eq!(charges.entries.len(), 4);
         assert!(!charges.entries.spilled());
         assert!(!charges.bytes.0.spilled());
-        // The buffer is taken again.
+        // The buffer is reused.
         policy.charges(&facts(), &mut charges);
         assert_eq!(charges.entries.len(), 4);
         assert_eq!(charges.iter(&policy).count(), 4);

@@ -1,4 +1,4 @@
-//! Request: facts as rules see them, each brought to its one form at most once.
+//! Request: facts in the form that rules compare, each converted at most once.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -29,17 +29,17 @@ impl<'a> RequestFacts<'a> {
         }
     }
 
-    /// The normal path; never empty.
+    /// Returns the normal path; never empty.
     pub(crate) fn path(&self, case: PathCase) -> &[u8] {
         self.readings().normal().path(case)
     }
 
-    /// The path as each kind of server reads it.
+    /// Returns the path as each kind of server reads it.
     pub(crate) fn readings(&self) -> &Readings<'a> {
         self.readings.get_or_init(|| Readings::of(self.facts.path))
     }
 
-    /// In lower case, without port and root dot; empty if unknown.
+    /// Returns the host in lower case, without port and root dot; empty if unknown.
     pub(crate) fn host(&self) -> &[u8] {
         let normal = || {
             let host = pattern::without_port(self.facts.host.as_bytes());
@@ -52,7 +52,7 @@ impl<'a> RequestFacts<'a> {
         self.host.get_or_init(normal).as_bytes()
     }
 
-    /// In upper case; empty if unknown.
+    /// Returns the method in upper case; empty if unknown.
     pub(crate) fn method(&self) -> &[u8] {
         let normal = || {
             let method = self.facts.method.as_bytes();
@@ -65,7 +65,7 @@ impl<'a> RequestFacts<'a> {
         self.method.get_or_init(normal).as_bytes()
     }
 
-    /// The values of all headers of that name, without space around them; none is empty.
+    /// Returns the values of all headers of that name, trimmed; empty ones are left out.
     pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let named = self.facts.headers.iter();
         named
@@ -74,7 +74,7 @@ impl<'a> RequestFacts<'a> {
             .filter(|value| !value.is_empty())
     }
 
-    /// The values of all cookies of that name, without quotes; none is empty.
+    /// Returns the values of all cookies of that name, without quotes; empty ones are left out.
     pub(crate) fn cookies(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.headers("cookie")
             .flat_map(|line| line.split(|byte| *byte == b';'))
@@ -85,7 +85,7 @@ impl<'a> RequestFacts<'a> {
             .filter(|value| !value.is_empty())
     }
 
-    /// The values of all query parameters of that name, still encoded; none is empty.
+    /// Returns the values of all query parameters of that name, encoded; empty ones are left out.
     pub(crate) fn queries(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let pairs = self.facts.query.as_bytes().split(|byte| *byte == b'&');
         pairs
@@ -96,7 +96,7 @@ impl<'a> RequestFacts<'a> {
             .filter(|value| !value.is_empty())
     }
 
-    /// The attribute of that name, unless empty.
+    /// Returns the attribute of that name, unless empty.
     pub(crate) fn attribute(&self, name: &str) -> Option<&'a str> {
         self.facts.attribute(name).filter(|value| !value.is_empty())
     }
@@ -126,7 +126,7 @@ pub(crate) fn decode(encoded: &[u8], mut take: impl FnMut(&[u8])) {
     take(rest);
 }
 
-/// A query value, decoded.
+/// Returns a query value, decoded.
 pub(crate) fn decoded(encoded: &[u8]) -> Normal<'_> {
     if !encoded.iter().any(|byte| *byte == b'%' || *byte == b'+') {
         return Normal::Borrowed(encoded);
@@ -136,7 +136,7 @@ pub(crate) fn decoded(encoded: &[u8]) -> Normal<'_> {
     Normal::Changed(out)
 }
 
-/// Whether `encoded` stands for `text`.
+/// Returns true if `encoded` decodes to `text`.
 fn is_decoded(encoded: &[u8], text: &[u8]) -> bool {
     let mut rest = Some(text);
     decode(encoded, |run| {
@@ -150,7 +150,7 @@ fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..at], &bytes[at + 1..]))
 }
 
-/// Without spaces and tabs around it.
+/// Removes spaces and tabs at both ends.
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
@@ -158,7 +158,7 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Servers drop the quotes around a cookie's value.
+/// Removes the quotes around a cookie's value, as servers do.
 fn unquote(value: &[u8]) -> &[u8] {
     match value {
         [b'"', inner @ .., b'"'] => inner,

@@ -15,27 +15,27 @@ use crate::{Descriptor, EntryName, Facts, Field, KeyPart, Matcher, Numbers};
 pub struct Rule {
     /// Name, identity and algorithm.
     pub limit: Limit,
-    /// Whether it decides, and whether it may refuse.
+    /// Decides and refuses, only decides, or does nothing.
     pub mode: RuleMode,
-    /// Which requests it is for.
+    /// Requests it is for.
     pub matcher: Matcher,
-    /// Whom it counts; empty for everybody together.
+    /// Parts of its key; empty for one counter for all requests.
     pub key: Vec<KeyPart>,
-    /// What happens when a key part is missing.
+    /// Behaviour when a key part is missing.
     pub missing_key: MissingKey,
-    /// What a request costs.
+    /// Cost of a request.
     pub cost: Cost,
-    /// Who is exempt.
+    /// Exemptions from it.
     pub exemptions: Vec<Arc<Exemption>>,
     /// How a refusal looks.
     pub refusal: Arc<Refusal>,
-    /// `q` of the RateLimit-Policy header: what the limit holds at most.
+    /// `q` of the RateLimit-Policy header: the capacity of the limit.
     pub quota: Permits,
-    /// `w` of the RateLimit-Policy header: the span of the quota; none for months and years.
+    /// `w` of the RateLimit-Policy header: the span of the quota; `None` for months and years.
     pub window: Option<Nanos>,
-    /// What a client sends at most that keeps to the limit: the quota as it is written, or the
-    /// size of a bucket in the time that refills it. `None` for windows of the calendar, which
-    /// have no one length, and for limits of what is at work.
+    /// Maximum rate of a client that keeps to the limit: the quota as written, or the size of a
+    /// bucket in the time that refills it. `None` for windows of the calendar, which have no one
+    /// length, and for limits of concurrency.
     pub keeps_to: Option<Quota>,
     /// The limit in the policy's words: `20/day`, `bucket of 40, 20/1s`.
     pub text: String,
@@ -44,23 +44,23 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it is for descriptors: its `match` or its `key` names a domain or an entry.
-    /// If so, it is for nothing else; if not, it is for no descriptor.
+    /// Returns true if it is for descriptors: its `match` or its `key` names a domain or an
+    /// entry. If so, it is for nothing else; if not, it is for no descriptor.
     pub fn is_for_descriptors(&self) -> bool {
         let of_descriptors = |(field, _): &(Field, _)| field.is_of_descriptors();
         self.matcher.fields.iter().any(of_descriptors) || self.entry_names().next().is_some()
     }
 
-    /// The least share of its requests that a client is served which keeps to the limit and has
-    /// it to itself, if each costs 1; see [`AnyAlgorithm::least_served`].
+    /// Returns the least share of its requests that is served to a client that keeps to the limit
+    /// and has it to itself, if each costs 1; see [`AnyAlgorithm::least_served`].
     pub fn least_served(&self) -> Share {
         match self.keeps_to {
             Some(quota) => self.limit.algorithm.least_served(quota),
-            None => Share::ALL, // by its windows, or by what is at work
+            None => Share::ALL, // by its windows, or by the permits on loan
         }
     }
 
-    /// Whether it is for this request.
+    /// Returns true if it is for this request.
     pub fn applies_to(&self, facts: &Facts<'_>) -> bool {
         let named = match &facts.descriptor {
             None => !self.is_for_descriptors(),
@@ -69,7 +69,7 @@ impl Rule {
         named && self.holds(&RequestFacts::new(facts))
     }
 
-    /// The entries it names, in its `match` and in its `key`; one that both name comes twice.
+    /// Returns the entries in its `match` and in its `key`; one that both name comes twice.
     pub fn entry_names(&self) -> impl Iterator<Item = &EntryName> {
         let matched = self.matcher.fields.iter().map(|(field, _)| match field {
             Field::Descriptor(name) => Some(name),
@@ -82,8 +82,8 @@ impl Rule {
         matched.chain(counted).flatten()
     }
 
-    /// Whether it names the entries of the descriptor, all of them and no other. A rule that
-    /// names none is for descriptors of any entries.
+    /// Returns true if it names exactly the entries of the descriptor. A rule that names none is
+    /// for descriptors of any entries.
     pub fn names_all(&self, descriptor: &Descriptor<'_>) -> bool {
         let mut names = self.entry_names().peekable();
         if names.peek().is_none() {
@@ -100,8 +100,8 @@ impl Rule {
             && entries.iter().enumerate().all(is_named)
     }
 
-    /// Whether every field holds, and no exemption does. Exemptions that look at descriptors
-    /// are for them alone, and the others for other requests.
+    /// Returns true if every field holds, and no exemption does. Exemptions with descriptor
+    /// fields are for descriptors alone, and the others for other requests.
     pub(crate) fn holds(&self, request: &RequestFacts<'_>) -> bool {
         let asked = request.facts.descriptor.is_some();
         let exempt = |exemption: &Arc<Exemption>| {
@@ -110,9 +110,9 @@ impl Rule {
         self.matcher.holds(request) && !self.exemptions.iter().any(exempt)
     }
 
-    /// Its limit with other numbers; none if they are its own.
+    /// Returns its limit with other numbers; `None` if they are its own or allow nothing.
     ///
-    /// What its algorithm cannot keep (a log of a million) becomes a fixed window.
+    /// If its algorithm cannot hold them (a log of a million), the limit becomes a fixed window.
     pub(crate) fn limit_of(&self, numbers: Numbers, origin: Origin) -> Option<Limit> {
         let quota = numbers.quota()?;
         let fixed = || Window::fixed(quota, origin.phase(quota.per())).map(AnyAlgorithm::from);
@@ -124,8 +124,8 @@ impl Rule {
         })
     }
 
-    /// A key of this rule in words, one for each part: `ip=192.0.2.1`, `attr:user_id=u1`;
-    /// none for a rule that counts everybody together.
+    /// Returns a key of this rule in words, one for each part: `ip=192.0.2.1`, `attr:user_id=u1`;
+    /// empty for a rule with one counter for all requests.
     pub fn describe_key<'a>(&'a self, key: Key<'a>) -> impl Iterator<Item = String> + 'a {
         let parts = self.key.iter().filter(|part| **part != KeyPart::All);
         parts
@@ -147,7 +147,7 @@ pub enum RuleMode {
 }
 
 impl RuleMode {
-    /// The mode of a charge; none if the rule is off.
+    /// Returns the mode of a charge; `None` if the rule is off.
     pub const fn charge_mode(self) -> Option<Mode> {
         match self {
             Self::Enforce => Some(Mode::Enforce),
@@ -157,7 +157,7 @@ impl RuleMode {
     }
 }
 
-/// `missing_key`: what happens when a request has no value for a key part.
+/// `missing_key`: behaviour when a request has no value for a key part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MissingKey {
     /// `skip`: the limit does not apply.
@@ -176,12 +176,12 @@ impl Default for MissingKey {
     }
 }
 
-/// What a request costs.
+/// Cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// What the caller says, 1 if it says nothing. The default.
+    /// The cost in the facts, 1 if there is none. The default.
     Request,
-    /// Always the same, whatever the caller says; nothing for a descriptor that only looks.
+    /// Always the same, whatever the caller sets; nothing for a descriptor that only looks.
     Fixed(Permits),
     /// The value of an attribute; 1 if it is missing or no whole number.
     Attribute(String),
@@ -201,12 +201,12 @@ impl Cost {
     }
 }
 
-/// A descriptor with a cost of 0 charges nothing, whatever the rule says.
+/// Returns true for a descriptor with a cost of 0, which is charged nothing under any rule.
 fn looks(facts: &Facts<'_>) -> bool {
     facts.descriptor.is_some() && facts.cost == Some(Permits::ZERO)
 }
 
-/// Digits only; more than can be counted is as much as can be counted.
+/// Parses digits only; a number beyond the countable range saturates.
 fn whole_number(text: &str) -> Option<Permits> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().map_or(Permits::MAX, Permits::new))
@@ -215,34 +215,34 @@ fn whole_number(text: &str) -> Option<Permits> {
 /// `[[exempt]]`: requests that some limits do not count.
 #[derive(Clone, Debug)]
 pub struct Exemption {
-    /// Which requests.
+    /// Requests that are exempt.
     pub matcher: Matcher,
-    /// Why, for the record.
+    /// Reason, for the record.
     pub reason: String,
 }
 
 impl Exemption {
-    /// Whether it looks at descriptors; then it exempts nothing else.
+    /// Returns true if it has descriptor fields; then it exempts nothing else.
     pub fn for_descriptors(&self) -> bool {
         let mut fields = self.matcher.fields.iter();
         fields.any(|(field, _)| field.is_of_descriptors())
     }
 
-    /// Whether it takes this request out of the limits it names.
+    /// Returns true if it exempts this request from the limits it names.
     pub fn exempts(&self, facts: &Facts<'_>) -> bool {
         let of_its_kind = self.for_descriptors() == facts.descriptor.is_some();
         of_its_kind && self.matcher.exempts(&RequestFacts::new(facts))
     }
 }
 
-/// How a refusal looks: `[response.NAME]`.
+/// Form of a refusal: `[response.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// HTTP status, 400 to 599.
     pub status: u16,
-    /// What the body holds.
+    /// Content of the body.
     pub body: Body,
-    /// Text with `{retry_after}`, `{limit}`; none for the standard sentence.
+    /// Text with `{retry_after}`, `{limit}`; `None` for the standard sentence.
     pub detail: Option<String>,
 }
 
@@ -263,9 +263,9 @@ pub enum Body {
     ProblemJson,
     /// Nothing.
     Empty,
-    /// Text of the policy's own, with its content type.
+    /// Text from the policy, with its content type.
     Text {
-        /// What is sent.
+        /// Text of the body.
         content: String,
         /// Its content type.
         content_type: String,

@@ -1,7 +1,7 @@
-//! Rules: those of one policy, in the order of the file, and an index over them.
+//! Rules: the rules of one policy, in the order of the file, and an index over them.
 //!
-//! A request should pay for the rules that could match it, not for all there are. Each rule
-//! that is not off stands in one list, under the first of these that its matcher allows:
+//! The cost of a request grows with the rules that could match it, not with all. Each rule that
+//! is not off stands in one list, under the first of these that its matcher allows:
 //!
 //! ```text
 //!   every `path` value is one path      by path      "/login"          -> [0, 7]
@@ -10,10 +10,10 @@
 //!   otherwise                           the rest                       -> [1, 5, 6]
 //! ```
 //!
-//! A request looks up its path, segment and host, and merges four short lists; two more for
-//! each further reading of its path. Paths stand in the index in lower case, because that
-//! leaves out no rule. The index only leaves out rules that cannot match; what it offers is
-//! still compared in full.
+//! A request looks up its path, segment and host, and merges four short lists; two more for each
+//! further reading of its path. Paths stand in the index in lower case, because that leaves out
+//! no rule. The index only leaves out rules that cannot match; its candidates are still compared
+//! in full.
 //!
 //! Rules for descriptors are for nothing else, and have an index of their own: they name all
 //! entries of a descriptor, where a rule for requests names some of very many fields.
@@ -32,8 +32,8 @@ use crate::pattern::Pattern;
 use crate::request::RequestFacts;
 use crate::{Descriptor, Field, Rule, RuleMode};
 
-/// The rules of a policy. Read them as a slice; what can change afterwards (the numbers of
-/// the limits, enforce to shadow) is nothing the index looks at.
+/// The rules of a policy, read as a slice. Only values that the index does not use can change
+/// afterwards: the numbers of the limits, and enforce to shadow.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     all: Vec<Rule>,
@@ -44,8 +44,8 @@ pub struct Rules {
     descriptors: DescriptorIndex,
 }
 
-/// Rules by a value of the request; each list in the order of the file. The values come from
-/// the policy, so a stranger cannot aim collisions.
+/// Rules by a value of the request; each list in the order of the file. The values come from the
+/// policy, so a client cannot cause collisions.
 type Lists = HashMap<Box<[u8]>, Vec<u32>, RandomState>;
 
 impl Rules {
@@ -88,7 +88,7 @@ impl Rules {
         }
     }
 
-    /// The rules that may match, in the order of the file, none twice.
+    /// Returns the rules that may match, in the order of the file, each once.
     pub(crate) fn candidates<'a>(&'a self, request: &RequestFacts<'_>) -> Candidates<'a> {
         // An index without entries costs no look-up.
         let find = |lists: &'a Lists, value: &[u8]| {
@@ -120,7 +120,7 @@ impl Rules {
         }
     }
 
-    /// The rules for descriptors that may match, in the order of the file, none twice.
+    /// Returns the rules for descriptors that may match, in the order of the file, each once.
     pub(crate) fn of_descriptor<'a>(
         &'a self,
         descriptor: &Descriptor<'_>,
@@ -129,8 +129,8 @@ impl Rules {
         found.filter_map(|index| Some((index, self.all.get(index as usize)?)))
     }
 
-    /// Turns every rule that enforces to shadow: it decides and counts, and refuses nobody.
-    /// Rules that are off stay off, so the index stays true.
+    /// Turns every rule that enforces to shadow: it decides and counts, and refuses no request.
+    /// Rules that are off stay off, so the index stays valid.
     pub fn shadow(&mut self) {
         for rule in &mut self.all {
             if rule.mode == RuleMode::Enforce {
@@ -139,13 +139,13 @@ impl Rules {
         }
     }
 
-    /// The limits, to give them their ids and version.
+    /// Returns the limits, so that their ids and version can be set.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         self.all.iter_mut().map(|rule| &mut rule.limit)
     }
 }
 
-/// What every value without `!` of a field stands for, if each stands for one thing.
+/// Returns the single meaning of every value without `!` of a field, if each has one.
 fn values<'a>(
     rule: &'a Rule,
     wanted: impl Fn(&Field) -> bool,
@@ -154,7 +154,7 @@ fn values<'a>(
     rule.matcher.positive(wanted)?.map(stands_for).collect()
 }
 
-/// Merges sorted lists; what stands in several comes once.
+/// Merges sorted lists; an index in several of them comes once.
 pub(crate) struct Candidates<'a> {
     rules: &'a [Rule],
     lists: SmallVec<[&'a [u32]; 4]>,

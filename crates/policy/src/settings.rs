@@ -1,4 +1,4 @@
-//! Settings: what a policy file says beside its rules.
+//! Settings: values of a policy file beside its rules.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -24,32 +24,32 @@ pub enum HeaderStyle {
 /// Settings of the process that the policy file may hold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// `timezone`: the name of the zone that calendar words follow, if the file has one.
+    /// `timezone`: the name of the zone of calendar words, if the file has one.
     pub timezone: Option<String>,
-    /// `[listen]`: addresses of the doors.
+    /// `[listen]`: addresses of the listeners.
     pub listen: Listen,
     /// `[envoy]`: configuration files of Envoy's rate limit service.
     pub envoy_files: EnvoyFiles,
-    /// `[envoy]`: how the gRPC door answers.
+    /// `[envoy]`: how the gRPC listener answers.
     pub envoy: EnvoyDoor,
-    /// `[store.memory] budget`: bytes the store may use; none for the default.
+    /// `[store.memory] budget`: bytes the store may use; `None` for the default.
     pub memory_budget: Option<usize>,
-    /// `[store.redis]`: where the counters are that several processes share; none to keep
-    /// them in the memory of this one.
+    /// `[store.redis]`: store of the counters that several processes share; `None` to keep them
+    /// in the memory of this one.
     pub redis: Option<RedisSettings>,
 }
 
-/// `[store.redis]`: how to reach the store, and how many share it.
+/// `[store.redis]`: how to reach the store, and the number of processes that share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
     /// `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`; at least one, and one only
     /// unless they are nodes of a cluster, or sentinels.
     pub urls: Vec<String>,
-    /// Whether they are nodes of a cluster.
+    /// True if they are nodes of a cluster.
     pub cluster: bool,
-    /// If they are sentinels: whom they name.
+    /// Settings of sentinels; `None` if the URLs are no sentinels.
     pub sentinel: Option<SentinelSettings>,
-    /// What `rediss://` needs to know.
+    /// TLS parameters of `rediss://`.
     pub tls: StoreTls,
     /// The name to log in with.
     pub username: Option<Secret>,
@@ -57,17 +57,17 @@ pub struct RedisSettings {
     pub password: Option<Secret>,
     /// Number of the database; 0 for a cluster.
     pub database: u16,
-    /// Begins the name of every key.
+    /// Prefix of the name of every key.
     pub prefix: String,
-    /// How long a call may take, connecting included.
+    /// Maximum time of a call, connecting included.
     pub deadline: Nanos,
-    /// Processes that share the store: while it fails, each holds that part of a limit.
+    /// Number of processes that share the store: while it fails, each holds that part of a limit.
     pub nodes: NonZeroU32,
 }
 
 impl RedisSettings {
-    /// The same settings, with the files of `[store.redis.tls]` looked for in `home`: paths
-    /// are relative to the policy file.
+    /// Returns the same settings, with the files of `[store.redis.tls]` relative to `home`,
+    /// because paths are relative to the policy file.
     #[must_use]
     pub fn at_home(mut self, home: &Path) -> Self {
         let tls = &mut self.tls;
@@ -83,7 +83,7 @@ impl RedisSettings {
 /// `[store.redis.sentinel]`: `url` lists sentinels, which name the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentinelSettings {
-    /// What they call the primary.
+    /// Name of the primary at the sentinels.
     pub master: String,
     /// The name to log in to them with.
     pub username: Option<Secret>,
@@ -94,30 +94,29 @@ pub struct SentinelSettings {
 /// `[store.redis.tls]`: PEM files. Paths are as written.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StoreTls {
-    /// Who signs the certificates of servers; none: those that the system trusts.
+    /// Authorities of server certificates; `None` for those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// Our own chain, and its private key; none: we show none.
+    /// Our own chain, and its private key; `None` to present no certificate.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the certificates of servers; none: the host that they are reached at.
+    /// Name in the certificates of servers; `None` for the host that they are reached at.
     pub server_name: Option<String>,
 }
 
-/// Where a secret is; never the secret.
+/// Place of a secret; never the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// `env:NAME`: in an environment variable.
     Env(String),
-    /// `file:PATH`: in a file, whose last line end does not count.
+    /// `file:PATH`: in a file; a line end at its end does not count.
     File(PathBuf),
 }
 
-/// `[envoy]`: configuration files of Envoy's rate limit service, and what holds for all of
-/// them.
+/// `[envoy]`: configuration files of Envoy's rate limit service, and the settings of all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EnvoyFiles {
-    /// A file or a directory, relative to that of the policy; none for no such service.
+    /// A file or a directory, relative to that of the policy; `None` for no such service.
     pub config: Option<PathBuf>,
-    /// What holds for all of them.
+    /// Settings of all of the files.
     pub settings: envoy::EnvoySettings,
 }
 
@@ -133,44 +132,44 @@ pub struct Listen {
     /// `admin_hosts`: names beside those of loopback that the `Host` of an admin call without
     /// a token may have; in lower case.
     pub admin_hosts: Vec<String>,
-    /// `admin_writes`: which calls may change state.
+    /// `admin_writes`: calls that may change state.
     pub admin_writes: AdminWrites,
-    /// `max_held`: answers held back at a time by the http door.
+    /// `max_held`: maximum number of answers held back at a time by the http listener.
     pub max_held: Option<u32>,
-    /// `max_connections`: at the doors http and grpc together; `None` for the default.
+    /// `max_connections`: at the listeners http and grpc together; `None` for the default.
     pub max_connections: Option<u32>,
     /// `idle_timeout`: how long a connection may be kept without a request; `None` for the
-    /// defaults of the doors.
+    /// defaults of the listeners.
     pub idle_timeout: Option<Nanos>,
-    /// `drain`: how long the doors accept and answer after the stop; `None` for the default.
+    /// `drain`: how long the listeners accept and answer after the stop; `None` for the default.
     pub drain: Option<Nanos>,
     /// `grace`: how long requests in flight may take after that; `None` for the default.
     pub grace: Option<Nanos>,
 }
 
-/// Which calls may reset, refund and reload.
+/// Calls that may reset, refund and reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AdminWrites {
-    /// `"token"`: those that present the admin token.
+    /// `"token"`: calls that present the admin token.
     #[default]
     Token,
-    /// `"open"`: those too that come directly from this machine, and not from a web page.
+    /// `"open"`: also calls that come directly from this machine, and not from a web page.
     Open,
 }
 
-/// `[envoy]`: how the gRPC door answers, beside the statuses.
+/// `[envoy]`: how the gRPC listener answers, beside the statuses.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EnvoyDoor {
-    /// `headers`: the client is told its limits in `RateLimit` fields. Those called
-    /// `X-RateLimit-*` are Envoy's own to add.
+    /// `headers`: `RateLimit` fields that report its limits to the client. Envoy itself adds
+    /// those called `X-RateLimit-*`.
     pub headers: EnvoyHeaders,
-    /// `header_names`: what the fields of [`EnvoyHeaders::Draft03`] are called.
+    /// `header_names`: names of the fields of [`EnvoyHeaders::Draft03`].
     pub header_names: EnvoyHeaderNames,
-    /// `body`: what a refused client reads.
+    /// `body`: the body that a refused client receives.
     pub body: EnvoyBody,
-    /// `metadata`: Envoy's other filters and its access log see which limit refused.
+    /// `metadata`: reports the limit that refused to Envoy's other filters and its access log.
     pub metadata: bool,
-    /// `tls`: certificates; none for plain text.
+    /// `tls`: certificates; `None` for plain text.
     pub tls: Option<Tls>,
 }
 
@@ -210,20 +209,20 @@ impl Default for EnvoyHeaderNames {
 /// The body of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EnvoyBody {
-    /// Envoy's own: none.
+    /// Envoy's own body, which is empty.
     #[default]
     Off,
-    /// As the limit's `response` says, as at the other doors: a problem document by default.
+    /// The limit's `response`, as at the other listeners: a problem document by default.
     Limit,
 }
 
-/// Certificates of a door, PEM. Paths are as written.
+/// Certificates of a listener, PEM. Paths are as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
     /// The chain, the server's own first.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who signs the certificates that clients must show; none: clients show none.
+    /// Authorities of client certificates, which are then required; `None` to require none.
     pub client_ca: Option<PathBuf>,
 }

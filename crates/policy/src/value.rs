@@ -1,4 +1,4 @@
-//! Value: how the value of a key part stands in a key.
+//! Value: the form of a key part's value in a key.
 //!
 //! ```text
 //!   value                          in the key
@@ -10,8 +10,8 @@
 //!   missing, shared                ~
 //! ```
 //!
-//! No value that a request brings can be taken for one of the last kinds, or for the hash
-//! of another: what begins with `~` or `sha256:` is itself hashed.
+//! No value that a request brings can be mistaken for one of the last kinds, or for the hash of
+//! another: a value that begins with `~` or `sha256:` is itself hashed.
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;
@@ -27,17 +27,17 @@ use crate::{KeyBytes, KeyPart};
 /// Longest value, in bytes, that a key holds as it is.
 pub(crate) const MAX_VALUE: usize = 128;
 
-/// What a hashed value begins with.
+/// Prefix of a hashed value.
 const HASHED: &[u8] = b"sha256:";
 
-/// Bytes of the hash that are kept: no two values meet by accident, and to find two that do
-/// takes 2^64 tries.
+/// Number of bytes of the hash that are kept: no two values collide by accident, and finding a
+/// collision takes 2^64 tries.
 const HASH_BYTES: usize = 16;
 
-/// What stands for a missing value.
+/// Marker of a missing value.
 const MISSING: u8 = b'~';
 
-/// A value of a request, as it is if a key can hold it.
+/// Writes a value of a request, unchanged if a key can hold it.
 pub(crate) fn write_text(value: &[u8], out: &mut KeyBytes) {
     if value.len() > MAX_VALUE || value.starts_with(HASHED) || value.starts_with(&[MISSING]) {
         write_hashed(value, out);
@@ -46,13 +46,13 @@ pub(crate) fn write_text(value: &[u8], out: &mut KeyBytes) {
     }
 }
 
-/// A value that must not be readable in the key.
+/// Writes a value that must not be readable in the key.
 pub(crate) fn write_hashed(value: &[u8], out: &mut KeyBytes) {
     write_digest(&Sha256::digest(value), out);
 }
 
-/// Whether a value reads as a key shows one that no request can bring: a hash, or what stands
-/// for a missing value.
+/// Returns true if a value has the form of one that a key shows but no request can bring: a hash,
+/// or the stand-in of a missing value.
 pub(crate) fn is_as_shown(value: &[u8]) -> bool {
     let is_hash = value.strip_prefix(HASHED).is_some_and(|digits| {
         digits.len() == 2 * HASH_BYTES && digits.iter().all(u8::is_ascii_hexdigit)
@@ -60,12 +60,12 @@ pub(crate) fn is_as_shown(value: &[u8]) -> bool {
     is_hash || value.starts_with(&[MISSING])
 }
 
-/// A value as a key shows it.
+/// Writes a value as shown in a key.
 pub(crate) fn write_as_shown(value: &[u8], out: &mut KeyBytes) {
     KeyBuilder::new(out).part(value);
 }
 
-/// A query value, decoded on the way.
+/// Writes a query value, decoded on the way.
 pub(crate) fn write_encoded(encoded: &[u8], out: &mut KeyBytes) {
     let mut value: SmallVec<[u8; MAX_VALUE]> = SmallVec::new();
     let mut hash = None::<Sha256>;
@@ -84,7 +84,7 @@ pub(crate) fn write_encoded(encoded: &[u8], out: &mut KeyBytes) {
     }
 }
 
-/// Whether a part, with its length before it, is a hash.
+/// Returns true if a part, with its length before it, is a hash.
 pub(crate) fn is_hashed(part: &[u8]) -> bool {
     part.get(1..).is_some_and(|value| value.starts_with(HASHED))
 }
@@ -98,14 +98,14 @@ fn write_digest(digest: &[u8], out: &mut KeyBytes) {
     KeyBuilder::new(out).part(text.as_bytes());
 }
 
-/// How many bits of an address make one client.
+/// Number of bits of an address that identify one client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Prefix {
     pub(crate) v4: u8,
     pub(crate) v6: u8,
 }
 
-/// An address, cut to the prefix and written as people write it.
+/// Writes an address, cut to the prefix, in its usual notation.
 pub(crate) fn write_ip(ip: IpAddr, prefix: Prefix, out: &mut KeyBytes) {
     let network = match ip {
         IpAddr::V4(v4) => Ipv4Net::new(v4, prefix.v4).map(IpNet::from),
@@ -128,7 +128,7 @@ pub(crate) fn write_ip(ip: IpAddr, prefix: Prefix, out: &mut KeyBytes) {
     KeyBuilder::new(out).part(text.as_bytes());
 }
 
-/// What stands for a missing value: another part with its value, or nothing.
+/// Writes the stand-in of a missing value: another part with its value, or nothing.
 pub(crate) fn write_missing(stand_in: Option<(&KeyPart, &[u8])>, out: &mut KeyBytes) {
     let mut value: SmallVec<[u8; 256]> = SmallVec::new();
     value.push(MISSING);
@@ -161,7 +161,7 @@ impl InlineText {
         &self.bytes[..self.length]
     }
 
-    /// Text beyond the capacity is lost.
+    /// Appends text; bytes beyond the capacity are lost.
     fn push(&mut self, text: &[u8]) {
         for (to, from) in self.bytes[self.length..].iter_mut().zip(text) {
             *to = *from;
@@ -175,7 +175,7 @@ impl InlineText {
         self.push(&digits);
     }
 
-    /// `192.0.2.1`; several times faster than the formatting of the standard library.
+    /// Appends `192.0.2.1`; several times faster than the formatting of the standard library.
     fn decimals(&mut self, octets: [u8; 4]) {
         for (index, octet) in octets.into_iter().enumerate() {
             if index > 0 {
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// The one part that `write` wrote.
+    /// Returns the one part that `write` wrote.
     fn part(write: impl FnOnce(&mut KeyBytes)) -> String {
         let mut out = KeyBytes::default();
         write(&mut out);

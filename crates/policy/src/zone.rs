@@ -1,4 +1,4 @@
-//! Zone: what the clocks of a time zone show, as a short table.
+//! Zone: local time in a time zone, as a short table.
 //!
 //! ```text
 //!   local      |  offset 1h  |    offset 2h    |  offset 1h      clocks go forward at A,
@@ -23,7 +23,7 @@ const MAX_OFFSET: i64 = 26 * 3_600;
 /// The offsets of a time zone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Zone {
-    /// In order; the first begins before everything.
+    /// Spans in order; the first begins before all instants.
     pieces: Box<[ZoneSpan]>,
 }
 
@@ -36,7 +36,7 @@ struct ZoneSpan {
 }
 
 impl Zone {
-    /// The offsets of `zone` from `origin` on; before, the one in force at `origin`.
+    /// Reads the offsets of `zone` from `origin` on; before it, the one at `origin` holds.
     pub(crate) fn new(zone: &TimeZone, origin: i64) -> Self {
         let offset_at = |at: Timestamp| i64::from(zone.to_offset(at).seconds());
         let origin = Timestamp::from_second(origin.min(HORIZON)).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -60,12 +60,12 @@ impl Zone {
         }
     }
 
-    /// What the clocks show.
+    /// Returns the local time.
     pub(crate) fn local(&self, instant: i64) -> i64 {
         instant + self.pieces[self.piece_at(instant)].offset
     }
 
-    /// The first instant at which the clocks show `local` or later.
+    /// Returns the first instant at which the clocks show `local` or later.
     pub(crate) fn first_reach(&self, local: i64) -> i64 {
         let mut index = self.piece_at(local - MAX_OFFSET);
         loop {
@@ -78,7 +78,7 @@ impl Zone {
         }
     }
 
-    /// The last instant, up to and including this one, at which the clocks show a whole
+    /// Returns the last instant, up to and including this one, at which the clocks show a whole
     /// multiple of `step`.
     pub(crate) fn last_multiple(&self, instant: i64, step: i64) -> i64 {
         let mut index = self.piece_at(instant);
@@ -94,7 +94,7 @@ impl Zone {
         }
     }
 
-    /// The first instant after this one at which the clocks show a whole multiple of `step`.
+    /// Returns the first later instant at which the clocks show a whole multiple of `step`.
     pub(crate) fn next_multiple(&self, instant: i64, step: i64) -> i64 {
         let mut index = self.piece_at(instant);
         let mut earliest = instant + 1;
@@ -111,7 +111,7 @@ impl Zone {
         }
     }
 
-    /// When the clocks change.
+    /// Returns the instants at which the clocks change.
     pub(crate) fn transitions(&self) -> impl Iterator<Item = i64> {
         self.pieces.iter().skip(1).map(|piece| piece.start)
     }

@@ -1,7 +1,7 @@
-//! Broken policies: what a reader is shown, whole, for each file of `broken/`.
+//! Broken policies: the whole page that a reader receives, for each file of `broken/`.
 //!
-//! `INSTA_UPDATE=always cargo test -p ratekeeper-policy --test broken` writes the pages
-//! again; read what has changed before it is committed.
+//! `INSTA_UPDATE=always cargo test -p ratekeeper-policy --test broken` writes the pages again;
+//! read the changes before they are committed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -29,7 +29,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Everything that is said about a text.
+/// Returns all findings for a text.
 fn findings(text: &str) -> Vec<Diagnostic> {
     match parse(text, Context::default()) {
         Ok(loaded) => loaded.warnings,
@@ -37,8 +37,8 @@ fn findings(text: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// Compares the page about each file of a folder with the one that was read by people; it is
-/// kept under the file's name behind `prefix`. There are at least so many files.
+/// Compares the page about each file of a folder with the one that people reviewed; it is stored
+/// under the file's name behind `prefix`. The folder holds at least `least` files.
 fn reviewed(folder: &str, least: usize, prefix: &str, page: impl Fn(&str) -> String) {
     let files = files(folder);
     assert!(files.len() >= least, "{}", files.len());
@@ -62,7 +62,7 @@ fn pages_are_as_reviewed() {
     });
 }
 
-/// What is said about the files of the rate limit service, with their texts.
+/// Returns the findings for the files of the rate limit service, with their texts.
 fn envoy_findings(text: &str) -> Vec<(String, Vec<Diagnostic>)> {
     let texts: Vec<_> = text.split("# other file\n").collect();
     let named = texts.iter().map(|text| File {

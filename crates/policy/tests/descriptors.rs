@@ -1,4 +1,4 @@
-//! Limits on descriptors: which descriptors they are for, and whom they count.
+//! Limits on descriptors: the descriptors they are for, and the keys they count.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -9,7 +9,7 @@ use ratekeeper_core::{Algorithm as _, Nanos, Permits};
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 use ratekeeper_policy::{Charges, Descriptor, Facts, MissingKey, Numbers, Policy};
 
-/// A policy of limits `l0`, `l1`, ..., each with these lines.
+/// Returns a policy of limits `l0`, `l1`, ..., each with these lines.
 fn policy(limits: &[&str]) -> Policy {
     let mut text = String::from("version = 1\n");
     for (index, lines) in limits.iter().enumerate() {
@@ -35,8 +35,8 @@ fn facts<'a>(domain: &'a str, entries: &'a [(&'a str, &'a str)]) -> Facts<'a> {
     }
 }
 
-/// What a request is charged: `name key ...`, with `~` where something stands in, `!` where
-/// a missing key refuses.
+/// Returns the charges of a request: `name key ...`, with `~` if a value stands in, `!` if a
+/// missing key refuses.
 fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
     let mut charges = Charges::default();
     policy.charges(facts, &mut charges);
@@ -51,7 +51,7 @@ fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
     entries.chain(missing).collect()
 }
 
-/// One descriptor of domain `edge`: `plan=pro user=ada`.
+/// Checks one descriptor of domain `edge`: `plan=pro user=ada`.
 fn check(limit: &str, descriptor: &str, expected: &[&str]) {
     let entries: Vec<_> = descriptor
         .split_whitespace()
@@ -290,7 +290,7 @@ fn costs_and_numbers_are_the_callers() {
     assert!(Numbers::new(Permits::ONE, Nanos::MAX).is_err());
 }
 
-/// Names and values that meet often.
+/// Generates names and values that often coincide.
 fn entry() -> impl Strategy<Value = (String, String)> {
     let value = prop::sample::select(vec!["", "a", "ab", "abc", "b", "bc", "aXb", "c"]);
     let key = prop::sample::select(vec!["u", "v", "w", "u"]);

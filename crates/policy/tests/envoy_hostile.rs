@@ -1,12 +1,12 @@
-//! Files of the rate limit service that mean harm: read or refused, in bounded work.
+//! Hostile files of the rate limit service: read or refused, in bounded work.
 
 use ratekeeper_core::Origin;
 use ratekeeper_policy::envoy::{EnvoySettings, File, load};
 
-/// Bytes of a file at most, and a little below.
+/// Maximum size of a file in bytes, less a little.
 const LARGE: usize = (1 << 20) - 64;
 
-/// Reads a text; the code of the first finding.
+/// Reads a text; returns the code of the first finding.
 fn first_code(text: &str) -> Option<&'static str> {
     let file = File {
         name: "a.yaml",
@@ -23,7 +23,7 @@ fn first_code(text: &str) -> Option<&'static str> {
         .next()
 }
 
-/// `unit`, as often as a file may hold it.
+/// Returns `unit`, as often as a file may hold it.
 fn filled(unit: &str) -> String {
     unit.repeat(LARGE / unit.len())
 }

@@ -1,4 +1,4 @@
-//! The policies of `examples/policies` are right, and without a warning.
+//! The policies of `examples/policies` are valid, and without a warning.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 
-/// The policy files of the examples, by name.
+/// Returns the policy files of the examples, by name.
 fn policies() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies");
     let entries = std::fs::read_dir(folder)

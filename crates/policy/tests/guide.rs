@@ -9,7 +9,7 @@ use ratekeeper_policy::config::{Context, parse};
 
 const GUIDE: &str = include_str!("../../../docs/guide/algorithms.md");
 
-/// The rows of the second table: a name, and the fields that make it.
+/// Returns the rows of the second table: a name, and the fields that make it.
 fn rows() -> impl Iterator<Item = (&'static str, String)> {
     let table = GUIDE.split("| how it is written |\n|---|---|\n").nth(1);
     let rows = table.unwrap().lines().take_while(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! Whatever the text: a policy or findings that can be shown, within bounds.
+//! Any text yields a policy or findings that can be rendered, within bounds.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use ratekeeper_policy::config::{Colour, Context, Diagnostic, MAX_BYTES, Severity, parse, render};
 
-/// Parses, checks what must hold for every text, and answers the findings.
+/// Parses, checks the invariants of every text, and returns the findings.
 fn check(text: &str) -> Vec<Diagnostic> {
     let (findings, refused) = match parse(text, Context::default()) {
         Ok(loaded) => (loaded.warnings, false),
@@ -40,7 +40,7 @@ fn check(text: &str) -> Vec<Diagnostic> {
     findings
 }
 
-/// Lines of policies, so that arbitrary files get past the first error.
+/// Generates lines of policies, so that arbitrary files get past the first error.
 fn lines() -> impl Strategy<Value = String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/policy");
     let mut lines: Vec<String> = Vec::new();
@@ -90,7 +90,7 @@ fn corpus_of_the_fuzzer_holds() {
     assert!(files >= 10, "{files}");
 }
 
-/// A policy of `count` limits; `line` is added to each.
+/// Returns a policy of `count` limits; `line` is added to each.
 fn limits(count: usize, line: &str) -> String {
     let mut text = String::from("version = 1\n");
     for index in 0..count {
@@ -137,10 +137,10 @@ fn everything_has_a_bound() {
     );
 }
 
-/// A quarter of the longest text that is read: every effort is linear in the length.
+/// A quarter of the longest text that is read: all work is linear in the length.
 const HEAVY: usize = MAX_BYTES / 4;
 
-/// Heavy texts, each bent on one part of the parser.
+/// Returns heavy texts, each aimed at one part of the parser.
 fn heavy() -> Vec<(&'static str, String)> {
     let fill = |line: &dyn Fn(usize) -> String| {
         let mut text = String::from("version = 1\n");

@@ -5,7 +5,7 @@ use std::path::Path;
 use ratekeeper_policy::config::{Context, parse, schema};
 use serde_json::Value;
 
-/// Findings about the shape of a file: what the schema must see as well.
+/// Findings about the shape of a file, which the schema must report as well.
 const OF_SHAPE: [&str; 10] = [
     "RK0102", "RK0103", "RK0105", "RK0106", "RK0107", "RK0110", "RK0111", "RK0112", "RK0203",
     "RK0204",

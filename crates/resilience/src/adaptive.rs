@@ -1,8 +1,8 @@
-//! Adaptive: how many may be at work at once, found from how long the work takes.
+//! Adaptive: a concurrency limit, found from how long the work takes.
 //!
-//! A fixed bound on concurrency is right for one machine on one day. What is at work beyond
-//! what a server can do at once only waits there: the time that work takes tells how much
-//! that is, and the bound follows it.
+//! A fixed concurrency limit is right for one machine on one day. Work beyond the capacity of a
+//! server only waits there, so the time that work takes shows that capacity, and the limit
+//! follows it.
 //!
 //! ```text
 //!   time work takes                       limit
@@ -22,17 +22,17 @@
 //! * **Laws** ([`Law`]), each a pure function of limit and sample in a file of its own:
 //!   [`Gradient`] (default) aims at a time not far above that without waiting; [`Vegas`] at a
 //!   short queue; [`Aimd`] needs no times, and backs off when work is dropped.
-//! * **Windows.** A sample is what began and ended within one window, at least 100 ms and ten
-//!   pieces of work long: so each step answers to the limit that the step before it set, and
-//!   slow work makes long windows.
-//! * **Bounds.** The limit never leaves `least..=most`. What is at work is never above the
-//!   limit when a permit is given; when the limit falls, those at work finish.
-//! * A limit that is not used says nothing: while less than half of it is at work, it stays.
-//! * A permit dropped without a word counts as ignored: it says nothing. Work that is given up
-//!   because it takes too long is to be reported as dropped.
+//! * **Windows.** A sample covers the work that began and ended within one window, at least 100
+//!   ms and ten pieces of work long, so that each step responds to the limit that the step
+//!   before it set. Slow work makes long windows.
+//! * **Bounds.** The limit never leaves `least..=most`. A permit is given only while less than
+//!   the limit is in use; when the limit falls, running work finishes.
+//! * An unused limit carries no information: while less than half of it is in use, it stays.
+//! * A permit dropped without a report counts as ignored. Work that is given up because it takes
+//!   too long must be reported as dropped.
 //! * Cost: one compare-exchange for a permit; a lock and, every tenth of a second, a pass over
 //!   512 numbers for a report.
-//! * Trade-offs: the gradient and Vegas believe that waiting is the server's; work of very
+//! * Trade-offs: the gradient and Vegas attribute all waiting to the server; work of very
 //!   different lengths belongs behind limits of its own. Both measure the time without waiting
 //!   anew every 300 windows if need be, for two of them at a third of the limit or half of it.
 //! * Sources: L. Brakmo, S. O'Malley, L. Peterson, "TCP Vegas" (1994); D.-M. Chiu, R. Jain,
@@ -65,17 +65,17 @@ use crate::Error;
 use crate::random::Random;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// How an [`AdaptiveConcurrency`] finds its limit; see the [module](self) for the reasons of
-/// the defaults.
+/// Settings of an [`AdaptiveConcurrency`]; see the [module](self) for the reasons of the
+/// defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdaptiveSettings {
-    /// What moves the limit. Default [`Gradient`].
+    /// Law that moves the limit. Default [`Gradient`].
     pub law: Law,
-    /// Where it begins, and what it never leaves. Default 20, and 20 to 200.
+    /// Initial limit, and the bounds that it never leaves. Default 20, and 20 to 200.
     pub bounds: Bounds,
-    /// How long work is looked at before the limit moves; at least 1 us. Default 100 ms.
+    /// Minimum length of a window; at least 1 us. Default 100 ms.
     pub window: Nanos,
-    /// How much work a window holds at least; 1 to 512. Default 10.
+    /// Minimum number of samples in a window; 1 to 512. Default 10.
     pub least_samples: u32,
 }
 
@@ -90,7 +90,7 @@ impl Default for AdaptiveSettings {
     }
 }
 
-/// A limit of work at one time that follows what a server can do, shared by threads; see the
+/// A concurrency limit that follows the capacity of a server, shared by threads; see the
 /// [module](self).
 ///
 /// ```
@@ -107,16 +107,16 @@ impl Default for AdaptiveSettings {
 /// ```
 #[derive(Debug)]
 pub struct AdaptiveConcurrency {
-    /// Whole permits; a copy of what the level says, for those who ask.
+    /// Whole permits; a copy of the limit in `course`, read without its lock.
     limit: AtomicU64,
     in_flight: AtomicU64,
-    /// The most at work since the window began.
+    /// Maximum number of permits in use since the window began.
     peak: AtomicU64,
     settings: AdaptiveSettings,
     course: Mutex<AdaptiveCourse>,
 }
 
-/// What changes with the windows.
+/// State that changes with the windows.
 #[derive(Debug)]
 struct AdaptiveCourse {
     level: Level,
@@ -124,8 +124,8 @@ struct AdaptiveCourse {
 }
 
 impl AdaptiveConcurrency {
-    /// A limit that has seen nothing. Give each its own random numbers: they keep the limits of
-    /// a fleet from measuring at the same moment.
+    /// Creates a limit that has seen no work. Give each its own random numbers, so that the
+    /// limits of a fleet do not measure at the same moment.
     ///
     /// # Errors
     /// [`Error::Bounds`], [`Error::Law`] or [`Error::Window`] for settings outside their
@@ -150,7 +150,7 @@ impl AdaptiveConcurrency {
         })
     }
 
-    /// Leave to begin at `now`, if less than the limit is at work.
+    /// Returns a permit for work that begins at `now`, or `None` if the limit is reached.
     ///
     /// ```
     /// # use ratekeeper_core::Time;
@@ -167,7 +167,7 @@ impl AdaptiveConcurrency {
         Self::enter(self, now)
     }
 
-    /// As [`try_acquire`](Self::try_acquire), for a permit that is kept where the work is.
+    /// Like [`try_acquire`](Self::try_acquire), for a permit that is kept with the work.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -208,17 +208,17 @@ impl AdaptiveConcurrency {
         }
     }
 
-    /// How many may be at work at once, at present.
+    /// Returns the present limit.
     pub fn limit(&self) -> u32 {
         u32::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
 
-    /// How many are at work; above the limit for a while when that fell.
+    /// Returns the number of permits in use; above the limit for a while after that fell.
     pub fn in_flight(&self) -> u32 {
         u32::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
 
-    /// The share of the limit that is free, from 0 to 1: a signal of spare capacity.
+    /// Returns the free share of the limit, from 0 to 1: a signal of spare capacity.
     ///
     /// ```
     /// # use ratekeeper_core::Time;
@@ -233,7 +233,7 @@ impl AdaptiveConcurrency {
         (1.0 - at_work / limit).max(0.0) // a limit is at least 1
     }
 
-    /// Takes account of what began at `began` and ended at `now`.
+    /// Records work that began at `began` and ended at `now`.
     fn report(&self, began: Time, now: Time, end: End) {
         let mut course = lock(&self.course);
         let AdaptiveCourse { level, window } = &mut *course;

@@ -12,12 +12,12 @@
 //! * Full: `U(0, min(cap, base x 2^n))`. Decorrelated: `min(cap, U(base, 3 x previous))`.
 //! * Defaults: base 100 ms (a few round trips), cap 20 s (people wait no longer), 3 attempts
 //!   in all (a request through three such layers is sent 27 times at worst).
-//! * A wait that the server told ([`Attempts::next_told`]) is an attempt, but no step of the
+//! * A wait given by the server ([`Attempts::next_told`]) is an attempt, but no step of the
 //!   backoff: the server knows better, and the next guess need not be longer for it.
 //! * Trade-off: full jitter does the least work and waits the least; decorrelated jitter
 //!   never returns at once (`base` is its floor).
 //! * Bound: no wait of its own exceeds `cap`, and no call is made more than `attempts_max`
-//!   times. What a server tells is bounded by
+//!   times. Waits given by a server are bounded by
 //!   [`RetryAfter::longest`](crate::RetryAfter::longest).
 //! * Source: M. Brooker, "Exponential backoff and jitter" (2015); Google, "Site Reliability
 //!   Engineering" (2016), chapter 22, for three attempts.
@@ -29,7 +29,7 @@ use crate::random::Random;
 /// How waits are spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Jitter {
-    /// Anything up to the longest wait.
+    /// From zero up to the longest wait.
     #[default]
     Full,
     /// From the base up to three times the last wait.
@@ -61,7 +61,7 @@ pub struct Backoff {
     pub base: Nanos,
     /// The longest wait ever, below `base` too. Default 20 s.
     pub cap: Nanos,
-    /// How often a call is made in all, the first time included; 0 counts as 1. Default 3.
+    /// Maximum number of attempts, the first included; 0 counts as 1. Default 3.
     pub attempts_max: u32,
     /// How waits are spread. Default full.
     pub jitter: Jitter,
@@ -79,7 +79,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The attempts of one call, the first of which is being made.
+    /// Returns the attempts of one call, the first of which is being made.
     pub fn attempts(self) -> Attempts {
         Attempts {
             backoff: self,
@@ -100,13 +100,13 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// How often the call has been made, the attempt under way included.
+    /// Returns the number of attempts so far, the one under way included.
     pub fn made(&self) -> u32 {
         self.made
     }
 
-    /// The attempt failed: the wait before the next one, at most [`Backoff::cap`]; none if
-    /// it was the last.
+    /// Records a failed attempt and returns the wait before the next one, at most
+    /// [`Backoff::cap`]; `None` if it was the last.
     #[must_use = "wait for so long, or stop"]
     pub fn next_wait(&mut self, random: &mut impl Random) -> Option<Nanos> {
         self.count()?;
@@ -128,8 +128,8 @@ impl Attempts {
         Some(wait)
     }
 
-    /// The attempt failed and the server told how long to wait: that wait; none if the
-    /// attempt was the last. Jitter is the business of [`RetryAfter`](crate::RetryAfter).
+    /// Records a failed attempt and returns `wait`, which the server asked for; `None` if the
+    /// attempt was the last. [`RetryAfter`](crate::RetryAfter) adds the jitter.
     #[must_use = "wait for so long, or stop"]
     pub fn next_told(&mut self, wait: Nanos) -> Option<Nanos> {
         self.count()?;

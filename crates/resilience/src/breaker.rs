@@ -1,8 +1,8 @@
-//! Breaker: stops calling what does not answer, and comes back one probe at a time.
+//! Breaker: stops calling a dependency that fails, and comes back one probe at a time.
 //!
-//! A dependency that is down costs every caller its time-out and gets no rest to recover.
-//! The breaker watches how calls end. When too many fail it refuses on the spot, waits, and
-//! then lets single probes through before it trusts again.
+//! A dependency that is down costs every caller its time-out and gets no rest to recover. The
+//! breaker records how calls end. When too many fail it refuses at once, waits, and then lets
+//! single probes through before it closes again.
 //!
 //! ```text
 //!              failures >= 50 % of >= 20 calls in 10 s
@@ -18,10 +18,10 @@
 //! * Open for `U(0.8, 1) x min(cap, base x 2^k)`, where `k` counts the openings since the
 //!   breaker last stayed closed for a whole window: a dependency that relapses after its
 //!   probes goes on where it was.
-//! * Defaults, with reasons: 10 s of memory (a few time-outs), 20 calls (three failures in
-//!   four say nothing), 50 %, 5 s (a restart), cap 60 s (somebody waits for the recovery),
-//!   20 % of jitter (clients that were cut off together do not return together), rounds of
-//!   1, 2 and 4 probes (what just restarted is cold), probes given up after 10 s.
+//! * Defaults, with reasons: 10 s of memory (a few time-outs), 20 calls (three failures in four
+//!   are too few), 50 %, 5 s (a restart), cap 60 s (callers wait for the recovery), 20 % of
+//!   jitter (clients that were cut off together do not return together), rounds of 1, 2 and 4
+//!   probes (a server that just restarted is cold), probes given up after 10 s.
 //! * Cost: closed, asking is one atomic load; reporting a success is one compare-exchange,
 //!   a failure that and ten loads. Open, refusing is two loads. Only changes take a lock.
 //! * The breaker opens when a failure is reported, never by a success. A report of a call
@@ -52,7 +52,7 @@ use crate::random::{Random, SplitMix};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::tally::{MarkedCount, Tally};
 
-/// What a [`Breaker`] does at present.
+/// Present state of a [`Breaker`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BreakerState {
     /// Every call passes.
@@ -114,7 +114,7 @@ pub struct Breaker {
     course: Mutex<BreakerCourse>,
 }
 
-/// What changes only with the state.
+/// State that changes only when the breaker changes phase.
 struct BreakerCourse {
     /// Openings since the breaker last stayed closed for a window: `k + 1` while open.
     streak: u32,
@@ -124,8 +124,8 @@ struct BreakerCourse {
 }
 
 impl Breaker {
-    /// A closed breaker that has seen nothing. Give each its own random numbers: they are
-    /// what keeps breakers of one fleet apart.
+    /// Creates a closed breaker that has seen no calls. Give each its own random numbers, which
+    /// keep the breakers of one fleet apart.
     ///
     /// # Errors
     /// [`Error::Window`], [`Error::Percent`], [`Error::ProbeRounds`] or [`Error::OpenFor`]
@@ -147,7 +147,7 @@ impl Breaker {
         })
     }
 
-    /// Asks to make one call. Report how it ended on the permit.
+    /// Returns a permit to make one call. Report on it how the call ended.
     ///
     /// # Errors
     /// [`Refused`] while open, and while half-open with all probes of the round under way.
@@ -163,7 +163,7 @@ impl Breaker {
         }
     }
 
-    /// What the breaker does at present. It stays `Open` until somebody asks to pass.
+    /// Returns the present state. It stays `Open` until a caller asks to pass.
     pub fn state(&self) -> BreakerState {
         match self.gate().phase() {
             Phase::Closed => BreakerState::Closed,
@@ -174,7 +174,7 @@ impl Breaker {
         }
     }
 
-    /// How often it has opened since it was made.
+    /// Returns the number of times it has opened since it was made.
     pub fn opened_total(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
@@ -188,7 +188,7 @@ impl Breaker {
         Time::from_nanos(self.open_until.load(Ordering::Relaxed))
     }
 
-    /// While open: whether a probe may pass.
+    /// While open: returns true if a probe may pass.
     fn has_waited(&self, now: Time) -> bool {
         is_over(self.open_until(), self.settings.open_cap, now)
     }
@@ -224,7 +224,7 @@ impl Breaker {
         })
     }
 
-    /// A call of the closed breaker ended.
+    /// Records the end of a call of the closed breaker.
     fn count(&self, gate: BreakerGate, now: Time, failed: u64) {
         if self.gate() != gate {
             return; // it began before the last change
@@ -251,7 +251,7 @@ impl Breaker {
         }
     }
 
-    /// A probe ended.
+    /// Records the end of a probe.
     fn judge(&self, gate: BreakerGate, now: Time, end: CallEnd) {
         let mut course = lock(&self.course);
         if self.gate() != gate {
@@ -273,7 +273,7 @@ impl Breaker {
         }
     }
 
-    /// Opens, says until when.
+    /// Opens, and returns until when.
     fn open(&self, course: &mut BreakerCourse, now: Time) -> Time {
         let BreakerSettings {
             open_base,
@@ -294,15 +294,15 @@ impl Breaker {
         until
     }
 
-    /// Under the lock.
+    /// Must be called under the lock.
     fn turn(&self, from: BreakerGate, to: Phase) {
         let next = BreakerGate::new(from.generation().wrapping_add(1), to);
         self.gate.store(next.0, Ordering::Release);
     }
 }
 
-/// Whether a wait until then, which lasts `longest` at most, is over. It is too if more is left
-/// than it lasts: the clock was set back, and nobody knows how long it has been.
+/// Returns true if a wait until then, of at most `longest`, is over. It also is if more than
+/// that remains: the clock was set back, and the time already waited is unknown.
 fn is_over(until: Time, longest: Nanos, now: Time) -> bool {
     now >= until || until.since(now) > longest
 }

@@ -18,9 +18,9 @@
 //!   requests being those of the same span. In a longer one the reserve counts for each 10 s
 //!   begun. A retry is granted before its wait: those that wait for one moment come at that
 //!   moment, as many as were granted while they waited.
-//! * Defaults: 10 % (the load of a bad day stays near that of a good one), 10 s (what was
-//!   saved in the morning does not pay for a storm at noon), and a reserve of 10, one a
-//!   second, because a client with few calls saves too little to retry any.
+//! * Defaults: 10 % (the load of a bad day stays near that of a good one), 10 s (savings of the
+//!   morning do not pay for a storm at noon), and a reserve of 10, one a second, because a
+//!   client with few calls saves too little to retry any.
 //! * Threads may read clocks that differ by up to a window. If they differ by more, or the
 //!   clock is set back, it begins anew, with its reserve.
 //! * After idling the next call costs what any call costs: slots are recognised as stale,
@@ -36,7 +36,7 @@ use crate::Error;
 use crate::sync::{Mutex, lock};
 use crate::tally::{MarkedCount, SLOTS, Tally};
 
-/// How much retries may add; see the [module](self) for the reasons of the defaults.
+/// Bounds of the load that retries add; see the [module](self) for the reasons of the defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BudgetSettings {
     /// Retries allowed for each hundred requests; at most 1,000. Default 10.
@@ -82,7 +82,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget with its reserve.
+    /// Creates a budget with its reserve.
     ///
     /// # Errors
     /// [`Error::Window`] or [`Error::Ratio`] for settings outside their bounds.
@@ -98,12 +98,12 @@ impl Budget {
         })
     }
 
-    /// The first attempt of a call is made. Retries pay nothing in.
+    /// Records the first attempt of a call. Retries pay nothing in.
     pub fn deposit(&self, now: Time) {
         self.requests.add(now, MarkedCount { all: 1, marked: 0 });
     }
 
-    /// Asks to make one retry: true if there was enough, and it has been taken out.
+    /// Takes out one retry and returns true if the budget suffices; otherwise returns false.
     #[must_use = "retry only if it was granted"]
     pub fn withdraw(&self, now: Time) -> bool {
         let slot = self.requests.slot(now);
@@ -114,14 +114,14 @@ impl Budget {
         granted
     }
 
-    /// How many retries are left at `now`, for metrics.
+    /// Returns the number of retries left at `now`, for metrics.
     pub fn left(&self, now: Time) -> u64 {
         let slot = self.requests.slot(now);
         let taken = lock(&self.retries).advance(slot);
         self.allowance(now).saturating_sub(taken)
     }
 
-    /// Down: a part of a retry is none.
+    /// Rounded down, because a part of a retry is none.
     fn allowance(&self, now: Time) -> u64 {
         let requests = self.requests.sum(now).all;
         requests * u64::from(self.settings.ratio_percent) / 100 + u64::from(self.settings.reserve)
@@ -138,7 +138,7 @@ struct Retries {
 }
 
 impl Retries {
-    /// Turns to `slot`, forgets what is too old; the retries that are left.
+    /// Advances to `slot`, forgets old counts, and returns the sum of the others.
     fn advance(&mut self, slot: u64) -> u64 {
         let span = self.counts.len() as u64;
         if slot > self.newest {
@@ -329,7 +329,7 @@ mod schedules {
                 thread::spawn(move || call(&budget))
             };
             let granted = call(&budget) + other.join().unwrap();
-            // A half of three: the one who comes second finds two requests at least.
+            // A half of three: the second thread finds two requests at least.
             assert_eq!(granted, 1);
         });
     }

@@ -1,8 +1,8 @@
-//! Deadline: do not start what cannot end in time, and tell the next in line.
+//! Deadline: do not start calls that cannot end in time, and pass the deadline on.
 //!
-//! Work whose caller has gone is the first thing an overloaded system should not do. One
-//! point in time is fixed where a request enters, and every call made for it is cut to what
-//! is left.
+//! An overloaded system should first of all avoid work for callers that have gone. One point in
+//! time is fixed where a request enters, and every call made for it is limited to the remaining
+//! time.
 //!
 //! ```text
 //!   now                                              deadline
@@ -11,8 +11,8 @@
 //!   send iff deadline - now - wait - round trip >= service
 //! ```
 //!
-//! * Defaults: 10 s if nobody set one (nobody waits for ever); round trip and service are
-//!   medians that the caller measured, zero if it did not.
+//! * Defaults: 10 s if no deadline was set (no caller waits for ever); round trip and service
+//!   are medians that the caller measured, zero if it did not.
 //! * Passed on as `grpc-timeout` (at most eight digits and a unit) or as whole milliseconds
 //!   in a header. Both round down: the server gives up no later than its client. A deadline
 //!   is passed on as a *span*, since clocks of two machines differ.
@@ -21,19 +21,19 @@
 
 use ratekeeper_core::{Nanos, Time};
 
-/// How long a call may take if nobody said.
+/// Time that a call may take if no deadline was set.
 const DEFAULT: Nanos = Nanos::from_secs(10);
 
-/// What one call takes as a rule; zero where it is not known.
+/// Typical times of a call; zero if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Typical {
-    /// To the server and back, the median.
+    /// Median of the way to the server and back.
     pub round_trip: Nanos,
-    /// In the server, the median.
+    /// Median of the time in the server.
     pub service: Nanos,
 }
 
-/// The moment after which nobody waits for the answer any more.
+/// Moment after which the answer to a call is of no use.
 ///
 /// ```
 /// use ratekeeper_core::{Nanos, Time};
@@ -54,42 +54,42 @@ pub struct Typical {
 pub struct Deadline(Time);
 
 impl Deadline {
-    /// The answer is of no use after `at`.
+    /// Creates a deadline: the answer is of no use after `at`.
     pub const fn at(at: Time) -> Self {
         Self(at)
     }
 
-    /// The answer is of no use after `span` from `now`.
+    /// Creates a deadline `span` from `now`.
     pub fn within(now: Time, span: Nanos) -> Self {
         Self(now + span)
     }
 
-    /// Ten seconds from `now`: for work that nobody gave a deadline.
+    /// Creates a deadline ten seconds from `now`, for work without one.
     pub fn unset(now: Time) -> Self {
         Self::within(now, DEFAULT)
     }
 
-    /// The moment itself.
+    /// Returns the moment itself.
     pub const fn time(self) -> Time {
         self.0
     }
 
-    /// What is left for the server at `now`: the way there and back is taken off.
+    /// Returns the time remaining for the server at `now`, less the round trip.
     pub fn remaining(self, now: Time, typical: Typical) -> Nanos {
         self.0.since(now).saturating_sub(typical.round_trip)
     }
 
-    /// Whether a call that is sent after `wait` can end in time. With nothing left for the
-    /// server it cannot, even if what the service takes is not known.
+    /// Returns true if a call that is sent after `wait` can end in time. It cannot if no time
+    /// remains for the server, even if the service time is unknown.
     pub fn allows(self, now: Time, wait: Nanos, typical: Typical) -> bool {
         let remaining = self.remaining(now + wait, typical);
         remaining > Nanos::ZERO && remaining >= typical.service
     }
 
-    /// What is left for the server, as the value of `grpc-timeout`.
+    /// Returns the time remaining for the server, as the value of `grpc-timeout`.
     pub fn grpc_timeout(self, now: Time, typical: Typical) -> String {
         let nanos = self.remaining(now, typical).as_nanos();
-        // The finest unit in which it fits eight digits; hours fit always.
+        // The finest unit in which it fits eight digits; hours always fit.
         let (unit, count) = GRPC_UNITS
             .iter()
             .map(|(unit, width)| (unit, nanos / width)) // down, see the module
@@ -98,13 +98,13 @@ impl Deadline {
         format!("{count}{unit}")
     }
 
-    /// What is left for the server in whole milliseconds, for a header of one's own.
+    /// Returns the time remaining for the server in whole milliseconds, for a custom header.
     pub fn header_ms(self, now: Time, typical: Typical) -> u64 {
         self.remaining(now, typical).as_nanos() / 1_000_000 // down, see the module
     }
 
-    /// The deadline that a `grpc-timeout` of a request sets that arrives at `now`; none if
-    /// it is malformed.
+    /// Returns the deadline set by the `grpc-timeout` of a request that arrives at `now`; `None`
+    /// if it is malformed.
     pub fn from_grpc_timeout(now: Time, value: &str) -> Option<Self> {
         let (count, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
         let (_, width) = GRPC_UNITS
@@ -116,14 +116,14 @@ impl Deadline {
         Some(Self::within(now, span))
     }
 
-    /// The deadline that a header in whole milliseconds sets; none if it is malformed.
+    /// Returns the deadline set by a header in whole milliseconds; `None` if it is malformed.
     pub fn from_header_ms(now: Time, value: &str) -> Option<Self> {
         let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let millis = digits.then(|| value.parse().unwrap_or(u64::MAX))?;
         Some(Self::within(now, Nanos::from_millis(millis)))
     }
 
-    /// The earlier of the two: what was set before is never extended.
+    /// Returns the earlier of the two: an existing deadline is never extended.
     #[must_use]
     pub fn cut(self, other: Self) -> Self {
         self.min(other)

@@ -11,7 +11,7 @@ pub enum Error {
     Window,
     /// A share outside 1 to 100 percent.
     Percent,
-    /// Nobody may probe, or more rounds of probes than can be counted (16).
+    /// No rounds of probes, or more than can be counted (16).
     ProbeRounds,
     /// The shortest time open is zero or above the longest.
     OpenFor,
@@ -21,7 +21,7 @@ pub enum Error {
     Ratio,
     /// A multiplier of less than 100 percent.
     Multiplier,
-    /// A gap of no time, or above an hour.
+    /// A gap of zero, or above an hour.
     Gap,
     /// Bounds of a limit out of order, or beyond 1 to 1,000,000.
     Bounds,

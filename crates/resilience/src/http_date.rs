@@ -6,8 +6,8 @@
 //!   Sun Nov  6 08:49:37 1994           C's asctime()
 //! ```
 //!
-//! Names of days are read, not believed: what counts is the date. A year of two digits is
-//! the one nearest to today that lies at most 50 years ahead.
+//! Names of days are read, not believed: only the date counts. A year of two digits is the one
+//! nearest to today that lies at most 50 years ahead.
 //!
 //! Own code, since the crates that read these dates refuse leap seconds and take two digits
 //! for 1970 to 2069, whatever the year is.
@@ -17,8 +17,8 @@
 
 use ratekeeper_core::Nanos;
 
-/// Nanoseconds since 1970 of the date in `text`, at most `u64::MAX` (2554); none if it is no
-/// HTTP date, or before 1970. `now` (since 1970 too) decides on centuries only.
+/// Returns the date in `text` in nanoseconds since 1970, at most `u64::MAX` (2554); `None` if it
+/// is no HTTP date, or before 1970. `now` (since 1970 too) decides on centuries only.
 pub(crate) fn parse(text: &str, now: u64) -> Option<u64> {
     parse_secs(text, now / SECOND).map(|secs| secs.saturating_mul(SECOND))
 }
@@ -52,7 +52,7 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Whether `name` is a day, cut to `length` letters.
+/// Returns true if `name` is a day, cut to `length` letters.
 fn is_day(name: &str, length: usize) -> bool {
     DAYS.iter()
         .any(|day| day.get(..length).unwrap_or(day) == name)
@@ -112,7 +112,7 @@ fn days_in(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Of the Gregorian calendar; the year begins in March, so that leap days come last.
+/// Gregorian calendar; the year begins in March, so that leap days come last.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     let year = year - u64::from(month <= 2);
     let (era, of_era) = (year / 400, year % 400);
@@ -126,7 +126,7 @@ fn parts(text: &str, separator: char) -> Option<[&str; 3]> {
     parts.next().is_none().then_some(three)
 }
 
-/// A number of exactly so many digits.
+/// Parses a number of exactly `length` digits.
 fn digits(text: &str, length: usize) -> Option<u64> {
     let all = text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
     all.then(|| text.parse().ok())?

@@ -16,14 +16,14 @@
 //! * The server certainly did nothing: it never got the request, or it answered 429 or 503
 //!   with the problem type of a limiter. A bare 503 may come from a proxy that gave up on a
 //!   server which did not.
-//! * 500 is not retried: what failed on this request will mostly fail on it again.
+//! * 500 is not retried: a request that failed so will mostly fail again.
 //! * Source: RFC 9110 (2022), section 9.2.2; RFC 9457 (2023) for problem types;
 //!   draft-ietf-httpapi-idempotency-key-header (2025); gRPC, "Status codes and their use"
 //!   (2023).
 
 use ratekeeper_core::Nanos;
 
-/// What doing a call twice does.
+/// Effect of making a call twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// The same as doing it once.
@@ -35,8 +35,8 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// By HTTP method, as it is written in the request, and whether it has an
-    /// `Idempotency-Key`.
+    /// Returns the effect of an HTTP method, as it is written in the request, with its
+    /// `Idempotency-Key` if it has one.
     pub fn of_http(method: &str, idempotency_key: Option<&str>) -> Self {
         match method {
             "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE" => Self::Repeatable,
@@ -46,20 +46,20 @@ impl Effect {
     }
 }
 
-/// What a failure says about the call.
+/// Meaning of a failure for another attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// The server did nothing: refused by a limiter, or never reached.
     Refused,
-    /// The server may have done it: no answer, or one from somebody in between.
+    /// The server may have done it: no answer, or one from an intermediary.
     Unknown,
     /// Another attempt would end the same.
     Final,
 }
 
 impl Failure {
-    /// What an HTTP status of 400 or more says, with the `type` of its problem document if
-    /// it has one.
+    /// Classifies an HTTP status of 400 or more, with the `type` of its problem document if it
+    /// has one.
     ///
     /// ```
     /// use ratekeeper_resilience::{Effect, Failure};
@@ -78,10 +78,10 @@ impl Failure {
         }
     }
 
-    /// What a gRPC status code says, with the delay of its `RetryInfo` if it has one.
+    /// Classifies a gRPC status code, with the delay of its `RetryInfo` if it has one.
     ///
-    /// Of the codes only `UNAVAILABLE` (14) asks for the same call again, and
-    /// `RESOURCE_EXHAUSTED` (8) if a limiter sent it: others send it for a full disk.
+    /// Only `UNAVAILABLE` (14) asks for the same call again, and `RESOURCE_EXHAUSTED` (8) if a
+    /// limiter sent it, because others send it for a full disk.
     pub fn of_grpc(code: u32, retry_delay: Option<Nanos>) -> Self {
         match code {
             8 | 14 if retry_delay.is_some() => Self::Refused,
@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// Whether a call of this effect may be made again.
+    /// Returns true if a call of this effect may be made again.
     pub fn permits(self, effect: Effect) -> bool {
         match self {
             Self::Refused => true,
@@ -100,7 +100,7 @@ impl Failure {
     }
 }
 
-/// Whether a problem type is one of those that limiters use.
+/// Returns true if a problem type is one of those that limiters use.
 fn is_limiter(problem_type: &str) -> bool {
     let Some((registry, name)) = problem_type.split_once('#') else {
         return false;

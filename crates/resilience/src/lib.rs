@@ -1,8 +1,8 @@
 //! The client side of rate limits: when to try, when to wait, when to stop.
 //!
-//! A server that refuses is protected only if its clients take no for an answer. Each piece
-//! here answers one question of a client, without a clock, a socket or a task of its own:
-//! it takes `now`, and a source of [`Random`] numbers where clients must not act alike.
+//! A server that refuses is protected only if its clients obey. Each piece here answers one
+//! question of a client, without a clock, a socket or a task of its own: it takes `now`, and a
+//! source of [`Random`] numbers where clients must not act alike.
 //!
 //! ```text
 //!   before the call     is there time left?           Deadline
@@ -13,7 +13,7 @@
 //!                       did the server say when?      RetryAfter
 //!                       may this call go again?       Attempts
 //!                       may all calls together?       Budget
-//!   work that can wait  what was refused              Requeue
+//!   work that can wait  refused requests              Requeue
 //!                       what takes long               Polling, PollPace
 //!                       what runs every hour          schedule
 //! ```

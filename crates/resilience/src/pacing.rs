@@ -1,7 +1,7 @@
 //! Pacing: slow down before the server has to say no.
 //!
-//! Servers say how much is left of a limit, and until when. A client that is near the end
-//! spreads what is left over that time, instead of spending it and running into a refusal.
+//! Servers report how much of a limit remains, and until when. A client that is near the end
+//! spreads the remaining quota over that time, instead of spending it and being refused.
 //!
 //! ```text
 //!   left of quota
@@ -13,9 +13,8 @@
 //!
 //! * If `r <= 10 %` of `q`: `gap = t / max(r, 1)`; otherwise no gap. Without `q` nothing is
 //!   known to be near its end.
-//! * The gap ends with the time it was told for, `t`, and with any answer that says there is
-//!   room again.
-//! * Default 10 %: most bursts never reach it, and what is left suffices to end in peace.
+//! * The gap ends after `t`, and with any answer that reports room again.
+//! * Default 10 %: most bursts never reach it, and a tenth suffices to space out the rest.
 //! * Bound: before the end of `t`, fewer than `max(r, 1)` requests leave unless another
 //!   answer comes. Those that find no place leave at its end, where nothing is known yet.
 //! * A `t` of more than ten minutes is not believed, as in [`RetryAfter`](crate::RetryAfter).
@@ -29,7 +28,7 @@ use crate::rate_limit::{RateLimit, RateLimitPolicy};
 /// No server spaces a client out for longer: 10 minutes.
 const WITHIN_MAX: Nanos = Nanos::from_secs(600);
 
-/// The pace of requests to one server, as its answers set it.
+/// Pace of requests to one server, as its answers set it.
 ///
 /// ```
 /// use ratekeeper_core::{Nanos, Time};
@@ -59,7 +58,7 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    /// Begins to pace when no more than so many percent of the quota are left.
+    /// Begins to pace when at most `percent` percent of the quota remains.
     pub fn from_percent(percent: u32) -> Self {
         Self {
             from_percent: percent,
@@ -69,8 +68,8 @@ impl Pacing {
         }
     }
 
-    /// An answer came with these fields. The limit that leaves the least room counts;
-    /// fields that say nothing change nothing.
+    /// Records an answer with these fields. The limit that leaves the least room counts; fields
+    /// without a usable limit change nothing.
     pub fn learn(&mut self, now: Time, rate_limit: &str, policy: &str) {
         let policies = RateLimitPolicy::parse(policy);
         let gaps = RateLimit::parse(rate_limit)
@@ -83,8 +82,8 @@ impl Pacing {
         let Some((gap, within)) = gaps.max() else {
             return;
         };
-        // The first of them waits too: what is left may be nothing. Those that were told to
-        // wait before keep their places, unless there is room again.
+        // The first request waits too, because the remaining quota may be zero. Requests that
+        // already wait keep their places, unless there is room again.
         if gap == Nanos::ZERO {
             self.next = now;
         } else if self.gap_until <= now || self.gap == Nanos::ZERO {
@@ -93,9 +92,9 @@ impl Pacing {
         (self.gap, self.gap_until) = (gap, now + within);
     }
 
-    /// How long the next request is to wait; it takes its place by asking.
+    /// Returns how long the next request is to wait; the request takes its place by this call.
     pub fn next_wait(&mut self, now: Time) -> Nanos {
-        // More left than was ever told: the clock was set back.
+        // More time left than any `t` that is believed: the clock was set back.
         let is_over = now >= self.gap_until || self.gap_until.since(now) > WITHIN_MAX;
         if is_over || self.gap == Nanos::ZERO {
             return Nanos::ZERO;
@@ -106,7 +105,7 @@ impl Pacing {
         leaves.since(now)
     }
 
-    /// Up: rather a little late.
+    /// Rounded up: rather a little late.
     fn gap(&self, remaining: u64, quota: u64, within: Nanos) -> Nanos {
         let near = u128::from(remaining) * 100 <= u128::from(quota) * u128::from(self.from_percent);
         if near && self.from_percent > 0 {

@@ -6,11 +6,11 @@
 //!             ask         ask            ask
 //! ```
 //!
-//! * `d = 1 s` at first, then `min(30 s, 1.5 x d) x U(0.8, 1.2)`: what was started together
-//!   drifts apart. Never longer than 36 s.
-//! * A wait that the server told replaces the next one and leaves `d` as it was. Zero is no
-//!   wait: nobody is asked without a pause.
-//! * Nobody asks after the deadline: a wait that would pass it is none.
+//! * `d = 1 s` at first, then `min(30 s, 1.5 x d) x U(0.8, 1.2)`: operations that were started
+//!   together drift apart. Never longer than 36 s.
+//! * A wait given by the server replaces the next one and leaves `d` as it was. Zero is ignored,
+//!   so that there is always a pause.
+//! * No question is asked after the deadline: a wait that would pass it is `None`.
 //! * Many operations of one host share a [`PollPace`]: one question a second, whatever their
 //!   number, each in its place.
 //! * Trade-off: an operation is noticed at most half its duration too late.
@@ -41,13 +41,13 @@ const LONGEST: Nanos = Nanos::from_secs(30);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Polling {
-    /// Of the next wait.
+    /// The next wait.
     wait: Nanos,
     deadline: Deadline,
 }
 
 impl Polling {
-    /// The questions about an operation that is started now, until `deadline`.
+    /// Creates the questions about an operation that is started now, until `deadline`.
     pub fn new(deadline: Deadline) -> Self {
         Self {
             wait: FIRST,
@@ -55,9 +55,9 @@ impl Polling {
         }
     }
 
-    /// It is not done yet: the wait before the next question, or the one that the server
-    /// `told`, as [`RetryAfter::told`](crate::RetryAfter::told) understands it; none if that
-    /// would be after the deadline.
+    /// Returns the wait before the next question about an operation that is not done: `told` if
+    /// the server gave one, as [`RetryAfter::told`](crate::RetryAfter::told) parses it. `None`
+    /// if that would be after the deadline.
     #[must_use = "wait for so long, or stop"]
     pub fn next_wait(
         &mut self,
@@ -86,7 +86,7 @@ pub struct PollPace {
 const PATIENCE: Nanos = Nanos::from_secs(3_600);
 
 impl PollPace {
-    /// At most one question each `gap`; a second is usual.
+    /// Creates a pace of at most one question each `gap`; a second is usual.
     ///
     /// # Errors
     /// [`Error::Gap`] for a gap of zero or above an hour.
@@ -101,7 +101,7 @@ impl PollPace {
         })
     }
 
-    /// Takes the next free moment and says how long to wait for it; none if it is not
+    /// Takes the next free moment and returns how long to wait for it; `None` if it is not
     /// before `deadline`, or more than an hour away.
     pub fn next_wait(&self, now: Time, deadline: Deadline) -> Option<Nanos> {
         let longest = deadline.time().since(now);

@@ -18,10 +18,10 @@ use ratekeeper_core::Nanos;
 
 /// A source of evenly distributed numbers.
 pub trait Random {
-    /// The next number; every value of 64 bits is equally likely.
+    /// Returns the next number; every value of 64 bits is equally likely.
     fn draw(&mut self) -> u64;
 
-    /// A span from zero to `longest`, both included, evenly.
+    /// Returns a span from zero to `longest`, both included, evenly.
     fn up_to(&mut self, longest: Nanos) -> Nanos {
         // At most `longest`: the product is below (longest + 1) x 2^64. Its bias is below
         // one part in 2^64 / longest.
@@ -30,12 +30,12 @@ pub trait Random {
         Nanos::from_nanos((product >> 64) as u64)
     }
 
-    /// A span between the two, both included, evenly; the first if they are reversed.
+    /// Returns a span in `range`, evenly; its start if it is reversed.
     fn between(&mut self, range: std::ops::RangeInclusive<Nanos>) -> Nanos {
         *range.start() + self.up_to(range.end().saturating_sub(*range.start()))
     }
 
-    /// A number from 0 to below 1, evenly.
+    /// Returns a number from 0 to below 1, evenly.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float exactly")]
     fn unit(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,19 +1,18 @@
-//! Rate limit fields: what a server says of its limits before it refuses.
+//! Rate limit fields: the state of a server's limits, before it refuses.
 //!
 //! ```text
-//!   RateLimit-Policy: "burst";q=100;w=60, "day";q=1000;w=86400     what is allowed
-//!   RateLimit:        "burst";r=50;t=30,  "day";r=900;t=4210       what is left
+//!   RateLimit-Policy: "burst";q=100;w=60, "day";q=1000;w=86400     quotas
+//!   RateLimit:        "burst";r=50;t=30,  "day";r=900;t=4210       remaining
 //!                             |    |
 //!                             |    within so many seconds no more than r
 //!                             requests left
 //! ```
 //!
-//! Both are lists of strings with parameters. A field that is malformed anywhere is ignored
-//! as a whole: half a list is not what the server said. Parameters that are unknown are
-//! passed over.
+//! Both are lists of strings with parameters. A field that is malformed anywhere is ignored as a
+//! whole, because half a list is not the list that the server sent. Unknown parameters are
+//! ignored.
 //!
-//! * Bounds: 4,096 bytes a field, 16 items, 16 parameters an item; what is larger is
-//!   ignored.
+//! * Bounds: 4,096 bytes a field, 16 items, 16 parameters an item; anything larger is ignored.
 //! * Source: R. Polli, A. Martinez, D. Miller, "RateLimit header fields for HTTP"
 //!   (draft-ietf-httpapi-ratelimit-headers-11, 2026); RFC 9651, "Structured field values
 //!   for HTTP" (2024).
@@ -24,30 +23,30 @@ const FIELD_BYTES_MAX: usize = 4_096;
 const ITEMS_MAX: usize = 16;
 const PARAMETERS_MAX: usize = 16;
 
-/// What is left of one limit: an item of `RateLimit`.
+/// Remaining quota of one limit: an item of `RateLimit`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RateLimit {
     /// The name of the limit.
     pub name: String,
-    /// `r`: how much is left, in the unit that the server counts in: requests as a rule.
+    /// `r`: remaining quota, in the unit that the server counts in: requests as a rule.
     pub remaining: u64,
-    /// `t`: no more than `remaining` is to be used within so long.
+    /// `t`: span within which at most `remaining` may be used.
     pub within: Option<Nanos>,
 }
 
-/// What one limit allows: an item of `RateLimit-Policy`.
+/// Quota of one limit: an item of `RateLimit-Policy`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RateLimitPolicy {
     /// The name of the limit.
     pub name: String,
-    /// `q`: how much is allowed, in the same unit.
+    /// `q`: quota, in the same unit.
     pub quota: u64,
-    /// `w`: in so long.
+    /// `w`: span in which the quota may be used.
     pub window: Option<Nanos>,
 }
 
 impl RateLimit {
-    /// The items of a `RateLimit` field; none at all if it is malformed or too large.
+    /// Returns the items of a `RateLimit` field; no items if it is malformed or too large.
     ///
     /// ```
     /// use ratekeeper_core::Nanos;
@@ -67,7 +66,7 @@ impl RateLimit {
 }
 
 impl RateLimitPolicy {
-    /// The items of a `RateLimit-Policy` field; none at all if it is malformed or too large.
+    /// Returns the items of a `RateLimit-Policy` field; no items if malformed or too large.
     pub fn parse(field: &str) -> Vec<Self> {
         items(field, 'q', 'w', |name, quota, window| Self {
             name,
@@ -77,7 +76,7 @@ impl RateLimitPolicy {
     }
 }
 
-/// Items with a number that must be there and a span in seconds that may be.
+/// Parses items with a required number and an optional span in seconds.
 fn items<T>(
     field: &str,
     number: char,
@@ -129,12 +128,12 @@ impl ParameterValue {
     }
 }
 
-/// What is left to read of a structured field.
+/// Unread rest of a structured field.
 struct Cursor<'a> {
     rest: &'a str,
 }
 
-/// Digits that an integer may have.
+/// Maximum number of digits of an integer.
 const DIGITS_MAX: usize = 15;
 
 impl<'a> Cursor<'a> {
@@ -149,7 +148,7 @@ impl<'a> Cursor<'a> {
         Some(())
     }
 
-    /// What comes first and is made of such characters.
+    /// Takes the leading characters that are accepted.
     fn while_(&mut self, accepts: impl Fn(char) -> bool) -> &'a str {
         let length = self.rest.find(|c| !accepts(c)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(length);
@@ -157,7 +156,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// True at the end, false after a comma that more must follow.
+    /// Returns true at the end, false after a comma that more must follow.
     fn end_of_list(&mut self) -> Option<bool> {
         let blank = |c| c == ' ' || c == '\t';
         self.while_(blank);

@@ -1,8 +1,8 @@
-//! Requeue: what was refused waits in line, and goes again when the server is ready.
+//! Requeue: refused items wait in line, and go again when the server is ready.
 //!
-//! A worker that sends items to a limited service should not retry each on its own: the
-//! limit is one, so the line is one. What was refused returns to its head, and the whole
-//! line waits for as long as the server told.
+//! A worker that sends items to a limited service should not retry each on its own: the limit is
+//! one, so the line is one. A refused item returns to its head, and the whole line waits for as
+//! long as the server asked.
 //!
 //! ```text
 //!   offer -->  | e | d | c | b | --> take --> sent --> done
@@ -17,10 +17,10 @@
 //!   and never sent.
 //! * A ticket that is dropped without a report (its sender panicked, or was cancelled) takes
 //!   its item with it, and makes room. If it was the probe, the next one is.
-//! * Bounds: `capacity` items that wait or are under way; what is over is given back. How
-//!   long the line waits is bounded by whoever says so:
+//! * Bounds: `capacity` items that wait or are under way; further items are handed back. The
+//!   wait of the line is bounded by its source:
 //!   [`RetryAfter::longest`](crate::RetryAfter::longest), or a backoff's cap.
-//! * Shutdown: take until nothing is due, or drop the line with what waits in it.
+//! * Shutdown: take until nothing is due, or drop the line with the items in it.
 //! * Trade-off: one line for one limit. Services with limits of several keys need a line for
 //!   each, or the slowest key holds up all.
 
@@ -31,18 +31,18 @@ use ratekeeper_core::{Nanos, Time};
 
 use crate::deadline::Deadline;
 
-/// What [`Requeue::take`] found.
+/// Result of [`Requeue::take`].
 #[derive(Debug)]
 pub enum Next<T> {
     /// Send it, and report by [`Requeue::done`] or [`Requeue::refused`].
     Send(Ticket<T>),
     /// Its deadline passed while it waited; it has left the line.
     Expired(T),
-    /// Nobody may leave before then.
+    /// No item may leave before then.
     Wait(Time),
     /// A probe is under way: ask again when it has been reported, or dropped.
     Probing,
-    /// Nobody waits.
+    /// No item waits.
     Empty,
 }
 
@@ -50,7 +50,7 @@ pub enum Next<T> {
 #[derive(Debug)]
 #[must_use = "report how it ended"]
 pub struct Ticket<T> {
-    /// What to send.
+    /// The item to send.
     pub item: T,
     place: ItemPlace,
     leave: Arc<TicketGuard>,
@@ -63,14 +63,14 @@ struct TicketGuard {
     _out: Arc<()>,
 }
 
-/// Where an item stands, and until when it is worth sending.
+/// Place of an item in line, and its deadline.
 #[derive(Clone, Copy, Debug)]
 struct ItemPlace {
     sequence: u64,
     deadline: Deadline,
 }
 
-/// A bounded line of what waits to be sent to one limited service.
+/// A bounded line of items to be sent to one limited service.
 ///
 /// ```
 /// use ratekeeper_core::{Nanos, Time};
@@ -91,26 +91,26 @@ pub struct Requeue<T> {
     /// By their sequence, oldest first.
     waiting: VecDeque<(ItemPlace, T)>,
     capacity: usize,
-    /// Of each ticket that is out, and this one.
+    /// One reference for each ticket that is out, and this one.
     out: Arc<()>,
     sequence: u64,
     not_before: Time,
     flow: Flow,
 }
 
-/// Who may leave the line.
+/// Which items may leave the line.
 #[derive(Debug)]
 enum Flow {
-    /// Everybody.
+    /// All items.
     Free,
-    /// One, once the wait is over.
+    /// One item, once the wait is over.
     Probe,
-    /// Nobody until this one is reported, or lost.
+    /// No item until this one is reported, or lost.
     Probing(Weak<TicketGuard>),
 }
 
 impl<T> Requeue<T> {
-    /// An empty line for at most `capacity` items, those under way included.
+    /// Creates an empty line for at most `capacity` items, those under way included.
     pub fn new(capacity: usize) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -122,12 +122,12 @@ impl<T> Requeue<T> {
         }
     }
 
-    /// Items that wait or are under way.
+    /// Returns the number of items that wait or are under way.
     pub fn len(&self) -> usize {
         self.waiting.len() + Arc::strong_count(&self.out) - 1 // its own
     }
 
-    /// Whether nothing waits or is under way.
+    /// Returns true if no item waits or is under way.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -135,7 +135,7 @@ impl<T> Requeue<T> {
     /// Puts an item at the end of the line.
     ///
     /// # Errors
-    /// The item itself if the line is full: slow down whoever makes them.
+    /// The item itself if the line is full: slow down its producer.
     pub fn offer(&mut self, item: T, deadline: Deadline) -> Result<(), T> {
         if self.len() >= self.capacity {
             return Err(item);
@@ -177,8 +177,8 @@ impl<T> Requeue<T> {
         stays
     }
 
-    /// The item was accepted, or given up: it leaves for good. If it was the probe, the line
-    /// moves again.
+    /// Removes an item that was accepted, or given up, and returns it. If it was the probe, the
+    /// line moves again.
     pub fn done(&mut self, ticket: Ticket<T>) -> T {
         if self.is_probe(&ticket) {
             self.flow = Flow::Free;
@@ -186,12 +186,12 @@ impl<T> Requeue<T> {
         ticket.item
     }
 
-    /// The item was refused: it returns to its place, and nobody leaves for `wait`, which is
-    /// what the server told and some jitter, or a backoff. A wait of zero is none: the line
-    /// then asks as fast as the server refuses.
+    /// Returns a refused item to its place. No item leaves for `wait`, which is the wait given
+    /// by the server and some jitter, or a backoff. With a wait of zero the line asks as fast as
+    /// the server refuses.
     pub fn refused(&mut self, ticket: Ticket<T>, now: Time, wait: Nanos) {
         self.not_before = self.not_before.max(now + wait);
-        // One of many that left before says nothing: the probe that is under way knows better.
+        // A refusal of an item that left earlier keeps the probe under way, which decides.
         if self.is_probe(&ticket) || !matches!(self.flow, Flow::Probing(_)) {
             self.flow = Flow::Probe;
         }
@@ -326,8 +326,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever senders do with their tickets: the line is bounded, each item ends once,
-        /// and who asks on gets all.
+        /// Whatever senders do with their tickets: the line is bounded, each item ends once, and
+        /// a sender that keeps asking gets all.
         #[test]
         fn nothing_is_lost_or_held_for_ever(
             steps in prop::collection::vec((0_u8..5, 0_u64..3_000, 0_u64..5_000), 1..200),

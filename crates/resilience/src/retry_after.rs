@@ -1,7 +1,7 @@
-//! Retry-After: do what the server says, a little later than it says.
+//! Retry-After: wait as long as the server asks, and a little longer.
 //!
-//! A server that refuses knows best when to come back. Coming back at that very moment
-//! together with all others it told the same would only make the next herd.
+//! A server that refuses knows best when to come back. If all clients that were given the same
+//! moment came back then, they would only make the next herd.
 //!
 //! ```text
 //!   refused          told to come back
@@ -9,19 +9,19 @@
 //!         told              10 % of it, 5 s at most
 //! ```
 //!
-//! * `wait = told + U(0, min(10 % of told, 5 s))`. The part that is added grows with the
-//!   wait: a herd told to wait a minute needs more room than one told to wait a second.
+//! * `wait = told + U(0, min(10 % of told, 5 s))`. The added part grows with the wait: a herd
+//!   that waits for a minute needs more room than one that waits for a second.
 //! * `Retry-After` (seconds or a date) wins over `RateLimit`; of that, the longest `t` among
 //!   limits with nothing left counts. Then `RateLimit-Reset` of older drafts and its elder
 //!   `X-RateLimit-Reset`, if nothing is left: below 10^9 a span in seconds, from there on
 //!   seconds since 1970, as servers send both.
 //! * A date is compared with the `Date` of the same answer if there is one: only one clock
 //!   is asked then, and it need not be right.
-//! * No time at all (zero, a date that has passed) is nothing told: a herd that is told "now"
-//!   would return as one, so backoff decides.
-//! * More than 10 minutes is not waited for by default: no call lasts so long, and a server
-//!   with a wrong clock must not hold its clients for ever. [`ServerWait::Beyond`] says how long it
-//!   was: let the call fail, or wait if it is a batch job.
+//! * No time at all (zero, a date that has passed) counts as no wait given: a herd sent back
+//!   "now" would return as one, so backoff decides.
+//! * More than 10 minutes is not waited for by default: no call lasts so long, and a server with
+//!   a wrong clock must not hold its clients for ever. [`ServerWait::Beyond`] holds the wait:
+//!   let the call fail, or wait if it is a batch job.
 //! * Source: RFC 9110 (2022), section 10.2.3; draft-ietf-httpapi-ratelimit-headers-11
 //!   (2026), section 6, and -03 (2020) for the fields that it replaced.
 
@@ -35,16 +35,16 @@ use crate::rate_limit::RateLimit;
 /// they are a span, of up to 31 years.
 const DATES_FROM: u64 = 1_000_000_000;
 
-/// What a refusal said about waiting, as header fields. Of a field that comes more than once
-/// give the last, and `RateLimit` joined with commas.
+/// Header fields of a refusal that concern waiting. For a field that comes more than once give
+/// the last, and `RateLimit` joined with commas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hints<'a> {
     /// `Retry-After`.
     pub retry_after: Option<&'a str>,
     /// `RateLimit`.
     pub rate_limit: Option<&'a str>,
-    /// `RateLimit-Remaining` or `X-RateLimit-Remaining`. Unless it is zero or not there,
-    /// `reset` says nothing.
+    /// `RateLimit-Remaining` or `X-RateLimit-Remaining`. Unless it is zero or not there, `reset`
+    /// is ignored.
     pub remaining: Option<&'a str>,
     /// `RateLimit-Reset` or `X-RateLimit-Reset`.
     pub reset: Option<&'a str>,
@@ -52,19 +52,19 @@ pub struct Hints<'a> {
     pub date: Option<&'a str>,
 }
 
-/// How long the server wants to be left alone.
+/// Wait that a server asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerWait {
-    /// For so long, above zero; see [`RetryAfter::spread`].
+    /// A wait above zero; see [`RetryAfter::spread`].
     Wait(Nanos),
-    /// For longer than [`RetryAfter::longest`]: coming back sooner is of no use.
+    /// A wait above [`RetryAfter::longest`]: coming back sooner is of no use.
     Beyond(Nanos),
-    /// It did not say, or nothing that can be read, or that there is no need to wait.
+    /// No wait was given, it cannot be read, or there is no need to wait.
     Nothing,
 }
 
-/// How what a server tells is believed and spread; see the [module](self) for the reasons of
-/// the defaults.
+/// Bounds and spread of waits given by a server; see the [module](self) for the reasons of the
+/// defaults.
 ///
 /// ```
 /// use ratekeeper_core::{Nanos, Origin, Time};
@@ -82,7 +82,7 @@ pub enum ServerWait {
 pub struct RetryAfter {
     /// The longest wait that is obeyed, whatever a server sends. Default 10 minutes.
     pub longest: Nanos,
-    /// The most that is added to spread clients; zero adds nothing. Default 5 s.
+    /// Maximum span added to spread clients; zero adds nothing. Default 5 s.
     pub spread_max: Nanos,
 }
 
@@ -96,8 +96,8 @@ impl Default for RetryAfter {
 }
 
 impl RetryAfter {
-    /// What the fields of a refusal say at `now`, on a clock that counts from `origin`: a
-    /// date without a `Date` beside it needs to know what day it is.
+    /// Returns the wait in the fields of a refusal at `now`, on a clock that counts from
+    /// `origin`, because a date without a `Date` beside it is compared with today's.
     pub fn told(&self, hints: Hints<'_>, now: Time, origin: Origin) -> ServerWait {
         let ours = origin.unix_nanos(now);
         let date = hints.date.and_then(|text| http_date::parse(text, ours));
@@ -114,27 +114,27 @@ impl RetryAfter {
         }
     }
 
-    /// `told` and up to a tenth of it more, at random.
+    /// Returns the wait plus up to a tenth of it at random, at most `spread_max` more.
     pub fn spread(&self, told: Nanos, random: &mut impl Random) -> Nanos {
         let tenth = Nanos::from_nanos(told.as_nanos() / 10); // down: any rounding will do
         told + random.up_to(tenth.min(self.spread_max))
     }
 }
 
-/// A number without a sign; more digits than fit are still much.
+/// Parses a number without a sign; one that does not fit becomes the maximum.
 fn number(text: &str) -> Option<u64> {
     let text = blanks_off(text);
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// From `today`, in nanoseconds since 1970, until the date; zero if it has passed.
+/// Returns the span from `today`, in nanoseconds since 1970, to the date; zero if it has passed.
 fn until(text: &str, today: u64) -> Option<Nanos> {
     let date = http_date::parse(blanks_off(text), today)?;
     Some(Nanos::from_nanos(date.saturating_sub(today)))
 }
 
-/// As servers write when a limit is whole again: a span, or a moment.
+/// Parses when a limit is whole again: a span, or a moment.
 fn reset(text: &str, today: u64) -> Option<Nanos> {
     let span = number(text).map(|secs| match secs {
         ..DATES_FROM => Nanos::from_secs(secs),
@@ -147,7 +147,7 @@ fn blanks_off(text: &str) -> &str {
     text.trim_matches([' ', '\t'])
 }
 
-/// The longest span among limits that have nothing left.
+/// Returns the longest span among limits with nothing left.
 fn exhausted_for(field: &str) -> Option<Nanos> {
     let limits = RateLimit::parse(field).into_iter();
     limits

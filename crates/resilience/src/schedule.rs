@@ -1,4 +1,4 @@
-//! Schedule: what runs every hour need not run on the hour.
+//! Schedule: an hourly job need not run on the hour.
 //!
 //! Cron jobs of a thousand machines that all say `0 * * * *` are a herd by appointment. Each
 //! client runs in the same period, at an offset of its own that follows from its name.
@@ -20,8 +20,8 @@ use ratekeeper_core::{Nanos, Origin, Time};
 
 use crate::random::{Random, SplitMix};
 
-/// By how much the runs of `client` lie behind the start of each `period`: below `period`,
-/// zero for a period of zero.
+/// Returns by how much the runs of `client` lie behind the start of each `period`: below
+/// `period`, zero for a period of zero.
 ///
 /// ```
 /// use ratekeeper_core::Nanos;
@@ -42,14 +42,14 @@ pub fn offset(client: &[u8], period: Nanos) -> Nanos {
     }
 }
 
-/// The first run of `client` at `now` or later. Periods begin at whole multiples since 1970.
+/// Returns the first run of `client` from `now` on. Periods begin at multiples since 1970.
 pub fn next_run(client: &[u8], period: Nanos, now: Time, origin: Origin) -> Time {
     if period == Nanos::ZERO {
         return now;
     }
     let offset = offset(client, period).as_nanos();
     let unix = origin.unix_nanos(now);
-    // How long ago the last run was, at this very moment counting as a whole period.
+    // Time since the last run; a run at this very moment counts as a whole period ago.
     let since = unix.saturating_sub(offset) % period.as_nanos();
     let wait = match (unix < offset, since) {
         (true, _) => offset - unix,

@@ -10,8 +10,8 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 
-/// The guarded value, even if a thread that held it panicked: values here are plain numbers
-/// that are whole between any two statements.
+/// Returns the guarded value, even if a thread that held it panicked: values here are plain
+/// numbers that are whole between any two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

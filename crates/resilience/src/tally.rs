@@ -1,4 +1,4 @@
-//! Tally: how many events there were of late, and how many of them bore a mark.
+//! Tally: number of recent events, and how many of them bear a mark.
 //!
 //! The window is cut into ten slots, one atomic word each. A word says which slot of all
 //! time it counts, so a stale one is recognised and needs no clearing: after an idle week
@@ -22,8 +22,8 @@ use ratekeeper_core::{Nanos, Time};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// How finely the window slides. More slots cost memory and time; ten let a tenth of what
-/// is remembered leave at once.
+/// Number of slots of the window. More slots cost memory and time; with ten, a tenth of the
+/// window is forgotten at once.
 pub(crate) const SLOTS: usize = 10;
 const SLOTS_U64: u64 = SLOTS as u64;
 
@@ -48,7 +48,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// None if a tenth of `window` is less than a nanosecond.
+    /// Returns `None` if a tenth of `window` is less than a nanosecond.
     pub(crate) fn new(window: Nanos) -> Option<Self> {
         let slot_width = window.as_nanos() / SLOTS_U64; // down: remembers at most the window
         (slot_width > 0).then(|| Self {
@@ -57,12 +57,12 @@ impl Tally {
         })
     }
 
-    /// Which slot of all time `now` lies in.
+    /// Returns the slot of all time in which `now` lies.
     pub(crate) fn slot(&self, now: Time) -> u64 {
         now.as_nanos() / self.slot_width
     }
 
-    /// Counts what happened at `now`: at most 2^20 - 1 events at once.
+    /// Counts events at `now`: at most 2^20 - 1 at once.
     pub(crate) fn add(&self, now: Time, events: MarkedCount) {
         let slot = self.slot(now);
         let word = &self.slots[(slot % SLOTS_U64) as usize];
@@ -75,7 +75,7 @@ impl Tally {
         }
     }
 
-    /// What is in the window that ends at `now`.
+    /// Returns the counts of the window that ends at `now`.
     pub(crate) fn sum(&self, now: Time) -> MarkedCount {
         let slot = self.slot(now);
         let mut sum = MarkedCount::default();
@@ -90,7 +90,7 @@ impl Tally {
         sum
     }
 
-    /// Forgets everything. What other threads count meanwhile may stay.
+    /// Clears all counts. Events that other threads count meanwhile may stay.
     pub(crate) fn clear(&self) {
         for word in &self.slots {
             word.store(0, Ordering::Relaxed);
@@ -98,8 +98,8 @@ impl Tally {
     }
 }
 
-/// The word `old` with the events added, if they belong there: whoever held a clock reading
-/// for a whole window comes too late.
+/// Returns the word `old` with the events added; `None` if it counts a later slot, because a
+/// thread that held a clock reading for a whole window comes too late.
 fn counted(old: u64, slot: u64, events: MarkedCount) -> Option<u64> {
     let word = TallyWord(old);
     let mut count = match word.age(slot) {
@@ -132,7 +132,7 @@ impl TallyWord {
         }
     }
 
-    /// By how many slots the word lies behind `slot`; negative if ahead.
+    /// Returns by how many slots the word lies behind `slot`; negative if ahead.
     fn age(self, slot: u64) -> i64 {
         let behind = slot.wrapping_sub(self.0 >> (2 * COUNT_BITS)) & STAMP_MASK;
         // The upper half of the circle is the future.

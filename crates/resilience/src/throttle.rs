@@ -1,8 +1,8 @@
-//! Throttle: refuse locally in the share in which the server would refuse.
+//! Throttle: refuses locally the share of requests that the server would refuse.
 //!
-//! A refusal costs the server too. A client that keeps count of what it asked for and what
-//! it was granted can spare the server most of the requests that would be refused, and still
-//! send enough to notice when it recovers.
+//! A refusal costs the server too. A client that counts its requests and those accepted can
+//! spare the server most of the requests that would be refused, and still send enough to notice
+//! when it recovers.
 //!
 //! ```text
 //!   share refused locally
@@ -19,8 +19,8 @@
 //!   counted *before* it is sent, so a server that hangs is noticed as one that refuses).
 //! * A request that is refused locally is counted too; otherwise the share would fall as
 //!   soon as it acts.
-//! * Trade-off: a client that starts with many requests at once has no answer to any of
-//!   them, which looks like a server that hangs. `head_start` leaves so many requests out of
+//! * Trade-off: a client that starts with many requests at once has no answer to any of them,
+//!   which looks like a server that hangs. `head_start` is a number of requests left out of
 //!   account; the default is the published formula, with none.
 //! * Does what a [breaker](crate::breaker) does, more smoothly; do not run both.
 //! * Cost: ten loads and one compare-exchange a request, no lock.
@@ -78,7 +78,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A throttle that has seen nothing.
+    /// Creates a throttle that has seen no requests.
     ///
     /// # Errors
     /// [`Error::Window`] or [`Error::Multiplier`] for settings outside their bounds.
@@ -90,7 +90,7 @@ impl Throttle {
         Ok(Self { requests, settings })
     }
 
-    /// Counts a request and asks to send it: false if it is to be refused locally.
+    /// Counts a request and returns true if it may be sent, false if it is refused locally.
     #[must_use = "send only if it was granted"]
     pub fn try_send(&self, now: Time, random: &mut impl Random) -> bool {
         let refusing = self.refusing(now);
@@ -98,12 +98,12 @@ impl Throttle {
         refusing <= 0.0 || random.unit() >= refusing
     }
 
-    /// The server did what a request asked for. Refusals and failures are not reported.
+    /// Records a request that the server carried out. Refusals and failures are not reported.
     pub fn accepted(&self, now: Time) {
         self.requests.add(now, MarkedCount { all: 0, marked: 1 });
     }
 
-    /// The share of requests refused locally at `now`, 0 to below 1.
+    /// Returns the share of requests refused locally at `now`, 0 to below 1.
     #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^24")]
     pub fn refusing(&self, now: Time) -> f64 {
         let seen = self.requests.sum(now);

@@ -1,5 +1,5 @@
-//! Adaptive concurrency in front of a server that is known: so many workers, a queue, and time
-//! that is virtual.
+//! Adaptive concurrency in front of a known server: a number of workers, a queue, and virtual
+//! time.
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -29,33 +29,33 @@ fn aimd() -> Law {
     Law::Aimd(Aimd::default())
 }
 
-/// A server of so many workers, each busy with one piece of work; the rest waits in order.
+/// A server with `workers` workers, each busy with one piece of work; the rest waits in order.
 struct Server {
     workers: usize,
-    /// What one piece of work takes; each takes from 0.8 to 1.2 of it.
+    /// Mean time of one piece of work; each takes from 0.8 to 1.2 of it.
     service: Nanos,
-    /// What is refused at once: beyond so many that wait.
+    /// Maximum number of waiting pieces of work; further ones are refused at once.
     queue: usize,
-    /// When those finish that are being served.
+    /// Times at which the work being served ends.
     serving: BinaryHeap<Reverse<(Time, usize)>>,
     waiting: VecDeque<usize>,
     random: SplitMix,
 }
 
-/// What clients want of it.
+/// Load that clients offer.
 #[derive(Clone, Copy)]
 enum Demand {
-    /// All that is permitted.
+    /// As much as is permitted.
     Endless,
-    /// So much at once.
+    /// This much at once.
     AtOnce(u32),
 }
 
-/// What was seen from one moment to the next.
+/// Observations from one moment to the next.
 #[derive(Debug)]
 struct Seen {
-    /// Of the limits, from report to report: below it in one of ten. (The limit is low while
-    /// times are measured, in 2 windows of 300.)
+    /// Range of the limits, report by report: one in ten is below `least`. (The limit is low
+    /// while times are measured, in 2 windows of 300.)
     least: u32,
     most: u32,
     done: u64,
@@ -177,7 +177,7 @@ impl Server {
     }
 }
 
-/// What a server of 10 ms a piece of work can do.
+/// Capacity of a server that takes 10 ms for a piece of work.
 fn can_do(workers: u64, secs: u64) -> u64 {
     workers * 100 * secs
 }
@@ -283,7 +283,7 @@ fn a_limit_that_is_not_used_stays() {
         assert!(seen.least >= 10 && seen.most == 20, "{law:?}: {seen:?}");
         assert_eq!(play.limit.limit(), 20, "{law:?}");
     }
-    // What was used once, and is not any more, stays too.
+    // A limit that was used once, and is not any more, stays too.
     let mut play = Play::new(aimd(), 50);
     play.until(secs(5), Demand::Endless);
     play.until(secs(6), Demand::AtOnce(2)); // the window in which it ended
@@ -326,7 +326,7 @@ fn it_comes_back_after_an_outage() {
     }
 }
 
-/// Two clients of one server that takes a hundred at once: who has more gives more away.
+/// Two clients of one server that takes a hundred at once: the larger share loses more.
 #[test]
 fn aimd_shares_fairly() {
     let bounds = Bounds {

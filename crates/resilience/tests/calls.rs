@@ -1,5 +1,5 @@
-//! Calls through the layer to a service without a network, in time that is held: every wait is
-//! seen to the millisecond.
+//! Calls through the layer to a service without a network, in virtual time: every wait is seen
+//! to the millisecond.
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,8 +26,8 @@ use tower_service::Service;
 /// Fields of an answer.
 type Fields = &'static [(&'static str, &'static str)];
 
-/// A service that answers one thing, and keeps to the contract of services: whoever calls it
-/// has found this very clone ready, once for each call.
+/// A service that answers one thing, and keeps to the contract of services: a caller must have
+/// found this very clone ready, once for each call.
 struct Play {
     status: u16,
     fields: Fields,
@@ -66,7 +66,7 @@ impl Play {
         gaps.map(|gap| gap.as_millis()).collect()
     }
 
-    /// What the n-th request said in this field.
+    /// Returns the value of this field in the n-th request.
     fn told(&self, number: usize, name: &str) -> String {
         let seen = self.seen.lock().unwrap();
         seen[number].1[name].to_str().unwrap().to_owned()
@@ -121,7 +121,7 @@ fn request(method: &str) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// A request whose call may take so long.
+/// A request with a maximum time for its call.
 fn within(span: Nanos) -> Request<()> {
     let mut request = request("GET");
     request.extensions_mut().insert(CallWithin(span));
@@ -194,7 +194,7 @@ async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
             &[("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", "7")],
             Some(backoff.clone()),
         ),
-        // Not obeyed, and not defied either: the refusal is the answer.
+        // Neither obeyed nor ignored: the refusal is the answer.
         (&[("retry-after", "601")], None),
         (&[("retry-after", "315360000")], None),
         (&[("retry-after", "99999999999999999999")], None),
@@ -214,7 +214,7 @@ async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_sleeps_past_the_deadline() {
-    // A call within so many milliseconds, of attempts that take 50 each: how many are made.
+    // Milliseconds that a call may take, with attempts of 50 each; number of attempts.
     for (millis, sent) in [
         (0, 0),
         (1, 1),

@@ -33,7 +33,7 @@ const BACKOFF: Backoff = Backoff {
     jitter: Jitter::Full,
 };
 
-/// What became of a herd.
+/// Result of a herd.
 struct Outcome {
     /// Requests that arrived in each 100 ms, the first attempts included.
     arrivals: Vec<usize>,
@@ -43,7 +43,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// The most requests in 100 ms, among those that begin `from` or later.
+    /// Maximum number of requests in 100 ms, among those that begin `from` or later.
     fn peak(&self, from: Nanos) -> usize {
         let first = usize::try_from(from.as_nanos() / BUCKET.as_nanos()).unwrap();
         self.arrivals[first.min(self.arrivals.len())..]
@@ -53,7 +53,7 @@ impl Outcome {
             .unwrap_or(0)
     }
 
-    /// Hundreds of milliseconds in which somebody came.
+    /// Number of periods of 100 ms in which a client came.
     fn spread(&self) -> usize {
         self.arrivals.iter().filter(|&&count| count > 0).count()
     }
@@ -128,8 +128,8 @@ fn play(jitter: Jitter, budget: Option<&Budget>, seed: u64) -> Outcome {
 fn without_jitter_the_herd_returns_as_one() {
     let herd = play(Jitter::Without, None, 1);
     herd.row("without jitter");
-    // After k refusals all who are left come within one bucket: 100 at first, then what the
-    // limit refilled in 100, 200, 400, 800 ms is gone from 900.
+    // After k refusals all remaining clients come within one bucket: 100 at first, then the
+    // refill of 100, 200, 400, 800 ms is gone from 900.
     let visits: Vec<_> = herd
         .arrivals
         .iter()
@@ -181,7 +181,7 @@ fn a_budget_holds_the_extra_load_under_its_bound() {
     }
 }
 
-/// All who are refused by a window of a minute are told the same moment, in whole seconds.
+/// All clients refused by a window of a minute get the same moment, in whole seconds.
 #[test]
 fn a_herd_that_is_told_when_to_return_is_spread_too() {
     let limit = Window::fixed("100/1m".parse().unwrap(), Nanos::ZERO).unwrap();

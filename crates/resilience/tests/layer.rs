@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// What the server does with a request.
+/// Reaction of the server to a request.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Answer(u16),
@@ -40,13 +40,13 @@ enum Act {
     Hang,
 }
 
-/// What the server saw: method, and the value of `x-timeout-ms`.
+/// Requests that the server saw: method, value of `x-timeout-ms`, and time.
 type Seen = Arc<Mutex<Vec<(Method, Option<u64>, Instant)>>>;
 
 type HttpClient = Client<HttpConnector, Full<Bytes>>;
 
-/// Starts a server that follows the script, and repeats its last line; where it is, and
-/// what it sees.
+/// Starts a server that follows the script, and repeats its last line; returns its address and
+/// the requests that it sees.
 async fn server(script: &'static [Act]) -> (String, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());

@@ -14,7 +14,7 @@ use crate::context::ServiceContext;
 use crate::listener::bind;
 use crate::{Config, Door, Event, ListenAddress, StartError};
 
-/// Something for each door that is open.
+/// A value for each open door.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doors<T> {
     pub(crate) http: Option<T>,
@@ -33,7 +33,7 @@ impl<T> Doors<T> {
 }
 
 impl Doors<SocketAddr> {
-    /// Those that a service is to have.
+    /// Returns the addresses of the doors that a service opens.
     pub(crate) fn chosen(config: &Config, settings: &Settings) -> Result<Self, StartError> {
         let policy = &settings.listen;
         let files = config.envoy_config.is_some() || settings.envoy_files.config.is_some();
@@ -63,7 +63,7 @@ impl Doors<SocketAddr> {
         Ok(doors)
     }
 
-    /// Takes them.
+    /// Binds the addresses.
     pub(crate) fn bind(self) -> Result<Doors<TcpListener>, StartError> {
         let taken = |door, at: Option<SocketAddr>| at.map(|at| bind(door, at)).transpose();
         Ok(Doors {
@@ -73,7 +73,7 @@ impl Doors<SocketAddr> {
         })
     }
 
-    /// Says where the doors are, and what is to be known about those open to the network.
+    /// Emits the address of each door, and a notice for each that is open to the network.
     pub(crate) fn announce<C: Clock>(&self, shared: &ServiceContext<C>) {
         for door in [Door::Http, Door::Grpc, Door::Admin] {
             let Some(&address) = self.of(door) else {
@@ -95,7 +95,7 @@ impl Doors<SocketAddr> {
 }
 
 impl Doors<TcpListener> {
-    /// The addresses in use.
+    /// Returns the addresses in use.
     pub(crate) fn addresses(&self) -> Doors<SocketAddr> {
         let local = |listener: &Option<TcpListener>| {
             let listener = listener.as_ref();

@@ -130,7 +130,7 @@ fn metrics<C: Clock>(shared: &ServiceContext<C>, format: Format) -> Response<Rep
     let store = any.local();
     let policy = shared.keeper.policy();
     let lenders = policy.rules.iter().map(|rule| &rule.limit);
-    // What a shared store has on loan is not known here.
+    // The loans of a shared store are not known here.
     let lends = |limit: &&Limit| limit.algorithm.concurrency().is_some();
     let lenders = lenders.filter(|limit| any.shared().is_none() && lends(limit));
     let loans = lenders.map(|limit| (Arc::clone(&limit.name), store.loans(limit, now)));
@@ -206,7 +206,7 @@ fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     text(StatusCode::OK, lines)
 }
 
-/// A limit as the policy says it.
+/// Returns a limit as the policy states it.
 fn about(rule: &Rule) -> Value {
     json!({
         "name": &*rule.limit.name,
@@ -236,7 +236,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
     reply(&json!({ "limits": limits }))
 }
 
-/// `POST /v1/reload`: the new version, or everything that is wrong with the file.
+/// `POST /v1/reload`: returns the new version, or all errors of the file.
 async fn reload<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
 ) -> Result<Response<Reply>, Problem> {

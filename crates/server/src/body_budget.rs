@@ -1,7 +1,7 @@
 //! Body budget: bytes of requests that are held back, of all connections together.
 //!
-//! A body that came with its head is decided at once. One that has to be waited for is
-//! held, and thousands of clients can have that done at once: beyond the budget a request
+//! A body that came with its head is decided at once. A body that has to be waited for is
+//! held, and thousands of clients can cause that at once: beyond the budget a request
 //! is refused, and its client may try again.
 
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Bytes held at once: sixty-four of the largest batches.
+/// Maximum number of bytes held at once: sixty-four of the largest batches.
 pub(crate) const MAX_HELD_BYTES: usize = 64 << 20;
 
-/// How much is held.
+/// The budget, and the bytes held of it.
 #[derive(Debug, Default)]
 pub(crate) struct BodyBudget {
     held: AtomicUsize,
@@ -26,12 +26,12 @@ pub(crate) struct HeldBytes {
 }
 
 impl BodyBudget {
-    /// Bytes held now.
+    /// Returns the number of bytes held now.
     pub(crate) fn bytes(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Nothing yet, of one body.
+    /// Starts the account of one body, which holds nothing yet.
     pub(crate) fn hold(self: &Arc<Self>) -> HeldBytes {
         HeldBytes {
             budget: Arc::clone(self),
@@ -41,7 +41,8 @@ impl BodyBudget {
 }
 
 impl HeldBytes {
-    /// Holds `bytes` in all from now on; false, and no more than before, if that is too much.
+    /// Holds `bytes` in total from now on. Returns false, and holds no more than before, if that
+    /// exceeds the budget.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let before = self.bytes;
         let fits = |held: usize| {
@@ -56,7 +57,7 @@ impl HeldBytes {
         updated.is_ok()
     }
 
-    /// `bytes`, held until they are dropped.
+    /// Returns `bytes`, which stay held until they are dropped.
     pub(crate) fn keep(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(KeptBytes { bytes, _held: self })
     }
@@ -68,7 +69,7 @@ impl Drop for HeldBytes {
     }
 }
 
-/// Bytes with what holds them.
+/// Bytes with their share of the budget.
 struct KeptBytes {
     bytes: Bytes,
     _held: HeldBytes,

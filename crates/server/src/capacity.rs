@@ -5,8 +5,8 @@
 //!                                                                    admin, files, store
 //! ```
 //!
-//! Descriptors are kept back, so that callers can never take those by which an operator
-//! sees what is going on.
+//! Descriptors are reserved, so that callers can never take those that an operator needs to
+//! inspect the service.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::Door;
 use crate::listener::Spans;
 use crate::pulse::TICK;
 
-/// Connections of the doors http and grpc together unless stated.
+/// Default maximum number of connections of the doors http and grpc together.
 const DEFAULT_CONNECTIONS: u32 = 10_000;
-/// Connections at the admin door.
+/// Maximum number of connections at the admin door.
 const ADMIN_CONNECTIONS: u32 = 100;
-/// Descriptors for the admin door, files and the shared store; of a small limit, half.
+/// Descriptors reserved for the admin door, files and the shared store; half of a small limit.
 const RESERVE: u64 = 384;
 /// How long a connection may be without a request: at the doors http and admin, and at grpc.
 const HTTP_IDLE: Nanos = Nanos::from_secs(75);
@@ -31,7 +31,7 @@ const DRAIN: Nanos = Nanos::from_millis(500);
 /// How long requests in flight may take after that.
 const GRACE: Nanos = Nanos::from_secs(10);
 
-/// What a service can take.
+/// The limits of a service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
     /// Connections of the doors http and grpc together.
@@ -45,7 +45,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// What `settings` ask for, as far as the descriptors of this process allow.
+    /// Returns the capacity that `settings` ask for, within the descriptors of this process.
     pub(crate) fn of(settings: &Settings) -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         Self::within(settings, limit.current.unwrap_or(u64::MAX))
@@ -68,7 +68,7 @@ impl Capacity {
         }
     }
 
-    /// What to know if descriptors allow less than was asked for.
+    /// Returns a notice if descriptors allow less than was asked for.
     pub(crate) fn notice(&self) -> Option<String> {
         let Self {
             callers,
@@ -84,7 +84,7 @@ impl Capacity {
         })
     }
 
-    /// How long a door waits.
+    /// Returns how long a door waits.
     pub(crate) fn spans(&self, door: Door) -> Spans {
         let idle = self.idle.unwrap_or(match door {
             Door::Http | Door::Admin => HTTP_IDLE,

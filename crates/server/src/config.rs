@@ -12,13 +12,13 @@ use ratekeeper_policy::config::Diagnostic;
 use crate::event::Sink;
 use crate::{Event, LogWriter, StoreChoice};
 
-/// Where the check API listens unless told otherwise.
+/// Default address of the check API.
 pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
-/// Where Envoy's rate limit service listens unless told otherwise.
+/// Default address of Envoy's rate limit service.
 pub(crate) const DEFAULT_GRPC: &str = "off";
-/// And where it does if it has configuration files: they are of no use to anybody else.
+/// The same if there are configuration files, because only that service uses them.
 pub(crate) const DEFAULT_GRPC_WITH_FILES: &str = "127.0.0.1:8081";
-/// Where the admin door listens unless told otherwise.
+/// Default address of the admin door.
 pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
 
 /// A listening address of the service.
@@ -47,7 +47,7 @@ impl fmt::Display for Door {
 pub enum ListenAddress {
     /// At `HOST:PORT`; port 0 takes a free one.
     At(String),
-    /// Nowhere.
+    /// The door is closed.
     Off,
 }
 
@@ -81,43 +81,43 @@ impl ListenAddress {
 /// How a service is started.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The policy file; none: no limits but those of `envoy_config`.
+    /// The policy file. `None`: no limits except those of `envoy_config`.
     pub policy: Option<PathBuf>,
-    /// Configuration of Envoy's rate limit service, a file or a directory; none: as the
-    /// policy says, else no such service.
+    /// Configuration of Envoy's rate limit service, a file or a directory. `None`: as the
+    /// policy says, else there is no such service.
     pub envoy_config: Option<PathBuf>,
-    /// Where the check API listens; none: as the policy says, else `127.0.0.1:8080`.
+    /// Address of the check API. `None`: as the policy says, else `127.0.0.1:8080`.
     pub http: Option<ListenAddress>,
-    /// Where Envoy's rate limit service listens; none: as the policy says, else
-    /// nowhere, but at `127.0.0.1:8081` if it has configuration files.
+    /// Address of Envoy's rate limit service. `None`: as the policy says, else off, or
+    /// `127.0.0.1:8081` if it has configuration files.
     pub grpc: Option<ListenAddress>,
-    /// Where the admin door listens; none: as the policy says, else `127.0.0.1:9090`.
+    /// Address of the admin door. `None`: as the policy says, else `127.0.0.1:9090`.
     pub admin: Option<ListenAddress>,
-    /// Where the counters are; none: as the policy says.
+    /// Where the counters are. `None`: as the policy says.
     pub store: Option<StoreChoice>,
-    /// Bytes the store may use; none: as the policy says, else 256 MiB, or a quarter of the memory
-    /// of the machine or container if that is less.
+    /// Maximum number of bytes that the store uses. `None`: as the policy says, else 256 MiB, or a
+    /// quarter of the memory of the machine or container if that is less.
     pub memory_budget: Option<usize>,
-    /// What admin calls must present; without it the admin door stays on loopback.
+    /// Token that admin calls must present; without it the admin door stays on loopback.
     pub admin_token: Option<String>,
-    /// Which calls may reset, refund and reload; `None`: as the policy says, else those that
+    /// Which calls may reset, refund and reload. `None`: as the policy says, else those that
     /// present the token.
     pub admin_writes: Option<AdminWrites>,
-    /// Threads that decide; none: one for each core.
+    /// Number of threads that decide. `None`: one for each core.
     pub workers: Option<NonZeroUsize>,
-    /// Whether a change of the policy file reloads it.
+    /// Reloads the policy when its file changes.
     pub watch: bool,
-    /// Whether limits that enforce only watch, after a reload too.
+    /// Puts enforcing limits in shadow mode, also after a reload.
     pub shadow: bool,
-    /// Whether SIGTERM and SIGINT stop the service and SIGHUP reloads it.
+    /// Handles signals: SIGTERM and SIGINT stop the service, SIGHUP reloads it.
     pub signals: bool,
     pub(crate) sink: Sink,
     pub(crate) log: Option<LogWriter>,
 }
 
 impl Config {
-    /// The service of that policy file: it watches the file, leaves signals to the caller,
-    /// and takes no token.
+    /// Returns the configuration of a service with that policy file: it watches the file, leaves
+    /// signals to the caller, and takes no token.
     pub fn new(policy: impl Into<PathBuf>) -> Self {
         Self {
             policy: Some(policy.into()),
@@ -172,11 +172,11 @@ impl Config {
     }
 }
 
-/// Why a service did not start. `Display` is what an operator needs to read.
+/// Why a service did not start. `Display` is the message for an operator.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Not `DOOR=ADDRESS`.
+    /// The text is not `DOOR=ADDRESS`.
     #[error(
         "listen address `{0}` is not DOOR=ADDRESS\nhint: http=127.0.0.1:9000, grpc=127.0.0.1:0 or admin=off"
     )]
@@ -186,15 +186,15 @@ pub enum StartError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         reason: String,
     },
     /// The policy has errors.
     #[error("{report}")]
     Policy {
-        /// All of them, rendered.
+        /// All findings, rendered.
         report: String,
-        /// All of them.
+        /// All findings.
         findings: Vec<Diagnostic>,
     },
     /// The configuration of Envoy's rate limit service cannot be read.
@@ -203,36 +203,36 @@ pub enum StartError {
     /// The configuration of Envoy's rate limit service has errors: all of them, rendered.
     #[error("{0}")]
     EnvoyFiles(String),
-    /// Neither a policy nor a configuration of Envoy's rate limit service.
+    /// There is neither a policy nor a configuration of Envoy's rate limit service.
     #[error("there is no policy\nhint: name a policy file, or a configuration of Envoy's")]
     NoPolicy,
-    /// Not the URL of a store; it is not shown, as it may hold a password.
+    /// The text is not the URL of a store; it is not shown, because it may hold a password.
     #[error("the URL of the store cannot be used: {message}\nhint: {hint}")]
     StoreUrl {
-        /// What is wrong.
+        /// Description of the error.
         message: String,
-        /// What would be right.
+        /// How to correct it.
         hint: String,
     },
     /// The store cannot be used as the policy says.
     #[error("the store cannot be used: {0}")]
     Store(String),
-    /// Not an address.
+    /// The text is not an address.
     #[error("{door} address `{text}` cannot be used: {reason}\nhint: write HOST:PORT, or off")]
     Address {
-        /// Which door.
+        /// The door.
         door: Door,
-        /// What was written.
+        /// The text as written.
         text: String,
-        /// What the system says.
+        /// Error of the system.
         reason: String,
     },
-    /// Somebody else listens there.
+    /// Another process listens on the address.
     #[error(
         "{door} address {address} is in use by another process\nhint: --listen {door}=ADDRESS takes another, port 0 a free one"
     )]
     InUse {
-        /// Which door.
+        /// The door.
         door: Door,
         /// The address.
         address: SocketAddr,
@@ -240,14 +240,14 @@ pub enum StartError {
     /// The system refuses the address.
     #[error("{door} address {address} cannot be opened: {reason}")]
     Bind {
-        /// Which door.
+        /// The door.
         door: Door,
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         reason: String,
     },
-    /// An admin door open to the network without a token.
+    /// The admin door would be open to the network without a token.
     #[error(
         "admin address {0} is open to the network and no token is set\nhint: set RATEKEEPER_ADMIN_TOKEN, or listen on 127.0.0.1"
     )]
@@ -255,7 +255,7 @@ pub enum StartError {
     /// The certificates of the gRPC door cannot be used.
     #[error("[envoy.tls]: {0}")]
     Certificates(String),
-    /// The gRPC door is wanted, and this build has none.
+    /// The gRPC door is configured, but this build has none.
     #[error(
         "the grpc door is not in this build\nhint: build with the feature `grpc`, or write --listen grpc=off"
     )]

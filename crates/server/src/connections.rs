@@ -1,4 +1,4 @@
-//! Connections: how many there are, whose they are, and which of them makes room.
+//! Connections: their number, their peers, and which of them makes room.
 //!
 //! ```text
 //!   accepted --> a seat is free? --> taken
@@ -8,8 +8,8 @@
 //!                         more than the newcomer's, one in use; else the newcomer is closed
 //! ```
 //!
-//! A peer is an IPv4 address or an IPv6 /64. So one client may use every seat that is free,
-//! and none that another needs: 10,000 kept connections of one address shut nothing.
+//! A peer is an IPv4 address or an IPv6 /64. So one client may use every free seat, but none
+//! that another client needs: 10,000 kept connections of one address shut out no other client.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,16 +21,16 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use crate::metrics::ConnectionCounts;
 use crate::pulse::{Idle, Pulse};
 
-/// Connections that may still be ending while others have their seats.
+/// Maximum number of connections still ending while others have their seats.
 const ENDING: u32 = 64;
-/// Connections of a peer that are compared, to find the one that has been idle longest.
+/// Connections of a peer that are compared to find the one that has been idle longest.
 const COMPARED: usize = 64;
 
 /// The seats of one door, or of several.
 #[derive(Debug)]
 pub(crate) struct Connections {
     most: u32,
-    /// One for each open connection, those that are ending included.
+    /// One permit for each open connection, including those that are ending.
     open: Arc<Semaphore>,
     table: Mutex<ConnectionTable>,
     counts: Arc<ConnectionCounts>,
@@ -54,7 +54,7 @@ pub(crate) struct Seat {
 }
 
 impl Connections {
-    /// `most` seats, at least one.
+    /// Creates `most` seats, at least one.
     pub(crate) fn new(most: u32, counts: Arc<ConnectionCounts>) -> Arc<Self> {
         let most = most.max(1);
         Arc::new(Self {
@@ -70,18 +70,18 @@ impl Connections {
         Arc::clone(&self.open).acquire_owned().await
     }
 
-    /// The same without waiting.
+    /// Like `room`, without waiting.
     pub(crate) fn room_now(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.open).try_acquire_owned().ok()
     }
 
     /// Returns when all connections have ended.
     pub(crate) async fn ended(&self) {
-        // An error: it is closed, which it never is.
+        // An error: the semaphore is closed, which it never is.
         let _ = self.open.acquire_many(self.most + ENDING).await;
     }
 
-    /// A seat for a connection from `from`; `None`: there is none, and it must be closed.
+    /// Returns a seat for a connection from `from`; `None` if the connection must be closed.
     pub(crate) fn seat(self: &Arc<Self>, from: IpAddr, open: OwnedSemaphorePermit) -> Option<Seat> {
         let peer = peer(from);
         let pulse = Arc::new(Pulse::default());
@@ -139,7 +139,7 @@ impl ConnectionTable {
         self.taken += 1;
     }
 
-    /// Takes the connection out, unless it has made room already.
+    /// Removes the connection, unless it has made room already.
     fn remove(&mut self, peer: IpAddr, pulse: &Arc<Pulse>) {
         let place = pulse.place.swap(usize::MAX, Ordering::Relaxed);
         let Some(seats) = self.peers.get_mut(&peer) else {
@@ -158,13 +158,13 @@ impl ConnectionTable {
         self.taken -= 1;
     }
 
-    /// The peer with the most connections, and how many.
+    /// Returns the peer with the largest number of connections, and that number.
     fn largest(&self) -> Option<(IpAddr, usize)> {
         let counts = self.peers.iter().map(|(peer, seats)| (*peer, seats.len()));
         counts.max_by_key(|(_, count)| *count)
     }
 
-    /// Of some connections of that peer the one that has been idle longest.
+    /// Returns the connection that has been idle longest among some of that peer's.
     fn longest_idle(&mut self, peer: IpAddr, in_use_too: bool) -> Option<Arc<Pulse>> {
         let seats = self.peers.get(&peer)?;
         let compared = seats.len().min(COMPARED);
@@ -173,13 +173,13 @@ impl ConnectionTable {
         let some = (first..first + compared).map(|index| &seats[index % seats.len()]);
         let idle = some.map(|pulse| (pulse.idle(), pulse));
         let allowed = idle.filter(|(idle, _)| in_use_too || *idle != Idle::InUse);
-        // Of equals the first, which has been there longest.
+        // Among equals the first, which has been there longest.
         let found = allowed.rev().max_by_key(|(idle, _)| *idle);
         found.map(|(_, pulse)| Arc::clone(pulse))
     }
 }
 
-/// What counts as one client: an IPv4 address, or 64 bits of an IPv6 address.
+/// Returns the address that counts as one client: an IPv4 address, or 64 bits of an IPv6 address.
 fn peer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!((hall.holds(MANY), hall.holds(FEW)), (3, 1));
         let again = hall.enter(FEW).unwrap();
         assert_eq!((hall.holds(MANY), hall.holds(FEW)), (2, 2));
-        // Equal now: whoever wants more pays.
+        // Both peers have equal counts: the one that wants more loses a connection.
         let more = hall.enter(MANY).unwrap();
         assert_eq!((hall.holds(MANY), hall.holds(FEW)), (2, 2));
         drop((seats, few, again, more));

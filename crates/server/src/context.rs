@@ -1,4 +1,4 @@
-//! What the doors share: the keeper, its metrics, and where its policy comes from.
+//! Context, shared by the doors: the keeper, its metrics, and the source of its policy.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,11 +34,11 @@ pub(crate) struct ServiceContext<C> {
     /// Reads the policy file.
     pub(crate) reader: FileReader,
     ready: watch::Sender<bool>,
-    /// Whether the doors are open and the service is not stopping.
+    /// True while the doors are open and the service is not stopping.
     serving: AtomicBool,
-    /// Whether the store fails and every limit refuses because of that.
+    /// True while the store fails and every limit refuses because of that.
     stuck: AtomicBool,
-    /// Tasks that panicked and are not running again yet.
+    /// Number of tasks that panicked and are not running again yet.
     down: AtomicU32,
     /// Where the zero of the clock lies on the wall clock, in nanoseconds since 1970: that of
     /// the clock at the start, and moved when the wall clock is set.
@@ -87,7 +87,7 @@ impl<C: Clock> ServiceContext<C> {
         }
     }
 
-    /// Where the zero of the clock lies on the wall clock.
+    /// Returns where the zero of the clock lies on the wall clock.
     pub(crate) fn origin(&self) -> Origin {
         Origin::from_unix_nanos(self.origin.load(Ordering::Relaxed))
     }
@@ -96,7 +96,7 @@ impl<C: Clock> ServiceContext<C> {
         self.origin.store(origin.as_unix_nanos(), Ordering::Relaxed);
     }
 
-    /// Whole seconds since 1970.
+    /// Returns whole seconds since 1970.
     pub(crate) fn unix_seconds(&self) -> u64 {
         self.origin().unix_nanos(self.keeper.clock().now()) / NANOS
     }
@@ -117,19 +117,19 @@ impl<C: Clock> ServiceContext<C> {
         self.note_readiness();
     }
 
-    /// Says whether the store fails and every limit refuses because of that.
+    /// Sets whether the store fails and every limit refuses because of that.
     pub(crate) fn set_stuck(&self, stuck: bool) {
         self.stuck.store(stuck, Ordering::Relaxed);
         self.note_readiness();
     }
 
-    /// Notes that a task which must go on has ended.
+    /// Notes that a task that must go on has ended.
     pub(crate) fn note_down(&self) {
         self.down.fetch_add(1, Ordering::Relaxed);
         self.note_readiness();
     }
 
-    /// Notes that it runs again.
+    /// Notes that the task runs again.
     pub(crate) fn note_up(&self) {
         self.down.fetch_sub(1, Ordering::Relaxed);
         self.note_readiness();
@@ -144,13 +144,13 @@ impl<C: Clock> ServiceContext<C> {
         });
     }
 
-    /// Tells when that changes.
+    /// Returns a receiver that is notified when readiness changes.
     #[cfg(feature = "grpc")]
     pub(crate) fn readiness(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Whether this is the first report of an untrusted proxy under that policy.
+    /// Returns true if this is the first report of an untrusted proxy under that policy.
     pub(crate) fn first_untrusted(&self, version: u32) -> bool {
         let reported = &self.untrusted_reported;
         reported.load(Ordering::Relaxed) != version
@@ -163,7 +163,7 @@ const NANOS: u64 = 1_000_000_000;
 /// The admin token.
 pub(crate) struct Token(Box<[u8]>);
 
-/// Longest token taken.
+/// Maximum length of a token.
 const MAX_TOKEN_BYTES: usize = 512;
 
 impl Token {
@@ -173,8 +173,8 @@ impl Token {
         (visible && sized).then(|| Self(text.as_bytes().into()))
     }
 
-    /// Whether `presented` is the token. Takes the same time wherever they differ, so that a
-    /// stranger cannot find it byte by byte; only its length could be told.
+    /// Returns true if `presented` is the token. Takes the same time wherever they differ, so that
+    /// an attacker cannot find the token byte by byte; only its length can be inferred.
     pub(crate) fn matches(&self, presented: &[u8]) -> bool {
         if presented.len() != self.0.len() {
             return false;

@@ -1,4 +1,4 @@
-//! Envoy files: the configuration of the rate limit service, read whole, and again.
+//! Envoy files: reads the configuration of the rate limit service whole, and again.
 //!
 //! ```text
 //!   DIR/*.yaml, DIR/*.yml, or one FILE --> texts --load--> Config --> the keeper
@@ -22,13 +22,13 @@ use ratekeeper_policy::envoy::{self, File};
 use crate::StartError;
 use crate::regular_file::{FileReader, open_regular};
 
-/// Files of one directory.
+/// Maximum number of files of one directory.
 const MAX_FILES: usize = 1_000;
-/// Entries of a directory that are looked at.
+/// Maximum number of entries of a directory that are read.
 const MAX_ENTRIES: usize = 10_000;
-/// Bytes of one file; the loader refuses from 1 MiB on, with a code.
+/// Maximum number of bytes of one file; the loader refuses from 1 MiB on, with a code.
 const MAX_FILE_BYTES: u64 = 2 << 20;
-/// Bytes of all files of a directory.
+/// Maximum number of bytes of all files of a directory.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 /// One file as it was read.
@@ -68,7 +68,7 @@ pub fn read_envoy_files(path: &Path) -> Result<Vec<EnvoyFile>, String> {
     Ok(files)
 }
 
-/// The files of a directory that are configuration, in no order.
+/// Returns the files of a directory that are configuration, in no order.
 pub(crate) fn files_of(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let shown = directory.display();
     let failed = |error: std::io::Error| format!("cannot read `{shown}`: {error}");
@@ -142,30 +142,30 @@ pub(crate) fn compile(
     }
 }
 
-/// Where the configuration is, and what of it was seen.
+/// The location of the configuration, and the last configuration read.
 #[derive(Debug)]
 pub(crate) struct ConfigSource {
-    /// Of the command line; it goes before that of the policy.
+    /// Path of the command line; takes precedence over that of the policy.
     path: Option<PathBuf>,
-    /// What a path in the policy is relative to.
+    /// Directory that a path in the policy is relative to.
     beside: PathBuf,
-    /// The service refuses nothing: `ratekeeper run --shadow`.
+    /// True if the service refuses nothing: `ratekeeper run --shadow`.
     shadow: bool,
     seen: Mutex<SeenConfig>,
     reader: FileReader,
 }
 
-/// What was read last, good or bad.
+/// The last configuration read, good or bad.
 #[derive(Debug, Default)]
 pub(crate) struct SeenConfig {
     pub(crate) last: Option<ConfigFiles>,
-    /// It is in force.
+    /// True if it is in force.
     pub(crate) applied: bool,
-    /// An error of reading that has been told.
+    /// An error of reading that has been reported.
     pub(crate) told: Option<String>,
 }
 
-/// What makes a configuration.
+/// The parts of a configuration.
 type ConfigFiles = (Vec<EnvoyFile>, envoy::EnvoySettings);
 
 impl ConfigSource {
@@ -180,7 +180,7 @@ impl ConfigSource {
         }
     }
 
-    /// Where the configuration is, if there is one.
+    /// Returns the location of the configuration, if there is one.
     pub(crate) fn path(&self, settings: &Settings) -> Option<PathBuf> {
         let named = || settings.envoy_files.config.as_ref();
         self.path
@@ -188,14 +188,14 @@ impl ConfigSource {
             .or_else(|| Some(self.beside.join(named()?)))
     }
 
-    /// The settings that the files are compiled with.
+    /// Returns the settings that the files are compiled with.
     pub(crate) fn settings(&self, settings: &Settings) -> envoy::EnvoySettings {
         let mut settings = settings.envoy_files.settings;
         settings.shadow_mode |= self.shadow;
         settings
     }
 
-    /// The configuration at `path`, if it is read within a bound of time.
+    /// Returns the configuration at `path`, if it is read within a bound of time.
     ///
     /// # Errors
     /// As [`read_envoy_files`], or when it takes too long.
@@ -205,12 +205,12 @@ impl ConfigSource {
         read.unwrap_or_else(|why| Err(format!("cannot read `{shown}`: {why}")))
     }
 
-    /// Nobody else reads meanwhile.
+    /// Locks the last configuration, so that no other thread reads meanwhile.
     pub(crate) fn seen(&self) -> MutexGuard<'_, SeenConfig> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The configuration of a service that starts, with warnings, rendered.
+    /// Returns the configuration of a service that starts, with warnings, rendered.
     ///
     /// # Errors
     /// When it cannot be read, or has errors.

@@ -1,4 +1,4 @@
-//! Event: what an operator should see happen, whether or not logs are on.
+//! Event: a change that an operator should see, with or without logs.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use crate::Door;
 
-/// What happened to the service as a whole. `Display` is one line for a terminal.
+/// An event of the service as a whole. `Display` is one line for a terminal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// A door is open.
     Listening {
-        /// Which.
+        /// The door.
         door: Door,
-        /// Where, the port taken included.
+        /// The address, with the port taken.
         address: SocketAddr,
     },
-    /// Something to know that stops nothing: a door open to the network, a setting that
+    /// A notice that stops nothing: a door open to the network, a setting that
     /// waits for a restart, a lint of the policy.
     Notice(String),
     /// A new policy is in force.
@@ -53,17 +53,17 @@ pub enum Event {
     EnvoyRejected {
         /// Why it was read.
         trigger: Trigger,
-        /// What is wrong with it, rendered.
+        /// The errors, rendered.
         report: String,
     },
     /// The shared store does not answer: each limit does what its `on_store_error` says.
     StoreDown {
-        /// What went wrong.
+        /// The error.
         error: String,
     },
     /// The shared store answers again, and decides again.
     StoreUp {
-        /// Permits admitted without it that it has been charged.
+        /// Number of permits admitted without it that it has been charged.
         debited: u64,
     },
     /// A server of a cluster does not answer: limits do as their `on_store_error` says for the
@@ -71,7 +71,7 @@ pub enum Event {
     StoreServerDown {
         /// Its address.
         server: String,
-        /// What went wrong.
+        /// The error.
         error: String,
     },
     /// The keys of a server that did not answer are decided by the store again: it is back, or
@@ -162,7 +162,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Where events go; called from the service's threads, so it should be quick.
+/// Receives events; called from the service's threads, so it should be quick.
 #[derive(Clone)]
 pub(crate) struct Sink(pub(crate) Arc<dyn Fn(&Event) + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! Last seen: what a reload compares a policy file with.
+//! Last seen: the state that a reload compares a policy file with.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,14 +8,14 @@ use ratekeeper_policy::Settings;
 #[derive(Debug)]
 pub(crate) struct LastSeen(Mutex<SeenFile>);
 
-/// What was read.
+/// The last text and the state it is compared with.
 #[derive(Debug)]
 pub(crate) struct SeenFile {
-    /// As it was read; none if it could not be.
+    /// The text as it was read; `None` if it could not be read.
     pub(crate) last: Option<String>,
     pub(crate) in_force: String,
     pub(crate) started_with: Settings,
-    /// Limits that enforce only watch.
+    /// True if limits that enforce are in shadow mode.
     pub(crate) shadow: bool,
 }
 
@@ -24,7 +24,7 @@ impl LastSeen {
         Self(Mutex::new(seen))
     }
 
-    /// Nobody else reloads meanwhile.
+    /// Locks the state, so that no other thread reloads meanwhile.
     pub(crate) fn lock(&self) -> MutexGuard<'_, SeenFile> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

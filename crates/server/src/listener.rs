@@ -7,11 +7,11 @@
 //!          kernel queues                  +-- silent too long: close
 //! ```
 //!
-//! A connection that is kept open without a question is *asleep*: only its socket is kept,
-//! and none of the buffers that reading a request takes. It wakes with its next byte.
+//! A connection that is kept open without a request is *asleep*: only its socket is kept,
+//! without the buffers that reading a request takes. It wakes with its next byte.
 //!
 //! Stopping breaks no request. A connection that is kept open may be shut only when no
-//! request is on its way, and that only its client knows. So the door stays open a moment
+//! request is on its way, which only its client knows. So the door stays open a moment
 //! longer, and every answer on the way out says `Connection: close`:
 //!
 //! ```text
@@ -44,18 +44,18 @@ use crate::pulse::{Pulse, TICK, TickNotes};
 use crate::watched::{Asleep, Wakes, Watched};
 use crate::{Door, StartError};
 
-/// Bytes of a request's head, and of what hyper buffers of a connection.
+/// Maximum number of bytes of a request's head, and of hyper's buffer for a connection.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Header fields of a request.
+/// Maximum number of header fields of a request.
 pub(crate) const MAX_HEADERS: usize = 100;
-/// Requests in flight on one HTTP/2 connection.
+/// Maximum number of requests in flight on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
 /// How long to wait when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a door does with a connection.
+/// Serves the connections of a door.
 pub(crate) trait ServeConnection: Send + Sync + 'static {
-    /// Serves it until it ends, falls silent, has to make room, or the door closes.
+    /// Serves the connection until it ends, falls silent, has to make room, or the door closes.
     fn serve(self: Arc<Self>, visit: Visit) -> impl Future<Output = ()> + Send;
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Visit {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// How long a door waits.
+/// The times that a door waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spans {
     /// Ticks without a request after which a connection is closed.
@@ -88,7 +88,7 @@ impl<H: Handle> ServeConnection for Http<H> {
     }
 }
 
-/// The body of every answer: all there at once.
+/// The body of every answer: complete from the start.
 pub(crate) type Reply = Full<Bytes>;
 
 /// The client of a request.
@@ -98,7 +98,7 @@ pub(crate) struct Caller<'a> {
     pub(crate) pulse: &'a Arc<Pulse>,
 }
 
-/// What a door does with a request.
+/// Answers the requests of a door.
 pub(crate) trait Handle: Send + Sync + 'static {
     fn handle(
         &self,
@@ -123,7 +123,7 @@ pub(crate) fn bind(door: Door, address: SocketAddr) -> Result<StdListener, Start
     })
 }
 
-/// Accepts until told to stop, and a moment longer. `place` returns the runtime that serves
+/// Accepts until it has to stop, and a moment longer. `place` returns the runtime that serves
 /// the next connection; `failed` is called for each that the system does not hand over.
 pub(crate) async fn accept<'a, D: ServeConnection>(
     listener: &TcpListener,
@@ -191,13 +191,13 @@ pub(crate) async fn accept<'a, D: ServeConnection>(
     }
 }
 
-/// What the requests of one connection share: one count of references for each connection,
+/// State shared by the requests of one connection: one count of references for each connection,
 /// so that no request touches a line of memory that another worker writes.
 struct Connection<H> {
     door: Arc<Http<H>>,
     peer: SocketAddr,
     pulse: Arc<Pulse>,
-    /// The service stops: the next answer is the last.
+    /// True once the service stops: the next answer is the last.
     last: AtomicBool,
 }
 
@@ -245,7 +245,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
     loop {
         tokio::select! {
             biased;
-            // Before the connection: what is asked after the stop is told that it is the last.
+            // Before the connection, so that an answer after the stop says that it is the last.
             () = &mut closing, if !stopping => {
                 stopping = true;
                 match &mut state {
@@ -294,15 +294,15 @@ async fn answer<H: Handle>(
     Ok(response)
 }
 
-/// What a connection is doing.
+/// The state of a connection.
 enum State<S: HttpService<Incoming>> {
-    /// Nothing is asked.
+    /// No request has begun.
     Asleep(Asleep),
     One(Box<http1::Connection<TokioIo<Watched>, S>>),
     Two(Pin<Box<http2::Connection<TokioIo<Watched>, S, TokioExecutor>>>),
 }
 
-/// What comes next.
+/// The next event of a connection.
 enum NextEvent {
     Wakes(Wakes),
     End,
@@ -318,7 +318,7 @@ where
         builder
             .header_read_timeout(None) // `Pulse` bounds it, at no cost per request
             .max_buf_size(MAX_HEAD_BYTES)
-            // A client that says it sends no more is answered all the same; and hyper need
+            // A client that has closed its sending side is answered all the same; and hyper need
             // not get a buffer ready to look for that in the middle of each request.
             .half_close(true)
             .writev(false) // answers are small: one copy costs less than a vectored write
@@ -344,7 +344,7 @@ where
             Self::Asleep(asleep) => asleep
                 .poll(context)
                 .map(|woken| woken.map_or(NextEvent::End, NextEvent::Wakes)),
-            // Errors are the client's: it left, or sent what is no HTTP and was told so.
+            // Errors are the client's: it left, or sent bytes that are not HTTP and got the reason.
             Self::One(connection) => Pin::new(&mut **connection)
                 .poll(context)
                 .map(|_| NextEvent::End),
@@ -352,7 +352,7 @@ where
         }
     }
 
-    /// The same without its buffers; HTTP/2, and what has come of a head, is kept.
+    /// Returns the same state without its buffers; HTTP/2 and partly received heads are kept.
     fn asleep(self, service: impl Fn() -> S) -> Self {
         let Self::One(connection) = self else {
             return self;

@@ -1,4 +1,4 @@
-//! Log writer: lines of the log on their way out, which hold up nobody.
+//! Log writer: queues lines of the log, so that writing them blocks no other thread.
 //!
 //! ```text
 //!   any thread --write--> queue, at most 1 MiB --"log" thread--> standard error
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A thread that decides must not wait for a terminal, a pipe or a disk. So a write takes a
-//! copy and returns; what does not fit is dropped and counted.
+//! copy and returns; a line that does not fit is dropped and counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes that wait to be written; as many again may be on their way.
+/// Maximum number of bytes that wait to be written; as many again may be on their way.
 const MAX_WAITING: usize = 1 << 20;
 
 /// A writer of log lines that never blocks and never fails.
@@ -48,12 +48,12 @@ struct LogQueue {
 struct PendingLines {
     bytes: Vec<u8>,
     lines: u64,
-    /// Lines taken are not written yet.
+    /// True while lines taken are not written yet.
     writing: bool,
 }
 
 impl LogWriter {
-    /// A writer to standard error.
+    /// Creates a writer to standard error.
     ///
     /// # Errors
     /// When the system refuses a descriptor or a thread.
@@ -63,7 +63,7 @@ impl LogWriter {
         Self::new(File::from(stderr))
     }
 
-    /// A writer to `out`, which a thread of its own writes to for the life of the process.
+    /// Creates a writer to `out`, which a thread of its own writes to for the life of the process.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -76,12 +76,12 @@ impl LogWriter {
         Ok(Self(queue))
     }
 
-    /// Lines lost so far: the queue was full, or writing failed.
+    /// Returns the number of lines lost so far, because the queue was full or writing failed.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all lines have been written, at most `limit`; returns whether they have.
+    /// Waits until all lines have been written, for at most `limit`; returns true if they have.
     pub fn flush_within(&self, limit: Duration) -> bool {
         let busy = |waiting: &mut PendingLines| waiting.lines > 0 || waiting.writing;
         let waited = self
@@ -140,7 +140,7 @@ impl LogQueue {
         }
     }
 
-    /// Waits for lines and moves them to `bytes`, which is empty; returns how many.
+    /// Waits for lines and moves them to `bytes`, which is empty; returns their number.
     fn take(&self, bytes: &mut Vec<u8>) -> u64 {
         let waited = self
             .filled
@@ -160,7 +160,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Writes when it is allowed to, and how it is told to.
+    /// A writer that waits for permission, and returns the result that comes with it.
     struct Gate {
         allowed: Receiver<io::Result<()>>,
         written: Sender<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Memory: how much the counters may take by default, and warnings before it is all taken.
+//! Memory: the default budget of the counters, and warnings before it is used up.
 //!
 //! ```text
 //!   the machine's memory     \
@@ -19,24 +19,24 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::Event;
 use crate::context::ServiceContext;
 
-/// The default budget is one part in so many of the smallest bound,
+/// The default budget is the smallest bound divided by this number,
 const PART: u64 = 4;
-/// and at least so much: the least that a policy may name.
+/// and at least this number of bytes, the minimum that a policy may name.
 const MIN_BUDGET: u64 = 1 << 20;
-/// How often the use of memory is looked at.
+/// How often the use of memory is checked.
 const LOOK: Duration = Duration::from_secs(10);
-/// Looks between two warnings of keys that were pushed out: a minute.
+/// Number of checks between two warnings of keys that were pushed out: a minute.
 const LOOKS_BETWEEN: u32 = 6;
-/// Hundredths of the budget at which a warning is given,
+/// Percentage of the budget at which a warning is given,
 const NEARLY_FULL: usize = 80;
-/// and below which the next one may be.
+/// and below which the next warning may be given.
 const EASED: usize = 70;
 
 /// The budget where neither the policy nor the command line names one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DefaultBudget {
     pub(crate) bytes: usize,
-    /// Why it is less than usual.
+    /// Why the budget is less than usual.
     pub(crate) reason: Option<String>,
 }
 
@@ -94,8 +94,8 @@ fn address_space(root: &Path) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The smallest limit of the process's control group and of those above it: `0::/PATH` of
-/// version 2, `4:memory:/PATH` of version 1.
+/// Returns the smallest limit of the process's control group and of those above it: `0::/PATH`
+/// of version 2, `4:memory:/PATH` of version 1.
 fn control_groups(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = text.lines().filter_map(|line| {
@@ -135,20 +135,20 @@ pub(crate) async fn watch<C: Clock>(shared: Arc<ServiceContext<C>>) {
     }
 }
 
-/// What was seen and said of memory that fills.
+/// State of the warnings that memory fills.
 #[derive(Debug, Default)]
 struct Filling {
     nearly_full: bool,
-    /// Keys pushed out, since the start.
+    /// Number of keys pushed out since the start.
     pushed_out: u64,
-    /// Of them, those that a warning counted.
+    /// Number of those that a warning has counted.
     told: u64,
-    /// Looks until the next warning of them may be given.
+    /// Number of checks until the next such warning may be given.
     quiet: u32,
 }
 
 impl Filling {
-    /// A warning, where there is something new to say.
+    /// Returns a warning if there is something new to report.
     fn look(&mut self, usage: &Usage) -> Option<String> {
         let pushed_out: u64 = usage.limits.iter().map(|limit| limit.evicted.budget).sum();
         let newly = self.pushed_out < pushed_out;

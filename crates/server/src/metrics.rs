@@ -6,12 +6,12 @@
 //!   scrape ------------> names and labels, once
 //! ```
 //!
-//! Labels hold limit names and fixed words only, never a key, path or address: the series
-//! are as many as the policy has limits. A reload keeps the counts of limits that stay and
+//! Labels hold limit names and fixed words only, never a key, path or address, so there are
+//! as many series as the policy has limits. A reload keeps the counts of limits that stay and
 //! drops those of limits that went.
 //!
-//! What is counted, where one limit of several refuses: the one that refused, as `denied`.
-//! The others would have allowed, but nothing was charged, so they count nothing.
+//! If one limit of several refuses, only that one counts, as `denied`. The others would
+//! have allowed, but nothing was charged, so they count nothing.
 
 mod family;
 mod format;
@@ -35,7 +35,7 @@ use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Policy, RuleMode, envoy};
 
-/// Above this share of a limit an allowed request counts as near it, in percent.
+/// Percentage of a limit above which an allowed request counts as near it.
 const NEAR_PERCENT: u64 = 80;
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
 const BUCKETS: [u64; 12] = [
@@ -62,7 +62,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Of what may become less again.
+    /// Subtracts `count`, for values that may decrease.
     pub(crate) fn subtract(&self, count: u64) {
         self.0.fetch_sub(count, Ordering::Relaxed);
     }
@@ -76,19 +76,19 @@ impl Counter {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     rows: ArcSwap<LimitRows>,
-    /// By protocol.
+    /// Counts by protocol.
     requests: [[Counter; 3]; Protocol::ALL.len()],
     durations: [Durations; Protocol::ALL.len()],
     /// Rules of Envoy's rate limit service.
     rules: rules::RuleTable,
     reloads: [Counter; 2],
     config: ArcSwapOption<ConfigInfo>,
-    /// Of the shared store.
+    /// Clock offset of the shared store.
     pub(crate) clock_offset: Offset,
     pub(crate) process: Arc<process::Process>,
 }
 
-/// Rows by [`LimitId`](ratekeeper_core::LimitId); none for limits the policy lost.
+/// Rows by [`LimitId`](ratekeeper_core::LimitId); `None` for limits that the policy has lost.
 type LimitRows = Vec<Option<Arc<LimitRow>>>;
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ struct ConfigInfo {
     applied_at_seconds: u64,
 }
 
-/// How a request came.
+/// The protocol of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Protocol {
     Http,
@@ -116,7 +116,7 @@ impl Protocol {
     }
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestResult {
     Allowed,
@@ -124,7 +124,7 @@ pub(crate) enum RequestResult {
     Error,
 }
 
-/// What a limit did.
+/// The effect of a limit on a request.
 #[derive(Clone, Copy, Debug)]
 enum Did {
     Allowed,
@@ -137,7 +137,7 @@ enum Did {
 struct LimitRow {
     name: Arc<str>,
     mode: RuleMode,
-    /// Enforce, shadow; then allowed, denied, queued.
+    /// By mode (enforce, shadow), then by effect (allowed, denied, queued).
     decisions: [[Counter; 3]; 2],
     units: [Counter; 3],
     near: Counter,
@@ -154,13 +154,13 @@ struct Durations {
 /// Lets one line a second into the log, and counts the rest.
 #[derive(Debug, Default)]
 struct LogGate {
-    /// The second of the last line, from 1; 0 for none yet.
+    /// The second of the last line, from 1; 0 if there is none yet.
     second: AtomicU64,
     suppressed: AtomicU64,
 }
 
 impl Metrics {
-    /// Rows for the limits of `policy`; counts of limits that stay are kept.
+    /// Makes rows for the limits of `policy`; counts of limits that stay are kept.
     pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
         let old = self.rows.load();
         let mut rows = LimitRows::new();
@@ -220,7 +220,7 @@ impl Metrics {
         self.rules.record(answer, config);
     }
 
-    /// Counts a decided request and says what is worth a line in the log.
+    /// Counts a decided request, and logs its denials.
     pub(crate) fn record(&self, protocol: Protocol, answer: &Answer, took: Nanos, now: Time) {
         let admitted = answer.allowed();
         let result = if admitted {
@@ -253,7 +253,7 @@ impl LimitRow {
         }
     }
 
-    /// The same counts under another mode. A request that is being counted right now may
+    /// Returns the same counts under another mode. A request that is being counted right now may
     /// be lost; decisions themselves are not touched.
     fn in_mode(&self, mode: RuleMode) -> Self {
         let copy = |counter: &Counter| Counter(AtomicU64::new(counter.count()));
@@ -303,7 +303,7 @@ impl LimitRow {
     }
 }
 
-/// Whether more than [`NEAR_PERCENT`] of `quota` is spent.
+/// Returns true if more than [`NEAR_PERCENT`] of `quota` is spent.
 fn near(quota: Permits, remaining: Permits) -> bool {
     let spent = u64::from((quota - remaining).get());
     spent * 100 > u64::from(quota.get()) * NEAR_PERCENT
@@ -318,7 +318,7 @@ impl Durations {
 }
 
 impl LogGate {
-    /// The number of lines kept back since the last one, if one may be written now.
+    /// Returns the number of lines suppressed since the last one, if one may be written now.
     fn opens(&self, now: Time) -> Option<u64> {
         let second = now.as_nanos() / 1_000_000_000 + 1;
         let last = self.second.load(Ordering::Relaxed);

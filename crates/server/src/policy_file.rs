@@ -1,13 +1,13 @@
-//! Policy file: who may write it. Whoever writes the policy decides what is limited.
+//! Policy file: its permissions. A user that can write the policy decides on the limits.
 
 use std::path::Path;
 
-/// Permission of everybody to write (`o+w`), as in the mode of a file.
+/// Permission of all users to write (`o+w`), as in the mode of a file.
 #[cfg(unix)]
 const OTHERS_WRITE: u32 = 0o002;
 
-/// Remarks on a policy that every user of the machine may write; `None` for any other, and
-/// for what is no file.
+/// Returns a warning for a policy that every user of the machine may write; `None` for any
+/// other policy, and for a path that is no regular file.
 #[cfg(unix)]
 pub fn writable_by_all(path: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -7,8 +7,8 @@
 //!                                          or nothing asked: a bounded time
 //! ```
 //!
-//! Reading a clock on every byte would cost more than it is worth: the connection notes
-//! what happened, and a slow tick looks at the notes.
+//! Reading a clock on every byte would cost too much, so the connection notes the events,
+//! and a slow tick reads the notes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,39 +17,39 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// How often a connection is looked at.
+/// How often a connection is checked.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
 /// A request head must be complete after 10 s: within 2 whole ticks.
 const HEAD_TICKS: u32 = 2;
 /// A request in flight may be stuck in one direction for 75 s.
 const STUCK_TICKS: u32 = 15;
 
-/// What a connection notes.
+/// The notes of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
-    /// Bytes went either way since the last tick.
+    /// True if bytes went either way since the last tick.
     pub(crate) moved: AtomicBool,
-    /// Bytes came in that no request has claimed yet.
+    /// True if bytes came in that no request has claimed yet.
     pub(crate) unclaimed: AtomicBool,
-    /// Bytes wait to be written.
+    /// True if bytes wait to be written.
     pub(crate) unsent: AtomicBool,
-    /// HTTP/2: frames that are no requests come in at any time.
+    /// True for HTTP/2: frames that are no requests come in at any time.
     h2: AtomicBool,
-    /// Requests begun since the start; wraps.
+    /// Number of requests begun since the start; wraps.
     begun: AtomicU32,
     in_flight: AtomicU32,
-    /// Requests whose answers are held back.
+    /// Number of requests with answers held back.
     held: AtomicU32,
     /// Ticks without a request, and `begun` at the last tick.
     quiet: AtomicU32,
     begun_at_tick: AtomicU32,
-    /// Among the connections of its peer; theirs to write.
+    /// Index among the connections of its peer, which only their table writes.
     pub(crate) place: AtomicUsize,
-    /// It has to make room for another.
+    /// Notified when the connection has to make room for another.
     closing: Notify,
 }
 
-/// A request whose answer is held back; dropping it ends that.
+/// A request with an answer held back; dropping it ends that.
 #[derive(Debug)]
 pub(crate) struct HeldBack(Arc<Pulse>);
 
@@ -62,23 +62,23 @@ impl Drop for HeldBack {
 /// How long a connection has had no request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Idle {
-    /// One is in flight.
+    /// A request is in flight.
     InUse,
-    /// So many ticks.
+    /// Number of ticks without a request.
     Ticks(u32),
 }
 
-/// What a look at the notes shows.
+/// The result of reading the notes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PulseReading {
-    /// Bytes went either way since the last look.
+    /// True if bytes went either way since the last look.
     pub(crate) moved: bool,
-    /// Requests begun since the start; wraps.
+    /// Number of requests begun since the start; wraps.
     pub(crate) begun: u32,
     pub(crate) in_flight: bool,
 }
 
-/// What a tick remembers.
+/// State kept from tick to tick.
 #[derive(Debug, Default)]
 pub(crate) struct TickNotes {
     begun: u32,
@@ -87,46 +87,46 @@ pub(crate) struct TickNotes {
 }
 
 impl Pulse {
-    /// A request has begun.
+    /// Notes that a request has begun.
     pub(crate) fn begin(&self) {
         self.unclaimed.store(false, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request has been answered, or given up by its client.
+    /// Notes that a request has been answered, or given up by its client.
     pub(crate) fn end(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// From now on an answer is held back: silence is no sign of death, and a client of HTTP/1
-    /// that closes the connection is noticed.
+    /// Notes that an answer is held back from now on: silence is no sign of death, and a client of
+    /// HTTP/1 that closes the connection is noticed.
     pub(crate) fn hold_back(self: &Arc<Self>) -> HeldBack {
         self.held.fetch_add(1, Ordering::Relaxed);
         HeldBack(Arc::clone(self))
     }
 
-    /// Whether an answer is held back.
+    /// Returns true while an answer is held back.
     pub(crate) fn holds_back(&self) -> bool {
         self.held.load(Ordering::Relaxed) > 0
     }
 
-    /// The client speaks HTTP/2.
+    /// Notes that the client speaks HTTP/2.
     pub(crate) fn set_h2(&self) {
         self.h2.store(true, Ordering::Relaxed);
     }
 
-    /// Closes the connection, whatever it does.
+    /// Closes the connection, whatever its state.
     pub(crate) fn close(&self) {
         self.closing.notify_one();
     }
 
-    /// Returns when it has to close.
+    /// Returns when the connection has to close.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + '_ {
         self.closing.notified()
     }
 
-    /// How long it has had no request.
+    /// Returns how long the connection has had no request.
     pub(crate) fn idle(&self) -> Idle {
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             return Idle::InUse;
@@ -138,13 +138,13 @@ impl Pulse {
         Idle::Ticks(self.quiet.load(Ordering::Relaxed))
     }
 
-    /// Notes for [`idle`](Self::idle) what a tick has found.
+    /// Notes the findings of a tick for [`idle`](Self::idle).
     pub(crate) fn note_idle(&self, begun: u32, ticks: u32) {
         self.begun_at_tick.store(begun, Ordering::Relaxed);
         self.quiet.store(ticks, Ordering::Relaxed);
     }
 
-    /// Whether nothing is on its way in or out, and has not been since the last tick.
+    /// Returns true if nothing is on its way in or out, and nothing has been since the last tick.
     pub(crate) fn is_quiet(&self, ticks: &TickNotes) -> bool {
         let on_its_way = self.unclaimed.load(Ordering::Relaxed)
             || self.unsent.load(Ordering::Relaxed)
@@ -152,12 +152,12 @@ impl Pulse {
         !on_its_way && self.begun.load(Ordering::Relaxed) == ticks.begun
     }
 
-    /// Whether the client speaks HTTP/2.
+    /// Returns true if the client speaks HTTP/2.
     pub(crate) fn is_h2(&self) -> bool {
         self.h2.load(Ordering::Relaxed)
     }
 
-    /// What happened since the last look.
+    /// Returns the events since the last look.
     pub(crate) fn look(&self) -> PulseReading {
         PulseReading {
             moved: self.moved.swap(false, Ordering::Relaxed),
@@ -166,7 +166,7 @@ impl Pulse {
         }
     }
 
-    /// Whether the connection has been silent too long; called every [`TICK`]. It may have
+    /// Returns true if the connection has been silent too long; called every [`TICK`]. It may have
     /// no request for `idle_ticks`.
     pub(crate) fn expired(&self, ticks: &mut TickNotes, idle_ticks: u32) -> bool {
         let moved = self.moved.swap(false, Ordering::Relaxed);
@@ -196,12 +196,12 @@ impl Pulse {
 
 #[cfg(test)]
 impl Pulse {
-    /// Bytes went by.
+    /// Notes that bytes went by.
     pub(crate) fn note(&self) {
         self.moved.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has been told to close; once.
+    /// Returns true, once, if the connection has to close.
     pub(crate) fn is_closing(&self) -> bool {
         let mut notified = std::pin::pin!(self.closing.notified());
         notified.as_mut().enable()
@@ -212,10 +212,10 @@ impl Pulse {
 mod tests {
     use super::*;
 
-    /// Of these tests.
+    /// The value for these tests.
     const IDLE_TICKS: u32 = 12;
 
-    /// The tick at which a pulse expires when nothing more happens.
+    /// Returns the tick at which a pulse expires when nothing more happens.
     fn lives(pulse: &Pulse, ticks: &mut TickNotes) -> u32 {
         (1..1000)
             .find(|_| pulse.expired(ticks, IDLE_TICKS))

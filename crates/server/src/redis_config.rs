@@ -1,11 +1,11 @@
-//! Redis config: how a shared store is reached, by a policy, a command line, or both.
+//! Redis config: the connection to a shared store, from a policy, a command line, or both.
 
 use ratekeeper_core::Origin;
 use ratekeeper_store::{RedisConfig, StoreError};
 
 use crate::{StartError, StoreSettings};
 
-/// How the shared store of these settings is reached, for limits on a clock of that origin.
+/// Returns the connection to the store of these settings, for limits on a clock of that origin.
 ///
 /// # Errors
 /// [`StartError::Store`] if a secret or a certificate is not where the settings say. Paths are

@@ -1,4 +1,4 @@
-//! Regular file: reads what lies on a disk, and never waits for what does not.
+//! Regular file: reads files that lie on a disk, and never waits for any other.
 //!
 //! ```text
 //!   FIFO, device, socket, directory --> refused by its name, nothing is waited for
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-/// How long the files of a policy may take to be read.
+/// Maximum time to read the files of a policy.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// Opens a file for reading; what is no regular file is an error, at once.
+/// Opens a file for reading; anything but a regular file is an error, at once.
 ///
 /// # Errors
-/// What the system says, or what it is instead.
+/// The error of the system, or the kind of file that it is instead.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     // Without this flag the opening of a FIFO waits for a writer.
     let no_wait = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -57,7 +57,7 @@ pub(crate) struct FileReader {
 }
 
 impl FileReader {
-    /// What `read` returns, if it does so within [`READ_WITHIN`].
+    /// Returns the result of `read`, if it comes within [`READ_WITHIN`].
     pub(crate) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> Result<T, String> + Send + 'static,

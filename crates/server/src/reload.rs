@@ -21,7 +21,7 @@ use crate::policy_file::writable_by_all;
 use crate::regular_file::open_regular;
 use crate::{Config, Event, StartError, Trigger};
 
-/// Longest policy file read.
+/// Maximum length of a policy file.
 const MAX_POLICY_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// The policy a service starts with.
@@ -32,7 +32,7 @@ pub(crate) struct FirstPolicy {
     pub(crate) notices: Vec<String>,
 }
 
-/// How a reload went.
+/// The result of a reload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reloaded {
     /// The text is the one in force.
@@ -44,9 +44,9 @@ pub(crate) enum Reloaded {
 /// Why a reload changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rejected {
-    /// For people.
+    /// Text for people.
     pub(crate) report: String,
-    /// For programs; empty if the file could not be read.
+    /// Findings for programs; empty if the file could not be read.
     pub(crate) findings: Vec<Diagnostic>,
     /// The version that stays.
     pub(crate) version: u32,
@@ -90,7 +90,7 @@ pub(crate) fn load_first(
     Ok((first, LastSeen::new(seen)))
 }
 
-/// A service of another configuration's limits only.
+/// Returns the start of a service with the limits of Envoy's configuration only.
 fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError> {
     if config.envoy_config.is_none() {
         return Err(StartError::NoPolicy);
@@ -108,8 +108,8 @@ fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError
     Ok((first, LastSeen::new(seen)))
 }
 
-/// Says once which limits a check does not charge: those of what is at work, since a check
-/// has no end at which a permit could come back.
+/// Returns one notice that names the limits which a check does not charge: those of concurrency,
+/// since a check has no end at which a permit could come back.
 fn on_loan(policy: &Policy) -> Option<String> {
     let enforced = |rule: &&Rule| rule.mode != RuleMode::Off;
     let lends = |rule: &&Rule| rule.limit.algorithm.concurrency().is_some();
@@ -128,8 +128,8 @@ fn on_loan(policy: &Policy) -> Option<String> {
 }
 
 impl<C: Clock> ServiceContext<C> {
-    /// Reads the policy file and the configuration of Envoy's rate limit service again, and
-    /// puts in force what is new and good.
+    /// Reads the policy file and the configuration of Envoy's rate limit service again, and puts
+    /// those in force that are new and good.
     pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
         let reloaded = match &self.path {
             Some(path) => self.reload_policy(path, trigger),
@@ -149,7 +149,7 @@ impl<C: Clock> ServiceContext<C> {
 
     /// Reads the policy file again and puts it in force if it is good.
     ///
-    /// A text seen before is not judged again, unless somebody asks.
+    /// A text seen before is not judged again, unless a signal or a request asks for it.
     fn reload_policy(&self, path: &Path, trigger: Trigger) -> Result<Reloaded, Rejected> {
         // Held to the end: two reloads never overtake each other.
         let mut seen = self.last_seen.lock();
@@ -184,14 +184,14 @@ impl<C: Clock> ServiceContext<C> {
         }
     }
 
-    /// Puts the policy in force once more, with the windows that the wall clock has now. What
-    /// was used is charged to the windows that are current now, as at any reload.
+    /// Puts the policy in force once more, with the windows that the wall clock has now. Quota
+    /// already used is charged to the windows that are current now, as at any reload.
     pub(crate) fn follow_wall_clock(&self, origin: Origin) {
         let mut seen = self.last_seen.lock();
         self.set_origin(origin);
         self.keeper.set_origin(origin);
         self.envoy_files.seen().last = None;
-        let _ = self.reload_envoy(Trigger::Clock); // the event says how it went
+        let _ = self.reload_envoy(Trigger::Clock); // the event has the result
         if let Some(path) = &self.path {
             let version = self.keeper.policy().version;
             match self.judge(path, &seen.in_force) {
@@ -202,7 +202,7 @@ impl<C: Clock> ServiceContext<C> {
                     loaded.notices.clear(); // known since it was read
                     self.install(Trigger::Clock, version, loaded, &seen);
                 }
-                // It was good before; a zone may not reach so far.
+                // It was good before, but a zone may not reach so far.
                 Err((report, findings)) => {
                     self.reject(Trigger::Clock, version, report, findings);
                     seen.last = None;
@@ -278,7 +278,7 @@ impl<C: Clock> ServiceContext<C> {
     /// is new and good.
     ///
     /// # Errors
-    /// What is wrong with it; the old one stays in force.
+    /// The errors; the old configuration stays in force.
     fn reload_envoy(&self, trigger: Trigger) -> Result<(), String> {
         let policy = self.keeper.policy();
         let Some(path) = self.envoy_files.path(&policy.settings) else {
@@ -335,7 +335,7 @@ impl<C: Clock> ServiceContext<C> {
     }
 }
 
-/// Settings that a running service cannot change.
+/// Returns the settings that a running service cannot change.
 fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = &'static str> {
     let listen = (before.listen != now.listen).then_some("[listen]");
     let budget = (before.memory_budget != now.memory_budget).then_some("the memory budget");
@@ -347,7 +347,7 @@ fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {
     config::render(&path.to_string_lossy(), text, findings, Colour::Never)
 }
 
-/// Warnings, one text for each code: many of one kind say no more than one.
+/// Returns warnings, one text for each code, because many of one kind say no more than one.
 fn brief(path: &Path, text: &str, warnings: &[Diagnostic]) -> Vec<String> {
     config::brief(&path.to_string_lossy(), text, warnings, Colour::Never)
 }

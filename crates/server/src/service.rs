@@ -1,4 +1,4 @@
-//! Service: opens the doors, runs until told to stop, and leaves nothing half done.
+//! Service: opens the doors, runs until it is stopped, and leaves nothing half done.
 //!
 //! ```text
 //!   start: policy -> keeper -> doors open -> ready
@@ -175,7 +175,7 @@ impl Service {
             .name("ratekeeper".into())
             .spawn(move || {
                 runtime.block_on(run.run());
-                // Not waiting for what still reads a file: that may never end.
+                // Not waiting for threads that still read a file: they may never end.
                 runtime.shutdown_background();
             })
             .map_err(failed)?;
@@ -186,14 +186,14 @@ impl Service {
         })
     }
 
-    /// Where a door listens; none if it is off.
+    /// Returns the address that a door listens on; `None` if it is off.
     pub fn address(&self, door: Door) -> Option<SocketAddr> {
         self.addresses.of(door).copied()
     }
 
-    /// Tells the service to stop, and does not wait for it.
+    /// Asks the service to stop, without waiting for it.
     pub fn stop(&self) {
-        let _ = self.stop.try_send(()); // full: told already; closed: ended already
+        let _ = self.stop.try_send(()); // full: asked already; closed: ended already
     }
 
     /// Waits until the service ends: by a signal, or because [`stop`](Self::stop) was called.
@@ -223,7 +223,7 @@ impl Drop for Service {
     }
 }
 
-/// What is open.
+/// A started service: its state and its doors.
 struct Open<C: Clock + 'static> {
     shared: Arc<ServiceContext<C>>,
     store_secrets: Option<StoreSecrets>,
@@ -233,7 +233,7 @@ struct Open<C: Clock + 'static> {
     envoy: RateLimitService<C>,
 }
 
-/// Everything the main thread needs.
+/// The state that the main thread needs.
 struct ServiceRun<C: Clock + 'static> {
     open: Open<C>,
     workers: Workers,
@@ -310,7 +310,7 @@ impl<C: Clock + 'static> ServiceRun<C> {
         let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         tokio::select! {
             _ = timeout(patience, drained) => {}
-            () = again => {} // told twice: no more patience
+            () = again => {} // asked twice: stop waiting
         }
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
@@ -353,7 +353,7 @@ async fn wait_for_the_end<C: Clock + 'static>(
                 SignalAction::Reload => {
                     let shared = Arc::clone(shared);
                     tokio::task::spawn_blocking(move || {
-                        let _ = shared.reload(Trigger::Signal); // the event says how it went
+                        let _ = shared.reload(Trigger::Signal); // the event has the result
                     });
                 }
             }

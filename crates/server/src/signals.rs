@@ -1,8 +1,8 @@
-//! Signals: what the system asks of the service.
+//! Signals: the requests that the system makes of the service.
 
 use tokio::runtime::Runtime;
 
-/// What a signal asks for.
+/// The request of a signal.
 pub(crate) enum SignalAction {
     Stop,
     Reload,

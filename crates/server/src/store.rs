@@ -1,4 +1,4 @@
-//! Store: the one that the policy asks for, and looking after it.
+//! Store: opens the store that the policy asks for, and looks after it.
 //!
 //! ```text
 //!   [store.memory]                 counters in this process
@@ -28,8 +28,8 @@ use crate::{Event, StartError, StoreSettings};
 const TEND: Duration = Duration::from_millis(100);
 /// How often its clock is compared with ours.
 const COMPARE: Duration = Duration::from_secs(10);
-/// The store that these settings ask for, and what in files it is reached by; secrets are
-/// looked up, nothing is asked yet.
+/// Opens the store that these settings ask for; also returns its secrets that are in files.
+/// Secrets are looked up, but no server is asked yet.
 pub(crate) fn open(
     shared: Option<&StoreSettings>,
     memory: MemoryConfig,
@@ -79,14 +79,14 @@ pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<ServiceContext<C>>) {
     }
 }
 
-/// Of several servers, the one whose clock is furthest away counts.
+/// Compares the clocks of all servers with ours; the largest difference counts.
 async fn compare_once<C: Clock>(shared: &ServiceContext<C>, store: &RedisStore) {
     let unix = || shared.origin().unix_nanos(shared.keeper.clock().now());
     let mut furthest: Option<i64> = None;
     for server in store.servers().await.unwrap_or_default() {
         let before = unix();
         let Ok(there) = server.clock().await else {
-            continue; // whoever is away is told of elsewhere
+            continue; // servers that are away are reported elsewhere
         };
         let offset = ahead(before, there.get().saturating_mul(1_000), unix());
         if furthest.is_none_or(|known| offset.unsigned_abs() > known.unsigned_abs()) {
@@ -98,7 +98,7 @@ async fn compare_once<C: Clock>(shared: &ServiceContext<C>, store: &RedisStore) 
     }
 }
 
-/// Looks after a shared store, and says what has changed.
+/// Looks after a shared store, and emits an event when its health changes.
 pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
     let Some(store) = shared.keeper.store().shared() else {
         return;
@@ -113,8 +113,8 @@ pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
     shared.set_stuck(stuck);
 }
 
-/// Whether any limit does something else than refuse while the store fails; without limits
-/// nothing needs a store.
+/// Returns true if any limit does something else than refuse while the store fails; without
+/// limits nothing needs a store.
 fn has_fallback<C: Clock>(shared: &ServiceContext<C>) -> bool {
     let refuses = |outage| matches!(outage, Outage::Deny | Outage::Error);
     let policy = shared.keeper.policy();

@@ -7,9 +7,9 @@
 //!   unix:///PATH
 //! ```
 //!
-//! What the policy says beside the address (prefix, deadline, login, nodes) still holds; who
-//! logs in at sentinels stands there alone. The address is judged by the policy language
-//! itself, so that both take the same.
+//! All else that the policy says (prefix, deadline, login, nodes) still holds, and only
+//! the policy has a login for sentinels. The address is judged by the policy language
+//! itself, so that both accept the same.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -21,7 +21,7 @@ use ratekeeper_policy::{RedisSettings, SentinelSettings};
 
 use crate::StartError;
 
-/// The schemes that stores have; which of them are built, the policy language says.
+/// The schemes of stores; the policy language decides which of them are built.
 const SCHEMES: [&str; 7] = [
     "redis",
     "rediss",
@@ -31,9 +31,9 @@ const SCHEMES: [&str; 7] = [
     "redis+sentinel",
     "rediss+sentinel",
 ];
-/// Ends a scheme whose addresses are those of sentinels.
+/// Suffix of a scheme for the addresses of sentinels.
 const OF_SENTINELS: &str = "+sentinel";
-/// Longest text that is taken.
+/// Maximum length of the text.
 const MAX_BYTES: usize = 4 << 10;
 
 /// Where the counters are, whatever the policy says.
@@ -53,7 +53,7 @@ pub enum StoreChoice {
     Redis(Box<StoreAddress>),
 }
 
-/// The address of a shared store, and who logs in there.
+/// The address of a shared store, and the login to it.
 #[derive(Clone)]
 pub struct StoreAddress {
     /// Address, and defaults for all else.
@@ -78,12 +78,12 @@ pub(crate) struct Login {
     pub(crate) password: String,
 }
 
-/// How a shared store is reached: what a policy says, what a command line says, or both.
+/// How to reach a shared store: by settings of a policy, of a command line, or both.
 #[derive(Clone)]
 pub struct StoreSettings {
-    /// What a policy can say.
+    /// The settings of a policy.
     pub redis: RedisSettings,
-    /// Instead of the username and the password that it names.
+    /// Replaces the username and the password of `redis`.
     pub(crate) login: Option<Login>,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Debug for StoreSettings {
 }
 
 impl StoreSettings {
-    /// The same, with the paths of a policy that lies in `home`.
+    /// Returns the same settings, with the paths of a policy that lies in `home`.
     #[must_use]
     pub fn at_home(self, home: &Path) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl StoreSettings {
         }
     }
 
-    /// The store of a policy's settings, unless another was chosen; none for memory.
+    /// Returns the store of a policy's settings, unless another was chosen; `None` for memory.
     pub fn of(policy: Option<&RedisSettings>, chosen: Option<&StoreChoice>) -> Option<Self> {
         match chosen {
             None => policy.map(|redis| Self {
@@ -121,7 +121,7 @@ impl StoreSettings {
                 redis.cluster = own.cluster;
                 let in_policy = redis.sentinel.take();
                 redis.sentinel = own.sentinel.clone().map(|own| match in_policy {
-                    // Who logs in to sentinels, a policy alone says.
+                    // Only a policy can have a login for sentinels.
                     Some(known) => SentinelSettings {
                         master: own.master,
                         ..known
@@ -186,14 +186,14 @@ impl FromStr for StoreChoice {
     }
 }
 
-/// What is shown to who wrote something else.
+/// The accepted forms, shown for any other text.
 const FORMS: &str = "memory://, redis://HOST:PORT (rediss:// by TLS), redis://HOST:PORT,HOST:PORT (a cluster), \
      redis+sentinel://HOST:PORT,HOST:PORT/MASTER, or unix:///PATH";
 
-/// What stands between the login and the `?`.
+/// The part of a URL between the login and the `?`.
 struct UrlMiddle<'a> {
     addresses: &'a str,
-    /// What sentinels call the primary.
+    /// Name of the primary at the sentinels.
     master: Option<&'a str>,
     database: Option<u16>,
 }
@@ -234,7 +234,7 @@ impl<'a> UrlMiddle<'a> {
     }
 }
 
-/// None if nothing is said.
+/// Returns `None` if there is no number.
 fn read_database(number: &str) -> Result<Option<u16>, StartError> {
     let wrong = || refused("what follows the address is no number of a database", FORMS);
     let number = Some(number).filter(|number| !number.is_empty());
@@ -280,7 +280,7 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What the policy language says to such addresses.
+/// Returns the settings that the policy language makes of such addresses.
 fn judge(
     urls: &[String],
     cluster: bool,

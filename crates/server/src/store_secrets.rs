@@ -8,8 +8,8 @@
 //! ```
 //!
 //! As with the certificates of the gRPC door, files are compared by their content, every few
-//! seconds. Whether a password is good only the servers can tell: one that is not shows as a
-//! store that fails, with what they say.
+//! seconds. Only the servers can judge a password: a wrong one shows as a store that fails,
+//! with their answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use crate::context::ServiceContext;
 use crate::redis_config::redis_config;
 use crate::{Event, StoreSettings};
 
-/// How often the files are looked at.
+/// How often the files are checked.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What names the files, and what was in them last.
+/// The settings that name the files, and the last contents of the files.
 pub(crate) struct StoreSecrets {
     settings: StoreSettings,
     servers: RedisServers,
     tls: RedisTls,
 }
 
-/// Secrets are nobody's business.
+/// Shows no secrets.
 impl fmt::Debug for StoreSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreSecrets")
@@ -45,8 +45,8 @@ impl fmt::Debug for StoreSecrets {
 }
 
 impl StoreSecrets {
-    /// The files of these settings, of which this has been read; none if nothing that is used
-    /// is in a file.
+    /// Returns the secrets in the files of these settings, last read as `read`; `None` if no secret
+    /// or certificate in use is in a file.
     pub(crate) fn of(settings: &StoreSettings, read: &RedisConfig) -> Option<Self> {
         let redis = &settings.redis;
         let encrypted = |url: &String| url.starts_with("rediss:") || url.starts_with("valkeys:");
@@ -60,10 +60,10 @@ impl StoreSecrets {
         })
     }
 
-    /// Looks, and lets the store have what is new; says how that went. What was refused once is
-    /// not judged again until it changes.
+    /// Reads the files, gives new contents to the store, and returns a line about each. Refused
+    /// contents are not judged again until they change.
     fn refresh(&mut self, store: &RedisStore) -> Vec<String> {
-        // In the middle of being replaced, maybe: the next look tells.
+        // The files may be in the middle of being replaced: the next look decides.
         let Ok(now) = redis_config(&self.settings, Origin::UNIX) else {
             return Vec::new();
         };
@@ -103,7 +103,7 @@ fn told(what: &str, renewed: Result<(), StoreError>) -> String {
     format!("the store is reached by the old {what}, the new ones are bad: {why}")
 }
 
-/// Reads them again whenever they change, until the service ends.
+/// Reads the secrets again whenever they change, until the service ends.
 pub(crate) async fn keep_fresh<C: Clock + 'static>(
     shared: Arc<ServiceContext<C>>,
     secrets: Option<StoreSecrets>,

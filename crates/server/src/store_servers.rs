@@ -1,4 +1,4 @@
-//! Store servers: which servers of a cluster are in trouble, told once when that changes.
+//! Store servers: which servers of a cluster are in trouble, reported once when that changes.
 //!
 //! ```text
 //!   found    up   up   down down down up   down up   down down      ten times a second
@@ -6,8 +6,8 @@
 //!                       |<-- PAUSE -->||<---- PAUSE ---->|          of one server
 //! ```
 //!
-//! A cluster that has lost one server goes on: limits decide by it, but for the keys of that
-//! server. That is no reason for the whole store to be down, and none to stay silent either.
+//! A cluster that has lost one server goes on: it decides for all limits except on the keys of that
+//! server. So the store is not reported down as a whole, but the loss is reported.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ use ratekeeper_store::ServerHealth;
 
 use crate::Event;
 
-/// From one line about a server to the next.
+/// Minimum time between two lines about a server.
 const PAUSE: Nanos = Nanos::from_secs(10);
 
-/// What has been told of the servers of a cluster: nothing is kept of those that are well and
-/// of those that have gone, once a change of them may be told at once.
+/// The last reports about the servers of a cluster. Servers that are well, and those that have
+/// gone, are dropped once a change of them may be reported at once.
 #[derive(Debug, Default)]
 pub(crate) struct ServerLog(HashMap<String, LastReport>);
 
@@ -38,8 +38,8 @@ enum ServerReport {
 }
 
 impl ServerLog {
-    /// What is to be told now. A server that is not among `found` holds no keys any more:
-    /// others do, and that is as good as if it were back.
+    /// Returns the changes to report now. A server that is not among `found` holds no keys any
+    /// more: other servers do, so it counts as being back.
     pub(crate) fn changes(&mut self, found: &[ServerHealth], now: Time) -> Vec<Event> {
         let troubles = found.iter().filter_map(|server| {
             let error = server.trouble.as_ref()?;
@@ -58,7 +58,7 @@ impl ServerLog {
             !may || line.said == ServerReport::Down
         });
         for (server, error) in troubles {
-            // What is still there of those that are up is too fresh.
+            // Reported down already, or reported up too recently.
             if self.0.contains_key(server) {
                 continue;
             }
@@ -80,8 +80,8 @@ impl ServerLog {
 mod tests {
     use super::*;
 
-    /// What is told of servers `a` and `b` that are found like this, second by second: well,
-    /// in trouble (`x`), or gone (`-`).
+    /// Checks the reports about servers `a` and `b` that are found like this, second by second:
+    /// well, in trouble (`x`), or gone (`-`).
     fn check(found: &[(u64, &str)], expected: &[&str]) {
         let mut told = ServerLog::default();
         let mut lines = Vec::new();
@@ -144,7 +144,7 @@ mod tests {
             "34 a: back",
         ];
         check(&flaps, &expected);
-        // What was not told in time is told as it stands.
+        // A change that could not be reported in time is reported in its current state, if at all.
         check(
             &[(1, "x."), (2, ".."), (30, "..")],
             &["1 a: no answer", "11 a: back"],

@@ -1,4 +1,4 @@
-//! Wall clock: notices that it was set, and has the windows that follow it made anew.
+//! Wall clock: notices that it was set, and renews the windows that follow it.
 //!
 //! ```text
 //!   monotonic  ----+----+----+----+----+----+      decides; never steps
@@ -6,9 +6,9 @@
 //!                          jump: beyond 2 s in sum
 //! ```
 //!
-//! What was used of a window goes over into the window that is current after the jump. So a
+//! The used quota of a window carries over to the window that is current after the jump. So a
 //! clock that is set back gives no window a second quota, and one that is set forward begins
-//! the next window with what was used of the last.
+//! the next window with the used quota of the last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::context::ServiceContext;
 
 /// How often the two clocks are compared.
 const COMPARE: Duration = Duration::from_secs(1);
-/// By how much they may differ.
+/// Maximum difference that is tolerated.
 const TOLERATED: Duration = Duration::from_secs(2);
 
 /// Compares them until the service ends.
@@ -55,8 +55,8 @@ pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
     }
 }
 
-/// By how many seconds the wall clock is ahead of what is known of it, and where the zero of
-/// the clock lies now; `None` while they agree, within what is tolerated.
+/// Returns by how many seconds the wall clock is ahead of the known origin, and the zero of the
+/// clock now; `None` while they agree within `TOLERATED`.
 fn jump(known: Origin, now: Time, wall: u64) -> Option<(i128, Origin)> {
     let ahead = i128::from(wall) - i128::from(known.unix_nanos(now));
     // Down to 1970 at the earliest: a clock that is set further back is followed so far.

@@ -9,7 +9,7 @@
 //!
 //! So directories are watched, never the file: every directory on the way that holds the
 //! file or a symlink leading to it. A look every few seconds stands in for events that
-//! never come (network file systems, exhausted watches). What counts is the text: a reload
+//! never come (network file systems, exhausted watches). Only the text counts: a reload
 //! of a text seen before does nothing.
 
 use std::collections::BTreeSet;
@@ -30,13 +30,13 @@ use crate::envoy_files::files_of;
 
 /// Silence after which a burst of events is over.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// Events that put a look off; after them it is taken, however busy the directory is.
+/// Maximum number of events that put a look off, however busy the directory is.
 const MAX_BURST: usize = 64;
-/// How often to look when nothing is heard.
+/// How often to look when there are no events.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long the stop waits for the thread.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
-/// Symlinks followed on the way to the file, as the system bounds them.
+/// Maximum number of symlinks followed on the way to the file, as the system bounds them.
 const MAX_SYMLINKS: usize = 40;
 
 /// The thread that watches.
@@ -80,7 +80,7 @@ impl Watcher {
         }
     }
 
-    /// Ends the thread, and waits for that a moment: a directory that does not answer, on a
+    /// Ends the thread, and waits a moment for it: a directory that does not answer, on a
     /// network, must not keep the service from ending.
     pub(crate) fn stop(self) {
         self.stopping.store(true, Ordering::Relaxed);
@@ -89,9 +89,9 @@ impl Watcher {
     }
 }
 
-/// Reloads what has changed; a panic ends this reload, and not the thread.
+/// Reloads changed files; a panic ends this reload, but not the thread.
 fn reload<C: Clock + 'static>(shared: &ServiceContext<C>) {
-    // The event says how it went; what a panic leaves behind its locks is judged anew.
+    // The event has the result; state that a panic leaves behind its locks is judged anew.
     let reloaded = catch_unwind(AssertUnwindSafe(|| shared.reload(Trigger::File)));
     if reloaded.is_err() {
         tracing::error!(event = "task.failed", task = "watch");
@@ -99,13 +99,13 @@ fn reload<C: Clock + 'static>(shared: &ServiceContext<C>) {
     }
 }
 
-/// The policy file, and those of Envoy's rate limit service.
+/// Returns the policy file, and the files of Envoy's rate limit service.
 fn watched<C: Clock>(shared: &ServiceContext<C>) -> Vec<PathBuf> {
     let mut paths: Vec<_> = shared.path.iter().cloned().collect();
     let policy = shared.keeper.policy();
     if let Some(path) = shared.envoy_files.path(&policy.settings) {
         if path.is_dir() {
-            // Of a directory that cannot be read, only the way to it is watched.
+            // If a directory cannot be read, only the way to it is watched.
             paths.extend(files_of(&path).unwrap_or_default());
             paths.push(path.join("new.yaml")); // so that what comes into it is seen
         }
@@ -148,7 +148,7 @@ impl Directories {
         }
     }
 
-    /// Watches what leads to `paths` now; symlinks may have moved since.
+    /// Watches the directories that lead to `paths` now; symlinks may have moved since.
     fn arm(&mut self, paths: &[PathBuf]) {
         use notify::Watcher as _;
         let Some(watcher) = &mut self.watcher else {
@@ -168,7 +168,7 @@ impl Directories {
     }
 }
 
-/// Whether an event can mean other bytes. Reading the file is an event too: ours.
+/// Returns true if an event can mean other bytes. Our own reading of the file is an event too.
 fn changes(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
@@ -177,7 +177,7 @@ fn changes(kind: EventKind) -> bool {
     }
 }
 
-/// Every directory that holds the file or a symlink on the way to it.
+/// Returns every directory that holds the file or a symlink on the way to it.
 fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut left = MAX_SYMLINKS;

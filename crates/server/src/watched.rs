@@ -12,9 +12,9 @@ use tokio::net::TcpStream;
 
 use crate::pulse::Pulse;
 
-/// What is read of a connection that is closed anyway.
+/// Maximum number of bytes read of a connection that is closed anyway.
 const LAST_BYTES: usize = 4096;
-/// How a client says that it speaks HTTP/2 (RFC 9113, section 3.4); no method of HTTP/1
+/// How a client announces HTTP/2 (RFC 9113, section 3.4); no method of HTTP/1
 /// begins so.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -23,7 +23,7 @@ const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) struct Watched {
     stream: TcpStream,
     pulse: Arc<Pulse>,
-    /// What was read before, and is read again first.
+    /// Bytes that were read before, and are read again first.
     before: Bytes,
 }
 
@@ -36,13 +36,13 @@ impl Watched {
         }
     }
 
-    /// Puts bytes back that were read.
+    /// Puts back bytes that were read.
     pub(crate) fn put_back(&mut self, bytes: Bytes) {
         self.before = bytes;
     }
 
-    /// Whether the client has closed the connection; wakes the connection when it does, unless
-    /// the client has sent more before that.
+    /// Returns true if the client has closed the connection; wakes the connection when it does,
+    /// unless the client has sent more before that.
     fn client_left(&self, cx: &mut Context<'_>) -> bool {
         let mut byte = [0];
         let peeked = self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte));
@@ -64,7 +64,7 @@ impl Watched {
     }
 }
 
-/// A stream of which nothing has come.
+/// A stream that has received nothing yet.
 #[derive(Debug)]
 pub(crate) struct Asleep {
     stream: Option<Watched>,
@@ -72,7 +72,7 @@ pub(crate) struct Asleep {
     read: usize,
 }
 
-/// A stream of which something has come.
+/// A stream that has received bytes.
 #[derive(Debug)]
 pub(crate) enum Wakes {
     Http1(Watched),
@@ -88,7 +88,7 @@ impl Asleep {
         }
     }
 
-    /// Ready when enough has come to tell the version; `None` at the end of the stream.
+    /// Ready when enough bytes have come to find the version; `None` at the end of the stream.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Wakes>> {
         loop {
             let Some(stream) = &mut self.stream else {
@@ -160,8 +160,8 @@ impl AsyncWrite for Watched {
         result
     }
 
-    /// Called whenever the connection is looked at. While an answer is held back, nothing is
-    /// read that would show that the client has left: so it is looked for here. A client that
+    /// Called whenever the connection is polled. While an answer is held back, nothing is
+    /// read that would show that the client has left, so this checks for it. A client that
     /// closes only its own direction is taken for gone, as proxies do.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.pulse.holds_back() && !self.pulse.is_h2() && self.client_left(cx) {
@@ -173,8 +173,8 @@ impl AsyncWrite for Watched {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_shutdown(cx);
         if result.is_ready() {
-            // Bytes that came and were not read would make the close a reset, which can cost
-            // the client the answer that says what was wrong with them.
+            // Unread bytes would make the close a reset, which can cost the client the answer that
+            // names the error in them.
             let _ = self.stream.try_read(&mut [0; LAST_BYTES]);
         }
         result

@@ -1,6 +1,6 @@
 //! Workers: the threads that decide, one runtime each.
 //!
-//! A connection is given to one worker, in turn, and stays there: no decision waits for
+//! A connection is given to one worker, in turn, and stays there, so no decision waits for
 //! another thread, and no queue is shared.
 
 use std::num::NonZeroUsize;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::StartError;
 
-/// Upper bound of worker threads, whatever the machine or the operator says.
+/// Maximum number of worker threads, whatever the machine or the operator asks for.
 const MAX_WORKERS: usize = 256;
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Workers {
         Ok(())
     }
 
-    /// The worker whose turn it is.
+    /// Returns the next worker in turn.
     pub(crate) fn next(&self) -> &Handle {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         &self.handles[turn % self.handles.len()]

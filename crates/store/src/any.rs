@@ -1,7 +1,7 @@
 //! Any: the stores that can be chosen at run time, a closed set.
 //!
-//! The memory store is asked directly, as if it were the only one: what the others need to
-//! wait is set aside on the heap, so that a future of the memory store stays small.
+//! The memory store is called directly, as if it were the only one. The futures of the other
+//! stores are boxed, so that a future of the memory store stays small.
 
 use ratekeeper_core::{Charge, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
@@ -19,7 +19,7 @@ pub enum AnyStore {
 }
 
 impl AnyStore {
-    /// What is counted in this process: everything, or what is while a shared store fails.
+    /// Returns the memory store: it decides always, or while the shared store fails.
     pub fn local(&self) -> &MemoryStore {
         match self {
             Self::Memory(memory) => memory,
@@ -27,7 +27,7 @@ impl AnyStore {
         }
     }
 
-    /// The shared store, if it is one.
+    /// Returns the shared store; `None` if the states are in this process.
     pub fn shared(&self) -> Option<&Fallback<RedisStore>> {
         match self {
             Self::Memory(_) => None,
@@ -36,7 +36,7 @@ impl AnyStore {
     }
 }
 
-/// Asks whichever store it is.
+/// Awaits `$call` on the chosen store.
 macro_rules! ask {
     ($any:expr, $store:ident => $call:expr) => {
         match $any {

@@ -7,9 +7,9 @@
 //!          +------ lost the race ---- compare-exchange ----> return
 //! ```
 //!
-//! A denial writes nothing, so any number of threads can be denied at once, each from its
-//! own copy of the cache line. An allowed request moves the line to the core that runs it,
-//! and never overwrites a charge it has not seen: who loses the race decides again.
+//! A denial writes nothing, so any number of threads can be denied at once, each from its own
+//! copy of the cache line. An allowed request moves the line to the core that runs it, and never
+//! overwrites a charge it has not seen: a thread that loses the race decides again.
 //!
 //! All orderings are `Relaxed`: the word is the whole state and publishes nothing else. The
 //! modifications of one location have one total order, and a compare-exchange reads the
@@ -28,7 +28,7 @@ use ratekeeper_core::{Algorithm, Decision, Permits, Refund, Time, WordState};
 
 /// The state of one limit and one key, shared by threads.
 ///
-/// The algorithm is the caller's: a change of its numbers needs no change here.
+/// Callers pass the algorithm: a change of its parameters needs no change here.
 ///
 /// ```
 /// use ratekeeper_core::{Gcra, Permits, Time};
@@ -54,7 +54,7 @@ impl<A> Cell<A> {
         }
     }
 
-    /// Forgets what was charged; says whether anything was.
+    /// Forgets all charges; returns true if there were any.
     pub fn reset(&self) -> bool {
         self.word.swap(0, Ordering::Relaxed) != 0
     }
@@ -67,7 +67,7 @@ impl<A: Algorithm<State: WordState>> Cell<A> {
         self.update(|state| algorithm.decide(state, now, cost))
     }
 
-    /// Says what [`decide`](Self::decide) would say; charges nothing.
+    /// Returns the decision that [`decide`](Self::decide) would make; charges nothing.
     #[inline]
     pub fn look(&self, algorithm: &A, now: Time, cost: Permits) -> Decision {
         algorithm.look(&self.state(), now, cost)
@@ -81,13 +81,13 @@ impl<A: Algorithm<State: WordState>> Cell<A> {
         self.update(|state| algorithm.refund(state, now, cost));
     }
 
-    /// The state as it stands.
+    /// Returns the current state.
     #[inline]
     pub fn state(&self) -> A::State {
         A::State::from_word(self.word.load(Ordering::Relaxed))
     }
 
-    /// Puts `new` in the place of `old`; no, if that is not the state any more.
+    /// Replaces `old` by `new`; returns false if `old` is not the state any more.
     #[inline]
     pub fn replace(&self, old: &A::State, new: &A::State) -> bool {
         let (old, new) = (old.to_word(), new.to_word());
@@ -98,8 +98,8 @@ impl<A: Algorithm<State: WordState>> Cell<A> {
                 .is_ok()
     }
 
-    /// Applies `transition` to the state as nobody else has changed it meanwhile: it runs
-    /// once more for each race that it loses.
+    /// Applies `transition` to the state atomically: it runs once more for each race that it
+    /// loses.
     #[expect(
         clippy::inline_always,
         reason = "a call costs as much as the decision: 5 ns"
@@ -252,7 +252,7 @@ mod schedules {
         admits_exactly(2, 3, 1);
     }
 
-    /// One refunds what it was charged, two ask: never more than the burst at a time, and
+    /// One thread refunds its charge while another asks: never more than the burst at a time, and
     /// nothing is lost.
     #[test]
     fn refunds_neither_lose_nor_make_permits() {

@@ -1,11 +1,11 @@
-//! Conformance: what every store must do, as one table of short stories.
+//! Conformance: the behaviour required of every store, as one table of short stories.
 //!
 //! ```text
 //!   story   limits   steps: at, act, charges  -->  admitted, one outcome a charge
 //! ```
 //!
-//! A store passes if [`check`] returns; whoever wants to know more tells [`rows`] to it, one
-//! by one. Time is the story's; stores that keep their own clock must offer a test clock.
+//! A store passes if [`check`] returns; for details, run the [`rows`] against it one by one.
+//! Each story sets the time, so stores that keep their own clock must offer a test clock.
 
 mod loans;
 mod odds;
@@ -25,10 +25,10 @@ use ratekeeper_core::{
 use crate::{Decisions, Hold, Store, StoreError};
 use stories::stories;
 
-/// Tells every story to a store of its own.
+/// Runs every story against a new store.
 ///
 /// # Panics
-/// If a store does otherwise.
+/// If an answer of a store differs from the table's.
 pub fn check<S: Store>(new_store: impl Fn() -> S) {
     for row in rows() {
         let told = block_on(row.tell(&new_store()));
@@ -36,12 +36,12 @@ pub fn check<S: Store>(new_store: impl Fn() -> S) {
     }
 }
 
-/// The stories, in their order.
+/// Returns the stories, in order.
 pub fn rows() -> Vec<ConformanceRow> {
     stories().into_iter().map(ConformanceRow).collect()
 }
 
-/// A story of the table.
+/// A story of the table: a sequence of calls and their expected answers.
 ///
 /// # Examples
 /// ```
@@ -59,15 +59,15 @@ pub fn rows() -> Vec<ConformanceRow> {
 pub struct ConformanceRow(Story);
 
 impl ConformanceRow {
-    /// What it is about.
+    /// Returns the name, which describes the behaviour under test.
     pub const fn name(&self) -> &'static str {
         self.0.name
     }
 
-    /// Tells it to a store that has not heard it, and says how many calls were compared.
+    /// Runs the story against a store for the first time; returns the number of calls compared.
     ///
     /// # Errors
-    /// The first answer that is another than the table's.
+    /// The first answer that differs from the table's.
     pub async fn tell<S: Store>(&self, subject: &S) -> Result<usize, Difference> {
         let story = &self.0;
         for (number, step) in story.steps.iter().enumerate() {
@@ -92,7 +92,7 @@ impl ConformanceRow {
         Ok(story.steps.len())
     }
 
-    /// Makes a store that has heard it forget it, wherever the telling ended.
+    /// Resets every key of the story in a store that has run it, wherever the run ended.
     ///
     /// # Errors
     /// If the store fails.
@@ -109,16 +109,16 @@ impl ConformanceRow {
     }
 }
 
-/// An answer of a store that is another than the table's.
+/// An answer of a store that differs from the table's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// The story.
+    /// Name of the story.
     pub row: &'static str,
-    /// Which of its calls.
+    /// The call: its number, act and time.
     pub call: String,
     /// The table's answer.
     pub expected: String,
-    /// The store's answer, or why it gave none.
+    /// The store's answer, or its error.
     pub answered: String,
 }
 
@@ -139,7 +139,7 @@ impl fmt::Display for Difference {
 
 impl std::error::Error for Difference {}
 
-/// A sequence of calls, and what they answer.
+/// A sequence of calls, and their expected answers.
 #[derive(Debug)]
 struct Story {
     name: &'static str,
@@ -178,7 +178,7 @@ enum StoryAct {
     Look,
     Refund,
     Reset,
-    /// Lends to a name.
+    /// Lends to the lease of this name.
     Acquire(u8),
     /// Lends nothing.
     Watch,
@@ -197,9 +197,9 @@ enum StoryAnswer {
     },
     Refunded,
     WereThere(Vec<bool>),
-    /// So many came back.
+    /// Number of permits that each charge returned.
     Released(Vec<u32>),
-    /// For so many ms.
+    /// Time left of each renewed lease, in ms.
     Renewed(Vec<Option<u64>>),
 }
 
@@ -218,12 +218,12 @@ impl fmt::Display for StoryAnswer {
     }
 }
 
-/// What a charge is told: the verdict, and what remains.
+/// The outcome of a charge: the verdict, and the remaining quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StoryOutcome {
     Allow(u32),
     AllowAfter(u64, u32),
-    /// Retry after so many ms.
+    /// Milliseconds until a retry, and the remaining quota.
     Deny(u64, u32),
     Never(u32),
 }
@@ -288,7 +288,7 @@ fn lease(name: u8) -> LeaseId {
     LeaseId::from_bytes([name; 16])
 }
 
-/// What the name holds of each limit and key.
+/// Returns the hold of the named lease on each limit and key.
 fn holds<'a>(charges: &[Charge<'a>], name: u8) -> Vec<Hold<'a>> {
     let hold = |charge: &Charge<'a>| Hold {
         limit: charge.limit,
@@ -298,7 +298,7 @@ fn holds<'a>(charges: &[Charge<'a>], name: u8) -> Vec<Hold<'a>> {
     charges.iter().map(hold).collect()
 }
 
-/// Waits for a future on this thread.
+/// Runs a future to completion on this thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

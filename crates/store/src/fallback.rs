@@ -1,4 +1,4 @@
-//! Fallback: a store that may fail, and what answers for it meanwhile.
+//! Fallback: a store that may fail, and the memory store that decides meanwhile.
 //!
 //! ```text
 //!   request --> breaker closed? --yes--> store --answer--------------> as it says
@@ -10,20 +10,20 @@
 //!                                     error  the call returns the store's error
 //! ```
 //!
-//! * **Any refusal refuses**: a request with several limits passes only if none of those that
-//!   enforce refuses, whatever each chose.
-//! * **A share** of one in `nodes` is had by counting every permit `nodes` times: that is the
-//!   same for every algorithm, and rounds so that all shares together admit no more than the
-//!   limit. A limit below the number of nodes shares out nothing.
-//! * **Debts come back.** Once the store answers again, what the memory store still holds
-//!   against a key is charged there, at most what fits, and forgotten here: at most one limit's
-//!   worth for each key, since that is all a limit remembers. Permits on loan stay where they
-//!   were lent until they come back; post-paid limits are not debited.
-//! * A call that was not answered may have been charged: then it counts twice, never none.
-//! * It looks after itself: while the store is away or is owed something, requests start a
-//!   task that probes it and pays, ten times a second at most; without a Tokio runtime the
+//! * **Any refusal refuses**: a request with several limits passes only if no enforcing limit
+//!   refuses, whatever each chose.
+//! * **A share** is one part in `nodes` of a limit. Every permit counts `nodes` times: this is
+//!   the same for every algorithm, and rounds so that all shares together admit no more than the
+//!   limit. Shares of a limit below the number of nodes admit nothing.
+//! * **Debts come back.** Once the store answers again, the charges that the memory store still
+//!   holds for a key are made there, as far as they fit, and forgotten here: at most one limit's
+//!   worth for each key, since a limit remembers no more. Permits on loan stay where they were
+//!   lent until they come back; post-paid limits are not debited.
+//! * A call without an answer may have been charged: then it counts twice, never zero times.
+//! * Upkeep is automatic: while the store is unavailable or debts are open, requests start a task
+//!   that probes it and debits them, at most ten times a second; without a Tokio runtime the
 //!   request itself does that.
-//! * **A key whose value is not ours** is decided in the same way, alone: the store is there.
+//! * **A key with a foreign value** is decided in the same way, alone: the store still answers.
 
 mod debts;
 mod health;
@@ -45,9 +45,9 @@ use crate::store::can_refund;
 use crate::{Decisions, Hold, MemoryStore, Store, StoreError};
 pub use health::{FallbackCounts, Health, HealthChange};
 
-/// When the breaker opens and how it comes back. Sooner than for a service: what answers
-/// meanwhile costs nothing, and a store is back as soon as it answers at all. The pauses
-/// bound how long recovery goes unnoticed.
+/// When the breaker opens and closes again. Sooner than for a service, because the memory store
+/// costs nothing meanwhile, and a store is back as soon as it answers at all. The pauses bound
+/// how long recovery goes unnoticed.
 const BREAKER: BreakerSettings = BreakerSettings {
     window: Nanos::from_secs(10),
     calls_min: 5,
@@ -57,16 +57,16 @@ const BREAKER: BreakerSettings = BreakerSettings {
     probe_rounds: 1,
     probe_patience: Nanos::from_secs(30),
 };
-/// How often requests have it looked after at most.
+/// Minimum time between two upkeeps started by requests.
 const UPKEEP: Nanos = Nanos::from_millis(100);
 
-/// A store that is somewhere else.
+/// A store in another place, which may fail.
 pub trait Remote: Store + 'static {
-    /// Whether it answers.
+    /// Returns `Ok` if the store answers.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Charges what was admitted without it. As [`Store::decide`], but what it holds decides,
-    /// and nothing that was heard of it before: it may have been lost meanwhile.
+    /// Charges permits that were admitted without it. As [`Store::decide`], but only the stored
+    /// states count, not earlier answers, because the store may have lost states meanwhile.
     fn debit(
         &self,
         charges: &[Charge<'_>],
@@ -76,8 +76,8 @@ pub trait Remote: Store + 'static {
     }
 }
 
-/// A store that is somewhere else, and what holds while it cannot be asked: each limit as its
-/// [`Outage`](ratekeeper_core::Outage) says, behind a circuit breaker.
+/// A remote store behind a circuit breaker; while it cannot be asked, each limit is decided as
+/// its [`Outage`](ratekeeper_core::Outage) says.
 #[derive(Debug)]
 pub struct Fallback<S>(Arc<FallbackInner<S>>);
 
@@ -87,21 +87,21 @@ struct FallbackInner<S> {
     local: MemoryStore,
     nodes: NonZeroU32,
     breaker: Breaker,
-    /// Limits that the memory store has decided by, as they were last.
+    /// Limits that the memory store has decided by, in their latest versions.
     limits: Mutex<HashMap<LimitId, Limit>>,
-    /// Whether the memory store holds anything that must be debited.
+    /// True if the memory store holds charges that must be debited.
     owes: AtomicBool,
     /// When debts of keys that cannot be charged are tried again; 0 if there are none.
     owes_again_at: AtomicU64,
-    /// When requests may have it looked after again.
+    /// When requests may start the next upkeep.
     upkeep_at: AtomicU64,
-    /// What [`Fallback::tend`] said last.
+    /// The last state reported by [`Fallback::tend`].
     reported: Mutex<Option<StateReport>>,
     last_error: Mutex<String>,
     counts: FallbackCounters,
 }
 
-/// How it was, and how much had been debited by then.
+/// State of the store, and permits debited by then.
 #[derive(Clone, Copy, Debug)]
 struct StateReport {
     is_down: bool,
@@ -123,7 +123,7 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl<S: Remote> Fallback<S> {
-    /// `main`, with `local` in its place while it fails; `nodes` processes share it.
+    /// Creates a fallback: `local` decides while `main` fails; `nodes` processes share `main`.
     pub fn new(main: S, local: MemoryStore, nodes: NonZeroU32) -> Self {
         Self(Arc::new(FallbackInner {
             main,
@@ -141,17 +141,17 @@ impl<S: Remote> Fallback<S> {
         }))
     }
 
-    /// The store that may fail.
+    /// Returns the store that may fail.
     pub fn main(&self) -> &S {
         &self.0.main
     }
 
-    /// What decides in its place.
+    /// Returns the memory store that decides in its place.
     pub fn local(&self) -> &MemoryStore {
         &self.0.local
     }
 
-    /// How it is doing.
+    /// Returns the health of the store.
     pub fn health(&self) -> Health {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.0.counts;
@@ -169,9 +169,9 @@ impl<S: Remote> Fallback<S> {
         }
     }
 
-    /// Looks after it now, and returns what has changed since the last call; the first call
-    /// finds out whether it is there at all. Only for programs that report such changes, ten
-    /// times a second: requests have it looked after as well.
+    /// Runs the upkeep now, and returns the change of health since the last call; the first call
+    /// finds out if the store answers at all. Only for programs that report such changes, ten
+    /// times a second: requests start the upkeep as well.
     pub async fn tend(&self, now: Time) -> Option<HealthChange> {
         let this = &*self.0;
         let first = this.reported.lock().is_none();
@@ -198,12 +198,12 @@ impl<S: Remote> Fallback<S> {
         }
     }
 
-    /// Whether requests are sent to it.
+    /// Returns true if requests are sent to the store.
     pub fn is_asked(&self) -> bool {
         self.0.is_asked()
     }
 
-    /// Has it looked after, if that is due: by a task, where tasks can be.
+    /// Starts the upkeep in a task; without a Tokio runtime, runs it.
     async fn look_after(&self, now: Time) {
         let inner = Arc::clone(&self.0);
         let upkeep = async move { inner.keep_up(false, now).await };
@@ -272,8 +272,8 @@ impl<S: Remote> Store for Fallback<S> {
         }
     }
 
-    /// While the store fails, only what was charged here can be given back here. Fails if that
-    /// is not all of it: then nothing is given back.
+    /// While the store fails, only charges made here can be given back here. Fails, and gives
+    /// nothing back, if some were not made here.
     async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
         can_refund(charges)?;
         let Err(error) = self.0.ask(|main| main.refund(charges, now), now).await else {
@@ -288,7 +288,7 @@ impl<S: Remote> Store for Fallback<S> {
         Ok(())
     }
 
-    /// Fails if the store does: to say that something was forgotten would not be true.
+    /// Fails if the store does, because its states would not be forgotten.
     async fn reset(
         &self,
         charges: &[Charge<'_>],
@@ -302,8 +302,8 @@ impl<S: Remote> Store for Fallback<S> {
         Ok(there)
     }
 
-    /// Permits come back where they were lent. Fails if one was not lent here, and the store
-    /// cannot say.
+    /// Gives permits back where they were lent. Fails if some were not lent here, and the store
+    /// does not answer.
     async fn release(
         &self,
         holds: &[Hold<'_>],

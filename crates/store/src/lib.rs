@@ -1,4 +1,4 @@
-//! Where the state of limits lives, and what makes a decision atomic.
+//! Stores: where the states of limits live, and how decisions are made atomic.
 
 #[cfg(all(feature = "redis", not(loom)))]
 mod any;

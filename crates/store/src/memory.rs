@@ -6,17 +6,16 @@
 //!   table:  | key 8, 16 or 32 B | state 8 B (GCRA) |   1.25 to 1.9 slots a key, and a floor
 //! ```
 //!
-//! * **One request, all or none.** One charge takes one lock and one look-up. Several take
-//!   the locks of their shards in order, look at all, and charge all or none (but what counts
-//!   denials: that is charged in either case). Limits that share a key share the shard: a
-//!   request that must pass several limits of one user takes one lock.
+//! * **One request, all or none.** One charge takes one lock and one look-up. Several take the
+//!   locks of their shards in order, look at all, and charge all or none (limits that count
+//!   denials are charged in either case). Limits that share a key share the shard: a request that
+//!   must pass several limits of one user takes one lock.
 //! * **A denial allocates nothing** and creates no entry.
 //! * **Forgetting.** A state that has expired carries no information; it is forgotten, a few
 //!   on every insert and some on every [`sweep`](MemoryStore::sweep). Memory goes back as
 //!   keys leave.
-//! * **Bounded.** All memory is counted: tables, keys, what keys and states keep on the heap,
-//!   and the old and the new array while a table grows. Nothing is allocated beyond the
-//!   budget.
+//! * **Bounded.** All memory is counted: tables, keys, heap memory of keys and states, and the
+//!   old and the new array while a table grows. Nothing is allocated beyond the budget.
 //!
 //! # What a full store does
 //!
@@ -31,10 +30,10 @@
 //! 4. If there is none to push out (a budget of a few kilobytes), the request is denied with
 //!    `retry_after` 1 s.
 //!
-//! What was pushed out is forgiven only a little: the limit's *floor* (one for each shard and
-//! size of key) becomes the strictest of all states pushed out, and a key that is not in
-//! memory begins with what the floor has used, less an eighth of the limit (at least 2
-//! permits, at most half of the limit, rounded up), until the floor expires.
+//! Little of a debt that was pushed out is forgiven: the limit's *floor* (one for each shard and
+//! size of key) becomes the strictest of all states pushed out, and a key that is not in memory
+//! begins with the floor's usage, less an eighth of the limit (at least 2 permits, at most half
+//! of the limit, rounded up), until the floor expires.
 //!
 //! So
 //!
@@ -42,14 +41,14 @@
 //! * a key that is pushed out gains that many permits at most, each time, and it is pushed
 //!   out only by keys that have used as much: a key that spent its limit outlasts any number
 //!   of keys that asked once;
-//! * clients that ask for less than that raise no floor and shut nobody out;
+//! * clients that ask for less than that raise no floor and shut no other client out;
 //! * a key in memory is exact, and the store never grows beyond its budget and never stops
 //!   enforcing.
 //!
-//! Permits on loan are not forgotten for a newcomer of their limit: that is denied with
+//! Permits on loan are not forgotten for a newcomer of their limit: the newcomer is denied with
 //! `retry_after` 1 s. If another limit needs the room, they are pushed out, and nothing is
-//! forgiven. `reset` does not lower the floor. How many keys were pushed out, and how many had
-//! merely expired, is counted for each limit ([`usage`](MemoryStore::usage)).
+//! forgiven. `reset` does not lower the floor. Keys that were pushed out, and keys that had
+//! merely expired, are counted for each limit ([`usage`](MemoryStore::usage)).
 //!
 //! # Pauses
 //!
@@ -92,11 +91,11 @@ pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
 
 /// Shards of a store: many more than cores, so that two threads seldom want the same.
 const MAX_SHARDS: usize = 64;
-/// Shards get fewer rather than smaller than this.
+/// Minimum size of a shard: small budgets have fewer shards.
 const MIN_SHARD_BYTES: usize = 16 << 10;
 /// Shards that one call of [`MemoryStore::sweep`] visits.
 const SWEPT_SHARDS: usize = 4;
-/// Slots of each table that it looks at in each.
+/// Slots of each table that it visits in each shard.
 const SWEPT_SLOTS: usize = 4_096;
 
 /// How much memory the store may use.
@@ -143,7 +142,7 @@ pub struct MemoryStore {
     shards: Box<[CacheAligned<Mutex<Shard>>]>,
     hasher: RandomState,
     budget: Arc<MemoryBudget>,
-    /// What the store itself takes.
+    /// Bytes of the store itself.
     fixed_bytes: usize,
     /// The next shard to be swept.
     next_swept: AtomicUsize,
@@ -155,7 +154,7 @@ pub struct MemoryStore {
 struct CacheAligned<T>(T);
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(config: MemoryConfig) -> Self {
         let wanted = (config.budget_bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let count = 1 << wanted.ilog2(); // down: to a power of two
@@ -202,8 +201,8 @@ impl MemoryStore {
         settle::look(&mut LockedRequest::new(self, charges, Lend::Nothing, now))
     }
 
-    /// As [`Store::refund`](crate::Store::refund), without a check: a limit that takes nothing
-    /// back is left as it is.
+    /// As [`Store::refund`](crate::Store::refund), without a check: a limit that does not support
+    /// refunds is left as it is.
     pub fn refund_now(&self, charges: &[Charge<'_>], now: Time) {
         for charge in charges {
             self.with(charge, now, Shard::refund);
@@ -236,8 +235,8 @@ impl MemoryStore {
         holds.iter().map(renew).collect()
     }
 
-    /// What a limit has on loan; nothing if it lends nothing. Shards are walked one after the
-    /// other, as by [`keys`](Self::keys).
+    /// Returns the permits that a limit has on loan; zero if it lends nothing. Shards are walked
+    /// one after the other, as by [`keys`](Self::keys).
     pub fn loans(&self, limit: &Limit, now: Time) -> Loans {
         let mut loans = Loans::default();
         for shard in 0..self.shards.len() {
@@ -246,8 +245,8 @@ impl MemoryStore {
         loans
     }
 
-    /// The `top` keys of a limit with the least remaining; keys that owe nothing are left
-    /// out. Shards are walked one after the other: what moves meanwhile may be seen or not.
+    /// Returns the `top` keys of a limit with the least remaining; keys that owe nothing are left
+    /// out. Shards are walked one after the other: concurrent changes may be seen or not.
     pub fn keys(&self, limit: &Limit, top: usize, now: Time) -> Vec<KeyEntry> {
         let mut listing = Listing::new(top);
         for shard in 0..self.shards.len() {
@@ -257,7 +256,7 @@ impl MemoryStore {
         listing.into_entries()
     }
 
-    /// The state of one key, if it owes anything.
+    /// Returns the state of one key; `None` if it owes nothing.
     pub fn key(&self, limit: &Limit, key: Key<'_>, now: Time) -> Option<Decision> {
         let charge = Charge {
             limit,
@@ -279,7 +278,7 @@ impl MemoryStore {
         }
     }
 
-    /// What the store holds.
+    /// Returns the memory in use, and the usage of each limit.
     pub fn usage(&self) -> Usage {
         let mut limits = Vec::new();
         for shard in 0..self.shards.len() {
@@ -307,7 +306,7 @@ impl MemoryStore {
         self.shards[shard].0.lock()
     }
 
-    /// Does something to the shard of one charge.
+    /// Calls `act` with the shard of one charge.
     #[inline]
     fn with<T>(
         &self,
@@ -326,8 +325,8 @@ impl MemoryStore {
         act(&mut self.lock(self.shard_of(ask.hash)), charge.limit, &ask)
     }
 
-    /// The common case (a key that is here, of a limit by GCRA that has not changed) in line,
-    /// in registers, and nothing beside it: a processor that sees several decisions at once
+    /// Runs the common case (a key that is here, of a GCRA limit that has not changed) inline, in
+    /// registers, and nothing beside it, so that a processor that runs several decisions at once
     /// waits for their memory at once.
     #[expect(clippy::inline_always, reason = "a copy for each size of key")]
     #[inline(always)]
@@ -352,7 +351,7 @@ impl MemoryStore {
     }
 }
 
-/// The answer to a request of one charge.
+/// Returns the answer to a request of one charge.
 fn alone(charge: &Charge<'_>, decision: Decision) -> Decisions {
     Decisions {
         admitted: decision.verdict.allows() || charge.mode == Mode::Shadow,

@@ -25,7 +25,7 @@ use crate::Decisions;
 
 /// The charges of a request, with their states at hand. Charges are numbered from 0.
 pub(crate) trait RequestCharges {
-    /// How many there are.
+    /// Returns the number of charges.
     fn count(&self) -> usize;
     /// The mode of a charge.
     fn mode(&self, at: usize) -> Mode;

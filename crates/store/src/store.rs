@@ -10,26 +10,26 @@ use smallvec::SmallVec;
 
 /// The decisions of one request, one for each charge, in the order of the charges.
 ///
-/// If `admitted`, every charge whose own decision allows has been charged. If not, none has,
-/// except under limits that count denials: then `remaining` and `reset_after` of the charges
-/// that would have passed show the state as it now stands.
+/// If `admitted`, every charge with a decision that allows has been charged. If not, none has,
+/// except under limits that count denials: then `remaining` and `reset_after` of the charges that
+/// would have passed show the state as it now stands.
 #[must_use = "a decision nobody reads limits nothing"]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {
-    /// No enforcing limit denied.
+    /// True if no enforcing limit denied.
     pub admitted: bool,
-    /// One for each charge.
+    /// One decision for each charge.
     pub each: SmallVec<[Decision; 4]>,
 }
 
-/// Permits on loan, by the name they were lent to.
+/// Permits on loan, under the name they were lent to.
 #[derive(Clone, Copy, Debug)]
 pub struct Hold<'a> {
     /// The limit that lent them.
     pub limit: &'a Limit,
-    /// Whose permits they are.
+    /// The key that was charged.
     pub key: Key<'a>,
-    /// The name.
+    /// The name that holds them.
     pub lease: LeaseId,
 }
 
@@ -45,28 +45,27 @@ impl<'a> Hold<'a> {
     }
 }
 
-/// Where states live.
+/// Holds the states of limits, and decides by them.
 ///
-/// All charges of a request are made together, or none is: a request passes if every charge
-/// in mode enforce allows. A shadow charge that denies is not made, and vetoes nothing.
-/// A limit that counts denials is charged by every request that reaches it, whether it denies
-/// itself, another limit refuses, or nobody does: a charge for what has been done is not lost.
-/// Charges of one request that name the same limit and key are judged one upon the other, in
-/// their order.
+/// All charges of a request are made together, or none is: a request passes if every charge in
+/// mode enforce allows. A shadow charge that denies is not made, and vetoes nothing. A limit that
+/// counts denials is charged by every request that reaches it, even if it or another limit
+/// denies, so that a charge for finished work is not lost. Charges of one request that name the
+/// same limit and key are judged one upon the other, in their order.
 ///
-/// What a limit of concurrency is charged is on loan: [`Store::decide`] lends to nobody in
-/// particular, and [`Store::refund`] takes back; [`Store::acquire`] lends to a name, and
-/// [`Store::release`] takes back from it. Where such a limit counts denials, what is lent to
-/// nobody in particular is lent although another limit refuses: it will be given back.
+/// Charges of a concurrency limit are loans: [`Store::decide`] lends without a name, and
+/// [`Store::refund`] takes back; [`Store::acquire`] lends to a name, and [`Store::release`] takes
+/// back from it. Where such a limit counts denials, a loan without a name is made even if another
+/// limit refuses, because it will be given back.
 pub trait Store: Send + Sync {
-    /// Whether every answer is ready at once, as that of a store in memory is. Callers that
-    /// cannot wait then need nobody who waits for them.
+    /// Returns true if every answer is ready at once, as with a store in memory. Callers that
+    /// cannot wait then need no helper that waits for them.
     fn answers_at_once(&self) -> bool {
         false
     }
 
-    /// Has all moments count from `origin`, where the zero of the callers' clock lies; for a
-    /// store that keeps states by another clock. To be called before anything is asked.
+    /// Sets the origin that all moments count from, the zero of the callers' clock; for a store
+    /// that keeps states by another clock. Must be called before any other method.
     fn set_origin(&self, _origin: Origin) {}
 
     /// Decides and charges.
@@ -76,7 +75,7 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
 
-    /// As [`Store::decide`], with limits of concurrency lending as `lend` says.
+    /// As [`Store::decide`]; concurrency limits lend as `lend` says.
     fn acquire(
         &self,
         charges: &[Charge<'_>],
@@ -84,8 +83,8 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
 
-    /// Says what [`Store::decide`] would say; charges nothing, so `remaining` and `reset_after`
-    /// show every state as it stands.
+    /// Returns the decisions that [`Store::decide`] would make; charges nothing, so `remaining`
+    /// and `reset_after` show every state as it stands.
     fn look(
         &self,
         charges: &[Charge<'_>],
@@ -99,23 +98,23 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Forgets the states of these limits and keys; says of each whether there was one.
+    /// Forgets the states of these limits and keys; returns true for each that had one.
     fn reset(
         &self,
         charges: &[Charge<'_>],
         now: Time,
     ) -> impl Future<Output = Result<SmallVec<[bool; 4]>, StoreError>> + Send;
 
-    /// Takes back what these names hold, each on its own; says of each how many permits came
-    /// back: none if it was released before, or has ended.
+    /// Takes back the permits that these names hold, each on its own; returns for each the number
+    /// of permits that came back: 0 if it was released before, or has ended.
     fn release(
         &self,
         holds: &[Hold<'_>],
         now: Time,
     ) -> impl Future<Output = Result<SmallVec<[Permits; 4]>, StoreError>> + Send;
 
-    /// Lets the leases of these names run their full length from `now`, each on its own; says
-    /// of each how long that is, unless it was released, or has ended.
+    /// Restarts the leases of these names at full length from `now`, each on its own; returns the
+    /// length of each, or `None` if it was released, or has ended.
     fn renew(
         &self,
         holds: &[Hold<'_>],
@@ -127,24 +126,24 @@ pub trait Store: Send + Sync {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Cannot be reached, or did not answer in time; trying later may help.
+    /// The store cannot be reached, or did not answer in time; trying later may help.
     Unavailable(String),
-    /// The part of it that holds these keys cannot be reached, did not answer in time, or does
-    /// not decide (it is out of memory); others do. Trying later may help.
+    /// The part of the store that holds these keys cannot be reached, did not answer in time, or
+    /// does not decide (it is out of memory); others do. Trying later may help.
     Partly(String),
-    /// Cannot be used as it was told; trying later does not help.
+    /// The store cannot be used as configured; trying later does not help.
     Misconfigured(String),
-    /// It answers, but a key of this request holds what none of ours wrote. Other keys are
-    /// not concerned.
+    /// The store answers, but a key of this request holds a value that this library did not
+    /// write. Other keys are not concerned.
     Foreign(String),
-    /// A limit of this request cannot do what was asked, in any store: nothing was done.
+    /// A limit of this request does not support the call, in any store: nothing was done.
     Unsupported(String),
 }
 
-/// Refuses a refund that one of these limits cannot make, before any is made.
+/// Checks that all of these limits can make a refund, before any is made.
 ///
 /// # Errors
-/// [`StoreError::Unsupported`].
+/// [`StoreError::Unsupported`] if one of them cannot.
 pub(crate) fn can_refund(charges: &[Charge<'_>]) -> Result<(), StoreError> {
     for Charge { limit, cost, .. } in charges {
         if *cost == Permits::ZERO {

@@ -17,7 +17,7 @@ fn a_small_memory_store_conforms() {
     });
 }
 
-/// What the command tells a user's server is this table, row by row.
+/// The command runs this table, row by row, on a user's server.
 #[test]
 fn rows_have_names_of_their_own() {
     let rows = conformance::rows();

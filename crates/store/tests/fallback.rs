@@ -1,4 +1,4 @@
-//! What answers while a store fails, and what it is charged afterwards; in virtual time.
+//! Decisions while a store fails, and the debits afterwards; in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -20,7 +20,7 @@ struct Distant {
     store: MemoryStore,
     cut: AtomicBool,
     foreign: AtomicBool,
-    /// Whether debits are not answered.
+    /// Debits are not answered.
     stalls: AtomicBool,
     /// Calls that reached the wire.
     calls: AtomicU32,
@@ -151,7 +151,7 @@ fn charge(limit: &Limit, cost: u32) -> Charge<'_> {
     }
 }
 
-/// What never waits is ready at once.
+/// The result of a future that never waits.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     use std::task::{Context, Poll, Waker};
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -175,7 +175,7 @@ fn with_its_store_it_is_its_store() {
     conformance::check(|| fallback(3));
 }
 
-/// That of a single process, whose share is everything.
+/// The fallback of a single process has the whole limit as its share.
 #[test]
 fn without_its_store_it_is_a_store() {
     conformance::check(|| {
@@ -185,8 +185,8 @@ fn without_its_store_it_is_a_store() {
     });
 }
 
-/// A fallback whose resets are local, and refunds of what was not charged here: the real one
-/// fails them, since nothing would change where the states are.
+/// A fallback with local resets, and refunds of charges not made here: the real one fails them,
+/// since nothing would change where the states are.
 struct Local(Fallback<Distant>);
 
 impl Store for Local {
@@ -289,9 +289,9 @@ fn a_refund_that_cannot_be_made_is_an_error() {
     let [local, passes] = [charge(&limits[0], 4), charge(&limits[1], 4)];
     assert!(decide(&store, &[local], at(0)).admitted);
     cut(&store, true);
-    // What was charged there cannot be given back here.
+    // A charge made there cannot be given back here.
     assert!(matches!(refund(&[local]), Err(StoreError::Unavailable(_))));
-    // What was charged here can, but only with all the rest of a request.
+    // A charge made here can, but only with all the rest of a request.
     assert!(decide(&store, &[local, passes], at(0)).admitted);
     assert!(refund(&[local, passes]).is_err());
     assert_eq!(
@@ -389,7 +389,7 @@ fn a_store_that_is_not_there_at_the_start_is_not_waited_for() {
     assert_eq!(ready(store.tend(at(300))), Some(HealthChange::Up(0)));
 }
 
-/// At most one limit's worth for each key, and only what still counts.
+/// At most one limit's worth for each key, and only charges that still count.
 #[test]
 fn debts_are_what_is_still_held_against_a_key() {
     let quota = "10/1m";
@@ -419,7 +419,7 @@ fn debts_are_what_is_still_held_against_a_key() {
     }
 }
 
-/// Others may have spent meanwhile: then what fits is charged, and no more is asked for.
+/// Other processes may have spent meanwhile: then as much as fits is charged, and no more.
 #[test]
 fn debts_above_what_is_left_take_all_that_is_left() {
     let store = fallback(1);
@@ -453,7 +453,7 @@ fn requests_alone_find_a_store_that_is_back() {
     assert!(store.is_asked());
     assert_eq!(store.health().debited, 200);
     assert_eq!(decided.each[0].remaining, Permits::new(1_000 - 200 - 1));
-    // What is said of it is what has changed, whoever looked after it.
+    // `tend` reports changes of health, however the upkeep was started.
     assert_eq!(ready(store.tend(at(401))), None, "it is there");
     cut(&store, true);
     assert_eq!(passes(&store, &limit, at(402)), 100);
@@ -466,7 +466,7 @@ fn requests_alone_find_a_store_that_is_back() {
     assert_eq!(ready(store.tend(at(1_001))), Some(HealthChange::Up(100)));
 }
 
-/// Whoever asks may go away in the middle: what was not paid is still owed.
+/// A request may be cancelled while it pays: unpaid debts are still owed.
 #[test]
 fn debts_outlive_the_request_that_pays_them() {
     use std::pin::pin;

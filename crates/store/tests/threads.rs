@@ -201,7 +201,7 @@ fn pushing_out_and_sweeping_never_admit_more() {
     }
 }
 
-/// What is charged and not yet given back never passes the bound, and nothing is lost.
+/// Charges not yet given back never pass the bound, and nothing is lost.
 #[test]
 fn refunds_race_with_charges() {
     for algorithm in [gcra("10/1h"), window("10/1h")] {

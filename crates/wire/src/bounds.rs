@@ -17,31 +17,31 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 
 use crate::RateLimitRequest;
 
-/// Bytes of a request.
+/// Maximum size of a request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
-/// Descriptors of a request.
+/// Maximum number of descriptors in a request.
 pub const MAX_DESCRIPTORS: usize = 100;
-/// Entries of a descriptor.
+/// Maximum number of entries in a descriptor.
 pub const MAX_ENTRIES: usize = 32;
 
-/// Number of `descriptors` in a request.
+/// Field number of `descriptors` in a request.
 const DESCRIPTORS: u32 = 2;
-/// Number of `entries` in a descriptor.
+/// Field number of `entries` in a descriptor.
 const ENTRIES: u32 = 1;
 
-/// Why a request is not read.
+/// Reason why a request is not read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WireRefusal {
-    /// More than [`MAX_REQUEST_BYTES`].
+    /// The request has more than [`MAX_REQUEST_BYTES`].
     TooLarge {
-        /// How many bytes came.
+        /// Size of the request, in bytes.
         bytes: usize,
     },
-    /// More than [`MAX_DESCRIPTORS`].
+    /// The request has more than [`MAX_DESCRIPTORS`].
     TooManyDescriptors,
-    /// More than [`MAX_ENTRIES`] in one descriptor.
+    /// One descriptor has more than [`MAX_ENTRIES`].
     TooManyEntries,
-    /// Not a message of this kind.
+    /// The bytes are not a message of this kind.
     Malformed(String),
 }
 
@@ -91,7 +91,7 @@ pub fn read_request(bytes: &[u8]) -> Result<RateLimitRequest, WireRefusal> {
     RateLimitRequest::decode(bytes).map_err(malformed)
 }
 
-/// Shows every message of field `number` in an encoded message.
+/// Calls `show` with every message of field `number` in an encoded message.
 fn each_of<'a>(
     number: u32,
     mut rest: &'a [u8],
@@ -197,7 +197,7 @@ mod tests {
         ));
     }
 
-    /// Where the fuzzer begins; it knows more that must hold.
+    /// The corpus that the fuzzer begins with; the fuzzer checks further properties.
     #[test]
     fn the_corpus_is_read_or_refused() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/rls");

@@ -5,12 +5,12 @@
 //!                                        \-> src/descriptors.bin  for reflection
 //! ```
 //!
-//! The protos hold what a rate limit service reads or writes, and no more. What they
-//! generate is checked in: building needs neither `protoc` nor a build script. After a
-//! change of a proto, `UPDATE=1 cargo test -p ratekeeper-wire --test generated` writes both
-//! anew; without `UPDATE` the same test fails where they differ.
+//! The protos hold only the messages that a rate limit service reads or writes. The generated code
+//! is checked in, so building needs neither `protoc` nor a build script. After a change of a proto,
+//! `UPDATE=1 cargo test -p ratekeeper-wire --test generated` writes both anew; without `UPDATE` the
+//! same test fails where they differ.
 //!
-//! Nothing but the gRPC door uses these types.
+//! Only the gRPC door uses these types.
 
 mod bounds;
 #[expect(
@@ -34,6 +34,5 @@ pub use generated::envoy::r#type::v3::RateLimitUnit;
 pub use generated::grpc::health::v1 as health;
 pub use generated::grpc::reflection::v1 as reflection;
 
-/// Every file of the protos and all they import, as an encoded `FileDescriptorSet`, without
-/// comments.
+/// All proto files and their imports, as an encoded `FileDescriptorSet` without comments.
 pub const DESCRIPTORS: &[u8] = include_bytes!("descriptors.bin");

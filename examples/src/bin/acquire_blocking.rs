@@ -1,4 +1,4 @@
-//! acquire: work that must be done, at a pace. Workers wait in line; no runtime is needed.
+//! acquire: work that must be done, at a pace. Workers wait in a queue; no runtime is needed.
 //!
 //! `cargo run -p ratekeeper-examples --bin acquire_blocking`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]

@@ -1,4 +1,4 @@
-//! A server that finds out by itself how many requests it bears at once.
+//! A server that finds its own maximum number of concurrent requests.
 //!
 //! `cargo run -p ratekeeper-examples --bin adaptive`: 40 clients ask for two seconds.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     (settings.bounds.least, settings.bounds.initial) = (1, 4);
     let layer = RateLimitLayer::adaptive(settings)?;
 
-    // What it bears: a pool of 4 connections to a database, each busy for 10 ms.
+    // Capacity: a pool of 4 connections to a database, each busy for 10 ms.
     let pool = Arc::new(Semaphore::new(4));
     let handler = async move || {
         let _connection = pool.acquire().await;
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks again and again; comes back later where it is refused.
+/// Asks repeatedly, and comes back later after a refusal.
 #[expect(
     clippy::disallowed_methods,
     reason = "a client waits as it was told to"
@@ -64,7 +64,7 @@ fn ask(at: SocketAddr) -> std::io::Result<()> {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         if answer.starts_with("HTTP/1.1 503") {
-            thread::sleep(Duration::from_millis(50)); // of the second that it is told
+            thread::sleep(Duration::from_millis(50)); // shorter than the second in Retry-After
         }
     }
 }

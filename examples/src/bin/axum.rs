@@ -1,4 +1,4 @@
-//! An axum server behind two limits: each address, and how many requests are at work.
+//! An axum server behind two limits: requests per address, and requests in flight.
 //!
 //! `cargo run -p ratekeeper-examples --bin axum`: it asks itself four times.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The status line of the answer.
+/// Returns the status line of the answer.
 fn ask(at: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(at)?;
     stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;

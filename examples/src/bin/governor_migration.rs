@@ -34,8 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Verdict::DenyForever => println!("nine never fit"),
     }
 
-    // limiter.until_ready().await;    those who wait race; hence its jitter
-    limiter.acquire_blocking()?; // or `acquire().await`: they stand in line
+    // limiter.until_ready().await;    waiters race, hence its jitter
+    limiter.acquire_blocking()?; // or `acquire().await`: waiters queue
 
     // RateLimiter::keyed(quota); limiter.check_key(&user)
     let keyed = KeyedLimiter::new(Gcra::token_bucket(quota)?);
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // limiter.retain_recent(); limiter.shrink_to_fit();    never: memory has a bound
     println!("at most {} MiB", keyed.store().usage().budget_bytes >> 20);
 
-    // Numbers that differ: governor keeps whole nanoseconds between two permits, rounded
-    // down, so 300,000,000 a second passes 11 % more; ours are exact.
+    // A numeric difference: governor keeps whole nanoseconds between two permits, rounded down, so
+    // 300,000,000 a second passes 11 % more; ours are exact.
     Ok(())
 }

@@ -9,13 +9,13 @@ use ratekeeper::{ManualClock, SmoothRateLimiter};
 fn main() -> Result<(), Error> {
     // RateLimiter limiter = RateLimiter.create(100.0);
     let _limiter = SmoothRateLimiter::create(100.0)?;
-    // The same on a clock that moves only while somebody sleeps: every wait below is exact.
+    // The same on a clock that moves only during a sleep, so that every wait below is exact.
     let hundred = WarmUp::bursty(100.0, 1.0)?;
     let limiter = SmoothRateLimiter::with_clock(hundred, ManualClock::default());
 
     // double slept = limiter.acquire();
     println!("one slept {}", limiter.acquire(Permits::ONE));
-    // limiter.acquire(5);    the price of five is paid by who comes next
+    // limiter.acquire(5);    the next caller pays for the five
     println!("five slept {}", limiter.acquire(Permits::new(5)));
     // limiter.acquire();
     println!("the next slept {}", limiter.acquire(Permits::ONE));
@@ -33,9 +33,9 @@ fn main() -> Result<(), Error> {
 
     // RateLimiter.create(100.0, Duration.ofSeconds(10));
     let cold = SmoothRateLimiter::create_warming_up(100.0, Nanos::from_secs(10))?;
-    // Not in Guava: a task that must not block takes its turn, and sleeps as it likes.
+    // Not in Guava: a task that must not block reserves, and sleeps in its own way.
     let _wait = cold.reserve(Permits::ONE);
 
-    // New code has no reason to let the next one pay: `Limiter` makes each wait for itself.
+    // New code has no reason to let the next caller pay: `Limiter` makes each wait for itself.
     Ok(())
 }

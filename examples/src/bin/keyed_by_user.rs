@@ -1,4 +1,4 @@
-//! A limit for each user, in bounded memory: one line to ask, no cleaning up.
+//! A limit for each user, in bounded memory: one line to ask, and no cleanup.
 //!
 //! `cargo run -p ratekeeper-examples --bin keyed_by_user`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -7,8 +7,8 @@ use ratekeeper::KeyedLimiter;
 use ratekeeper::core::Verdict;
 
 fn main() -> Result<(), ratekeeper::core::Error> {
-    // The key is bytes: a name, an address, an API key. 256 MiB at most; a full store makes
-    // new keys start with less, and never lets anybody have more.
+    // The key is bytes: a name, an address, an API key. 256 MiB at most; a full store makes new
+    // keys start with less, and never lets any key have more.
     let limiter = KeyedLimiter::per("2/1h")?;
 
     for user in ["ann", "ann", "bob", "ann"] {

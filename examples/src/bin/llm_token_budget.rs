@@ -1,5 +1,5 @@
-//! A budget of tokens whose price is known only afterwards: charge an estimate, settle with
-//! what was used. Who runs at the same time cannot spend the same tokens.
+//! A budget of tokens with a price that is known only afterwards: charge an estimate, then
+//! settle with the actual usage. Concurrent calls cannot spend the same tokens.
 //!
 //! `cargo run -p ratekeeper-examples --bin llm_token_budget`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -7,9 +7,9 @@
 use ratekeeper::core::{Nanos, Permits, Verdict};
 use ratekeeper::{Limiter, Settlement};
 
-/// Why the model was not asked.
+/// Reason why the model was not asked.
 enum Refused {
-    /// The budget has tokens for the estimate again after so long.
+    /// The budget has tokens for the estimate again after this long.
     For(Nanos),
     /// The estimate is above the whole budget.
     Forever,
@@ -27,8 +27,8 @@ fn ask(
         Verdict::DenyForever => return Err(Refused::Forever),
     }
     let used = model(); // prompt and answer, as the provider counts them
-    // The rest is given back; what went over is owed, beyond the budget too. Only what was
-    // granted is settled.
+    // Unused tokens are given back; tokens beyond the estimate are owed, even beyond the budget.
+    // Only a charge that was granted is settled.
     let taken = estimate;
     budget.settle(Settlement { taken, used });
     Ok(used)

@@ -1,5 +1,5 @@
-//! A reqwest client that behaves: it keeps its own pace, waits when the server says so,
-//! retries within a budget, and stops calling what is down.
+//! A well-behaved reqwest client: it keeps its own pace, waits when the server asks for it, retries
+//! within a budget, and stops calling a server that is down.
 //!
 //! `cargo run -p ratekeeper-examples --bin reqwest_client`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -21,17 +21,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("http://{}/", listener.local_addr()?);
     let server = tokio::spawn(serve(listener));
 
-    // Ten seconds and three attempts a call, full jitter; what Retry-After says goes first.
+    // Ten seconds and three attempts a call, full jitter; Retry-After takes precedence.
     let breaker = Breaker::new(BreakerSettings::default(), SplitMix::seeded())?;
     let settings = CallSettings {
         guard: Guard::Breaker(Arc::new(breaker)),
         ..CallSettings::default()
     };
-    // All calls share it: retries add a tenth to the load, and no more.
+    // All calls share it, so that retries add at most a tenth to the load.
     let budget = Arc::new(Budget::new(BudgetSettings::default())?);
     let plain = reqwest::Client::new();
     let mut client = ResilienceLayer::new(settings, budget).layer(plain.clone());
-    let pace = Limiter::per("50/1s")?; // what we agreed to with the server
+    let pace = Limiter::per("50/1s")?; // as agreed with the server
 
     for page in 1..=3 {
         pace.acquire().await?;

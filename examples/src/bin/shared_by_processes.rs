@@ -1,5 +1,5 @@
-//! One limit that all processes hold together, counted in Redis: start it several times.
-//! Without a server each process holds its own, and goes over to the server once it is there.
+//! One limit that all processes share, counted in Redis: start it several times. Without a server
+//! each process has its own, and changes over to the server once it is there.
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p ratekeeper-examples --bin shared_by_processes`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]

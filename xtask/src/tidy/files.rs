@@ -1,12 +1,12 @@
-//! The files that tidy looks at: Rust and Markdown, read once.
+//! The files that tidy checks: Rust and Markdown, read once.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A text file of the repository. Paths without text are files that links may point at.
+/// A file of the repository. Files without text are there because links may point at them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SourceFile {
-    /// Relative to the root, with `/`.
+    /// Path relative to the root, with `/`.
     pub(crate) path: String,
     /// Empty for files that are neither Rust nor Markdown.
     pub(crate) text: String,
@@ -28,7 +28,7 @@ impl SourceFile {
         has_extension(&self.path, "md")
     }
 
-    /// Line numbers from 1, and the lines.
+    /// Returns line numbers from 1, and the lines.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -43,7 +43,7 @@ fn has_extension(path: &str, extension: &str) -> bool {
         .is_some_and(|found| found == extension)
 }
 
-/// Every file below `root`, without what is generated and without version control.
+/// Returns every file below `root`, except generated files and version control.
 pub(crate) fn read(root: &Path) -> io::Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     let mut directories = vec![PathBuf::new()];

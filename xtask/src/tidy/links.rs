@@ -1,11 +1,11 @@
-//! Rule about Markdown: relative links lead somewhere.
+//! Rule about Markdown: the targets of relative links exist.
 
 use std::collections::HashSet;
 
 use super::{Finding, SourceFile};
 
-/// A relative link names a file or a directory of the repository, and a heading that is
-/// there if it names one.
+/// A relative link names a file or a directory of the repository, and its heading exists if it
+/// names one.
 pub(super) fn relative_links(files: &[SourceFile], out: &mut Vec<Finding>) {
     let paths: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
     for file in files.iter().filter(|file| file.is_markdown()) {
@@ -22,7 +22,7 @@ pub(super) fn relative_links(files: &[SourceFile], out: &mut Vec<Finding>) {
     }
 }
 
-/// Why `target` leads nowhere; none if it leads somewhere or leaves the repository.
+/// Returns why `target` is broken; `None` if it exists or is outside the repository.
 fn broken(
     files: &[SourceFile],
     paths: &HashSet<&str>,
@@ -52,7 +52,7 @@ fn broken(
     (!known).then(|| format!("`{target}` leads nowhere: {path} has no such heading"))
 }
 
-/// `link`, seen from the file `from`, as a path from the root.
+/// Resolves `link` in the file `from` to a path from the root.
 fn resolve(from: &str, link: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     if !link.starts_with('/') {
@@ -71,7 +71,7 @@ fn resolve(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// The targets of `[text](target)` and `[text]: target`, outside of code.
+/// Returns the targets of `[text](target)` and `[text]: target`, outside of code.
 fn links(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     prose(file).flat_map(|(line, text)| {
         let inline = text
@@ -87,7 +87,7 @@ fn links(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Headings as GitHub turns them into anchors.
+/// Returns the headings, converted to anchors as on GitHub.
 fn headings(file: &SourceFile) -> impl Iterator<Item = String> {
     prose(file)
         .filter(|(_, line)| line.starts_with('#'))
@@ -107,7 +107,7 @@ fn headings(file: &SourceFile) -> impl Iterator<Item = String> {
         })
 }
 
-/// The lines outside of fenced code.
+/// Returns the lines outside of fenced code.
 fn prose(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     file.lines().filter(move |(_, line)| {

@@ -1,4 +1,4 @@
-//! Tidy: the house style, as far as a machine can judge it.
+//! Tidy: the part of the house style that a machine can check.
 //!
 //! ```text
 //!   files --> [rule, rule, ...] --> findings, one a line: path:line: rule: message
@@ -15,14 +15,14 @@ mod rust;
 
 pub(crate) use files::SourceFile;
 
-/// One breach of the style.
+/// One violation of the style.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Finding {
-    /// Relative to the root.
+    /// Path relative to the root.
     pub(crate) path: String,
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
-    /// Which rule.
+    /// Name of the rule.
     pub(crate) rule: &'static str,
     /// Lower case, no full stop.
     pub(crate) message: String,
@@ -40,10 +40,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A rule looks at all files: some need more than one.
+/// A rule receives all files, because some rules need more than one.
 type Rule = fn(&[SourceFile], &mut Vec<Finding>);
 
-/// Every rule there is.
+/// All rules.
 const RULES: &[Rule] = &[
     rust::module_header,
     rust::algorithm_figure,
@@ -73,7 +73,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     }
 }
 
-/// The findings of every rule, by file and line.
+/// Returns the findings of every rule, by file and line.
 fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for rule in RULES {
@@ -87,7 +87,7 @@ fn check(files: &[SourceFile]) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    /// The rule's findings on `files`, as `line message`.
+    /// Returns the rule's findings on `files`, as `line message`.
     pub(crate) fn found(rule: Rule, files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<_> = files
             .iter()

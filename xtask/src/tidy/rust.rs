@@ -2,13 +2,13 @@
 
 use super::{Finding, SourceFile};
 
-/// Lines a file may have before its tests.
+/// Maximum number of lines of a file before its tests.
 const MAX_LINES: usize = 400;
 
-/// Where the algorithms live, one core a file.
+/// Directory of the algorithms, one core per file.
 const ALGORITHMS: &str = "crates/core/src/algorithms/";
 
-// Spelled in two halves, so that the rules do not find themselves.
+// Spelled in two halves, so that the rules do not find their own source.
 const ALLOW: [&str; 2] = [concat!("#[", "allow("), concat!("#![", "allow(")];
 const EXPECT: [&str; 2] = [concat!("#[", "expect("), concat!("#![", "expect(")];
 const UNFINISHED: [&str; 3] = [
@@ -84,8 +84,8 @@ fn opens_tests(lines: &[&str]) -> bool {
     matches!(lines, ["#[cfg(test)]", next] if next.starts_with("mod "))
 }
 
-/// Lints are suppressed with `expect` and a reason, so that a suppression that is no longer
-/// needed is reported by the compiler.
+/// Lints are suppressed with `expect` and a reason, so that the compiler reports a suppression that
+/// is no longer needed.
 pub(super) fn suppressions(files: &[SourceFile], out: &mut Vec<Finding>) {
     for file in rust(files) {
         for (line, text) in code(file) {
@@ -104,7 +104,7 @@ pub(super) fn suppressions(files: &[SourceFile], out: &mut Vec<Finding>) {
     }
 }
 
-/// Whether the attribute that begins at `line` has a reason before it ends.
+/// Returns true if the attribute that begins at `line` has a reason before it ends.
 fn states_reason(file: &SourceFile, line: usize) -> bool {
     let mut attribute = String::new();
     for text in file.text.lines().skip(line - 1) {
@@ -116,7 +116,7 @@ fn states_reason(file: &SourceFile, line: usize) -> bool {
     attribute.contains("reason =")
 }
 
-/// Nothing is left to be written.
+/// No marker of unfinished work remains.
 pub(super) fn unfinished(files: &[SourceFile], out: &mut Vec<Finding>) {
     for file in rust(files) {
         for (line, text) in file.lines() {
@@ -132,7 +132,7 @@ pub(super) fn unfinished(files: &[SourceFile], out: &mut Vec<Finding>) {
     }
 }
 
-/// Source is ASCII: figures line up, and nothing looks like what it is not.
+/// Source is ASCII, so that figures line up and no character looks like another.
 pub(super) fn ascii(files: &[SourceFile], out: &mut Vec<Finding>) {
     for file in rust(files) {
         for (line, text) in file.lines() {
@@ -144,14 +144,13 @@ pub(super) fn ascii(files: &[SourceFile], out: &mut Vec<Finding>) {
     }
 }
 
-/// Rust that people write: what a program generates is looked at by the test that
-/// generates it again.
+/// Returns handwritten Rust; generated code is checked by the test that generates it again.
 fn rust(files: &[SourceFile]) -> impl Iterator<Item = &SourceFile> {
     let written = |file: &&SourceFile| file.is_rust() && !file.path.contains("/generated/");
     files.iter().filter(written)
 }
 
-/// The cores: the files directly in the directory of algorithms.
+/// Returns the cores: the files directly in the directory of algorithms.
 fn algorithms(files: &[SourceFile]) -> impl Iterator<Item = &SourceFile> {
     rust(files).filter(|file| {
         let name = file.path.strip_prefix(ALGORITHMS);
@@ -168,7 +167,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 
-/// The lines that are no comments.
+/// Returns the lines that are not comments.
 fn code(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     file.lines()
         .filter(|(_, line)| !line.trim_start().starts_with("//"))

@@ -1,4 +1,4 @@
-//! Cluster: whether every slot is served, and the store is used as what it is.
+//! Cluster: whether every slot is served, and whether a cluster is used as one.
 
 use std::ops::RangeInclusive;
 
@@ -7,10 +7,10 @@ use ratekeeper_store::ClusterNode;
 use super::{DoctorNode, Expected, Judgement, reach};
 use crate::words;
 
-/// Gaps in the slots that are named.
+/// Maximum number of unserved ranges that are listed.
 const MAX_GAPS: usize = 3;
 
-/// None if there is no cluster, and none is expected.
+/// Returns `None` if there is no cluster, and none is expected.
 pub(super) async fn judge(nodes: &[DoctorNode], expected: Expected) -> Option<Judgement> {
     let found = nodes.iter().find(|node| node.has_cluster());
     match (expected.cluster, found) {
@@ -36,7 +36,7 @@ pub(super) async fn judge(nodes: &[DoctorNode], expected: Expected) -> Option<Ju
     }
 }
 
-/// What a node says of the others; `asked` is its address.
+/// Judges the node list of one node; `asked` is its address.
 fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
     let gaps = ClusterNode::unserved(nodes);
     if !gaps.is_empty() {

@@ -1,4 +1,4 @@
-//! Conformance: the store's own table of stories, told to a user's server.
+//! Conformance: runs the store's own table of stories against a user's server.
 //!
 //! ```text
 //!   row --> a store with a prefix of its own --> tell --> unsay --> next row
@@ -6,39 +6,39 @@
 //!                          difference, or a signal +--------+--> end
 //! ```
 //!
-//! Stories have their own time, which lies a day ahead of the server's, so that no key
-//! expires while it is told. What a kill leaves behind has expired after two days.
+//! Stories have their own time, a day ahead of the server's, so that no key expires during a story.
+//! Keys that a kill leaves behind expire within two days.
 
 use ratekeeper_core::{Origin, UnixMicros};
 use ratekeeper_store::conformance::{self, Difference};
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store, StoreError};
 
-/// How far the stories' time lies ahead of the server's, in seconds.
+/// Seconds by which the stories' time is ahead of the server's.
 const AHEAD_SECONDS: u64 = 86_400;
 
-/// How the telling ended.
+/// How the run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// Every answer was the table's.
+    /// Every answer was the one of the table.
     Same,
-    /// This one was not.
+    /// This answer differed.
     Different(Difference),
-    /// Somebody ended it.
+    /// The run was interrupted.
     Interrupted,
 }
 
-/// What was told, and whether what that wrote is gone.
+/// How the stories ended, and whether their keys were removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StoryReport {
     pub(crate) ending: Ending,
     pub(crate) removed: Result<(), StoreError>,
 }
 
-/// Tells every row to a store of its own and removes what that wrote, whatever comes of it.
-/// Ends early with the first difference, or with `interrupted`.
+/// Runs every row against a store of its own and removes the keys that it wrote, whatever the
+/// outcome. Ends early with the first difference, or with `interrupted`.
 ///
 /// # Errors
-/// If no store could be made.
+/// Returns an error if no store could be made.
 pub(crate) async fn tell<S: Store>(
     new_store: impl Fn(usize) -> Result<S, StoreError>,
     interrupted: impl Future<Output = ()>,
@@ -69,7 +69,7 @@ pub(crate) async fn tell<S: Store>(
     })
 }
 
-/// A store for one row, on the time of the stories.
+/// Creates a store for one row, on the time of the stories.
 pub(crate) fn store_for(
     config: &RedisConfig,
     now: UnixMicros,
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// A store that lets one more pass than it should; what it holds can be looked at.
+    /// A store that lets one more pass than it should, and allows its contents to be examined.
     #[derive(Clone)]
     struct Generous(Arc<MemoryStore>);
 
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Costs one less.
+    /// Returns the charges, each at one less.
     fn cheaper<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
         let cheaper = |charge: &Charge<'a>| Charge {
             cost: charge.cost - Permits::ONE,

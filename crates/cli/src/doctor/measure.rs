@@ -1,4 +1,4 @@
-//! Measure: what is found out by doing: scripts, clocks, how long a decision takes.
+//! Measure: checks that run something: scripts, clocks, the duration of a decision.
 //!
 //! ```text
 //!   clock    before --- TIME of the server --- after        offset: between TIME - after
@@ -19,18 +19,18 @@ use crate::words;
 
 /// Readings of each server's clock; the one with the shortest round trip counts.
 const CLOCK_READINGS: usize = 8;
-/// A clock that is certainly further away than that is worth a warning: a window would begin
-/// visibly late, and alerts of other programs begin here too.
+/// A clock that is certainly further away than this is worth a warning, because a window would
+/// begin visibly late, and because alerts of other programs begin here too.
 const CLOCK_BOUND: Nanos = Nanos::from_millis(500);
 
-/// Decisions that are timed at most, each after a PING.
+/// Maximum number of timed decisions, each after a PING.
 const MAX_DECISIONS: usize = 200;
-/// Once this has passed, no more are timed.
+/// Time after which no more decisions are timed.
 const LONGEST: Nanos = Nanos::from_secs(3);
-/// Keys that they are spread over: in a cluster most primaries get some.
+/// Number of keys of these decisions, so that in a cluster most primaries get some.
 const KEYS: usize = 8;
 
-/// Whether the scripts of the store run on every server, and decide.
+/// Checks that the scripts of the store run on every server, and decide.
 pub(super) async fn scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Finding {
     let judged = match try_scripts(store, nodes).await {
         Ok(()) => Judgement::ok("loaded, run, and decided as they must"),
@@ -69,18 +69,18 @@ async fn try_scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Result<(), Jud
     Err(Judgement::failure(message, hint))
 }
 
-/// A server's clock against this machine's.
+/// Difference between a server's clock and this machine's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ClockOffset {
-    /// Nanoseconds that the server is ahead.
+    /// Nanoseconds by which the server is ahead.
     nanos: i64,
-    /// It may be as much more, or less.
+    /// Maximum error of `nanos`, in both directions.
     uncertainty: Nanos,
 }
 
 impl ClockOffset {
-    /// Of a server that read `server` between two readings of this machine's clock, all in
-    /// nanoseconds since 1970.
+    /// Computes the offset of a server that read `server` between two readings of this machine's
+    /// clock, all in nanoseconds since 1970.
     fn between(before: u64, server: u64, after: u64) -> Self {
         let trip = after.saturating_sub(before);
         let middle = before + trip / 2;
@@ -114,7 +114,7 @@ impl ClockOffset {
     }
 }
 
-/// The clocks of all servers; the one that is furthest away is told.
+/// Compares the clocks of all servers, and reports the one that is furthest away.
 pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
     let clock = SystemClock::new();
     let unix = || clock.origin().unix_nanos(clock.now());
@@ -160,7 +160,7 @@ pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
         .with("uncertainty_ms", millis_of(offset.uncertainty))
 }
 
-/// How long a decision takes, beside a PING.
+/// Measures the duration of a decision, beside a PING.
 pub(super) async fn latency(store: &RedisStore, nodes: &[DoctorNode], deadline: Nanos) -> Finding {
     let clock = SystemClock::new();
     let limits = CheckLimits::new();
@@ -222,7 +222,7 @@ fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) 
     }
 }
 
-/// The middle of a sample and its end.
+/// Median and 99th percentile of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Spread {
     median: Nanos,
@@ -230,7 +230,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// By nearest rank, upwards.
+    /// Computes both by nearest rank, upwards.
     fn of(mut sample: Vec<Nanos>) -> Self {
         sample.sort_unstable();
         let at = |percent: usize| {
@@ -247,7 +247,7 @@ impl Spread {
 /// Removes every key that these checks may have written.
 ///
 /// # Errors
-/// If the store fails; the keys expire within an hour.
+/// Returns an error if the store fails; the keys expire within an hour.
 pub(crate) async fn forget(store: &RedisStore) -> Result<(), StoreError> {
     let limits = CheckLimits::new();
     let scripts = key_of("scripts");
@@ -268,7 +268,7 @@ pub(crate) async fn forget(store: &RedisStore) -> Result<(), StoreError> {
 struct CheckLimits {
     bucket: Own,
     window: Own,
-    /// Refuses nobody here.
+    /// Refuses no charge here.
     wide: Own,
 }
 
@@ -323,7 +323,7 @@ fn millis_of(span: Nanos) -> f64 {
     millis(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// To a microsecond: what is below is noise.
+/// Returns milliseconds, to a microsecond, because anything finer is noise.
 #[expect(
     clippy::cast_precision_loss,
     reason = "for people; 2^53 us are 285 years"

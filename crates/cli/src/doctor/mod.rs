@@ -1,4 +1,4 @@
-//! Doctor: the checks of a shared store, each one line, with what to do about it.
+//! Doctor: the checks of a shared store, each with one line and advice.
 //!
 //! ```text
 //!   RedisStore --servers--> reachable? --no--> that is all there is to say
@@ -8,9 +8,8 @@
 //!        +---------+--------+--------+--> Finding: ok, warning, failure; hint
 //! ```
 //!
-//! What is read off the servers' own words is judged by pure functions; what is measured is
-//! in `measure.rs`. Nothing is written but keys under a prefix of their own, which are
-//! removed.
+//! Pure functions judge the servers' own reports; measurements are in `measure.rs`. Nothing is
+//! written but keys under a prefix of their own, which are removed.
 
 mod cluster;
 pub(crate) mod conformance;
@@ -29,11 +28,11 @@ use ratekeeper_core::{Nanos, UnixMicros};
 use ratekeeper_store::{RedisServer, RedisStore, ServerInfo, StoreError};
 use serde_json::{Map, Value, json};
 
-/// How long a server is waited for here: whoever is slower is not reachable. Longer than the
-/// deadline of most policies, so that slowness can be told from absence.
+/// Time after which a server counts as unreachable. Longer than the deadline of most policies, so
+/// that slowness can be distinguished from absence.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Grade {
     Ok,
@@ -51,12 +50,12 @@ impl Grade {
     }
 }
 
-/// What was found, in words.
+/// Outcome of a check, in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Judgement {
     pub(crate) grade: Grade,
     pub(crate) message: String,
-    /// What to do about it.
+    /// Advice.
     pub(crate) hint: Option<String>,
 }
 
@@ -84,7 +83,7 @@ impl Judgement {
         }
     }
 
-    /// What several servers have in common, or the worst of them.
+    /// Combines the judgements of several servers: the common one, or the worst.
     fn of_all(each: Vec<(String, Self)>) -> Self {
         let count = each.len();
         let worst = each.iter().map(|(_, judged)| judged.grade).max();
@@ -119,12 +118,12 @@ impl Judgement {
     }
 }
 
-/// A check and how it ended.
+/// A check and its outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Finding {
     pub(crate) check: &'static str,
     pub(crate) judged: Judgement,
-    /// What was measured, for programs.
+    /// Measurements, for programs.
     pub(crate) figures: Map<String, Value>,
 }
 
@@ -174,16 +173,16 @@ impl DoctorNode {
     }
 }
 
-/// What the checks must know beside the store.
+/// Facts that the checks need besides the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// Whether the store is used as a cluster.
+    /// True if the store is used as a cluster.
     pub(crate) cluster: bool,
-    /// How long a decision may take.
+    /// Maximum time of a decision.
     pub(crate) deadline: Nanos,
 }
 
-/// A prefix that no policy has.
+/// Returns a prefix that no policy has.
 pub(crate) fn scratch_prefix() -> String {
     // A hasher of the standard library begins with random bytes.
     format!("ratekeeper-doctor-{:016x}", RandomState::new().hash_one(()))
@@ -193,12 +192,12 @@ pub(crate) fn scratch_prefix() -> String {
 pub(crate) struct FirstServer {
     /// `redis 7.0.15`
     pub(crate) product: String,
-    /// Whether it is a node of a cluster.
+    /// True if it is a node of a cluster.
     pub(crate) cluster: bool,
     pub(crate) clock: Result<UnixMicros, StoreError>,
 }
 
-/// What answers; none if nobody does, or what does is too old to decide.
+/// Returns the first server; `None` if no server answers, or if it is too old to decide.
 pub(crate) async fn first(store: &RedisStore) -> (Finding, Option<FirstServer>) {
     let (reached, nodes) = reach::reach(store).await;
     let Some(node) = nodes.first() else {

@@ -1,11 +1,11 @@
-//! Reach: whether the servers answer and let the store in, and why not.
+//! Reach: whether the servers answer and accept the store, and why not.
 
 use ratekeeper_store::{RedisServer, RedisStore, StoreError};
 
 use super::{DoctorNode, Finding, Judgement, PATIENCE};
 use crate::words;
 
-/// The servers of the store that answer, and what is to be said of the others.
+/// Returns the servers of the store that answer, and a finding about all of them.
 pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<DoctorNode>) {
     let servers = match store.servers().await {
         Ok(servers) => servers,
@@ -67,13 +67,13 @@ pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<DoctorNode>) {
 async fn ask(server: &RedisServer) -> Result<ratekeeper_store::ServerInfo, StoreError> {
     server.ping().await?;
     match server.info().await {
-        // A user may be allowed to decide and not to look.
+        // A user may be allowed to decide but not to read the server's information.
         Err(StoreError::Misconfigured(_)) => Ok(ratekeeper_store::ServerInfo::default()),
         info => info,
     }
 }
 
-/// The reason alone.
+/// Returns the reason alone.
 pub(super) fn why(error: StoreError) -> String {
     match error {
         StoreError::Unavailable(why) | StoreError::Misconfigured(why) => why,
@@ -81,7 +81,7 @@ pub(super) fn why(error: StoreError) -> String {
     }
 }
 
-/// What to do about a reason.
+/// Returns advice about a reason.
 pub(super) fn advice(why: &str, several: bool) -> String {
     let why = why.to_ascii_lowercase();
     let says = |words: &str| why.contains(words);
@@ -128,7 +128,7 @@ pub(super) fn advice(why: &str, several: bool) -> String {
     }
 }
 
-/// What to do where TLS is why, in small letters.
+/// Returns advice where TLS is the reason, given in lower case.
 fn advice_of_tls(why: &str) -> Option<&'static str> {
     let says = |words: &str| why.contains(words);
     Some(if says("tls refused") {
@@ -148,7 +148,7 @@ fn advice_of_tls(why: &str) -> Option<&'static str> {
     })
 }
 
-/// What to do about sentinels that name nobody.
+/// Returns advice about sentinels that name no primary.
 fn advice_of_sentinels(why: &str) -> String {
     let small = why.to_ascii_lowercase();
     if small.contains("no such master") || small.contains("names no primary") {

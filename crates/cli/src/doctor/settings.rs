@@ -1,16 +1,16 @@
-//! Settings: what a server is told to do with keys, read off its own words.
+//! Settings: the server's configuration of eviction, persistence and replicas, as it reports it.
 
 use ratekeeper_store::{RedisServer, ServerInfo};
 
 use super::Judgement;
 use crate::words;
 
-/// Above this share of its memory, in percent, a server is nearly full.
+/// Share of its memory, in percent, above which a server is nearly full.
 const FULL_PERCENT: u64 = 80;
-/// Seconds behind its primary at which a replica is worth a word.
+/// Seconds behind its primary at which a replica is worth a warning.
 const LAG_SECONDS: u64 = 2;
 
-/// Whether the server drops limits to make room.
+/// Judges whether the server drops limits to make room.
 pub(super) fn eviction(info: &ServerInfo) -> Judgement {
     const ROOM: &str = "raise maxmemory: a token bucket's key takes about 130 bytes, others more \
          (docs/guide/redis.md); or give limits a server of their own";
@@ -62,14 +62,14 @@ fn percent(part: u64, whole: u64) -> u64 {
 /// When a server writes its keys to disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Saves {
-    /// `save`: when snapshots are taken; none if it does not tell.
+    /// `save`: when snapshots are taken; `None` if the server does not report it.
     pub(super) snapshots: Option<String>,
     /// `appendfsync`
     pub(super) fsync: Option<String>,
 }
 
 impl Saves {
-    /// Services that are run by others refuse the question.
+    /// Reads them; hosted services may refuse to answer.
     pub(super) async fn of(server: &RedisServer) -> Self {
         Self {
             snapshots: server.setting("save").await.ok().flatten(),
@@ -78,7 +78,7 @@ impl Saves {
     }
 }
 
-/// What a restart forgets.
+/// Judges which data a restart loses.
 pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judgement {
     const ON: &str = "`appendonly yes` keeps all but the last second; leave it off where one more \
          limit's worth after a restart is cheap";
@@ -112,7 +112,7 @@ pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judgement {
     }
 }
 
-/// Who takes over when the server is lost.
+/// Judges which replicas can take over when the server is lost.
 pub(super) fn replicas(info: &ServerInfo) -> Judgement {
     if info.text("role") == Some("slave") {
         let primary = match (info.text("master_host"), info.text("master_port")) {
@@ -152,7 +152,7 @@ pub(super) fn replicas(info: &ServerInfo) -> Judgement {
     Judgement::ok(message)
 }
 
-/// Replicas that are looked at; nobody has as many.
+/// Maximum number of replicas that are examined; no real server has as many.
 const MAX_REPLICAS: u64 = 64;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Version: whether the server is one that can hold limits.
+//! Version: whether the server can hold limits.
 //!
-//! Counters are written with a moment of expiry (`SET .. PXAT`), which Redis has since 6.2.
+//! Counters are written with a time of expiry (`SET .. PXAT`), which Redis has since 6.2.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use ratekeeper_store::ServerInfo;
 
 use super::Judgement;
 
-/// The oldest Redis that decides, and the oldest Valkey that is tested.
+/// The oldest Redis that can decide, and the oldest Valkey that is tested.
 const OLDEST_REDIS: Version = Version([6, 2, 0]);
 const OLDEST_VALKEY: Version = Version([7, 2, 0]);
 
-/// Others that say a version of Redis, by the field that gives them away.
+/// Other products that report a version of Redis, with the field that identifies them.
 const OTHERS: [(&str, &str); 2] = [
     ("dragonfly", "dragonfly_version"),
     ("garnet", "garnet_version"),
 ];
 
-/// `7.0.15`: what is no number counts as 0.
+/// A version such as `7.0.15`; a part that is not a number counts as 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Version([u32; 3]);
 
@@ -47,7 +47,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The name of the product, and its version as it is written.
+/// Returns the name of the product, and its version as it is written.
 pub(super) fn product(info: &ServerInfo) -> Option<(&'static str, &str)> {
     for (name, field) in OTHERS {
         if let Some(version) = info.text(field) {
@@ -58,7 +58,7 @@ pub(super) fn product(info: &ServerInfo) -> Option<(&'static str, &str)> {
         return Some(("valkey", version));
     }
     let version = info.text("redis_version")?;
-    // The first Valkey says its own version under the other's name.
+    // The first Valkey reports its own version in Redis's field.
     let valkey = info.text("server_name") == Some("valkey");
     Some((if valkey { "valkey" } else { "redis" }, version))
 }

@@ -1,4 +1,4 @@
-//! Document: what came out of a simulation, for programs.
+//! Document: results of a simulation as JSON, for programs.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Time};
 use ratekeeper_lab::{AdmissionCounts, Report, ReportRow, Stop};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::table::SimulatedLimit;
 
-/// Columns of a series.
+/// Maximum number of columns of a series.
 const COLUMNS: u64 = 200;
 
-/// One limit and its report.
+/// Returns one limit and its report.
 pub(crate) fn outcome(outcome: &SimulatedLimit) -> Value {
     let SimulatedLimit { subject, report } = outcome;
     let rows: Vec<Value> = report.rows.iter().map(row).collect();
@@ -84,7 +84,7 @@ const fn stop_word(stop: Stop) -> &'static str {
     }
 }
 
-/// Milliseconds with their millis.
+/// Returns milliseconds, with fractions.
 fn millis(span: Nanos) -> Value {
     (span.as_secs_f64() * 1e3).into()
 }

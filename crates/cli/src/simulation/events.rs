@@ -1,13 +1,12 @@
-//! Events: the user's own sequence against one limit, a line in and a line out.
+//! Events: the user's own sequence against one limit, with one line of output per line of input.
 //!
 //! ```text
 //!   {"at_us": 0, "op": "check"}   -->  {"line":1,"verdict":"allow","remaining":9, ..}
 //!   {"at_us": 5, "op": "sit"}     -->  {"line":2,"error":"there is no op `sit`"}
 //! ```
 //!
-//! A line that is wrong changes nothing; the lines after it are still answered. Answers are
-//! written in blocks, and whenever no more input is there yet, so a program may talk to it line
-//! by line.
+//! An invalid line changes nothing; the lines after it are still answered. Answers are written in
+//! blocks, and whenever no more input is available, so that a program may exchange single lines.
 
 mod answer;
 mod lines;
@@ -27,22 +26,22 @@ use crate::output::BlockWriter;
 use crate::{Failure, words};
 use lines::InputLines;
 
-/// Bytes of input read at once.
+/// Bytes of input per read.
 const BLOCK: usize = 64 << 10;
-/// Bytes of one line; the longest is a limit in words and a key.
+/// Maximum length of a line, in bytes; the longest is a limit in words and a key.
 const MAX_LINE: usize = 16 << 10;
-/// Bytes of a key.
+/// Maximum length of a key, in bytes.
 const MAX_KEY: usize = 1_000;
-/// Bytes that the keys of one sequence and their states may take: 1 GiB.
+/// Maximum memory of the keys of one sequence and their states: 1 GiB.
 const MAX_KEYS_BYTES: usize = 1 << 30;
-/// Bytes of a key and its state beside what the state keeps on the heap, about.
+/// Approximate memory of a key and its state, without the heap of the state.
 const KEY_BYTES: usize = 160;
 /// The fields of an event.
 const FIELDS: [&str; 6] = ["at_us", "op", "cost", "max_wait_us", "key", "limit"];
-/// What an event may ask for.
+/// Operations of an event.
 const OPS: [&str; 6] = ["check", "peek", "reserve", "refund", "reset", "set"];
 
-/// Answers every line of `input`. Returns how many lines there were, and how many were wrong.
+/// Answers every line of `input`. Returns the number of lines, and of invalid ones.
 pub(crate) fn answer(
     input: impl Read,
     subject: Subject,
@@ -82,7 +81,7 @@ pub(crate) fn answer(
     Ok(tally)
 }
 
-/// Lines, and those that were wrong.
+/// Number of lines, and of invalid ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LineTally {
     pub(crate) lines: usize,
@@ -95,7 +94,7 @@ struct EventSession {
     origin: Origin,
 }
 
-/// An event, read.
+/// An event that has been read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct InputEvent<'l> {
     at: Time,
@@ -106,7 +105,7 @@ struct InputEvent<'l> {
     limit: Option<Cow<'l, str>>,
 }
 
-/// The fields of an event that is well formed.
+/// The fields of a well-formed event.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventFields<'l> {
@@ -123,13 +122,13 @@ struct EventFields<'l> {
     limit: Option<Cow<'l, str>>,
 }
 
-/// A field that is there, and not `null`.
+/// Reads a field that is present, and not `null`.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(json: D) -> Result<Option<T>, D::Error> {
     T::deserialize(json).map(Some)
 }
 
 impl EventSession {
-    /// Answers the event of one line into `out`.
+    /// Writes the answer to the event of one line into `out`.
     fn answer(&mut self, text: &str, line: usize, out: &mut Vec<u8>) -> Result<(), String> {
         let event = InputEvent::read(text)?;
         let limit = match (event.op, &event.limit) {
@@ -190,7 +189,7 @@ impl<'l> InputEvent<'l> {
         Self::well_formed(line).map_or_else(|| InputEvent::with_reasons(line), Ok)
     }
 
-    /// The event, or `None` if anything about the line is wrong.
+    /// Returns the event, or `None` if the line is invalid in any way.
     fn well_formed(line: &'l str) -> Option<Self> {
         let fields: EventFields<'l> = serde_json::from_str(line).ok()?;
         let op = fields.op.as_deref().unwrap_or("check");
@@ -213,7 +212,7 @@ impl<'l> InputEvent<'l> {
         .filter(|_| is_bounded)
     }
 
-    /// The event, or what is wrong with the line.
+    /// Reads the event, or returns an error that names the mistake in the line.
     fn with_reasons(line: &str) -> Result<InputEvent<'static>, String> {
         let value: Value = serde_json::from_str(line).map_err(|why| format!("not JSON: {why}"))?;
         let Value::Object(fields) = value else {
@@ -254,7 +253,7 @@ impl<'l> InputEvent<'l> {
     }
 }
 
-/// Microseconds that are still counted exactly, 584 years.
+/// Maximum number of microseconds that are counted exactly, 584 years.
 const MAX_MICROS: u64 = u64::MAX / 1_000;
 
 fn number(fields: &Map<String, Value>, name: &str, most: u64) -> Result<Option<u64>, String> {
@@ -283,7 +282,7 @@ fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str
     }
 }
 
-/// What a message quotes.
+/// Shortens a text for quoting in a message.
 fn short(text: &str) -> String {
     const MAX_QUOTED: usize = 60;
     match text.char_indices().nth(MAX_QUOTED) {

@@ -1,5 +1,5 @@
-//! What `simulate` is made of: the limit in words, its results as text and as JSON, and the
-//! user's own events.
+//! Parts of `simulate`: the limit in words, its results as text and as JSON, and the user's own
+//! events.
 
 pub(crate) mod document;
 pub(crate) mod events;

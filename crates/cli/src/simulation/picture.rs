@@ -11,7 +11,7 @@ use crate::{Failure, words};
 /// Writes the picture of all outcomes.
 ///
 /// # Errors
-/// The file cannot be written.
+/// Returns an error if the file cannot be written.
 pub(crate) fn write(path: &Path, title: &str, outcomes: &[SimulatedLimit]) -> Result<(), Failure> {
     let subtitles: Vec<String> = outcomes.iter().map(subtitle).collect();
     let panels: Vec<Panel<'_>> = outcomes
@@ -27,7 +27,7 @@ pub(crate) fn write(path: &Path, title: &str, outcomes: &[SimulatedLimit]) -> Re
         .map_err(|why| Failure::new(format!("cannot write `{}`: {why}", path.display())))
 }
 
-/// `2,130 admitted; most in 1 s: 19, bound 19`
+/// Returns the subtitle, `2,130 admitted; most in 1 s: 19, bound 19`.
 fn subtitle(outcome: &SimulatedLimit) -> String {
     let admitted = words::count(outcome.report.total.admitted);
     let stopped = if outcome.report.stop.is_some() {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   --limit per-ip                                   a limit of the policy file
-//!   --limit 100/1m --algorithm fixed-window-window                 a quota, and how it is counted
+//!   --limit 100/1m --algorithm fixed-window                 a quota, and how it is counted
 //!   --limit 'bucket = { size = 40, refill = "20/1s" }'    any fields of a [[limit]]
 //! ```
 //!
-//! Words are read by the policy's own parser: what a policy can say can be simulated.
+//! The policy's own parser reads the words, so any limit of a policy can be simulated.
 
 use std::path::PathBuf;
 
@@ -18,28 +18,28 @@ use ratekeeper_policy::{Cost, Rule};
 use crate::source::{self, PolicySource};
 use crate::{Failure, Output, limits};
 
-/// Characters of a limit in words.
+/// Maximum length of a limit in words.
 const MAX_WORDS: usize = 1_000;
-/// The name that a limit in words gets.
+/// Name of a limit in words.
 const NAME: &str = "inline";
 
 /// A limit to be simulated.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
-    /// Of the policy, or of the algorithm.
+    /// Name in the policy, or of the algorithm.
     pub(crate) name: String,
-    /// In the policy's words.
+    /// The limit in the policy's words.
     pub(crate) text: String,
     pub(crate) algorithm: AnyAlgorithm,
-    /// The span that its worst case is told for.
+    /// Span of its worst case.
     pub(crate) window: Nanos,
-    /// What one request costs, if the limit says so.
+    /// Cost of one request, if the limit states it.
     pub(crate) cost: Option<Permits>,
-    /// What it grants, where that is one number a span.
+    /// Quota of the limit, where that is one number per span.
     pub(crate) quota: Option<Quota>,
 }
 
-/// Where the limit is said.
+/// Arguments that define the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitSource {
     pub(crate) policy: Option<PathBuf>,
@@ -48,10 +48,10 @@ pub(crate) struct LimitSource {
 }
 
 impl LimitSource {
-    /// The limit.
+    /// Returns the limit.
     ///
     /// # Errors
-    /// It is in no policy, or its words are wrong.
+    /// Returns an error if it is in no policy, or if its words are invalid.
     pub(crate) fn subject(&self, origin: Origin, output: &mut Output) -> Result<Subject, Failure> {
         if is_words(&self.limit) {
             if let Some(path) = &self.policy {
@@ -66,8 +66,9 @@ impl LimitSource {
                 "`{}` is a limit of the policy, which says how it counts",
                 self.limit
             );
-            return Err(Failure::new(message)
-                .hint("--algorithm goes with a quota, as in --limit 100/1m --algorithm fixed-window-window"));
+            return Err(Failure::new(message).hint(
+                "--algorithm goes with a quota, as in --limit 100/1m --algorithm fixed-window",
+            ));
         }
         let path = source::path_or_default(self.policy.clone())?;
         let policy = PolicySource::read(&path)?.policy(origin, output)?;
@@ -92,11 +93,11 @@ impl Subject {
         }
     }
 
-    /// Every algorithm at the quota of this limit. Those that cannot count it are left out,
-    /// and `output` says why.
+    /// Returns every algorithm at the quota of this limit. Algorithms that cannot count it are left
+    /// out, with a reason on `output`.
     ///
     /// # Errors
-    /// It has no quota.
+    /// Returns an error if it has no quota.
     pub(crate) fn compared(
         &self,
         origin: Origin,
@@ -126,7 +127,7 @@ impl Subject {
     }
 }
 
-/// Names have neither of these.
+/// Returns true for a limit in words: names contain neither `/`, `=` nor a space.
 fn is_words(text: &str) -> bool {
     text.contains(['/', '=', ' '])
 }
@@ -134,7 +135,7 @@ fn is_words(text: &str) -> bool {
 /// Reads a limit in the policy's words.
 ///
 /// # Errors
-/// The first finding.
+/// Returns the first finding.
 pub(crate) fn in_words(
     words: &str,
     algorithm: Option<&str>,
@@ -166,7 +167,7 @@ fn not_one(words: &str) -> Failure {
     Failure::new(format!("`{words}` is not one limit"))
 }
 
-/// A policy of this one limit.
+/// Returns the text of a policy with this one limit.
 fn document(words: &str, algorithm: Option<&str>) -> Result<String, Failure> {
     if words.len() > MAX_WORDS || algorithm.is_some_and(|text| text.len() > MAX_WORDS) {
         return Err(Failure::new(format!(
@@ -197,7 +198,7 @@ fn document(words: &str, algorithm: Option<&str>) -> Result<String, Failure> {
     ))
 }
 
-/// A string of TOML.
+/// Returns a string in TOML.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! Table: what came out of a simulation, in rows for people.
+//! Table: results of a simulation, in rows for people.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Time};
 use ratekeeper_lab::workload::ReportRows;
@@ -8,7 +8,7 @@ use super::subject::Subject;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::{Failure, Output, words};
 
-/// A limit and what became of the workload under it.
+/// A limit and the results of its workload.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedLimit {
     pub(crate) subject: Subject,
@@ -18,7 +18,7 @@ pub(crate) struct SimulatedLimit {
 /// Columns of a strip.
 const STRIP: usize = 50;
 
-/// One limit: its rows, its total, what it admitted at worst.
+/// Writes one limit: its rows, its total, its maximum admission.
 pub(crate) fn one(
     outcome: &SimulatedLimit,
     rows: ReportRows,
@@ -85,7 +85,7 @@ fn cells(label: String, row: &ReportRow, with_rate: bool) -> Vec<String> {
     ]
 }
 
-/// What was admitted at worst, beside what the limit promises.
+/// Returns the maximum admission, beside the bound of the limit.
 pub(crate) fn worst(outcome: &SimulatedLimit) -> Option<String> {
     let window = outcome.subject.window;
     let most = outcome.report.most_within(window)?;
@@ -98,7 +98,7 @@ pub(crate) fn worst(outcome: &SimulatedLimit) -> Option<String> {
     ))
 }
 
-/// The plot of one limit, `#` green and `.` yellow.
+/// Draws the plot of one limit, `#` green and `.` yellow.
 pub(crate) fn draw(
     report: &Report,
     rows: ReportRows,
@@ -120,7 +120,7 @@ pub(crate) fn draw(
     output.line(legend)
 }
 
-/// Runs of `#` and `.` right of the axis in their colours.
+/// Paints runs of `#` and `.` right of the axis in their colours.
 fn painted(line: &str) -> String {
     let Some((label, cells)) = line.split_once('|') else {
         return line.to_owned();
@@ -137,7 +137,7 @@ fn painted(line: &str) -> String {
     out
 }
 
-/// All algorithms side by side.
+/// Writes all algorithms side by side.
 pub(crate) fn compared(
     outcomes: &[SimulatedLimit],
     workload: &Workload,
@@ -179,7 +179,7 @@ pub(crate) fn compared(
     strips(outcomes, output)
 }
 
-/// `19`, `22.23`, or why there is no number.
+/// Returns `19`, `22.23`, or why there is no number.
 fn phase(report: &Report, index: usize) -> String {
     let stopped = report.stop.is_some() && index + 1 >= report.rows.len();
     match report.rows.get(index).filter(|_| !stopped) {
@@ -192,7 +192,7 @@ fn phase(report: &Report, index: usize) -> String {
     }
 }
 
-/// Admitted over time, a line for each.
+/// Draws the admissions over time, a line for each limit.
 fn strips(outcomes: &[SimulatedLimit], output: &mut Output) -> Result<(), Failure> {
     let end = outcomes.iter().map(|outcome| outcome.report.end).max();
     let end = end.unwrap_or(Time::ZERO);
@@ -221,7 +221,7 @@ fn strips(outcomes: &[SimulatedLimit], output: &mut Output) -> Result<(), Failur
     ))
 }
 
-/// Why a workload was not played to its end.
+/// Returns why a workload was not played to its end.
 pub(crate) fn reason(report: &Report) -> Option<String> {
     let after = |since: Time| words::span(since.since(Time::ZERO));
     let text = match report.stop? {
@@ -253,7 +253,7 @@ fn heads(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Columns of equal width: the first to the left, the others to the right.
+/// Aligns columns of equal width: the first to the left, the others to the right.
 fn aligned(table: &[Vec<String>]) -> Vec<String> {
     let columns = table.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! `check` and `peek`: one decision of a running service, or one look.
+//! `check` and `peek`: one decision of a running service, charged or not.
 
 use clap::Args;
 use ratekeeper_core::Nanos;

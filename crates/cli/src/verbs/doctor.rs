@@ -1,4 +1,4 @@
-//! `doctor`: whether the shared store can hold limits, and what it does otherwise.
+//! `doctor`: whether the shared store can hold limits, and what to do otherwise.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,7 +54,7 @@ on a command line can be read by everybody on the machine.
 Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, or a policy
 that cannot be read.";
 
-/// How long a call of a story may take: a busy server is no different one.
+/// Deadline of a call in a story: long, because a slow answer is not a difference.
 const STORY_DEADLINE: Duration = Duration::from_secs(5);
 
 impl Doctor {
@@ -88,7 +88,7 @@ impl Doctor {
         self.tell(&place, &findings, output)
     }
 
-    /// What is to be checked; none if the counters are in memory.
+    /// Returns the store to check; `None` if the counters are in memory.
     fn settings(
         &self,
         chosen: Option<&StoreChoice>,
@@ -205,12 +205,12 @@ impl Doctor {
     }
 }
 
-/// What became of the table.
+/// Result of the run of all stories.
 struct Conformed {
     place: String,
     product: String,
     scratch: String,
-    /// Names, and how many calls were compared.
+    /// Names of the rows, and the number of calls compared in each.
     rows: Vec<(&'static str, usize)>,
     told: StoryReport,
 }
@@ -277,7 +277,7 @@ impl Conformed {
     }
 }
 
-/// Where the store is, without its secrets.
+/// Returns where the store is, without its secrets.
 fn place(settings: &StoreSettings) -> String {
     let urls = settings.redis.urls.join(", ");
     match &settings.redis.sentinel {
@@ -286,7 +286,7 @@ fn place(settings: &StoreSettings) -> String {
     }
 }
 
-/// One line, and what to do about it.
+/// Writes one line, and its hint.
 fn show(found: &Finding, output: &mut Output) -> Result<(), Failure> {
     let judged = &found.judged;
     let style = match judged.grade {
@@ -294,7 +294,7 @@ fn show(found: &Finding, output: &mut Output) -> Result<(), Failure> {
         Grade::Warning => WARN,
         Grade::Failure => BAD,
     };
-    // Padded before it is painted: escapes have no width.
+    // Padded before it is painted, because escapes have no width.
     let grade = paint(style, &format!("{:<7}", judged.grade.name()));
     output.line(format!("{grade}  {:<11}  {}", found.check, judged.message))?;
     match &judged.hint {
@@ -303,7 +303,7 @@ fn show(found: &Finding, output: &mut Output) -> Result<(), Failure> {
     }
 }
 
-/// Runs the checks, and removes what they wrote, whatever ends them.
+/// Runs the checks, and removes the keys that they wrote, however they end.
 fn examine(
     config: RedisConfig,
     expected: Expected,
@@ -315,7 +315,7 @@ fn examine(
             findings = doctor::examine(&store, expected) => Some(findings),
             () = interrupted()? => None,
         };
-        // Where scripts do not run, nothing was written, and nothing can be removed.
+        // If scripts do not run, nothing was written, and nothing can be removed.
         let ran = |found: &Finding| found.check == "scripts" && found.judged.grade == Grade::Ok;
         if findings
             .as_ref()
@@ -330,8 +330,8 @@ fn examine(
     })
 }
 
-/// What answers there, and its time; none, and why, if nobody does. A single address that is
-/// a node of a cluster is made a cluster.
+/// Returns the product and its time, or `None` with the reason if no server answers. A single
+/// address that is a node of a cluster is replaced by a cluster.
 async fn server(
     config: &mut RedisConfig,
 ) -> Result<(Finding, Option<(String, ratekeeper_core::UnixMicros)>), Failure> {
@@ -356,7 +356,7 @@ fn runtime() -> Result<Runtime, Failure> {
     made.map_err(|why| Failure::new(format!("the system refuses what is needed: {why}")))
 }
 
-/// Ends when the program is told to.
+/// Ends on a signal to interrupt or terminate.
 fn interrupted() -> Result<impl Future<Output = ()>, Failure> {
     let refused = |why: std::io::Error| Failure::new(format!("signals cannot be heard: {why}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;

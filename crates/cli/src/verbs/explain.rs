@@ -1,4 +1,4 @@
-//! `explain`: which limits a request must pass, and why; what each admits at worst.
+//! `explain`: the limits that a request must pass, and why; the maximum that each admits.
 
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ impl Explain {
     }
 }
 
-/// The moment that `--at` names: with an offset, or in the local zone.
+/// Reads the time of `--at`: with an offset, or in the local zone.
 fn moment(text: &str) -> Result<Zoned, Failure> {
     let zone = TimeZone::system();
     if let Ok(timestamp) = text.parse::<Timestamp>() {
@@ -87,7 +87,7 @@ fn moment(text: &str) -> Result<Zoned, Failure> {
     })
 }
 
-/// The moment as the clocks of the policy's time zone show it.
+/// Converts the time to the policy's time zone.
 fn in_zone_of(policy: &Policy, at: Zoned) -> Zoned {
     let name = policy.settings.timezone.as_deref();
     let zone = name.and_then(|name| TimeZone::get(name).ok());
@@ -102,7 +102,7 @@ fn origin(at: &Zoned) -> Origin {
     Origin::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
 }
 
-/// All limits, without a request.
+/// Lists all limits, without a request.
 fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
     for rule in &policy.rules {
         output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
@@ -145,7 +145,7 @@ fn missing(rule: &Rule) -> String {
     }
 }
 
-/// What each limit says to the request.
+/// Writes the answer of each limit to the request.
 fn tell(
     policy: &Policy,
     request: &CliRequest,
@@ -204,7 +204,7 @@ fn tell(
     Ok(())
 }
 
-/// Date, time and offset, without the name of the zone.
+/// Formats date, time and offset, without the name of the zone.
 fn clock_time(moment: &Zoned) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }

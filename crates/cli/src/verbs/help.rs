@@ -48,7 +48,7 @@ impl Help {
     }
 }
 
-/// What `--help` prints: clap answers it as an error that is none.
+/// Prints the page of `--help`, which clap returns as an error.
 fn page(arguments: &[&str], output: &mut Output) -> Result<Exit, Failure> {
     let page = Cli::try_parse_from(arguments).err();
     let page = page
@@ -58,7 +58,7 @@ fn page(arguments: &[&str], output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Codes begin with `RK` and a digit, or `RK-W`.
+/// Returns true for codes, which begin with `RK` and a digit, or with `RK-W`.
 fn is_code(topic: &str) -> bool {
     let topic = topic.to_ascii_uppercase();
     topic
@@ -80,7 +80,7 @@ fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What the term is, how it is written, and where to read on.
+/// Writes the definition of the term, its policy, and where to read on.
 fn explain_term(term: &Term, output: &mut Output) -> Result<Exit, Failure> {
     output.line(paint(NAME, term.name))?;
     output.line(term.text)?;
@@ -98,7 +98,7 @@ fn explain_term(term: &Term, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The names of all terms, and the first line of each.
+/// Lists the names of all terms, and the first line of each.
 fn list_terms(output: &mut Output) -> Result<Exit, Failure> {
     for term in terms::all() {
         let first = term.text.lines().next().unwrap_or_default();

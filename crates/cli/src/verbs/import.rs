@@ -1,4 +1,4 @@
-//! `import`: another service's limits as a policy, and what it cannot say.
+//! `import`: another service's limits as a policy, and a list of the unsupported ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -106,7 +106,7 @@ impl Import {
     }
 }
 
-/// One file only: names are unique within it.
+/// Imports one file only, because names are unique within it.
 fn of_limitador(files: &[EnvoyFile]) -> Result<Imported, Failure> {
     let [file] = files else {
         return Err(Failure::new("name one file of Limitador at a time"));

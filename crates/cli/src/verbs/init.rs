@@ -1,4 +1,5 @@
-//! `init`: a commented policy to start from, and what a proxy needs to ask the service.
+//! `init`: a commented policy to start from, and the configuration of a proxy that asks the
+//! service.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -45,18 +46,18 @@ Examples:
 Exit codes: 0 written, or kept beside --for; 2 usage, an error in the policy, or the file is
 there already.";
 
-/// The policy; the proxies that are trusted stand in place of [`PROXIES`].
+/// The starter policy; the trusted proxies replace [`PROXIES`].
 const STARTER: &str = include_str!("../starter/ratekeeper.toml");
 const PROXIES: &str = "#PROXIES#";
 const NO_PROXY: &str = "# trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]";
 const LOCAL_PROXY: &str =
     "trusted_proxies = [\"127.0.0.1\", \"::1\"] # a proxy on this machine; add where yours are";
 
-/// The addresses that the snippets name, and that the options replace.
+/// Addresses in the snippets, which the options replace.
 const SERVICE: &str = "127.0.0.1:8080";
 const APPLICATION: &str = "127.0.0.1:3000";
 
-/// How long the snippets wait for an answer, where they say so.
+/// Time-outs in the snippets that state one.
 const TIMEOUTS: [&str; 3] = [
     "proxy_read_timeout      1s;",
     "timeout_ms = 250",
@@ -84,7 +85,7 @@ enum Proxy {
 }
 
 impl Proxy {
-    /// File names and what belongs in them.
+    /// Returns file names and their contents.
     const fn files(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Nginx => &[("ratekeeper.conf", include_str!("../snippets/nginx.conf"))],
@@ -143,7 +144,8 @@ impl Init {
         Ok(Exit::Done)
     }
 
-    /// The policy that is there already and stays: beside it a proxy's configuration is shown.
+    /// Returns the existing policy, kept beside a proxy's configuration; `None` if it is to be
+    /// written.
     fn kept(&self, output: &mut Output) -> Result<Option<Policy>, Failure> {
         if self.force || self.proxy.is_none() || !self.file.exists() {
             return Ok(None);
@@ -178,7 +180,7 @@ impl Init {
     }
 }
 
-/// What to do with a policy just written.
+/// Returns advice for a policy that was just written.
 fn next_steps(file: &Path) -> String {
     let named = if file == Path::new(DEFAULT_FILE) {
         String::new()
@@ -191,7 +193,7 @@ fn next_steps(file: &Path) -> String {
     )
 }
 
-/// `HOST:PORT` of a URL or an address.
+/// Returns `HOST:PORT` of a URL or an address.
 fn address(text: &str) -> Result<String, Failure> {
     let rest = match text.split_once("://") {
         Some(("http", rest)) => rest,
@@ -214,7 +216,7 @@ fn address(text: &str) -> Result<String, Failure> {
     Ok(format!("{host}:{port}"))
 }
 
-/// The longest that a queue of the policy lets a request wait.
+/// Returns the longest wait of the policy's queues.
 fn longest_wait(policy: &Policy) -> Nanos {
     let queues = policy
         .rules
@@ -223,7 +225,7 @@ fn longest_wait(policy: &Policy) -> Nanos {
     queues.map(|(_, wait)| wait).max().unwrap_or_default()
 }
 
-/// What this installation has in the place of what the snippets have.
+/// Returns the texts of the snippets to be replaced, each with its replacement.
 fn changes(service: &str, upstream: &str, wait: Option<Nanos>) -> Vec<(String, String)> {
     let mut changes = vec![
         (SERVICE.to_owned(), service.to_owned()),
@@ -249,8 +251,8 @@ fn changes(service: &str, upstream: &str, wait: Option<Nanos>) -> Vec<(String, S
     changes
 }
 
-/// A snippet with those changes. In one pass: an application at the service's usual address
-/// stays the application.
+/// Applies the changes to a snippet in one pass, so that an application at the service's usual
+/// address stays the application.
 fn place(text: &str, changes: &[(String, String)]) -> String {
     let first = |text: &str| {
         let found = changes
@@ -269,7 +271,7 @@ fn place(text: &str, changes: &[(String, String)]) -> String {
     placed
 }
 
-/// An address as Envoy's configuration has it, in two fields.
+/// Returns an address in the two fields of Envoy's configuration.
 fn in_fields(address: &str) -> String {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "80"));
     format!("address: {host}, port_value: {port}")

@@ -1,4 +1,4 @@
-//! The verbs, one a file: arguments, what they do, and their help.
+//! The verbs, one per file: arguments, implementation and help.
 
 pub(crate) mod check;
 pub(crate) mod doctor;

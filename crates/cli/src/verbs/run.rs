@@ -71,17 +71,17 @@ enum LogFormat {
     Json,
 }
 
-/// Says how much is logged, in the form `info` or `info,ratekeeper_server=debug`.
+/// Variable that sets how much is logged, in the form `info` or `info,ratekeeper_server=debug`.
 const LOG_VARIABLE: &str = "RATEKEEPER_LOG";
 
-/// What is logged unless that variable says otherwise: of the libraries below errors only,
-/// because strangers can make h2 warn, and each `ConfigMap` swap makes notify warn.
+/// Log filter without that variable: only errors of these libraries, because untrusted clients can
+/// make h2 warn, and each `ConfigMap` swap makes notify warn.
 const DEFAULT_LOG: &str = "info,h2=error,notify=error";
 
-/// How long the last lines may take at the end.
+/// Maximum time for writing the last lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// What admin calls from beyond loopback must present.
+/// Variable with the token that admin calls from beyond loopback must present.
 const TOKEN_VARIABLE: &str = "RATEKEEPER_ADMIN_TOKEN";
 
 impl Run {
@@ -105,7 +105,7 @@ impl Run {
         Ok(Exit::Done)
     }
 
-    /// The policy file; none is needed beside a configuration of Envoy's service.
+    /// Returns the policy file; `None` beside a configuration of Envoy's service without a policy.
     fn policy(&self) -> Result<Option<PathBuf>, Failure> {
         let unnamed = self.policy.is_none() && !Path::new(source::DEFAULT_FILE).exists();
         if unnamed && self.envoy_config.is_some() {
@@ -124,7 +124,7 @@ impl Run {
                 "write the policy to a file: the service reads it again whenever it changes",
             ));
         }
-        PolicySource::read(&path)?; // what is wrong with a file is said better here than at start
+        PolicySource::read(&path)?; // errors of a file have better messages here than at start
         Ok(Some(path))
     }
 
@@ -160,7 +160,7 @@ impl Run {
                 .with_env_filter(filter)
                 .init(),
             LogFormat::Text => {
-                // Events are shown in words already: see `show`.
+                // Events are already shown in words: see `show`.
                 let quiet = "ratekeeper_server::event=off".parse();
                 let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);
                 let colour = anstream::AutoStream::choice(&std::io::stderr());
@@ -171,7 +171,7 @@ impl Run {
                     .init();
             }
         }
-        // The standard hook would wait for whatever reads standard error.
+        // The standard hook would wait for the reader of standard error.
         std::panic::set_hook(Box::new(|panic| {
             let thread = std::thread::current();
             let thread = thread.name().unwrap_or_default();
@@ -180,7 +180,8 @@ impl Run {
     }
 }
 
-/// Addresses are data; everything else is talk, and stands in the log if that is for machines.
+/// Shows an event: addresses are data; the rest are messages, or log lines if the log is for
+/// machines.
 fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
     match event {
         Event::Listening { door, address } => {
@@ -196,7 +197,7 @@ fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
                 output.line(event.to_string())
             };
             if let Err(failure) = shown {
-                output.failure(&failure); // the service runs, whether or not anybody reads this
+                output.failure(&failure); // the service runs, even if the message cannot be written
             }
         }
         event if format == LogFormat::Text => talk(log, event.to_string().trim_end()),
@@ -204,7 +205,7 @@ fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
     }
 }
 
-/// Lets the process open as many files as its hard limit allows: each connection is one.
+/// Raises the limit of open files to its hard limit, because each connection needs one.
 fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -212,17 +213,17 @@ fn raise_descriptors() {
         current: maximum,
         maximum,
     };
-    // Refused: the service bounds its connections by what it has, and says so.
+    // If this is refused, the service bounds its connections by the limit, and says so.
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// A line for people, on the way of the log, so that it holds up nothing.
+/// Writes a line for people through the log, so that it does not block.
 fn talk(log: &LogWriter, text: &str) {
     // One write, so that it is queued or dropped whole; this writer does not fail.
     let _ = log.clone().write_all(format!("{text}\n").as_bytes());
 }
 
-/// What to try next, ready to be copied.
+/// Returns a first request to try, ready to be copied.
 fn first_question(http: &str) -> String {
     format!(
         "try: curl -i http://{http}/v1/check -d '{{\"request\": {{\"ip\": \"192.0.2.1\", \"path\": \"/\"}}}}'"

@@ -1,4 +1,5 @@
-//! `simulate`: a workload against a limit, or against every algorithm, and what comes out.
+//! `simulate`: plays a workload against a limit, or against every algorithm, and reports the
+//! result.
 //!
 //! ```text
 //!   workload --lab--> report --> table and plot | JSON | SVG
@@ -222,7 +223,7 @@ impl Simulate {
         Ok(workload.map_err(too_large)?.with_cost(cost))
     }
 
-    /// As said, or twice the quota for ten times its span.
+    /// Returns the traffic of the options, or twice the quota for ten times its span.
     fn traffic(&self, subject: &Subject) -> Result<Traffic, Failure> {
         let usual = subject.quota.and_then(|quota| {
             let clients = match self.workload {
@@ -251,7 +252,7 @@ impl Simulate {
         })
     }
 
-    /// `phases against 10/1s, seed 1`
+    /// Returns the title, `phases against 10/1s, seed 1`.
     fn title(&self, subject: &Subject, workload: &Workload) -> String {
         let kind = self.workload.to_possible_value();
         let kind = kind.as_ref().map_or("", |value| value.get_name());

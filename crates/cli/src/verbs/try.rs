@@ -1,12 +1,11 @@
-//! `try`: what a limit does to a pattern of checks, drawn.
+//! `try`: draws the outcome of a pattern of checks under a limit.
 //!
 //! ```text
 //!   per-ip  20/1s burst 20  ####################.....  20 allowed, 5 refused, next in 50 ms
 //! ```
 //!
-//! In virtual time, in this process: 25 checks or an hour of them take milliseconds, and
-//! the same command draws the same bar. With `--server` the checks go to a running service,
-//! in real time.
+//! In virtual time, in this process: 25 checks or an hour of them take milliseconds, and the same
+//! command draws the same bar. With `--server` the checks go to a running service, in real time.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,7 +82,7 @@ The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
 
 Exit codes: 0 tried, whatever was refused; 2 usage, an error in the policy, or no service.";
 
-/// The most checks of one call; a store in memory decides them in about a second.
+/// Maximum number of checks of one call; a store in memory decides them in about a second.
 const MAX_CHECKS: i64 = 1_000_000;
 
 /// How checks come.
@@ -107,7 +106,7 @@ impl From<TryPattern> for arrivals::ArrivalPattern {
     }
 }
 
-/// A limit that was tried, in words.
+/// A limit and its trial, in words.
 struct Tried {
     name: String,
     text: String,
@@ -170,7 +169,7 @@ impl Try {
         tried.collect()
     }
 
-    /// Those of `rules` that apply to the descriptor, if one is described.
+    /// Returns the `rules` that apply to the descriptor, or all without one.
     fn for_descriptor<'p>(
         &self,
         policy: &'p Policy,
@@ -209,7 +208,7 @@ impl Try {
         Ok(rules)
     }
 
-    /// The same at a running service: each check at its moment, or as soon after it as the
+    /// Runs the trial at a running service: each check at its moment, or as soon after it as the
     /// service answers.
     fn ask(&self, server: &str, moments: &[Nanos]) -> Result<Tried, Failure> {
         let name = self.limit.as_deref().unwrap_or_default();
@@ -244,7 +243,7 @@ impl Try {
         })
     }
 
-    /// `25 checks over 480 ms`
+    /// Describes the checks: `25 checks over 480 ms`.
     fn describe(&self, moments: &[Nanos]) -> String {
         let cost = if self.cost == 1 {
             String::new()
@@ -292,7 +291,7 @@ fn draw(tried: &[Tried], output: &mut Output) -> Result<(), Failure> {
         |text: fn(&Tried) -> &str| tried.iter().map(|one| text(one).len()).max().unwrap_or(0);
     let (names, texts) = (width(|one| &one.name), width(|one| &one.text));
     for one in tried {
-        // Padded before it is painted: escapes have no width.
+        // Padded before it is painted, because escapes have no width.
         let name = paint(NAME, &format!("{:<names$}", one.name));
         let text = if texts == 0 {
             String::new()
@@ -319,7 +318,7 @@ fn draw(tried: &[Tried], output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `20 allowed, 5 refused, next in 50 ms`
+/// Returns a sentence: `20 allowed, 5 refused, next in 50 ms`.
 fn sentence(one: &Tried) -> String {
     let count = |mark| one.trial.count(mark);
     let number = |mark| words::count(count(mark) as u64);
@@ -346,7 +345,7 @@ fn sentence(one: &Tried) -> String {
     format!("{text}, {refused}, {next}")
 }
 
-/// What the answer says about the limit `name`.
+/// Returns the part of the answer about the limit `name`.
 fn limit_of<'a>(answer: &'a Value, name: &str) -> Result<&'a Value, Failure> {
     let limits = answer["limits"].as_array();
     limits

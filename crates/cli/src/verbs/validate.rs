@@ -73,25 +73,25 @@ enum FindingsFormat {
     Sarif,
 }
 
-/// One policy and what was found.
+/// One policy and its findings.
 struct Checked {
     source: PolicySource,
     findings: Vec<Diagnostic>,
     limits: usize,
-    /// Of a policy: both sides of each limit.
+    /// Both sides of each limit of a policy.
     sides: Vec<Sides>,
-    /// What `run` will ask for besides.
+    /// Further requirement of `run`.
     note: Option<String>,
 }
 
-/// What a limit admits at most, and serves at least, in words.
+/// Maximum that a limit admits, and minimum that it serves, in words.
 struct Sides {
     name: String,
     at_most: String,
     at_least: String,
 }
 
-/// Limits whose sides are shown; `explain` shows those of all.
+/// Maximum number of limits with their sides; `explain` shows those of all.
 const MAX_SIDES: usize = 20;
 
 impl Validate {
@@ -183,7 +183,7 @@ impl Validate {
     }
 }
 
-/// Rules of a file that is known to be good.
+/// Returns the number of rules of a valid file.
 fn rules_of(file: &EnvoyFile) -> usize {
     let alone = File {
         name: &file.name,
@@ -225,7 +225,7 @@ fn sides(rule: &Rule) -> Sides {
     }
 }
 
-/// What an admin listener needs that other machines reach.
+/// Returns a note if other machines can reach the admin listener, because it then needs a token.
 fn needs_a_token(admin: Option<&str>) -> Option<String> {
     let address: SocketAddr = admin?.parse().ok()?;
     let is_open = !address.ip().is_loopback();
@@ -307,9 +307,9 @@ fn text(one: &Checked, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How often each code comes, the most frequent first; nothing for a few findings.
+/// Returns the count of each code, by descending count; empty for a few findings.
 fn repeated(findings: &[Diagnostic]) -> Vec<String> {
-    /// As many as are taken in at a glance.
+    /// Number of findings up to which no summary is needed.
     const FEW: usize = 10;
     if findings.len() <= FEW {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A real browser that shows a page of somebody else: it changes nothing, and reads nothing.
+//! A real browser that shows a page of another site: it changes nothing, and reads nothing.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,10 +28,10 @@ bucket = { size = 5, refill = "5/1h" }
 
 const LOGIN: &str = r#"{"request":{"ip":"192.0.2.1"}}"#;
 
-/// For a browser on a busy machine.
+/// Enough for a browser on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The script of a page: every way to call, at every address, then what could be read.
+/// Returns a page with a script: every way to call, at every address, then the readable results.
 fn page(http: SocketAddr, admin: SocketAddr) -> String {
     let (http, admin) = (http.port(), admin.port());
     format!(
@@ -73,7 +73,7 @@ const reads = [[{admin}, "/v1/keys?limit=login"], [{admin}, "/v1/policy"], [{adm
     )
 }
 
-/// Serves the page, and keeps what it reports.
+/// Serves the page, and keeps its report.
 fn serve(listener: TcpListener, page: String, report: &Arc<Mutex<Option<String>>>) {
     let report = Arc::clone(report);
     thread::spawn(move || {
@@ -111,7 +111,7 @@ fn answer(mut stream: TcpStream, page: &str, report: &Mutex<Option<String>>) {
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{content}",
             content.len()
         );
-        // A browser that goes away has seen enough.
+        // A browser may close the connection early.
         let _ = stream.write_all(answer.as_bytes());
         return;
     }
@@ -175,7 +175,7 @@ fn attack(from: &str) {
     );
     let reloads = "ratekeeper_config_reload_total{result=\"applied\"}";
     assert!(service.metric(reloads) == 0.0);
-    // The same calls by a caller that is no page: the test could have seen them.
+    // The same calls from a program instead of a page succeed, so the test could have seen them.
     local.post_json(service.admin(), "/v1/reset", LOGIN);
     let left = local.post_json(service.http(), "/v1/peek", LOGIN);
     let left: serde_json::Value = serde_json::from_str(&left.body).expect("JSON");

@@ -1,4 +1,4 @@
-//! Caddy, under a load that shows whom it asks.
+//! Caddy, under a load that shows which servers it asks.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::harness::proxy::Kind;
 use crate::harness::visitor::Caller;
 use crate::harness::{Stage, clock};
 
-/// More than Caddy keeps idle connections for one server (32): it makes new ones all the while.
+/// More than Caddy keeps idle connections for one server (32), so that it keeps making new ones.
 const VISITORS: usize = 200;
 const LOAD: Duration = Duration::from_secs(3);
 
@@ -18,10 +18,10 @@ key    = ["all"]
 bucket = { size = 1000000, refill = "1/1s" }
 "#;
 
-/// Caddy without its change of July 2026 opens a connection for a question to the application,
-/// if the request that wanted it went on by another meanwhile: who asks next is let pass by the
-/// application. The snippet does without the connections that are kept; with them this failed in
-/// ten runs of ten.
+/// Caddy without its change of July 2026 opens a connection for a question to the application, if
+/// the request that wanted it has meanwhile used another: the next request to ask is then let pass
+/// by the application. The snippet avoids kept connections; with them this failed in ten runs of
+/// ten.
 #[test]
 fn the_application_is_never_asked() {
     let Some(stage) = Stage::open(Kind::Caddy, LIMITS) else {

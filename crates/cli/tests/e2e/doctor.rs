@@ -26,7 +26,7 @@ fn doctor(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What it printed, and its exit code.
+/// Returns the output and the exit code.
 fn run(dir: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let Output {
         status,
@@ -40,7 +40,7 @@ fn run(dir: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     )
 }
 
-/// The result of each check, in order, and the document.
+/// Returns the result of each check, in order, and the document.
 fn results(dir: &Path, store: &str) -> (Vec<(String, String)>, Value) {
     let (text, _) = run(dir, &["--json", "--store", store]);
     let document: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
@@ -89,7 +89,7 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
         lines[4].contains(" this machine's, give or take "),
         "{text}"
     );
-    // How long it takes is the machine's affair.
+    // The latency depends on the machine.
     assert!(
         lines[7].contains("  latency      a decision takes "),
         "{text}"
@@ -364,7 +364,7 @@ fn a_server_passes_the_table_of_stories() {
     }
 }
 
-/// Valkey says a version of Redis too, for those who ask for that.
+/// Valkey reports a version of Redis too, for clients that ask for it.
 #[test]
 fn valkey_goes_by_its_own_name_and_passes_the_table() {
     for (make, product) in [
@@ -415,7 +415,7 @@ fn what_cannot_hear_the_stories_is_said() {
     assert!(text.contains("failure  reachable"), "{text}");
 }
 
-/// Ended while a call is on its way that will write: what it writes is removed.
+/// Ended while a call that will write is in flight: its key is removed.
 #[test]
 fn ended_early_it_leaves_nothing_behind() {
     let dir = desk();
@@ -453,7 +453,7 @@ fn ended_early_it_leaves_nothing_behind() {
     assert_eq!(redis.say(&["dbsize"]), "0");
 }
 
-/// Whatever the policy says.
+/// Overrides the policy.
 #[test]
 fn a_service_takes_the_store_that_it_is_told() {
     let dir = desk();
@@ -482,7 +482,7 @@ fn a_service_takes_the_store_that_it_is_told() {
     );
     let other = start("b", &policy, &redis.url());
     assert_eq!([ask(&shared), ask(&other)], [200, 200]);
-    // What the service asks whether the store decides is none of its limits.
+    // The probe of whether the store decides uses none of the service's limits.
     let keys = || {
         let all = redis.say(&["keys", "*{all}*"]);
         let mut keys: Vec<String> = all.lines().map(str::to_owned).collect();

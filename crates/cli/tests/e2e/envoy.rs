@@ -1,4 +1,4 @@
-//! Envoy asks the grpc door: what its visitors see, kind of descriptor by kind.
+//! Envoy asks the grpc door: the results for its visitors, by kind of descriptor.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use crate::harness::envoy::{EnvoyStage, GrpcRefusal, Setup, WhenDown};
 use crate::harness::service::{Service, policy};
 use crate::harness::visitor::{Answer, Visitor};
 
-/// What is not stated how fast it must happen, on a busy machine.
+/// Enough on a busy machine for events without a stated time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A limit of `domain = "edge"` for descriptors of one entry each.
+/// Returns a limit of `domain = "edge"` for descriptors of one entry each.
 fn by(entry: &str, quota: &str) -> String {
     format!(
         r#"
@@ -46,7 +46,7 @@ fn user(name: &str) -> Visitor {
     Visitor::at(2).with("x-user", name)
 }
 
-/// The statuses of as many visits.
+/// Returns the statuses of `count` visits.
 fn visits(stage: &EnvoyStage, visitor: &Visitor, target: &str, count: usize) -> Vec<u16> {
     let status = |_| visitor.get(stage.address(), target).status;
     (0..count).map(status).collect()
@@ -228,7 +228,7 @@ fn permits_in_flight_come_back_when_streams_end() {
     let Some(stage) = EnvoyStage::open(limit) else {
         return;
     };
-    // A request that waits for the rest of its body is at work.
+    // A request that waits for the rest of its body is in flight.
     let begin = || {
         let mut stream = user("ada").connect(stage.address()).expect("Envoy listens");
         let head = "POST /in-flight HTTP/1.1\r\nhost: h\r\nx-user: ada\r\ncontent-length: 1\r\nconnection: close\r\n\r\n";
@@ -261,7 +261,7 @@ fn permits_in_flight_come_back_when_streams_end() {
         end(second);
         becomes(200);
     }
-    // Nothing is lost, however many were refused: both permits are free.
+    // No permit is lost, however many requests were refused: both are free.
     let (first, second) = (begin(), begin());
     becomes(429);
     end(first);

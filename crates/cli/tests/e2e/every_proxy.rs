@@ -1,4 +1,4 @@
-//! What holds behind every proxy.
+//! Facts that hold behind every proxy.
 
 use std::sync::Barrier;
 use std::thread;
@@ -8,7 +8,7 @@ use crate::harness::proxy::Kind;
 use crate::harness::visitor::{Answer, Visitor};
 use crate::harness::{Stage, clock};
 
-/// Each fact, told of each proxy: `every_proxy::nginx::burst_then_pace`.
+/// Tests each fact behind each proxy: `every_proxy::nginx::burst_then_pace`.
 macro_rules! behind_every_proxy {
     ($($fact:ident)*) => {
         mod nginx {
@@ -97,7 +97,7 @@ fn a_long_run_keeps_the_pace(kind: Kind) {
         denied > 0 || passed < 20,
         "{passed} passed and none was refused"
     );
-    // A visitor who never stops asking gets the pace, less what one request takes.
+    // A visitor that never stops asking gets the pace, less the time of one request.
     assert!(passed >= 10, "{passed} passed of {}", passed + denied);
 }
 
@@ -174,7 +174,7 @@ fn forwarded_addresses_of_a_visitor_are_not_believed(kind: Kind) {
         let visitor = Visitor::at(2).with(other, "203.0.113.11");
         assert_denied(&visitor.get(stage.address(), "/"), "per-address");
     }
-    // Nor can one spend what belongs to another.
+    // Nor can one visitor spend the permits of another.
     assert_eq!(Visitor::at(3).get(stage.address(), "/").status, 200);
 }
 
@@ -372,7 +372,7 @@ fn a_queue_lets_requests_leave_at_the_pace_of_the_limit(kind: Kind) {
     assert!(stage.service.metric(held) >= 3.0, "the service held them");
 }
 
-/// Of HAProxy's visitors nothing is heard while its Lua asks.
+/// HAProxy does not notice a visitor that leaves while its Lua asks.
 #[test]
 fn who_leaves_the_queue_frees_a_place() {
     for kind in [Kind::Nginx, Kind::Caddy] {
@@ -451,7 +451,7 @@ const ONE_LOGIN: &str = r#"
     bucket = { size = 1, refill = "1/1h" }
 "#;
 
-/// A refusal as a visitor has to see it.
+/// Asserts that a visitor sees the refusal correctly.
 pub(crate) fn assert_denied(answer: &Answer, limit: &str) {
     assert_eq!(answer.status, 429, "{:?}\n{}", answer.headers, answer.body);
     let wait = answer

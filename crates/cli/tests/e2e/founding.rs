@@ -1,4 +1,4 @@
-//! The policies in `examples/policies`, as they stand, behind nginx.
+//! The policies in `examples/policies`, unchanged, behind nginx.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::harness::{Stage, clock};
 
 const POLICIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/policies");
 
-/// A stage with one of the policies.
+/// Opens a stage with one of the policies.
 fn open(name: &str) -> Option<Stage> {
     let copy = |dir: &Path| -> PathBuf {
         let policy = dir.join("policy.toml");
@@ -23,7 +23,7 @@ fn open(name: &str) -> Option<Stage> {
     Stage::open_with(Kind::Nginx, WhenDown::Refuse, copy)
 }
 
-/// One visitor asks until refused; it was `permits`, and `other` still passes.
+/// One visitor asks until refused: `permits` passed, and `other` still passes.
 fn check(stage: &Stage, limit: &str, permits: u32, period: Duration, who: [Visitor; 2]) {
     let [one, other] = who;
     let ask = |visitor: &Visitor| visitor.post(stage.address(), "/signup");
@@ -37,7 +37,7 @@ fn check(stage: &Stage, limit: &str, permits: u32, period: Duration, who: [Visit
         passed += 1;
         assert!(passed <= 2 * permits, "{passed} passed {limit}");
     };
-    // On a machine so slow that the period went by meanwhile, more is right.
+    // On a machine so slow that the period has passed meanwhile, more is correct.
     if start.elapsed() < period / permits {
         assert_eq!(passed, permits, "{limit}");
     }
@@ -79,7 +79,7 @@ fn two_requests_a_second_for_each_user() {
         return;
     };
     check(&stage, "per-user", 2, Duration::from_secs(1), users());
-    // Without the header the address stands in: nobody escapes by leaving it out.
+    // Without the header the address is used, so that leaving it out avoids no limit.
     check(
         &stage,
         "per-user",
@@ -104,8 +104,8 @@ fn three_requests_a_minute_for_each_user() {
     );
 }
 
-/// A thousand a second come back while we ask, so others keep the bucket empty meanwhile:
-/// whole batches of checks, straight to the service.
+/// A thousand permits a second come back during the test, so other clients keep the bucket empty
+/// meanwhile: with whole batches of checks, straight to the service.
 #[test]
 fn a_total_for_the_whole_server() {
     let Some(stage) = open("server-total") else {
@@ -134,7 +134,7 @@ fn a_total_for_the_whole_server() {
         denied
     });
     let denied = denied.unwrap_or_else(|error| panic!("{error}"));
-    // nginx has one status for all refusals: the limit's own, 503, is lost on the way.
+    // nginx has one status for all refusals, so the limit's own, 503, is lost.
     assert_denied(&denied, "server-total");
     clock::wait(denied.retry_after().expect("the wait is stated"));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The guide shows what is tested.
+//! The guide shows the tested files.
 
 use crate::harness::proxy;
 

@@ -1,8 +1,8 @@
 //! End to end: visitors in front of a real nginx, Caddy, HAProxy or Envoy, `ratekeeper run` beside
-//! it, an application behind. The proxies run the snippets users are given.
+//! it, an application behind. The proxies run the snippets that users receive.
 //!
-//! A proxy that is not installed skips its tests with a line that says so, unless `CI=true`:
-//! there it fails them.
+//! A proxy that is not installed skips its tests with a printed line, unless `CI=true`, which makes
+//! them fail.
 
 mod browser;
 mod caddy;

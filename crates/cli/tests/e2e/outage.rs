@@ -1,5 +1,5 @@
-//! ratekeeper goes away: what visitors see, and how they are let pass instead; it is told
-//! to stop: what it has begun, it finishes.
+//! ratekeeper is down: the answers that visitors see, and how they are let pass instead. ratekeeper
+//! stops: requests in flight are finished.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::Visitor;
 use crate::harness::{Stage, clock};
 
-/// A stop takes its time: what is in flight is finished.
+/// A stop takes time, because requests in flight are finished.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 const ONE_PER_ADDRESS: &str = r#"
@@ -22,7 +22,7 @@ const ONE_PER_ADDRESS: &str = r#"
     bucket = { size = 1, refill = "1/1h" }
 "#;
 
-/// The table of the guide: what a visitor sees while ratekeeper is down.
+/// The table of the guide: the answers to visitors while ratekeeper is down.
 #[test]
 fn a_service_that_is_down_is_answered_as_stated() {
     for (kind, refused) in [(Kind::Nginx, 500), (Kind::Caddy, 502), (Kind::Haproxy, 503)] {
@@ -47,7 +47,7 @@ fn a_service_that_is_down_is_answered_as_stated() {
                 if status == 200 { 3 } else { 0 }
             );
 
-            // The same door opens again: the proxy finds it without being told.
+            // The same door opens again, and the proxy finds it by itself.
             let policy = stage.dir().join("policy.toml");
             stage.service = Service::start_at(stage.dir(), &policy, stage.service.http());
             let limited = clock::poll("limit after the outage", END_WITHIN, || {
@@ -58,9 +58,8 @@ fn a_service_that_is_down_is_answered_as_stated() {
     }
 }
 
-/// Visitors keep asking while ratekeeper is told to stop. None waits in vain, and nothing
-/// that it had taken up is dropped: nginx, the one who asks, sees refused connections at
-/// the end, never a broken one.
+/// Visitors keep asking while ratekeeper stops. No visitor waits in vain, and no request that was
+/// accepted is dropped: its client, nginx, sees refused connections at the end, never a broken one.
 #[test]
 fn a_graceful_stop_breaks_no_request() {
     let limits = r#"
@@ -105,7 +104,7 @@ fn a_graceful_stop_breaks_no_request() {
     assert!(ended.success(), "{ended}");
     assert!(answers >= 250, "{answers} whole answers");
     assert_eq!(stage.upstream.total(), answers);
-    // A door that is shut is no broken answer: then nothing had been asked.
+    // A refused connection is no broken answer, because nothing had been asked.
     let log = stage.proxy.process.log();
     let mut broken = log.lines().filter(|line| {
         let broken = [
@@ -119,8 +118,8 @@ fn a_graceful_stop_breaks_no_request() {
     assert_eq!(broken.next(), None, "nginx saw a broken answer");
 }
 
-/// A client that keeps its connection cannot know that the service is about to stop: what
-/// it asks then is answered, and the answer says that it was the last.
+/// A client that keeps its connection cannot know that the service is about to stop: its next
+/// request is answered, and the answer announces that it was the last.
 #[test]
 fn a_kept_connection_is_answered_once_more() {
     let dir = tempfile::TempDir::new().expect("the system has a temporary directory");
@@ -158,7 +157,7 @@ fn a_kept_connection_is_answered_once_more() {
     }
 }
 
-/// The half of a request that was on its way is waited for, and answered.
+/// The rest of a half-sent request is awaited, and the request answered.
 #[test]
 fn a_request_half_sent_is_answered_after_the_stop() {
     let dir = tempfile::TempDir::new().expect("the system has a temporary directory");
@@ -176,8 +175,8 @@ fn a_request_half_sent_is_answered_after_the_stop() {
         .write_all(format!("{head}{first}").as_bytes())
         .expect("half a request");
 
-    // Nothing tells from outside that the first half was read; a second connection that is
-    // answered after it shows that the service is past accepting it.
+    // There is no outside sign that the first half was read; a second connection that is answered
+    // after it shows that the service is past accepting it.
     assert_eq!(Visitor::at(1).get(service.admin(), "/healthz").status, 200);
     assert_eq!(
         Visitor::at(2)

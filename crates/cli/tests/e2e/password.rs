@@ -1,4 +1,4 @@
-//! A password of the store that is changed while the service runs. Real server, real binary.
+//! A store password that changes while the service runs. Real server, real binary.
 
 use crate::harness::clock;
 use crate::harness::redis::Redis;

@@ -1,5 +1,5 @@
-//! Paths in every spelling, as a real application routes them: what reaches a handler was
-//! counted by the limit on it.
+//! Paths in every spelling, as a real application routes them: each request that reaches a handler
+//! was counted by the limit on it.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::harness::proxy::{Around, Kind, Proxy, WhenDown};
 use crate::harness::service::{Service, write_policy};
 use crate::harness::visitor::{Answer, Visitor};
 
-/// The login limit of the sample policy, one on a longer path, and one on everything below a
-/// path. None of them refuses here: whether a request was counted stands in its answer.
+/// The login limit of the sample policy, one on a longer path, and one on everything below a path.
+/// None refuses here, because the answer shows whether a request was counted.
 const LIMITS: &str = r#"
 [[limit]]
 name   = "login"
@@ -95,7 +95,7 @@ const LETTERS: [&str; 12] = [
     "/api\\login",
 ];
 
-/// Paths below `/api` that leave it where dots are resolved.
+/// Paths below `/api` that leave it when dots are resolved.
 const BELOW: [&str; 8] = [
     "/api/a",
     "/api/../x",
@@ -114,14 +114,14 @@ fn spellings() -> Vec<String> {
     all
 }
 
-/// Which limits an answer says were counted.
+/// Returns the limits that were counted, according to an answer.
 fn counted(answer: &Answer) -> Vec<String> {
     let told = answer.header("ratelimit").unwrap_or_default();
     let names = told.split('"').skip(1).step_by(2);
     names.map(str::to_owned).collect()
 }
 
-/// Asks for each spelling; returns how often each handler was reached.
+/// Asks for each spelling; returns the number of requests that reached each handler.
 fn reached(framework: Framework) -> Option<BTreeMap<String, usize>> {
     let nginx = Kind::Nginx.program()?;
     let dir = TempDir::new().expect("the system has a temporary directory");
@@ -157,7 +157,7 @@ fn what_express_routes_to_a_handler_is_counted() {
     let Some(reached) = reached(Framework::Express) else {
         return;
     };
-    // Enough spellings arrive that the test means something.
+    // Enough spellings arrive to make the test meaningful.
     assert!(reached["login"] >= 8, "{reached:?}");
     assert!(reached["nested"] >= 8, "{reached:?}");
     assert!(reached["api"] >= 12, "{reached:?}");

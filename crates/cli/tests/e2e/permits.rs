@@ -1,4 +1,4 @@
-//! Permits on loan of a real service: exact under a rush, and back when a holder has crashed.
+//! Permits on loan of a real service: exact under a rush, and returned after a holder has crashed.
 
 use std::thread;
 use std::time::Duration;
@@ -16,7 +16,7 @@ key = ["attr:pool"]
 concurrency = { max = 10, lease = "5s" }
 "#;
 const LEASE: Duration = Duration::from_secs(5);
-/// For a machine that is busy with other things.
+/// Enough on a busy machine.
 const SOON_AFTER: Duration = Duration::from_secs(10);
 
 fn ids(answer: &Answer) -> Vec<Value> {
@@ -56,7 +56,7 @@ fn a_rush_takes_ten_and_a_crashed_holder_loses_them_at_the_expiry() {
         "{wait:?}"
     );
 
-    // Nobody gives back; nobody asks in vain for longer than the lease.
+    // No holder gives back, so no caller waits in vain for longer than the lease.
     let again = clock::poll("permit that came back", LEASE + SOON_AFTER, || {
         Some(acquire("a")).filter(|one| one.status == 200)
     });

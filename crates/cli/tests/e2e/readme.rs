@@ -1,4 +1,4 @@
-//! The README's commands are run, and say what the README shows.
+//! The README's commands are run, and print the same as in the README.
 //!
 //! Figures that depend on the moment (`..._ms`, `remaining`, `r=`, `t=`, waits, dates, lengths) are
 //! compared as "a number"; everything else to the letter.
@@ -12,13 +12,13 @@ use crate::harness::process::{self, Process};
 
 const README: &str = include_str!("../../../../README.md");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// How the README calls the binary that this test has at hand.
+/// The README's call of the binary that this test uses.
 const COMMAND: &str = "cargo run --release -p ratekeeper-cli -- ";
-/// What would run this very test again.
+/// A command that would run this very test again.
 const NOT_HERE: &str = "cargo xtask test";
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// A command of the README, and what it prints there.
+/// A command of the README, and its output there.
 struct Step {
     command: String,
     shown: String,
@@ -44,8 +44,7 @@ fn steps() -> Vec<Step> {
     steps
 }
 
-/// The service of the README's first command, at free ports; its output as if at the
-/// README's.
+/// The service of the README's first command, at free ports; its output shows the README's ports.
 struct Running {
     process: Process,
     doors: Vec<(String, &'static str)>,
@@ -81,7 +80,7 @@ impl Running {
         }
     }
 
-    /// What it printed, with the README's ports.
+    /// Returns its output, with the README's ports.
     fn printed(&self) -> String {
         let printed = self.process.output() + &self.process.log();
         self.doors
@@ -89,7 +88,7 @@ impl Running {
             .fold(printed, |text, (here, there)| text.replace(here, there))
     }
 
-    /// A command of the README, with the ports of this service.
+    /// Returns a command of the README, with the ports of this service.
     fn here(&self, command: &str) -> String {
         self.doors
             .iter()
@@ -108,7 +107,7 @@ fn shell(command: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Numbers of the moment as `N`; lines without trailing blanks and carriage returns.
+/// Replaces volatile numbers by `N`, and removes trailing blanks and carriage returns.
 fn steady(text: &str) -> String {
     const BEFORE_A_NUMBER: [&str; 7] = [
         "_ms\":",

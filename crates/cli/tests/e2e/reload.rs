@@ -12,11 +12,11 @@ use crate::harness::service::policy;
 use crate::harness::visitor::Visitor;
 use crate::harness::{Stage, clock};
 
-/// A reload is in force soon, however the file changed.
+/// Maximum time until a reload is in force, however the file changed.
 const RELOADED_WITHIN: Duration = Duration::from_secs(10);
 
-/// `scarce` holds what must not be lost: `size` permits and practically no refill. `wide`
-/// never refuses; its number tells which policy answered.
+/// `scarce` holds the balance that must not be lost: `size` permits and practically no refill.
+/// `wide` never refuses; its number identifies the policy that answered.
 fn limits(size: u32, generation: u32) -> String {
     policy(&format!(
         r#"
@@ -38,7 +38,7 @@ fn limits(size: u32, generation: u32) -> String {
 
 #[test]
 fn reload_under_load_loses_nothing() {
-    // As deployments mount it: the path is a link, the text lies elsewhere.
+    // As mounted by deployments: the path is a link to the text elsewhere.
     let begin = |dir: &Path| {
         fs::write(dir.join("v0.toml"), limits(50, 0)).expect("writable");
         symlink("v0.toml", dir.join("policy.toml")).expect("linkable");
@@ -75,7 +75,7 @@ fn reload_under_load_loses_nothing() {
         changed.expect("every change was seen");
         passed
     });
-    // 50, and the 10 more of the last policy: balances were kept through every reload.
+    // 50, and the 10 more of the last policy, because balances were kept through every reload.
     assert_eq!(passed, 60);
     assert_eq!(stage.upstream.count("GET /scarce"), 60);
 }
@@ -118,7 +118,7 @@ fn change_in_every_way(stage: &Stage) {
         await_rejection(before);
     }
 
-    // A signal has the text judged again, changed or not.
+    // A signal causes the text to be checked again, changed or not.
     let before = rejected();
     stage.service.process.signal("HUP");
     await_rejection(before);

@@ -1,10 +1,10 @@
-//! Sentinels: services that follow a primary to its replica, and a doctor who asks whom the
-//! sentinels name. Real servers, the real binary.
+//! Sentinels: services that follow a primary to its replica, and `doctor`, which asks the servers
+//! that the sentinels name. Real servers, the real binary.
 //!
-//! Bounds, for a key of a limit of L that two services share, when its primary is killed:
+//! Bounds, for a key of a limit L that two services share, when its primary is killed:
 //!
-//! * `deny`: L, and what was under way; what the replica had not heard of is taught
-//! * `local`: L more at most, by the shares of both while there is no primary
+//! * `deny`: L, plus requests in flight; the replica receives charges that it had missed
+//! * `local`: at most L more, by the shares of both while there is no primary
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,11 +23,11 @@ use crate::harness::visitor::Caller;
 use crate::harness::{clock, say};
 use crate::store::{admitted, is_active, says, start};
 
-/// L.
+/// The limit L.
 const WHOLE: usize = 1_000;
-/// To each service.
+/// Number of callers of each service.
 const CALLERS: usize = 4;
-/// A decision waits for a deadline of 0.3 s, and for its turn on a machine with other work.
+/// A decision waits for a deadline of 0.3 s, and for its turn on a busy machine.
 const LONGEST: Duration = Duration::from_secs(2);
 const SPENT_WITHIN: Duration = Duration::from_mins(1);
 
@@ -57,7 +57,7 @@ on_store_error = "deny"
 missing_key = "skip"
 "#;
 
-/// Callers who ask all through a test, and what they were told.
+/// Callers that ask all through a test, and their results.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
@@ -92,7 +92,7 @@ impl Load {
     }
 }
 
-/// The exit code of `ratekeeper doctor`, and what it printed.
+/// Returns the exit code of `ratekeeper doctor`, and its output.
 fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
     command.arg("doctor").args(arguments).env_clear();
@@ -104,7 +104,7 @@ fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
     )
 }
 
-/// One is told of the sentinels by its policy, the other on its command line.
+/// Starts two services: one reads the sentinels from its policy, the other from its command line.
 fn services(dir: &Path, sentinels: &[String]) -> [Service; 2] {
     let urls: Vec<String> = sentinels
         .iter()
@@ -156,7 +156,7 @@ fn follows(make: Make) {
         says(service, "store back");
     }
     let away = killed.elapsed();
-    // A call that was under way may have been charged, and told to nobody.
+    // A call in flight may have been charged without an answer.
     reaches("the whole limit", WHOLE - 2 * CALLERS);
     clock::wait(Duration::from_millis(500));
     load.stop.store(true, Ordering::Relaxed);
@@ -175,7 +175,7 @@ fn follows(make: Make) {
     assert!(local <= 2 * WHOLE + 2 * CALLERS, "{local}");
     let longest = Duration::from_micros(u64::try_from(longest).expect("small"));
     assert!(longest < LONGEST, "{longest:?}");
-    // One limit again, of services that ran all the time.
+    // One limit again, shared by services that ran all the time.
     let [first, second] = [0, 1].map(|index| services[index].http());
     assert_eq!(admitted(first, "/five", "b", 3), 3);
     assert_eq!(admitted(second, "/five", "b", 5), 2);

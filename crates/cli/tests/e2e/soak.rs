@@ -23,19 +23,19 @@ use crate::harness::redis::Redis;
 use crate::harness::service::Service;
 use crate::harness::{clock, say};
 
-/// How long a run lasts, in minutes, if it is not one of the tests.
+/// Length of a run, in minutes, if it is not one of the tests.
 const MINUTES: &str = "RATEKEEPER_SOAK_MINUTES";
 const OF_THE_TESTS: Duration = Duration::from_secs(20);
 
-/// Of each limit and key: at once, and each second.
+/// Size and refill of each limit and key: at once, and each second.
 const SIZE: u64 = 40;
 const PER_SECOND: u64 = 5;
-/// Keys of each door.
+/// Number of keys of each door.
 const KEYS: u64 = 5;
-/// How long the store is away each time.
+/// Length of each outage of the store.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// What may be more at the end than before the middle.
+/// Maximum increase from before the middle to the end.
 const MORE_KIB: u64 = 6 << 10;
 const MORE_DESCRIPTORS: u64 = 6;
 const MORE_THREADS: u64 = 1;
@@ -50,7 +50,7 @@ fn policy(version: u64, redis: Option<&str>) -> String {
              bucket = {{ size = {SIZE}, refill = \"{PER_SECOND}/1s\" }}\n\n"
         )
     };
-    // What changes each second is not what is asked for.
+    // The limit that changes each second is not one that clients ask for.
     let changing = format!(
         "[[limit]]\nname = \"v{}\"\nmatch = {{ path = \"/nothing\" }}\nkey = [\"all\"]\n\
          bucket = {{ size = {}, refill = \"1/1s\" }}\n\n",
@@ -66,7 +66,7 @@ fn policy(version: u64, redis: Option<&str>) -> String {
     )
 }
 
-/// What the system counts of a process.
+/// Resources of a process, as counted by the system.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     kib: u64,
@@ -89,7 +89,7 @@ fn sample(id: u32) -> Sample {
     }
 }
 
-/// The middle one of a part of the samples.
+/// Returns the median of a part of the samples.
 fn median(samples: &[Sample], of: impl Fn(&Sample) -> u64) -> u64 {
     let mut values: Vec<u64> = samples.iter().map(of).collect();
     values.sort_unstable();
@@ -112,7 +112,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The figures, and what is wrong with them; `most` of a key may have been admitted.
+    /// Returns the figures, and adds the violations to `wrong`; `most` of a key may be admitted.
     fn verdict(&self, samples: &[Sample], most: u64, wrong: &mut Vec<String>) -> String {
         // The first quarter warms up.
         let quarter = samples.len() / 4;
@@ -165,7 +165,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Writes the next version as an editor does; every fifth is refused.
+/// Writes the next version as an editor does; every fifth is invalid.
 fn write(path: &Path, version: u64, redis: Option<&str>) {
     let mut text = policy(version, redis);
     if version % 5 == 4 {
@@ -235,8 +235,8 @@ fn soak() {
     let lasted = began.elapsed().as_secs() + 1;
     let steady = SIZE + PER_SECOND * lasted;
     let mut wrong = Vec::new();
-    // While the store is away each limit is decided here, and it comes back empty: each time
-    // a key may begin anew, twice.
+    // While the store is away each limit is decided here, and the store comes back empty, so each
+    // time a key may begin anew, twice.
     let lines = [
         memory.verdict(&samples[0], steady, &mut wrong),
         shared.verdict(&samples[1], steady + 2 * SIZE * kills, &mut wrong),

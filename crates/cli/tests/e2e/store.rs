@@ -1,5 +1,5 @@
-//! One limit, several processes, one Redis: exact while it is there, and what the policy
-//! chose while it is not. Real servers, the real binary.
+//! One limit, several processes, one Redis: exact while it is available, and as the policy chose
+//! while it is not. Real servers, the real binary.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,17 +18,17 @@ use crate::harness::visitor::{Caller, Visitor};
 use crate::harness::{clock, say};
 
 const PROCESSES: usize = 4;
-/// To each process.
+/// Number of connections to each process.
 const CONNECTIONS: usize = 16;
-/// More than the limit of each trial.
+/// Number of requests: more than the limit of each trial.
 const ATTEMPTS: usize = 1_088;
 const REPETITIONS: usize = 20;
-/// For a machine that is busy with other things: here a missed deadline would be no fault.
+/// Enough on a busy machine, because a missed deadline would be no fault here.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// How long a change may take to show: the longest pause of the breaker, and some.
+/// Maximum time for a change to show: the longest pause of the breaker, and some.
 pub(crate) const SHOWN_WITHIN: Duration = Duration::from_secs(20);
 
-/// The four kinds of limit, each of 1,000, that let nothing more pass for an hour.
+/// The four kinds of limit, each of 1,000, without a refill for an hour.
 const LIMITS: &str = r#"
 [[limit]]
 name = "gcra"
@@ -83,7 +83,7 @@ fn body(path: &str, run: &str) -> String {
     json!({ "request": { "path": path }, "attributes": { "run": run } }).to_string()
 }
 
-/// How many of many requests to all processes are admitted; every other is refused.
+/// Returns the number of requests to all processes that are admitted; every other is refused.
 fn rush(callers: &mut [Caller], path: &str, run: &str) -> usize {
     let each = ATTEMPTS / callers.len();
     let body = body(path, run);
@@ -105,7 +105,7 @@ fn rush(callers: &mut [Caller], path: &str, run: &str) -> usize {
     })
 }
 
-/// `RATEKEEPER_REPETITIONS` says how often each is tried, [`REPETITIONS`] otherwise.
+/// Tries each `RATEKEEPER_REPETITIONS` times, or [`REPETITIONS`] times without it.
 fn exact(title: &str, store: &str) {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let name = |number| format!("node-{number}");
@@ -163,7 +163,7 @@ fn four_processes_share_one_limit_exactly_in_a_cluster() {
     exact("a cluster of three", &store);
 }
 
-/// What each choice lets pass while the store is away: of one key, after ten were charged.
+/// Limits for what each choice lets pass while the store is away: of one key, after ten charges.
 pub(crate) const CHOICES: &str = r#"
 [[limit]]
 name = "local"
@@ -189,11 +189,11 @@ bucket = { size = 1000000, refill = "1/1s" }
 on_store_error = "deny"
 missing_key = "skip"
 "#;
-/// Of the store that is to fail.
+/// Deadline of a store that is to fail.
 const SHORT: Duration = Duration::from_millis(300);
-/// The store does not ask again about a key that it denied so recently.
+/// Time for which the store does not ask again about a key that it denied.
 const DENIALS_REMEMBERED: Duration = Duration::from_millis(1_100);
-/// A decision waits for a deadline, and for its turn on a machine with other work.
+/// A decision waits for a deadline, and for its turn on a busy machine.
 const LONGEST: Duration = Duration::from_secs(2);
 
 pub(crate) fn is_active(service: &Service) -> bool {
@@ -207,7 +207,7 @@ pub(crate) fn until(service: &Service, active: bool) {
     seen.unwrap_or_else(|error| panic!("{error} (active: {active})"));
 }
 
-/// Waits until the log says so.
+/// Waits until the log contains `text`.
 pub(crate) fn says(service: &Service, text: &str) {
     let said = clock::poll(text, SHOWN_WITHIN, || {
         service.process.log().contains(text).then_some(())
@@ -215,13 +215,13 @@ pub(crate) fn says(service: &Service, text: &str) {
     said.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Of so many, one after the other.
+/// Returns the number of `requests` that are admitted, sent one after the other.
 pub(crate) fn admitted(to: SocketAddr, path: &str, run: &str, requests: usize) -> usize {
     let statuses = (0..requests).map(|_| ask(to, path, run));
     statuses.filter(|status| *status == 200).count()
 }
 
-/// What visitors saw who kept asking for all of a test.
+/// Results of visitors that keep asking for all of a test.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     visitors: Vec<thread::JoinHandle<(BTreeMap<u16, usize>, Duration)>>,
@@ -236,7 +236,7 @@ impl Load {
                 let (mut statuses, mut longest) = (BTreeMap::new(), Duration::ZERO);
                 while !stop.load(Ordering::Relaxed) {
                     let begun = clock::now();
-                    // Mostly of keys that have something left: charges, not denials.
+                    // Mostly of keys with remaining permits: charges, not denials.
                     let run = format!("load-{}", statuses.values().sum::<usize>() / 4);
                     *statuses.entry(ask(to, path, &run)).or_default() += 1;
                     longest = longest.max(begun.elapsed());
@@ -252,7 +252,7 @@ impl Load {
         }
     }
 
-    /// Every answer was one that a policy gives.
+    /// Ends the load, and asserts that every answer was one that a policy gives.
     pub(crate) fn end(self, title: &str) {
         self.stop.store(true, Ordering::Relaxed);
         let mut longest = Duration::ZERO;
@@ -310,7 +310,7 @@ fn a_killed_store_is_done_without_and_found_again() {
     redis.restart();
     until(&service, false);
     clock::wait(DENIALS_REMEMBERED);
-    // The server came back empty, and was taught what this process remembers.
+    // The server came back empty, and received the counters that this process remembers.
     assert_eq!(admitted(http, "/local", "a", 50), 0);
     assert_eq!(admitted(http, "/allow", "a", 5), 0);
     assert_eq!(admitted(http, "/deny", "a", 5), 5);

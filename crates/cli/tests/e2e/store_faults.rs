@@ -1,4 +1,4 @@
-//! A store that answers, but not everything: what a service then does, says and shows. Real
+//! A store with partial failures: how a service then behaves, and what it logs and reports. Real
 //! server, the real binary.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn without_store(service: &Service, choice: &str) -> f64 {
     ))
 }
 
-/// A full server takes no charge. It fails once, not with every probe, until there is room.
+/// A full server accepts no charge. It fails once, not with every probe, until it has room.
 #[test]
 fn a_full_store_is_done_without_until_there_is_room() {
     let dir = tempfile::tempdir().expect("a directory of its own");
@@ -60,7 +60,7 @@ fn a_full_store_is_done_without_until_there_is_room() {
     load.end("full and emptied under load");
     load_of_deny.end("full and emptied under load, limits that say deny");
     assert_eq!(ready(&service), 200);
-    // The metric reads the breaker itself; readiness follows by the next look at it, 0.1 s later.
+    // The metric reads the breaker itself; readiness follows at its next check, 0.1 s later.
     let is_ready = || (ready(&deny) == 200).then_some(());
     let seen = clock::poll("readiness", SHOWN_WITHIN, is_ready);
     seen.unwrap_or_else(|error| panic!("{error}"));
@@ -68,7 +68,7 @@ fn a_full_store_is_done_without_until_there_is_room() {
     assert_eq!(admitted(http, "/local", "a", 50), 30, "nothing is lost");
 }
 
-/// It is held to a process's share; everybody else is decided by the store.
+/// This key is held to a process's share; all other keys are decided by the store.
 #[test]
 fn a_value_that_is_not_ours_concerns_its_key_only() {
     let dir = tempfile::tempdir().expect("a directory of its own");
@@ -95,8 +95,8 @@ fn a_value_that_is_not_ours_concerns_its_key_only() {
     assert_eq!(admitted(http, "/local", "eve", 50), 20, "the rest");
 }
 
-/// One primary of three is gone, and nobody takes over: its keys are decided without it, and
-/// the log and the metrics say which server it is.
+/// One primary of three is lost without a replica: its keys are decided without it, and the log and
+/// the metrics name the server.
 #[test]
 fn a_cluster_that_has_lost_a_server_says_which() {
     let dir = tempfile::tempdir().expect("a directory of its own");
@@ -108,7 +108,7 @@ fn a_cluster_that_has_lost_a_server_says_which() {
     }
     let urls = nodes.iter().map(|node| format!("\"{}\"", node.url()));
     let urls: Vec<_> = urls.collect();
-    // Nobody waits for a server that is gone: only a busy machine needs so long.
+    // No decision waits for a lost server; only a busy machine needs this deadline.
     let store = format!("url = [{}]\ndeadline = \"5s\"", urls.join(", "));
     let service = start(dir.path(), "node", &store, CHOICES);
     let http = service.http();

@@ -1,5 +1,6 @@
-//! TLS between us and the store: whom `run` and `doctor` trust, and what they say if not.
-//! Redis of the system; the Valkeys that are carried here are built without TLS.
+//! TLS between us and the store: the certificates that `run` and `doctor` trust, and their messages
+//! otherwise. Uses the system's Redis, because the Valkeys that are carried here are built without
+//! TLS.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::harness::redis::Redis;
 use crate::harness::service::Service;
 use crate::store::admitted;
 
-/// What the server's certificate is for.
+/// Name in the server's certificate.
 const NAME: &str = "redis.internal";
 
 const LIMIT: &str = r#"
@@ -26,12 +27,12 @@ on_store_error = "deny"
 missing_key = "skip"
 "#;
 
-/// Writes somebody who signs, and what they have signed for a name: `WHOSE.ca`, `WHOSE.pem`
-/// and `WHOSE.key`.
+/// Writes an authority, and a certificate and key that it has signed: `WHOSE.ca`, `WHOSE.pem` and
+/// `WHOSE.key`.
 fn authority(dir: &Path, whose: &str) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // OpenSSL takes a certificate for self-signed whose names are both the default.
+    // OpenSSL takes a certificate for self-signed if both of its names are the default.
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, whose);
     let key = KeyPair::generate().expect("a key");

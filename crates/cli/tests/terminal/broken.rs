@@ -1,4 +1,4 @@
-//! Broken calls: each says what is wrong, with a way out, and exits with 2.
+//! Broken calls: each names the mistake and a remedy, and exits with 2.
 
 use crate::desk::Desk;
 
@@ -56,7 +56,7 @@ fn without_a_policy_the_way_to_one_is_shown() {
 
 #[test]
 fn nobody_at_home_is_said_so() {
-    // A port that was free a moment ago: nothing listens there.
+    // A port that was free a moment ago, so that no server listens there.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port")

@@ -1,18 +1,18 @@
-//! Desk: an empty directory in which the command is run, and what the terminal showed.
+//! Desk: an empty directory in which the command is run, and the output on the terminal.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// A directory of its own for each test, so that no path is volatile.
+/// A separate directory for each test, so that no path is volatile.
 pub(crate) struct Desk {
     directory: TempDir,
-    /// Snapshots of this test hold the terminal only, not the expression that gave it.
+    /// Snapshots of this test contain the terminal only, not the expression that produced it.
     _settings: insta::internals::SettingsBindDropGuard,
 }
 
-/// One limit of each kind, and what the verbs have to say about them.
+/// One limit of each kind, with findings for the verbs to report.
 pub(crate) const POLICY: &str = r#"version  = 1
 timezone = "Europe/Oslo"
 
@@ -41,7 +41,7 @@ match  = { path = "/health" }
 reason = "uptime probes"
 "#;
 
-/// A limit that is off, to be added to a policy: a warning, and nothing else.
+/// A limit that is off, to be added to a policy: it causes a warning only.
 pub(crate) const OFF: &str = r#"
 [[limit]]
 name  = "old"
@@ -60,7 +60,7 @@ impl Desk {
         }
     }
 
-    /// With a file on it.
+    /// Adds a file to the desk.
     pub(crate) fn with(self, name: &str, content: impl AsRef<[u8]>) -> Self {
         std::fs::write(self.path().join(name), content).expect("the file is written");
         self
@@ -70,7 +70,8 @@ impl Desk {
         self.directory.path()
     }
 
-    /// The command, ready to run here: no terminal, nothing inherited from who runs the test.
+    /// Returns the command, ready to run here: no terminal, and nothing inherited from the
+    /// environment of the test.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
         command
@@ -88,7 +89,7 @@ impl Desk {
             .expect("the command starts")
     }
 
-    /// Runs each list of arguments, and shows the terminal.
+    /// Runs each list of arguments, and returns the terminal.
     pub(crate) fn terminal(&self, runs: &[&[&str]]) -> String {
         runs.iter()
             .map(|arguments| show(arguments, &self.run(arguments)))
@@ -96,7 +97,7 @@ impl Desk {
     }
 }
 
-/// What stands on the terminal afterwards; stderr is marked with `! `.
+/// Returns the text on the terminal afterwards; stderr is marked with `! `.
 pub(crate) fn show(arguments: &[&str], output: &Output) -> String {
     let quoted = arguments.iter().map(|argument| {
         if argument.contains([' ', '*']) || argument.is_empty() {

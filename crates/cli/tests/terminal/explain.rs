@@ -1,4 +1,4 @@
-//! `explain`: which limits a request must pass, and why.
+//! `explain`: the limits that a request must pass, and why.
 
 use crate::desk::{Desk, OFF, POLICY};
 
@@ -10,7 +10,7 @@ fn every_limit_says_what_it_does_at_worst() {
     );
 }
 
-/// A call that is late is charged, though its caller was answered without the store.
+/// A late call is charged, although its caller was answered without the store.
 #[test]
 fn what_a_shared_store_charges_late_is_said() {
     let desk = Desk::new().with("ratekeeper.toml", SHARED);
@@ -79,7 +79,7 @@ fn descriptors_are_explained_as_requests_are() {
     ]));
 }
 
-/// Every algorithm that a policy can name, the same number each.
+/// Every algorithm that a policy can name, with the same number each.
 const ALGORITHMS: &str = r#"
 version = 1
 timezone = "UTC"

@@ -1,4 +1,4 @@
-//! Help pages: they are the manual, so they are read whole.
+//! Help pages: snapshots of the whole text, because they are the manual.
 
 use crate::desk::Desk;
 

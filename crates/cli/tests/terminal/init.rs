@@ -1,4 +1,4 @@
-//! `init`: a starter policy, never over a file that is there.
+//! `init`: a starter policy, never over an existing file.
 
 use crate::desk::Desk;
 

@@ -1,4 +1,4 @@
-//! Obstacles: what is around the process fails or hangs, and it goes on deciding.
+//! Obstacles: the environment of the process fails or hangs, and it goes on deciding.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::desk::Desk;
 
-/// How long an answer or the end may take on a busy machine.
+/// Maximum time for an answer or the end on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What admin calls present.
+/// Token of admin calls.
 const TOKEN: &str = "obstacles";
 
 const POLICY: &str = r#"version = 1
@@ -100,7 +100,7 @@ impl Running {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// The exit code after SIGTERM.
+    /// Returns the exit code after SIGTERM.
     fn end(mut self) -> Option<i32> {
         self.signal("TERM");
         for _ in 0..PATIENCE.as_millis() / 10 {
@@ -125,7 +125,7 @@ fn pause() {
     thread::sleep(Duration::from_millis(10));
 }
 
-/// Looks until `ready`, and fails after a while.
+/// Polls `ready`, and fails after a while.
 fn await_that(what: &str, ready: impl Fn() -> bool) {
     for _ in 0..PATIENCE.as_millis() / 10 {
         if ready() {
@@ -155,7 +155,7 @@ fn a_log_that_cannot_be_written_costs_lines_only() {
             assert!(service.check().starts_with("HTTP/1.1 200 "));
             assert!(service.check().starts_with("HTTP/1.1 429 "));
         }
-        // The watching thread is alive: it sees the next text without being asked.
+        // The watching thread is alive: it reads the next text by itself.
         let text = POLICY.replace("size = 3", "size = 100");
         std::fs::write(desk.path().join("ratekeeper.toml"), text).expect("written");
         await_that("the reload by the file", || {

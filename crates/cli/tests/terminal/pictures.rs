@@ -1,5 +1,5 @@
-//! The guide "which algorithm?": its commands draw the pictures that are checked in, to the
-//! byte, and its policy lines are valid.
+//! The guide "which algorithm?": its commands draw exactly the pictures that are checked in, and
+//! its policy lines are valid.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::desk::Desk;
 const GUIDE: &str = include_str!("../../../../docs/guide/which-algorithm.md");
 const PICTURES: &str = "docs/guide/pictures";
 
-/// The pictures that are checked in.
+/// Returns the directory of the checked-in pictures.
 fn checked_in() -> std::path::PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.join("../..").join(PICTURES)
 }
 
-/// The lines of all blocks of the guide in this language.
+/// Returns the lines of all blocks of the guide in this language.
 fn blocks(language: &str) -> Vec<String> {
     let start = format!("```{language}\n");
     let rest = GUIDE.split(&start).skip(1);

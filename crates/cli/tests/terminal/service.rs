@@ -1,4 +1,4 @@
-//! `run`, and the verbs that ask a running service: a real process on a free port.
+//! `run`, and the verbs that call a running service: a real process on a free port.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use crate::desk::{Desk, POLICY};
 
-/// A service of the desk's policy.
+/// A service with the desk's policy.
 struct Service {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -51,7 +51,7 @@ impl Service {
         service
     }
 
-    /// The next line on stdout.
+    /// Returns the next line on stdout.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("the service talks");
@@ -67,7 +67,7 @@ impl Service {
         assert!(sent.success());
     }
 
-    /// Reads the log until a line says `text`.
+    /// Reads the log until a line contains `text`.
     fn logged(&mut self, text: &str) {
         let mut line = String::new();
         while !line.contains(text) {
@@ -77,7 +77,7 @@ impl Service {
         }
     }
 
-    /// Ends it, and shows the rest of its log.
+    /// Ends it, and returns the rest of its log.
     fn end(mut self) -> (ExitStatus, String) {
         self.signal("TERM");
         let mut log = String::new();
@@ -87,7 +87,7 @@ impl Service {
         (self.child.wait().expect("it ends"), log)
     }
 
-    /// The status and the body of `POST path`.
+    /// Returns the status and the body of `POST path`.
     fn post(&self, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.http).expect("the door is open");
         let length = body.len();
@@ -102,7 +102,7 @@ impl Service {
         answer
     }
 
-    /// Ports are volatile.
+    /// Replaces ports, which are volatile.
     fn steady(&self, text: &str) -> String {
         let port = self.http.rsplit(':').next().unwrap_or_default();
         text.replace(&format!(":{port}"), ":PORT")
@@ -116,7 +116,7 @@ impl Drop for Service {
     }
 }
 
-/// Strict enough that no test is fast or slow enough to see a refill.
+/// Strict enough that no test sees a refill, at any speed.
 const HOURLY: &str = r#"version = 1
 
 [[limit]]
@@ -147,7 +147,7 @@ fn it_says_where_it_listens_serves_reloads_and_stops() {
     }
     assert!(service.post("/v1/check", body).starts_with("HTTP/1.1 429 "));
 
-    // One more an hour at once: the three that were used stay used.
+    // One more an hour at once: the three used permits stay used.
     let more = HOURLY.replace("size = 3", "size = 4");
     std::fs::write(desk.path().join("ratekeeper.toml"), more).expect("written");
     service.signal("HUP");
@@ -210,7 +210,7 @@ fn addresses_are_json_for_programs() {
     }
 }
 
-/// The question, put to that service.
+/// Returns the arguments with that service added.
 fn ask<'a>(arguments: &[&'a str], server: &'a str) -> Vec<&'a str> {
     [arguments, &["--server", server]].concat()
 }
@@ -232,7 +232,7 @@ fn check_and_peek_ask_it() {
     let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
     insta::assert_snapshot!(service.steady(&desk.terminal(&runs)));
 
-    // Whatever is left of the hour is volatile.
+    // The rest of the hour is volatile.
     let denied = desk.run(&ask(&["check", "per-ip", "ip=192.0.2.1"], &server));
     let shown = String::from_utf8_lossy(&denied.stdout);
     assert_eq!(denied.status.code(), Some(1));

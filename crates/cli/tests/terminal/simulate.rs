@@ -41,7 +41,7 @@ fn every_workload_is_played() {
     insta::assert_snapshot!(kinds.map(run).concat());
 }
 
-/// Evenly, and all at once each period: the default limit admits what comes at its rate.
+/// Evenly, and all at once each period: the default limit admits requests at its rate.
 #[test]
 fn what_comes_at_the_rate_of_a_limit_is_admitted() {
     let desk = Desk::new();
@@ -246,7 +246,7 @@ fn real_time_takes_its_time() {
     );
 }
 
-/// Each `$ ratekeeper ..` of the guide shows what the command shows.
+/// Each `$ ratekeeper ..` of the guide prints the same as the command.
 #[test]
 fn the_guide_shows_what_happens() {
     let desk = Desk::new();

@@ -82,7 +82,7 @@ key    = ["ip"]
 bucket = { size = 4, refill = "4/1s" }
 "#;
 
-/// Those that apply to it, and why the others do not.
+/// Tries the limits that apply to it, and reports why the others do not.
 #[test]
 fn limits_on_descriptors_are_tried() {
     let desk = Desk::new().with("ratekeeper.toml", DESCRIPTORS);

@@ -16,7 +16,7 @@ key   = ["ip"]
 limit = "5/day"
 "#;
 
-/// A limit that no other limit lets anybody reach.
+/// A limit that cannot be reached because of another limit.
 const WARNED: &str = r#"version = 1
 
 [[limit]]
@@ -135,7 +135,7 @@ fn every_code_shown_is_explained() {
     }
 }
 
-/// Twelve limits, each with the same warning, and a listener that needs a token.
+/// Returns twelve limits, each with the same warning, and a listener that needs a token.
 fn repetitive() -> String {
     let mut text = "version = 1\n[listen]\nadmin = \"0.0.0.0:9090\"\n".to_owned();
     for number in 1..=12 {
@@ -161,7 +161,7 @@ fn repeated_warnings_are_summed_up() {
             "{line}\n{validated}"
         );
     }
-    // Another verb only mentions them.
+    // Another verb shows one, and counts the others.
     let explained = desk.terminal(&[&["explain"]]);
     assert_eq!(
         explained.matches("warning[RK0303]").count(),

@@ -1,8 +1,8 @@
 //! Permits on loan: at most N at a time, each given back, or lost at its expiry.
 //!
-//! Not a rate but a level: how many are at work at once. Who holds permits names them, so
-//! that giving back twice gives back once; who crashes with them loses them when the lease
-//! ends.
+//! Limits not a rate but a level: the number of permits at work at once. Holders name their
+//! permits, so that giving back twice gives back once; a holder that crashes loses its permits
+//! when the lease ends.
 //!
 //! ```text
 //!   N = 3    a |=========x release
@@ -26,9 +26,9 @@
 //! release. Before the first release, and for anonymous permits alone, `retry_after` is the
 //! wait until enough leases have ended.
 //!
-//! Protocols without a name for what they take (one more when a stream begins, one less when
-//! it is done) use [`decide`](Algorithm::decide) and [`refund`](crate::Refund::refund): what they
-//! hold is counted in batches, by end, and the batch that ends first is given back first.
+//! Protocols without names for their permits (one more when a stream begins, one less when it is
+//! done) use [`decide`](Algorithm::decide) and [`refund`](crate::Refund::refund): their permits
+//! are counted in batches, by end, and the batch that ends first is given back first.
 //!
 //! ```text
 //!   ends at     60   63.75  67.5 s  ..      lease 60 s, in sixteenths, rounded up
@@ -38,19 +38,19 @@
 //! * State: 56 bytes, and 32 a lease or batch; nothing for a key never seen. At most N
 //!   leases, N at most [`MAX_LEASES`]. Error: an anonymous permit may last a sixteenth of
 //!   the lease longer, never less.
-//! * Worst case: N at work at any moment, if every holder stops when its lease ends; a
-//!   holder that works on after that is one more (and gives back what another took, if it
-//!   has no name). In time there is no bound: short work may pass any number of times; what
-//!   is never given back is at most N in a lease, which is what `bound` says.
-//! * Choose it to protect what breaks under too many at once: connections, jobs, memory.
+//! * Worst case: N at work at any moment, if every holder stops when its lease ends; a holder
+//!   that works on after that is one more (and gives back another's permits, if it has no name).
+//!   In time there is no bound, because short work may pass any number of times; permits never
+//!   given back are at most N in a lease, which is the value of `bound`.
+//! * Choose it to protect resources that break under too many at once: connections, jobs, memory.
 //!   Let `lease` be a little more than the longest work, and renew longer ones.
-//! * [`Denials::Counted`] counts a denied anonymous request as at work too, above N if need
-//!   be: for protocols that give back what was denied as well. A denied name holds nothing.
-//!   A cost above N is never taken, so giving it back gives nothing.
+//! * [`Denials::Counted`] counts a denied anonymous request as at work too, above N if need be:
+//!   for protocols that give back denied requests as well. A denied name holds nothing. A cost
+//!   above N is never taken, so giving it back gives nothing.
 //! * A clock that steps back finds leases that end later by the step, and never gains.
-//! * Laws: all, but that a refund undoes a charge of the same instant. It gives back what
-//!   ends first, not what came last: the holder of the first may have crashed, and then its
-//!   permit must not take that of a living one with it.
+//! * Laws: all, except that a refund undoes a charge of the same instant. It gives back the
+//!   permits that end first, not the last ones charged: the holder of the first may have crashed,
+//!   and then the end of its lease must not take the permit of a living holder.
 //! * A semaphore that hands out N permits anew each period, as in Resilience4j and founding
 //!   document 1, is a quota per fixed cycle: [`Window::fixed`](crate::Window::fixed).
 //! * Source: C. Gray, D. Cheriton, "Leases" (1989); Stripe, "Scaling your API with rate
@@ -67,10 +67,10 @@ use crate::algorithm::{Algorithm, Denials, Lend};
 use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
 use leases::{Backwards, Lease, MAX_BATCHES, PARTS};
 
-/// The most permits a limit may lend: 320,000 bytes a key.
+/// Maximum number of permits that a limit may lend: 320,000 bytes a key.
 pub const MAX_LEASES: u32 = 10_000;
 
-/// Clocks of racing threads differ by less; beyond, the clock was set.
+/// Clocks of racing threads differ by less; beyond this, the clock was set.
 const LATE: Nanos = Nanos::from_secs(10);
 
 /// A limit of work at one time; see the [module](self) for the figure.
@@ -122,7 +122,7 @@ impl Concurrency {
         })
     }
 
-    /// The same limit with another price of anonymous denials.
+    /// The same limit with another cost of anonymous denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         Self { denials, ..self }
@@ -133,8 +133,8 @@ impl Concurrency {
         self.lease
     }
 
-    /// Lends `cost` permits to `id`, or none. A name that holds some holds more then, and
-    /// all of them as long as the last.
+    /// Lends `cost` permits to `id`, or none. If `id` holds permits already, they are added, and
+    /// all of them run as long as the last.
     pub fn acquire(
         &self,
         leases: &mut ConcurrencyState,
@@ -155,7 +155,7 @@ impl Concurrency {
         leases.in_use(now)
     }
 
-    /// Whether `cost` more fit.
+    /// Returns the verdict on `cost` more permits.
     fn judge(&self, leases: &ConcurrencyState, now: Time, cost: Permits) -> Verdict {
         if cost == Permits::ZERO {
             return Verdict::Allow;
@@ -220,8 +220,8 @@ impl Concurrency {
         }
     }
 
-    /// When a lease given at `now` ends. A clock behind that of others, by less than
-    /// [`LATE`], gives what they gave.
+    /// The end of a lease given at `now`. A clock behind that of others, by less than [`LATE`],
+    /// gives the same end as they did.
     fn end(&self, leases: &ConcurrencyState, now: Time, holder: Option<LeaseId>) -> Time {
         let until = now + self.lease;
         let own = match holder {
@@ -236,7 +236,7 @@ impl Concurrency {
         }
     }
 
-    /// Up: no permit ends early.
+    /// Rounds up, so that no permit ends early.
     fn rounded(&self, end: Time) -> Time {
         let part = self.lease.as_nanos().div_ceil(PARTS); // up: no more parts than said
         let rounded = end.as_nanos().checked_next_multiple_of(part);
@@ -257,7 +257,7 @@ impl Concurrency {
         }
     }
 
-    /// The most leases and batches of one key.
+    /// Maximum number of leases and batches of one key.
     fn places(&self) -> usize {
         self.permits as usize + MAX_BATCHES
     }
@@ -300,7 +300,7 @@ impl Algorithm for Concurrency {
         }
     }
 
-    /// Lends `cost` permits to nobody in particular.
+    /// Lends `cost` anonymous permits.
     fn decide(&self, leases: &mut ConcurrencyState, now: Time, cost: Permits) -> Decision {
         let mut verdict = self.judge(leases, now, cost);
         let denied = matches!(verdict, Verdict::Deny { .. });
@@ -336,8 +336,8 @@ impl Algorithm for Concurrency {
         leases.latest().max(leases.held.until)
     }
 
-    /// Permit by permit, from the one that ends last, the later end of the two; in batches,
-    /// since names do not outlive a key that is pushed out.
+    /// Keeps the later end of the two, permit by permit from the one that ends last; in batches,
+    /// because names do not outlive an evicted key.
     fn stricter(&self, leases: &mut ConcurrencyState, other: &ConcurrencyState) {
         let mut strict = ConcurrencyState::default();
         let (mut mine, mut theirs) = (Backwards::new(leases), Backwards::new(other));
@@ -359,7 +359,7 @@ impl Algorithm for Concurrency {
         *leases = strict;
     }
 
-    /// A permit on loan is one, whatever the numbers, and ends when its holder was told.
+    /// A permit on loan is one under any numbers, and ends at the moment given to its holder.
     fn keeps_state_of(&self, _old: &Self) -> bool {
         true
     }

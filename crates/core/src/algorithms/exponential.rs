@@ -1,4 +1,4 @@
-//! Exponential counter: what was spent fades away, faster the more of it there is.
+//! Exponential counter: usage fades away, faster the more of it there is.
 //!
 //! Each permit counts in full when it is spent and for less and less after; `tau` later a
 //! third of it is left. There is no window and no edge, and the count never needs a list.
@@ -17,21 +17,21 @@
 //! `tau x ln(level / (L - cost))`; for a cost of all L, until less than 1/1024 permit is
 //! left, which is forgotten.
 //!
-//! * State: 16 bytes: the level in 2^-30 permits, and when it was so. One number would do in
-//!   theory (the moment when the level was 1), but then rounding would make `a` and `b` at
+//! * State: 16 bytes: the level in 2^-30 permits, and the moment of that level. One number would
+//!   do in theory (the moment when the level was 1), but then rounding would make `a` and `b` at
 //!   one instant differ from `a + b`.
 //! * Error: fading is rounded down, by at most 2^-30 permit and 2^-48 of the level a charge:
-//!   never early. Exact in time: the wait that is told is the least one, to the nanosecond.
+//!   never early. Exact in time: the wait returned is the least one, to the nanosecond.
 //! * Worst case: `L + (w - 1) x L / tau` in any span `w`, never more than the
 //!   [token bucket](super::gcra) of burst L and rate `L / tau`, since a full level fades at
 //!   that rate and a lower one slower. Long run: `L - 1/2` per `tau` if served one by one.
-//! * Choose it to slow a heavy user the more, the heavier: mail, log-ins, invitations. Else
+//! * Choose it to slow users the more, the heavier they are: mail, log-ins, invitations. Else
 //!   choose GCRA, which is cheaper and easier to explain.
 //! * A clock that steps back finds the level it had reached: it is denied longer by the
 //!   step, and never gains.
 //! * Laws: keeps all of them, but for two. [`Denials::Counted`] gives up "denial is free" by
-//!   request. A refund undoes a charge to 2^-30 permit only, since what is left before it
-//!   must be rounded: up, so that it gives that much less.
+//!   request. A refund undoes a charge to 2^-30 permit only, because the remaining level before
+//!   it must be rounded: up, so that it gives that much less.
 //! * `2^x` and `log2 x` are polynomials here, of `+ - x /` only: each is rounded the same way
 //!   on every machine, and can be written down again in another language to the bit.
 //! * Source: T. Finch, "Exponential rate limiting" (2024); P. Hazel, Exim, `ratelimit`
@@ -51,8 +51,8 @@ use powers::{float, floor, half_power, log2};
 const UNITS_LOG2: u32 = 30;
 /// Below 2^-10 permits a level is forgotten.
 const FORGOTTEN_LOG2: u32 = UNITS_LOG2 - 10;
-/// What fades of a full exponential counter in the time that grants its quota, `1 - 1/e`,
-/// rounded down.
+/// The share of a full exponential counter that fades in the time that grants its quota,
+/// `1 - 1/e`, in billionths, rounded down.
 const FADED_PER_BILLION: u64 = 632_120_558;
 
 /// The longest time constant, 4.5 years: 32 of them fit half the range of spans.
@@ -87,12 +87,12 @@ pub struct Exponential {
     denials: Denials,
 }
 
-/// What one key has spent, as far as it has not faded.
+/// The usage of one key that has not faded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ExponentialState {
-    /// In 2^-30 permits. None: never seen.
+    /// In 2^-30 permits; 0 for a key never seen.
     units: u64,
-    /// When it was so.
+    /// The moment of this level.
     at: Time,
 }
 
@@ -115,7 +115,7 @@ impl Exponential {
         })
     }
 
-    /// The same limit with another price of denials.
+    /// The same limit with another cost of denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         Self { denials, ..self }
@@ -126,8 +126,8 @@ impl Exponential {
         u64::from(self.permits) << UNITS_LOG2
     }
 
-    /// What is left of `level` at `now`, in units: never less than in truth, except that
-    /// little is forgotten.
+    /// The remaining level at `now`, in units: never less than the exact one, except that a small
+    /// level is forgotten.
     #[inline]
     fn left(&self, level: &ExponentialState, now: Time) -> u64 {
         let units = level.units;
@@ -136,7 +136,7 @@ impl Exponential {
             return units;
         }
         let left = self.faded(units, span);
-        // Far above the line the logarithm need not be asked.
+        // Far above the threshold the logarithm is not needed.
         let low = left <= (1 << FORGOTTEN_LOG2) + (1 << (FORGOTTEN_LOG2 - 2));
         if low && now >= self.forgotten_at(level) {
             return 0;
@@ -144,31 +144,31 @@ impl Exponential {
         left
     }
 
-    /// What is left of `units` after `span` nanoseconds, if nothing is forgotten.
+    /// The rest of `units` after `span` nanoseconds, if nothing is forgotten.
     #[inline]
     fn faded(&self, units: u64, span: u64) -> u64 {
         let share = half_power(float(span) * self.pace) + MARGIN;
         units.min(floor(float(units) * share) + 1) // up: not too early
     }
 
-    /// The span in which a level fades by so many half-lives, up.
+    /// The span of `half_lives`, rounded up.
     fn span_of(&self, half_lives: f64) -> u64 {
         floor(half_lives * self.half_life).saturating_add(1)
     }
 
-    /// The first moment at which no more than `target` is left of `level`, which is more; in
-    /// whole permits, so that nothing is forgotten before.
+    /// The first moment at which at most `target` is left of `level`, which is higher; `target`
+    /// is in whole permits, so that nothing is forgotten before.
     fn faded_to(&self, level: &ExponentialState, target: u64) -> Time {
         if target == 0 {
             return self.forgotten_at(level);
         }
         let is_low = |span| self.faded(level.units, span) <= target;
-        // What `half_power` must come to: `left` keeps the margin back.
+        // The value that `half_power` must reach: `left` keeps the margin back.
         let half_lives = -log2(float(target) / float(level.units) - MARGIN);
         let span = half_lives * self.half_life;
-        // As far as all roundings can carry it. Of shares: 2 of `half_power` and 1/2 of each
-        // of sum, product, quotient, difference and two conversions, all by log2 e; and 1/2 of
-        // `log2`. Of half-lives: 1 of `log2`, and 1/2 of each of nine factors.
+        // The sum of all roundings. Of shares: 2 of `half_power` and 1/2 of each of sum, product,
+        // quotient, difference and two conversions, all by log2 e; and 1/2 of `log2`. Of
+        // half-lives: 1 of `log2`, and 1/2 of each of nine factors.
         let error = self.half_life * f64::EPSILON * (5.5 * half_lives + 7.75);
         let mut guess = floor(span) + 1;
         let part = span - float(guess - 1);
@@ -186,7 +186,7 @@ impl Exponential {
         level.at + Nanos::from_nanos(least(guess, is_low))
     }
 
-    /// When less than 2^-10 permit is left, and a half-life has passed.
+    /// The moment at which less than 2^-10 permit is left, and a half-life has passed.
     fn forgotten_at(&self, level: &ExponentialState) -> Time {
         if level.units == 0 {
             return Time::ZERO;
@@ -202,7 +202,7 @@ impl Exponential {
         left: u64,
         now: Time,
     ) -> Decision {
-        // Down: what is left is whole permits only.
+        // Rounded down, because only whole permits can be spent.
         let remaining = self.limit().saturating_sub(left) >> UNITS_LOG2;
         let expiry = self.forgotten_at(level);
         let more_at = match self.limit().checked_sub((remaining + 1) << UNITS_LOG2) {
@@ -312,7 +312,7 @@ impl Algorithm for Exponential {
 }
 
 impl Refund for Exponential {
-    /// Takes the cost from what is left of the level.
+    /// Subtracts the cost from the remaining level.
     fn refund(&self, level: &mut ExponentialState, now: Time, cost: Permits) {
         let left = self.left(level, now);
         let back = u64::from(cost.get()) << UNITS_LOG2;
@@ -327,8 +327,8 @@ impl Refund for Exponential {
     }
 }
 
-/// The least number for which `is_so` holds; once it does it does for all larger ones.
-/// Quick if `guess` is close.
+/// The least number for which `is_so` holds, if it then holds for all larger ones. Fast if
+/// `guess` is close.
 fn least(guess: u64, is_so: impl Fn(u64) -> bool) -> u64 {
     // Between `below`, where it does not hold, and `above`, where it does.
     let (mut below, mut above, mut step) = (guess, guess, 1_u64);

@@ -26,9 +26,9 @@
 //!   spacing             the moment the next action may happen        1       0
 //! ```
 //!
-//! * State: 8 bytes, a moment in ticks of 1/64 ns, modulo 9.1 years: any limit reads what
-//!   another has left, and any clock will do. Left alone for 4.5 years or longer, a state may
-//!   be read as a full burst that is owed, once: no memory store keeps one for so long.
+//! * State: 8 bytes, a moment in ticks of 1/64 ns, modulo 9.1 years: any limit can read the state
+//!   of another, and any clock will do. A state unused for 4.5 years or longer may be read as a
+//!   full burst that is owed, once: no memory store keeps one for so long.
 //! * Error: none, for moments of whole nanoseconds and up to 64 permits in the span in lowest
 //!   terms, and of whole microseconds and up to 64,000; elsewhere a request may pass 1/32 ns
 //!   early. A client that takes at most the quota in each span is never refused. See `grid.rs`.
@@ -37,11 +37,11 @@
 //! * Choose it first. Avoid it when the contract says "N per calendar window", or "never
 //!   more than N in any span".
 //! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request.
-//! * A clock set back leaves a debt longer than a full burst; it is cut to the full burst,
-//!   and the cut is kept, so that no caller is locked out longer than the limit says. Debts
-//!   that are too long by 10 s or less stay: there, a thread that read the clock and was
-//!   held up must not forgive what others have spent since. A clock that is set back further
-//!   and then forward again forgives what lies between, a full burst at most.
+//! * A clock set back leaves a debt longer than a full burst; it is cut to the full burst, and
+//!   the cut is kept, so that no caller is locked out longer than the limit requires. Debts that
+//!   are too long by 10 s or less stay, so that a thread that was suspended after it read the
+//!   clock does not forgive charges made since. A clock that is set back further and then forward
+//!   again forgives the charges between, a full burst at most.
 //! * Twin: `gcra.lua`, and `gcra/short.lua` for requests of one charge.
 //! * Source: ITU-T I.371 (1996), annex A; T. Finch, "GCRA: leaky buckets without the
 //!   buckets" (2024); J. Turner, "New directions in communications" (1986) for the meter.
@@ -61,18 +61,19 @@ use crate::algorithm::{Algorithm, Denials, Reserve as _, WordState};
 use crate::{Decision, Error, Nanos, Permits, Quota, Reconfigure, Share, Time, Verdict};
 use grid::{Grid, Moment, TICKS, Units as _};
 
-/// Horizon of debts: no limit may owe longer than this (1.1 years), so that a debt is far from
-/// the 4.5 years at which a moment ahead cannot be told from one that has passed.
+/// Maximum length of a debt, 1.1 years: far from the 4.5 years at which a moment ahead cannot be
+/// distinguished from one that has passed.
 const HORIZON_TICKS: u64 = 1 << 61;
-/// By how much a debt may pass the deepest there can be before the clock is held to have
-/// been set back: 10 s. Clocks of threads that race differ by less, clocks set by hand
-/// mostly by more. Nobody is locked out longer than this because of a clock.
+/// Maximum excess of a debt over the deepest possible one before the clock is assumed to have
+/// been set back: 10 s. Clocks of racing threads differ by less, clocks set by hand mostly by
+/// more. No caller is locked out longer than this because of a clock.
 const CLOCK_SLACK_TICKS: u64 = 10_000_000_000 * TICKS;
-/// A moment that lies further ahead, 4.5 years, has passed: ticks are counted modulo 2^64.
+/// Maximum distance of a moment ahead, 4.5 years; beyond, it has passed, because ticks are
+/// counted modulo 2^64.
 const FARTHEST_TICKS: u64 = u64::MAX / 2;
 
 /// The theoretical arrival time, in ticks of 1/64 ns since the clock's zero, modulo 2^64 (9.1
-/// years); 0 of a key never seen.
+/// years); 0 for a key never seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tat(u64);
 
@@ -86,17 +87,17 @@ impl WordState for Tat {
 }
 
 impl Tat {
-    /// So many ticks after `now`.
+    /// The moment `ticks` after `now`.
     #[inline]
     fn after(now: Moment, ticks: u64) -> Self {
-        // What would be taken for a key never seen is a tick later.
+        // 0 would be read as a key never seen, so that moment is a tick later.
         match now.ticks.wrapping_add(ticks) {
             0 => Self(u64::from(ticks > 0)),
             word => Self(word),
         }
     }
 
-    /// How many ticks it lies ahead of `now`; zero if it has passed.
+    /// Ticks from `now` to this moment; zero if it has passed.
     #[inline]
     fn ahead(self, now: Moment) -> u64 {
         match self.0.wrapping_sub(now.ticks) {
@@ -139,9 +140,9 @@ pub struct Gcra {
     reciprocal: u64,
     /// queue x T.
     queue: u64,
-    /// How far ahead `reserve` may promise, in units.
+    /// Maximum wait that `reserve` may promise, in units.
     patience: u64,
-    /// The longest debt that is believed, in ticks; see [`CLOCK_SLACK_TICKS`].
+    /// Maximum debt that is accepted as it is, in ticks; see [`CLOCK_SLACK_TICKS`].
     deepest: u64,
     denials: Denials,
 }
@@ -156,10 +157,10 @@ impl Gcra {
         Self::new(quota, Permits::ZERO)
     }
 
-    /// A leaky bucket as a meter: each request pours its cost in, the bucket leaks at the
-    /// quota's rate and holds `quota.burst()`; what would overflow is denied.
+    /// A leaky bucket as a meter: each request pours its cost in, the bucket leaks at the quota's
+    /// rate and holds `quota.burst()`; a request that would overflow it is denied.
     ///
-    /// The same function as [`Gcra::token_bucket`]: the level is what the tokens lack.
+    /// The same function as [`Gcra::token_bucket`]: the level is the number of missing tokens.
     ///
     /// # Errors
     /// As [`Gcra::token_bucket`].
@@ -211,7 +212,7 @@ impl Gcra {
         Ok(gcra.with_denials(Denials::Free))
     }
 
-    /// The same limit with another price of denials.
+    /// The same limit with another cost of denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         let limit = Self { denials, ..self };
@@ -219,12 +220,12 @@ impl Gcra {
         Self { deepest, ..limit }
     }
 
-    /// The same limit, willing to promise moments up to `longest_wait` ahead when asked to
+    /// The same limit, able to promise moments up to `longest_wait` ahead when asked to
     /// [reserve](crate::Reserve::reserve); at most 1.1 years less the burst. Without it, a
     /// reservation waits no longer than in the limit's own queue.
     ///
-    /// It is part of the limit because debts up to it are then believed; see the
-    /// [module](self) on clocks.
+    /// It is part of the limit because debts up to it are then accepted; see the [module](self)
+    /// on clocks.
     #[must_use]
     pub fn with_patience(self, longest_wait: Nanos) -> Self {
         let longest = self.grid.units_of(HORIZON_TICKS) - self.burst;
@@ -232,8 +233,8 @@ impl Gcra {
         Self { patience, ..self }.with_denials(self.denials)
     }
 
-    /// The most permits whose intervals, one after the other, fit into `span`: a queue of
-    /// so many keeps nobody waiting for longer.
+    /// Maximum number of permits with intervals that, one after the other, fit into `span`: in a
+    /// queue of this length no request waits longer.
     ///
     /// ```
     /// use ratekeeper_core::{Gcra, Nanos, Permits};
@@ -244,8 +245,8 @@ impl Gcra {
         self.permits_in(self.grid.units_in(span, Moment::ZERO))
     }
 
-    /// The most permits that wait in the limit's own queue, and how long the last of them
-    /// does; zero if there is none.
+    /// Maximum number of permits that wait in the limit's own queue, and the wait of the last of
+    /// them; zero without a queue.
     pub fn queue(&self) -> (Permits, Nanos) {
         (
             self.permits_in(self.queue),
@@ -258,7 +259,7 @@ impl Gcra {
         self.burst + self.queue.max(self.patience)
     }
 
-    /// The deepest debt that there can be.
+    /// The deepest possible debt.
     fn deepest_debt(&self) -> u64 {
         match self.denials {
             Denials::Free => self.full(),
@@ -272,13 +273,13 @@ impl Gcra {
         self.interval.get().saturating_mul(u64::from(cost.get()))
     }
 
-    /// How long a debt of so many units lasts from `now` on, rounded up.
+    /// How long a debt of `units` lasts from `now` on, rounded up.
     #[inline]
     fn nanos(&self, units: u64, now: Moment) -> Nanos {
         nanos_ceil(self.grid.ticks(units, now))
     }
 
-    /// Down: what is left is whole permits only.
+    /// Rounded down, because only whole permits can be spent.
     #[inline]
     fn permits_in(&self, units: u64) -> Permits {
         let product = u128::from(units) * u128::from(self.reciprocal);
@@ -350,7 +351,7 @@ impl Algorithm for Gcra {
         Nanos::from_nanos(FARTHEST_TICKS / TICKS)
     }
 
-    /// The later of the two; those that lie 4.5 years apart cannot be compared.
+    /// Keeps the later of the two; moments that lie 4.5 years apart cannot be compared.
     fn stricter(&self, tat: &mut Tat, other: &Tat) {
         let is_later = other.0.wrapping_sub(tat.0) <= FARTHEST_TICKS;
         if *other != Tat::default() && (is_later || *tat == Tat::default()) {
@@ -380,7 +381,7 @@ impl Algorithm for Gcra {
         u64::try_from(permits).unwrap_or(u64::MAX)
     }
 
-    /// Exact: what is granted one after the other is granted as if it were one cost.
+    /// Exact, because permits granted one after the other are granted like one cost.
     fn at_least(&self, tat: &Tat, now: Time, total: Permits) -> Nanos {
         let patient = self.with_patience(Nanos::MAX);
         let granted = patient.reserve(&mut { *tat }, now, total, Nanos::MAX);
@@ -388,7 +389,7 @@ impl Algorithm for Gcra {
     }
 }
 
-/// Up: who waits that long has waited enough.
+/// Rounded up, so that sleeping this long is always enough.
 fn nanos_ceil(ticks: u64) -> Nanos {
     Nanos::from_nanos(ticks.div_ceil(TICKS))
 }

@@ -1,8 +1,8 @@
-//! Hybrid quota-linear: a whole quota at once for the occasional, an even pace for the busy.
+//! Hybrid quota-linear: a whole quota at once for occasional clients, an even pace for busy ones.
 //!
-//! A key begins *bursty*: a window opens with its first request and holds N permits. Who
-//! takes the last one turns *smooth*: nothing more in this window, then one permit every
-//! `P / N`. Who stays away until a whole quota has been saved up is bursty again.
+//! A key begins *bursty*: a window opens with its first request and holds N permits. Taking the
+//! last one turns the key *smooth*: nothing more in this window, then one permit every `P / N`.
+//! After a pause in which a whole quota is saved up, the key is bursty again.
 //!
 //! ```text
 //!   permits                      N = 3
@@ -82,7 +82,7 @@ pub struct Hybrid {
     per: u64,
 }
 
-/// What one key may do.
+/// The state of one key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct HybridState(HybridPhase);
 
@@ -91,14 +91,14 @@ enum HybridPhase {
     /// Never seen, or idle long enough.
     #[default]
     Fresh,
-    /// A window was opened, and so many permits are left. With none left it counts as a bucket
-    /// that holds 1 when the window ends.
+    /// A window was opened, and `left` permits remain. At 0 it counts as a bucket that holds 1
+    /// when the window ends.
     Bursty { opened: Time, left: u32 },
     /// The bucket fills evenly; it was empty at this moment.
     Smooth { at: Time, part: u32 },
 }
 
-/// The moment at which a smooth bucket holds nothing: nanoseconds, and Nths of one below N.
+/// The moment at which a smooth bucket is empty: nanoseconds, and Nths of one below N.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Empty {
     at: Time,
@@ -120,7 +120,7 @@ impl Hybrid {
         })
     }
 
-    /// The state as `now` finds it.
+    /// The phase at `now`; fresh if it has expired.
     #[inline]
     fn seen(&self, state: &HybridState, now: Time) -> HybridPhase {
         match self.plain(state.0) {
@@ -130,7 +130,7 @@ impl Hybrid {
         }
     }
 
-    /// The phase, where a window without permits is the bucket that it counts as.
+    /// The phase; a window without permits is replaced by the bucket that it counts as.
     #[inline]
     fn plain(&self, phase: HybridPhase) -> HybridPhase {
         match phase {
@@ -161,7 +161,7 @@ impl Hybrid {
         (Nanos::from_nanos(whole), u32::try_from(part).unwrap_or(0))
     }
 
-    /// The bucket that holds `permits` when the window ends that was opened at `opened`.
+    /// The bucket that holds `permits` at the end of the window opened at `opened`.
     fn bucket_of(&self, opened: Time, permits: u64) -> Empty {
         let (whole, part) = self.time_of(permits, 0);
         let end = self.end_of(opened);
@@ -206,14 +206,14 @@ impl Hybrid {
         }
     }
 
-    /// How many whole permits the bucket holds.
+    /// Number of whole permits in the bucket.
     fn held(&self, empty: Empty, now: Time) -> Permits {
         let gone = u128::from(now.since(empty.at).as_nanos()) * u128::from(self.permits);
         let held = gone.saturating_sub(u128::from(empty.part)) / u128::from(self.per);
         Permits::saturating_from(u64::try_from(held).unwrap_or(u64::MAX))
     }
 
-    /// How the state stands.
+    /// The decision with the remaining permits and waits of `phase`.
     fn decision(&self, verdict: Verdict, phase: HybridPhase, now: Time) -> Decision {
         let reset_after = self.expires_at(&HybridState(phase), now).since(now);
         let (remaining, more_after) = match self.plain(phase) {
@@ -308,8 +308,8 @@ impl Algorithm for Hybrid {
         }
     }
 
-    /// Of two windows the later with the fewer permits, of two buckets the emptier. A window
-    /// beside a bucket counts as a bucket that has no more than it until the window ends.
+    /// Keeps the later of two windows with the fewer permits, and the emptier of two buckets. A
+    /// window beside a bucket counts as a bucket that has no more than it until the window ends.
     fn stricter(&self, state: &mut HybridState, other: &HybridState) {
         use HybridPhase::{Bursty, Fresh, Smooth};
         *state = HybridState(match (self.plain(state.0), self.plain(other.0)) {
@@ -331,7 +331,7 @@ impl Algorithm for Hybrid {
         });
     }
 
-    /// A window opens now: that of the floor was opened by another key, and would end too
+    /// Opens a window now, because that of the floor was opened by another key, and would end too
     /// early for this one.
     fn begin(&self, floor: &HybridState, now: Time) -> HybridState {
         HybridState(match self.seen(floor, now) {
@@ -368,7 +368,7 @@ impl Algorithm for Hybrid {
 }
 
 impl Refund for Hybrid {
-    /// Exact for the charge that came last: the key is in the mode that it was in before.
+    /// Exact for the last charge: the key returns to the mode that it was in before.
     fn refund(&self, state: &mut HybridState, now: Time, cost: Permits) {
         if cost == Permits::ZERO || now >= self.expires_at(state, now) {
             return; // nothing is owed

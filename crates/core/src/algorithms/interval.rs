@@ -1,8 +1,8 @@
-//! Interval bucket: so many permits at most, so many back at every stroke of a clock.
+//! Interval bucket: at most `M` permits, of which `R` come back at every stroke of a clock.
 //!
-//! A token bucket whose refills come whole: `R` permits at the end of each interval `F`,
-//! nothing between; what does not fit in `M` is lost. One failed login is forgiven each
-//! hour, up to ten; fifty dollars of purchases come back each day, up to two hundred.
+//! A token bucket with whole refills: `R` permits at the end of each interval `F`, nothing
+//! between; permits above `M` are lost. One failed login is forgiven each hour, up to ten; fifty
+//! dollars of purchases come back each day, up to two hundred.
 //!
 //! ```text
 //!   permits
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! `missing = max(0, missing - R x strokes passed)`; allow iff `missing + cost <= M`; then
-//! `missing += cost`. Where the strokes fall is the anchor:
+//! `missing += cost`. The anchor sets the strokes:
 //!
 //! ```text
 //!   constructor   strokes at                     most in a span w
@@ -26,7 +26,7 @@
 //!   from_first    the take from full + k x F     1 less, unless F divides w - 1
 //! ```
 //!
-//! * State: 16 bytes: what is missing, and when the next stroke comes. Error: none; the
+//! * State: 16 bytes: the missing permits, and the moment of the next stroke. Error: none; the
 //!   time since the last stroke is never rounded away.
 //! * Worst case as above: `M + R` within 2 ns around a stroke. Long run: exactly `R` per `F`.
 //! * Choose it when the contract speaks of whole refills; `R = M` hands a quota out anew
@@ -49,7 +49,7 @@ use crate::{
 /// The longest refill of the whole bucket, 146 years: no sum of spans overflows.
 const MAX_REFILL: u64 = 1 << 62;
 
-/// Where the strokes fall.
+/// The moments of the strokes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Strokes {
     /// At this phase after the clock's zero, and every interval from there.
@@ -82,11 +82,11 @@ pub struct Interval {
     strokes: Strokes,
 }
 
-/// What is missing from the bucket of one key. Nothing: full.
+/// The missing permits of one key; zero if the bucket is full.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct IntervalState {
     permits: u32,
-    /// The stroke that gives the next refill; means nothing while nothing is missing.
+    /// The stroke of the next refill; has no meaning while no permits are missing.
     next: Time,
 }
 
@@ -135,7 +135,7 @@ impl Interval {
         })
     }
 
-    /// The state as `now` finds it: refilled by the strokes that have passed.
+    /// The state at `now`: refilled by the strokes that have passed.
     #[inline]
     fn refilled(&self, missing: &IntervalState, now: Time) -> IntervalState {
         let permits = missing.permits.min(self.most); // the limit may have shrunk
@@ -145,7 +145,7 @@ impl Interval {
                 next: missing.next,
             };
         }
-        // Down: a stroke counts when it has been.
+        // Rounded down: a stroke counts once it has passed.
         let further = now.since(missing.next).as_nanos() / self.every;
         match self.left_after(permits, further.saturating_add(1)) {
             0 => IntervalState {
@@ -159,7 +159,7 @@ impl Interval {
         }
     }
 
-    /// What of `missing` is left after `strokes`.
+    /// The rest of `missing` after `strokes`.
     fn left_after(&self, missing: u32, strokes: u64) -> u32 {
         let refilled = u64::from(self.refill).saturating_mul(strokes);
         missing.saturating_sub(u32::try_from(refilled).unwrap_or(u32::MAX))
@@ -222,7 +222,7 @@ impl Algorithm for Interval {
         "interval bucket"
     }
 
-    /// The refills that fill it, if it is empty.
+    /// The time of the refills that fill an empty bucket.
     fn window(&self) -> Option<Nanos> {
         let refills = self.most.div_ceil(self.refill); // up: the last may be a part
         Some(Nanos::from_nanos(
@@ -263,8 +263,8 @@ impl Algorithm for Interval {
         self.stroke_of(missing.permits.min(self.most), missing.next)
     }
 
-    /// Brings both to the later stroke and keeps what lacks more: from the refill before
-    /// that stroke on, what it allows either would have allowed.
+    /// Brings both to the later stroke and keeps the one with more permits missing: from the
+    /// refill before that stroke on, either would have allowed every cost that it allows.
     fn stricter(&self, missing: &mut IntervalState, other: &IntervalState) {
         if other.permits == 0 {
             return;
@@ -285,8 +285,8 @@ impl Algorithm for Interval {
         };
     }
 
-    /// Strokes that the first take sets off are set off now: those of the floor were set off
-    /// by another key and would come too early.
+    /// Strokes set off by the first take begin now, because those of the floor were set off by
+    /// another key and would come too early.
     fn begin(&self, floor: &IntervalState, now: Time) -> IntervalState {
         if self.strokes != Strokes::FirstTake {
             return *floor;
@@ -301,7 +301,7 @@ impl Algorithm for Interval {
         }
     }
 
-    /// What is missing means the same while the strokes are the same.
+    /// Missing permits mean the same while the strokes are the same.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.every == old.every && self.strokes == old.strokes
     }

@@ -1,7 +1,7 @@
 //! Sliding log: the moment of every admitted permit; never more than N in any span P.
 //!
-//! The one that counts without approximation: it looks back over the last `P` and finds what
-//! it admitted there. A permit counts from the moment it was spent until `P` later, no longer.
+//! Counts without approximation: looks back over the last `P` and counts the permits admitted
+//! there. A permit counts from the moment it was spent until `P` later, no longer.
 //!
 //! ```text
 //!              |<------------- P ------------->|
@@ -22,14 +22,14 @@
 //!   .. with_gap                      as above            a permit per gap at most
 //! ```
 //!
-//! * State: 8 bytes a permit, N at most, nothing for a key never seen; the ring grows to what
-//!   is used and then stays, so deciding allocates no more. N is bounded by [`MAX_PERMITS`].
-//!   Error: none.
+//! * State: 8 bytes a permit, N at most, nothing for a key never seen; the ring grows to the
+//!   permits in use and then stays, so that deciding allocates no more. N is bounded by
+//!   [`MAX_PERMITS`]. Error: none.
 //! * Worst case: `N x ceil(w / P)` in any span `w`: N in any `P`, the promise. Long run: N
 //!   per P (strict: nothing while attempts come faster than that).
-//! * Choose it for small quotas whose promise is "never more than N in any span": log-ins,
-//!   codes by mail, payments. Avoid it for large ones: [sub-buckets](super::window) promise
-//!   the same for 4 bytes a bucket.
+//! * Choose it for small quotas that promise "never more than N in any span": log-ins, codes by
+//!   mail, payments. Avoid it for large ones: [sub-buckets](super::window) promise the same for 4
+//!   bytes a bucket.
 //! * A clock that steps back logs at the newest moment it had reached: it is denied longer by
 //!   the step, and never gains.
 //! * Laws: keeps all of them, with two exceptions by request: a gap makes the second of two
@@ -49,7 +49,7 @@ use crate::{
     Verdict, share,
 };
 
-/// The most permits a log may count: 80,000 bytes a key.
+/// Maximum number of permits that a log may count: 80,000 bytes a key.
 pub const MAX_PERMITS: u32 = 10_000;
 /// The longest span or gap, 146 years: no sum of spans overflows.
 const MAX_SPAN: Nanos = Nanos::from_nanos(1 << 62);
@@ -75,7 +75,7 @@ pub struct Log {
     permits: u32,
     /// P.
     per: Nanos,
-    /// Least time between the newest moment and the next; zero asks for none.
+    /// Minimum time between the newest moment and the next; zero for no gap.
     gap: Nanos,
     denials: Denials,
 }
@@ -105,8 +105,8 @@ impl Log {
         })
     }
 
-    /// The same limit with another price of denials: [`Denials::Counted`] is the strict log,
-    /// which logs every attempt.
+    /// The same limit with another cost of denials: [`Denials::Counted`] is the strict log, which
+    /// logs every attempt.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         Self { denials, ..self }
@@ -155,7 +155,7 @@ impl Log {
         Permits::new(self.permits) - Permits::new(counted)
     }
 
-    /// How many of the logged moments still count at `now`.
+    /// Number of logged moments that still count at `now`.
     fn counted(&self, logged: &LogState, now: Time) -> usize {
         let is_gone = |&at: &Time| at + self.per <= now;
         if !logged.0.front().is_some_and(is_gone) {
@@ -206,7 +206,7 @@ impl Algorithm for Log {
         self.denials
     }
 
-    /// The span that is looked back.
+    /// The span that the log looks back over.
     fn window(&self) -> Option<Nanos> {
         Some(self.per)
     }
@@ -261,7 +261,7 @@ impl Algorithm for Log {
         }
     }
 
-    /// Moment by moment, from the newest, the later of the two.
+    /// Keeps the later of the two, moment by moment from the newest.
     fn stricter(&self, logged: &mut LogState, other: &LogState) {
         let (mine, theirs) = (&mut logged.0, &other.0);
         let missing = theirs.len().saturating_sub(mine.len());
@@ -274,7 +274,7 @@ impl Algorithm for Log {
         }
     }
 
-    /// Moments are moments; but those that the old span let go are missing from a longer one.
+    /// Moments keep their meaning, but a longer span lacks those that the old one dropped.
     fn keeps_state_of(&self, old: &Self) -> bool {
         self.per <= old.per
     }

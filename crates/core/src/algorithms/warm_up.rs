@@ -1,8 +1,8 @@
-//! Warm-up: who comes after a rest is served slowly first, since caches and pools are cold.
+//! Warm-up: after a rest callers are served slowly first, because caches and pools are cold.
 //!
-//! And its twin, the smooth bursty limiter: who comes after a rest may take at once what was
-//! saved up. Both are post-paid: a request goes as soon as those before it are paid for, and
-//! its own price, however high, is paid by the wait of whoever comes next.
+//! And its twin, the smooth bursty limiter: after a rest a caller may take the saved-up permits
+//! at once. Both are post-paid: a request goes as soon as those before it are paid for, and its
+//! own price, however high, is paid by the wait of the next caller.
 //!
 //! ```text
 //!   price of a permit
@@ -37,17 +37,17 @@
 //! * State: 24 bytes. Numbers are floats and microseconds, each wait cut to a whole one, so
 //!   as to agree with Guava's to the bit. Here, not in [GCRA](super::gcra), live both twins:
 //!   GCRA is exact and therefore cannot agree so.
-//! * Error: each request is priced up to 3 us too low. Above 250,000/s that decides.
-//! * Worst case: one request may ask for any number of permits, so no number of permits
-//!   bounds a span, unless [`WarmUp::with_largest`] bounds a request. Then a span `w` admits
-//!   what is stored for nothing, `w / T`, and one largest request. Long run: the rate.
-//! * Choose it for a callee that must warm up; else a queue of GCRA, whose callers pay for
-//!   themselves. Avoid it where costs differ much: 100 permits at 1 per second start at
-//!   once, and the next caller waits 100 s.
+//! * Error: each request is priced up to 3 us too low. Above 250,000/s that dominates.
+//! * Worst case: one request may ask for any number of permits, so no number of permits bounds a
+//!   span, unless [`WarmUp::with_largest`] bounds a request. Then a span `w` admits the stored
+//!   permits that cost nothing, `w / T`, and one largest request. Long run: the rate.
+//! * Choose it for a callee that must warm up; else a queue of GCRA, where callers pay for
+//!   themselves. Avoid it where costs differ much: 100 permits at 1 per second start at once, and
+//!   the next caller waits 100 s.
 //! * A clock that steps back waits for `next`.
-//! * Laws broken, all for being post-paid: it is not additive (`a`, then `b` waits), and it
-//!   has no [`Refund`](crate::Refund): the price is another's wait. `remaining` is all or
-//!   nothing. A bursty key never seen has a full store, as one that rested; Guava's starts
+//! * Laws broken, all for being post-paid: it is not additive (`a`, then `b` waits), and it has
+//!   no [`Refund`](crate::Refund): the price is the wait of another request. `remaining` is all
+//!   or nothing. A bursty key never seen has a full store, as one that rested; Guava's starts
 //!   empty, see [`WarmUp::start`].
 //! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012); founding
 //!   documents 1 and 2 for the figure.
@@ -85,7 +85,8 @@ pub struct WarmUp {
     largest: Permits,
 }
 
-/// What one key has stored, and when it is paid for; `None`: never seen, or at rest for long.
+/// The stored permits of one key, and the moment when it is paid for; `None` if never seen, or at
+/// rest for long.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct WarmUpState(Option<WarmUpTicket>);
 
@@ -96,12 +97,13 @@ struct WarmUpTicket {
 }
 
 impl WarmUpState {
-    /// How many permits were stored after the last request; `None` if there was none.
+    /// Number of permits stored after the last request; `None` if there was none.
     pub fn permits(&self) -> Option<f64> {
         self.0.map(|ticket| ticket.stored)
     }
 
-    /// When all requests so far are paid for, to the microsecond; `None` if there was none.
+    /// The moment when all requests so far are paid for, to the microsecond; `None` if there was
+    /// none.
     pub fn next(&self) -> Option<Time> {
         self.0
             .map(|ticket| Time::ZERO + Nanos::from_micros(ticket.next_us))
@@ -168,7 +170,7 @@ impl WarmUp {
         Self { largest, ..self }
     }
 
-    /// How many whole permits a rested key has saved up; `None` if rest cools it down.
+    /// Number of whole permits that a rested key has saved up; `None` if rest cools it down.
     pub(crate) fn saved_up(&self) -> Option<u64> {
         let most = floor(self.line.most);
         (!self.line.cools()).then_some(most)
@@ -190,7 +192,7 @@ impl WarmUp {
         }))
     }
 
-    /// The state as `now` finds it: what rested has stored permits.
+    /// The state at `now`, with the permits stored during a rest.
     fn seen(&self, state: &WarmUpState, now: Time) -> WarmUpTicket {
         let now_us = micros(now.since(Time::ZERO));
         let Some(ticket) = state.0 else {
@@ -204,7 +206,7 @@ impl WarmUp {
         }
         let stored = ticket.stored + float(now_us - ticket.next_us) / self.line.cooldown_us;
         if stored < self.line.most {
-            cold_path(); // a jump, not a choice: what rested in full waits for no division
+            cold_path(); // a jump, so that a fully rested key waits for no division
             return WarmUpTicket {
                 stored,
                 next_us: now_us,
@@ -265,14 +267,14 @@ impl Algorithm for WarmUp {
         self.reserve(state, now, cost, Nanos::ZERO)
     }
 
-    /// When as much is stored as can be.
+    /// The moment when the store is full.
     fn expires_at(&self, state: &WarmUpState, _now: Time) -> Time {
         let Some(ticket) = state.0 else {
             return Time::ZERO;
         };
         let is_full = |us: u64| ticket.stored + float(us) / self.line.cooldown_us >= self.line.most;
         let mut rest_us = floor((self.line.most - ticket.stored) * self.line.cooldown_us);
-        // Rounding is off by a few units in the last place: up, until it is so.
+        // Rounding is off by a few units in the last place: go up until the store is full.
         let mut step = 1;
         while !is_full(rest_us) && rest_us < END_US {
             rest_us = rest_us.saturating_add(step);
@@ -281,7 +283,8 @@ impl Algorithm for WarmUp {
         Time::ZERO + Nanos::from_micros(ticket.next_us.saturating_add(rest_us))
     }
 
-    /// The later of the two tickets; of what each has stored by then, what serves slower.
+    /// Keeps the later of the two tickets, with the stored permits at that moment that serve
+    /// slower.
     fn stricter(&self, state: &mut WarmUpState, other: &WarmUpState) {
         let (Some(mine), Some(theirs)) = (state.0, other.0) else {
             if state.0.is_none() {
@@ -305,7 +308,7 @@ impl Algorithm for WarmUp {
         self.line.cools() == old.line.cools()
     }
 
-    /// As [`WarmUp::set_rate`]; a key never seen is as if it had never been.
+    /// As [`WarmUp::set_rate`]; a key never seen stays so.
     fn rescale(&self, state: &mut WarmUpState, old: &Self, now: Time) {
         if state.0.is_some() && self.line != old.line {
             *state = WarmUpState(Some(self.rescaled(old.seen(state, now), old)));
@@ -371,7 +374,7 @@ impl Reserve for WarmUp {
     }
 }
 
-/// Down: a ticket that is due within this microsecond is due.
+/// Rounded down: a ticket that is due within this microsecond is due.
 fn micros(span: Nanos) -> u64 {
     span.as_nanos() / 1_000
 }
@@ -476,7 +479,8 @@ mod tests {
         assert_eq!(asked.verdict, Verdict::DenyForever);
     }
 
-    /// The most that a span admits of one permit after the other, and a largest one last.
+    /// Maximum number of permits that a span admits, one after the other, with a largest request
+    /// last.
     fn greedy(limit: &WarmUp, mut state: WarmUpState, start: Time, span: Nanos) -> u64 {
         let mut admitted = 0;
         let mut now = start;

@@ -1,8 +1,8 @@
-//! Window counters: so many permits a window, and what the window left behind still counts.
+//! Window counters: at most N permits a window, and the window before may still count.
 //!
-//! Time is cut into windows of width `w`. A request adds its cost to the counter of the
-//! window it falls in. The newest `m` counters count in full; the one just behind them is
-//! sliding out of sight, and the *edge* says how much of it still counts:
+//! Time is cut into windows of width `w`. A request adds its cost to the counter of the window it
+//! falls in. The newest `m` counters count in full; the one just behind them is sliding out of
+//! sight, and the *edge* sets how much of it still counts:
 //!
 //! ```text
 //!            sliding out      the newest m, here 3
@@ -32,9 +32,9 @@
 //!
 //! * State: 16 bytes for one window and the last; for sub-buckets 32, which hold the sum of
 //!   the newest `m`, and `m + 1` counters of 4 bytes, allocated by the first charge.
-//! * Error: none. `w = ceil(P / m)`, up: where m does not divide P, sub-buckets leave the
-//!   clock's grid of P. The weighted share is rounded down, as its source has it, so that a
-//!   caller at the rate is never refused a permit for a part of one; the bound says so.
+//! * Error: none. `w = ceil(P / m)`, up: where m does not divide P, sub-buckets leave the clock's
+//!   grid of P. The weighted share is rounded down, as its source has it, so that a caller at the
+//!   rate is never refused a permit for a part of one; the bound accounts for it.
 //! * Choose `fixed` or `calendar` when the contract names the window, `full` when it says
 //!   "never more than N in any span"; two-window to soften the edge at the price of two
 //!   counters. Else choose [GCRA](super::gcra).
@@ -67,12 +67,12 @@ use crate::{Decision, Error, Nanos, Permits, Quota, Share, Time};
 use anchor::Sight;
 use counters::VisibleCounts;
 
-/// The most sub-buckets a window is cut into: bounds the work of a decision.
+/// Maximum number of sub-buckets in a window: bounds the work of a decision.
 const MAX_BUCKETS: u32 = 60;
-/// The longest that counts may stay in sight, 146 years: no sum of spans overflows.
+/// Maximum time that counts may stay in sight, 146 years: no sum of spans overflows.
 const MAX_SIGHT: u64 = 1 << 62;
 
-/// What the window that slides out of sight still counts for.
+/// The remaining count of the window that slides out of sight.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Edge {
     /// Nothing.
@@ -136,7 +136,7 @@ pub type SubBuckets = Window<Buckets>;
 /// The counters of one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WindowState<C> {
-    /// Which window the newest counter belongs to: its number on the grid, or its start.
+    /// The window of the newest counter: its number on the grid, or its start.
     index: u64,
     /// Newest first.
     counts: C,
@@ -173,7 +173,7 @@ impl Window {
     /// Fixed windows of a calendar.
     ///
     /// # Errors
-    /// [`Error::NoPermits`] for none, [`Error::NoSpan`] for a calendar of empty windows,
+    /// [`Error::NoPermits`] for zero permits, [`Error::NoSpan`] for a calendar of empty windows,
     /// [`Error::WindowTooLong`] as [`Window::fixed`].
     pub fn calendar(permits: Permits, calendar: Arc<dyn Calendar>) -> Result<Self, Error> {
         let quota = Quota::new(permits, calendar.shortest())?;
@@ -220,7 +220,7 @@ impl<C> Window<C> {
         })
     }
 
-    /// The same limit with another price of denials.
+    /// The same limit with another cost of denials.
     #[must_use]
     pub fn with_denials(self, denials: Denials) -> Self {
         Self { denials, ..self }
@@ -231,7 +231,7 @@ impl<C> Window<C> {
         self.buckets as usize
     }
 
-    /// How many counters are in sight at all.
+    /// Number of counters in sight.
     fn in_sight(&self) -> usize {
         match self.edge {
             Edge::Drop => self.whole(),
@@ -334,8 +334,8 @@ impl<C: Counters> Algorithm for Window<C> {
         }
     }
 
-    /// Counter by counter the larger, in the newer of the two windows: at that window's
-    /// moments and later ones, what it allows either would have allowed.
+    /// Keeps the larger of each counter, in the newer of the two windows: from that window on,
+    /// either would have allowed every cost that it allows.
     fn stricter(&self, state: &mut WindowState<C>, other: &WindowState<C>) {
         if other.counts.as_slice().iter().all(|&count| count == 0) {
             return;
@@ -356,8 +356,8 @@ impl<C: Counters> Algorithm for Window<C> {
         });
     }
 
-    /// A window that opens with a request opens now: that of the floor was opened by another
-    /// key and would end too early, so that a third window came within one span.
+    /// A window that opens with a request opens now, because that of the floor was opened by
+    /// another key and would end too early, which would allow a third window within one span.
     fn begin(&self, floor: &WindowState<C>, now: Time) -> WindowState<C> {
         let mut state = floor.clone();
         if let Anchor::First = self.anchor

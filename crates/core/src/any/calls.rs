@@ -1,4 +1,4 @@
-//! What can be asked of a limit whichever its algorithm, beside deciding.
+//! Calls on a limit of any algorithm, beside deciding.
 //!
 //! ```text
 //!   with_quota, on_clock, with_patience      the same limit with other parameters
@@ -14,10 +14,10 @@ use crate::{
 
 /// The same limit with other parameters.
 impl AnyAlgorithm {
-    /// The same way of counting with other numbers: windows stay windows on the same kind of
-    /// grid, those of a calendar become windows since 1970; buckets hold the quota's burst
-    /// and have no queue; post-paid limits become buckets; loans keep their lease. Denials cost
-    /// what they did.
+    /// The same algorithm with other numbers: windows stay windows on the same kind of grid,
+    /// those of a calendar become windows since 1970; buckets hold the quota's burst and have no
+    /// queue; post-paid limits become buckets; loans keep their lease. The cost of denials stays
+    /// the same.
     ///
     /// ```
     /// use ratekeeper_core::{Algorithm, AnyAlgorithm, Nanos, Origin, Permits, Window};
@@ -32,15 +32,15 @@ impl AnyAlgorithm {
         dispatch!(self, algorithm => algorithm.with_quota(quota, origin))
     }
 
-    /// The same limit on a clock with another zero: windows and refills that lie on a grid
-    /// fall at the same moments of the world. The limit was constructed for `from`.
+    /// The same limit on a clock with another zero: windows and refills on a grid fall at the
+    /// same wall-clock moments. The limit was constructed for `from`.
     #[must_use]
     pub fn on_clock(&self, from: Origin, to: Origin) -> Self {
         dispatch!(self, algorithm => algorithm.on_clock(from, to).into())
     }
 
     /// The same limit, able to promise moments up to `longest_wait` ahead: see
-    /// [`Gcra::with_patience`]. The limit itself, if it promises none, or any.
+    /// [`Gcra::with_patience`]. Unchanged if the algorithm promises no moment, or any.
     #[must_use]
     pub fn with_patience(&self, longest_wait: Nanos) -> Self {
         dispatch!(self, algorithm => Reconfigure::with_patience(algorithm, longest_wait).into())
@@ -157,7 +157,7 @@ impl AnyAlgorithm {
             .filter(|(places, _)| *places > Permits::ZERO)
     }
 
-    /// The limit on work in progress, if it is one: then permits are lent, and come back.
+    /// The concurrency limit, if the algorithm is one: its permits are lent, and come back.
     #[inline]
     pub fn concurrency(&self) -> Option<&Concurrency> {
         Concurrency::of(self)
@@ -171,7 +171,7 @@ impl AnyAlgorithm {
         self.denials() == Denials::Counted && !is_named
     }
 
-    /// A time after which more than `decision.remaining` may be used, if nobody else spends
+    /// A time after which more than `decision.remaining` may be used, if no other request spends
     /// meanwhile: `t` of the `RateLimit` field. `None` while nothing is used.
     ///
     /// It is `decision.more_after`; where [permits come back one by

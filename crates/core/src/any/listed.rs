@@ -1,4 +1,4 @@
-//! What every algorithm of the closed set can do, or says that it cannot.
+//! The algorithms of the closed set as traits, with optional calls that only some of them have.
 //!
 //! ```text
 //!   Algorithm + StoredForm + Reconfigure  --list-->  Listed  --->  AnyAlgorithm, Visitor
@@ -17,7 +17,7 @@ pub trait Reconfigure: Algorithm + Sized {
     /// When the algorithm cannot hold such a quota.
     fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error>;
 
-    /// See [`AnyAlgorithm::on_clock`]. The limit itself, if it knows spans only.
+    /// See [`AnyAlgorithm::on_clock`]. Unchanged if the limit depends on spans only.
     #[must_use]
     fn on_clock(&self, _from: Origin, _to: Origin) -> Self
     where
@@ -40,16 +40,17 @@ pub trait Reconfigure: Algorithm + Sized {
 pub trait Listed:
     Reconfigure + StoredForm<State: Send> + Clone + fmt::Debug + Send + Sync + 'static
 {
-    /// True if permits are lent and come back: [`Concurrency`](crate::Concurrency).
+    /// True if permits are lent, and come back: [`Concurrency`](crate::Concurrency).
     const LENDS: bool = false;
 
     /// This algorithm, if `any` is one.
     fn of(any: &AnyAlgorithm) -> Option<&Self>;
 
-    /// Calls `view` with the state; with that of a key never seen, if `any` is another's.
+    /// Calls `view` with the state, or with that of a key never seen if `any` is of another
+    /// algorithm.
     fn with_state<T>(any: &AnyState, view: impl FnOnce(&Self::State) -> T) -> T;
 
-    /// The state, after replacing another algorithm's by that of a key never seen.
+    /// The state; one of another algorithm is first replaced by that of a key never seen.
     fn own_state(any: &mut AnyState) -> &mut Self::State;
 
     /// Wraps a state.
@@ -87,9 +88,9 @@ pub trait Listed:
     }
 }
 
-/// Something to do with an algorithm of the closed set, whichever it is.
+/// An operation on any algorithm of the closed set.
 pub trait Visitor {
-    /// What comes of it.
+    /// The result.
     type Output;
 
     /// Called with the algorithm.

@@ -1,4 +1,4 @@
-//! The stored form of whichever algorithm; see [`StoredForm`].
+//! The stored form of any algorithm; see [`StoredForm`].
 
 use alloc::vec::Vec;
 

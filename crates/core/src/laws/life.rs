@@ -28,8 +28,8 @@ pub enum LifeEvent {
     Refund(Permits),
 }
 
-/// Lives through `events` from `start`, checking every law and oracle on the way, and at
-/// the end what was admitted against `bound`.
+/// Replays `events` from `start`, checking every law and oracle on the way, and at the end the
+/// admitted permits against `bound`.
 ///
 /// # Panics
 /// If a law is broken.
@@ -85,9 +85,9 @@ pub fn live_loans<A: Refund + Debug>(
     live_with::<A, TakesFirst>(algorithm, denials, start, events, reach);
 }
 
-/// How far behind the furthest reading of the clock a life may fall: 9 s. Clocks of racing
-/// threads differ by less; beyond 10 s [`Gcra`](crate::Gcra) holds that the clock was set,
-/// and a law of bounds cannot know by how much.
+/// Maximum distance of the clock behind its furthest reading in a life: 9 s. Clocks of racing
+/// threads differ by less; beyond 10 s [`Gcra`](crate::Gcra) assumes that the clock was set, and
+/// a law of bounds cannot know by how much.
 const LATEST_READER: Nanos = Nanos::from_secs(9);
 
 fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
@@ -106,11 +106,12 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
                 let lasts_until = algorithm.expires_at(&state, now) + algorithm.lasts();
                 now = now + span;
                 if now >= lasts_until {
-                    state = A::State::default(); // whoever keeps states has forgotten it
+                    state = A::State::default(); // a store has forgotten it
                 }
                 furthest = furthest.max(now);
             }
-            // However many steps: further back, the clock was set (see `LATEST_READER`).
+            // The bound of all steps together: further back, the clock was set (see
+            // `LATEST_READER`).
             LifeEvent::StepBack(span) => now = (now - span).max(furthest - LATEST_READER),
             LifeEvent::Refund(cost) => {
                 let Some(refunded) = R::refund(algorithm, &state, now, cost) else {
@@ -139,8 +140,8 @@ fn live_with<A: Algorithm + Debug, R: Refunds<A>>(
     bounded(algorithm, &admitted);
 }
 
-/// Whatever was admitted, each at the latest moment that any charge had been made by then,
-/// stays within `bound` in every span.
+/// Checks that the admitted permits, each at the latest moment of any charge made by then, stay
+/// within `bound` in every span.
 ///
 /// # Panics
 /// If it does not.

@@ -1,12 +1,12 @@
-//! What counted denials record of a cost that never fits: all of it, up to a longest lock-out.
+//! Counted denials record a cost that never fits: all of it, up to a longest lock-out.
 
 use core::fmt::Debug;
 
 use crate::algorithm::{Algorithm, Denials};
 use crate::{Permits, Time, Verdict};
 
-/// A cost above the capacity leaves nothing where denials are counted; and however large it
-/// is and however often it comes, no more is owed than after the largest.
+/// A cost above the capacity leaves no permits where denials are counted; at any size and any
+/// number of repetitions, no more is owed than after the largest.
 ///
 /// # Panics
 /// If more is left, or owed.

@@ -1,7 +1,7 @@
 //! Seeds: those of every run, or as many new ones.
 //!
-//! `RATEKEEPER_SEED=random cargo test -p ratekeeper-core --test reference` begins somewhere
-//! else each time and says where, so that `RATEKEEPER_SEED=THAT` shows the same again.
+//! `RATEKEEPER_SEED=random cargo test -p ratekeeper-core --test reference` begins with another
+//! seed each time and prints it, so that `RATEKEEPER_SEED=THAT` shows the same again.
 #![expect(clippy::print_stdout, reason = "a seed is printed to be used again")]
 
 use std::hash::{BuildHasher as _, RandomState};

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{compared, lines, number, permits};
 
-/// A caller with a clock, and the limiter it asks.
+/// A caller with a clock, and its limiter.
 struct Caller {
     limit: WarmUp,
     state: WarmUpState,
@@ -25,7 +25,7 @@ impl Caller {
         }
     }
 
-    /// How long it waited; `None` if it was refused.
+    /// The wait; `None` if refused.
     fn ask(&mut self, permits: Permits, patience: Nanos) -> Option<u64> {
         let now = at(self.now_us);
         let decision = self.limit.reserve(&mut self.state, now, permits, patience);

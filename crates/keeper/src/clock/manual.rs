@@ -1,4 +1,4 @@
-//! A clock that moves when told to: tests, simulation, replay.
+//! A clock that moves only when set: tests, simulation, replay.
 //!
 //! ```text
 //!   advance --> now --> wakes the tasks whose time has come, the earliest first
@@ -16,9 +16,9 @@ use ratekeeper_core::{Nanos, Origin, Time};
 
 use super::{Block, Clock, Timer};
 
-/// A clock that moves when told to: tests, simulation, replay.
+/// A clock that moves only when set: tests, simulation, replay.
 ///
-/// A thread that sleeps by it moves it; a task that sleeps by it waits until somebody does.
+/// A thread that sleeps by this clock moves it; a task that sleeps waits until the clock is moved.
 ///
 /// ```
 /// use ratekeeper::{Clock, ManualClock};
@@ -59,13 +59,13 @@ impl ManualClock {
         self.wake();
     }
 
-    /// Sets the clock, backwards too.
+    /// Sets the clock, also backwards.
     pub fn set(&self, now: Time) {
         self.now.store(now.as_nanos(), Ordering::Relaxed);
         self.wake();
     }
 
-    /// The earliest moment that a task waits for; `None` if none sleeps.
+    /// Returns the earliest moment that a task waits for; `None` if no task sleeps.
     ///
     /// ```
     /// assert_eq!(ratekeeper::ManualClock::default().next_wake(), None);
@@ -75,7 +75,7 @@ impl ManualClock {
         sleepers.wakers.keys().next().map(|&(due, _)| due)
     }
 
-    /// Tasks that sleep by this clock: each is one timer.
+    /// Returns the number of tasks that sleep by this clock: each is one timer.
     ///
     /// ```
     /// assert_eq!(ratekeeper::ManualClock::default().sleepers(), 0);
@@ -84,7 +84,7 @@ impl ManualClock {
         self.sleepers.lock().wakers.len()
     }
 
-    /// Wakes whose time has come; their wakers run without the lock.
+    /// Wakes the tasks that are due; their wakers run without the lock.
     fn wake(&self) {
         let now = self.now();
         loop {
@@ -117,7 +117,7 @@ impl Block for ManualClock {
         self.advance(span);
     }
 
-    /// Moves the clock, if there is a moment to wait for; waits for another thread otherwise.
+    /// Moves the clock by `longest`; if `None`, blocks until another thread unparks this one.
     fn park(&self, longest: Option<Nanos>) {
         match longest {
             Some(longest) => self.advance(longest),

@@ -1,4 +1,4 @@
-//! Sleep: how those who wait let time pass, a thread or a task.
+//! Sleep: how a waiting thread or task lets time pass.
 //!
 //! ```text
 //!               | Block: a thread          | Timer: a task
@@ -31,10 +31,10 @@ use super::{Clock, SystemClock};
 /// assert_eq!(clock.now(), Time::ZERO + Nanos::from_secs(60));
 /// ```
 pub trait Block: Clock {
-    /// Blocks this thread for `span`, and no less.
+    /// Blocks this thread for at least `span`.
     fn sleep(&self, span: Nanos);
 
-    /// Blocks this thread until it is unparked, or `longest` has passed, or for no reason.
+    /// Blocks this thread until it is unparked, or `longest` has passed, or spuriously.
     fn park(&self, longest: Option<Nanos>);
 }
 
@@ -47,7 +47,7 @@ pub trait Block: Clock {
     note = "without a runtime, block: `acquire_blocking`"
 )]
 pub trait Timer: Clock {
-    /// Is ready when `span` has passed.
+    /// Completes when `span` has passed.
     fn sleep_async(&self, span: Nanos) -> impl Future<Output = ()> + Send;
 }
 

@@ -11,13 +11,13 @@ use super::{Clock, Timer, today};
 /// waits, and then jumps to the next timer. In a runtime that is not paused it is monotonic
 /// time, and costs a few nanoseconds more to read than a [`SystemClock`](crate::SystemClock).
 ///
-/// Limits whose tests pause tokio's time need it: a [`SystemClock`](crate::SystemClock) goes on
-/// by the machine's time, while tokio's timers jump, so that a task in line would wake again and
-/// again until the machine's time has passed too. It makes no thread sleep, so
-/// `acquire_blocking` is not there.
+/// Needed where tests pause tokio's time: a [`SystemClock`](crate::SystemClock) follows the
+/// machine's time, while tokio's timers jump, so that a waiting task would wake again and again
+/// until the machine's time has passed too. It cannot block threads, so `acquire_blocking` is not
+/// available.
 ///
-/// Make it inside the runtime whose time it reads: in another one, whose time may lie before
-/// its zero, it would stand still.
+/// Create it inside the runtime that provides its time: in another runtime, where the time may lie
+/// before its zero, it would stand still.
 ///
 /// ```
 /// use ratekeeper::core::Gcra;
@@ -43,8 +43,8 @@ impl TokioClock {
         Self::at(today())
     }
 
-    /// A clock that starts now, at a zero that lies at `origin` in Unix time: so that a test of
-    /// a calendar does not depend on the day.
+    /// A clock that starts now, at a zero that lies at `origin` in Unix time, so that a test of a
+    /// calendar does not depend on the day.
     pub fn at(origin: Origin) -> Self {
         Self {
             start: Instant::now(),

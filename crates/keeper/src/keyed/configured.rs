@@ -1,4 +1,4 @@
-//! Configured: a limiter for each key, whose algorithm is chosen at run time.
+//! Configured: a limiter for each key, with an algorithm that is chosen at run time.
 
 use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Permits, Unsupported};
 use ratekeeper_policy::config::LimitTextError;
@@ -9,8 +9,8 @@ use crate::limiter::limit_of;
 use crate::{Clock, SystemClock};
 
 impl KeyedLimiter<AnyAlgorithm> {
-    /// A limit for each key in the policy's words, as [`Limiter::parse`](crate::Limiter::parse)
-    /// takes them.
+    /// A limit for each key in the policy's words, in the form that
+    /// [`Limiter::parse`](crate::Limiter::parse) reads.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
@@ -21,7 +21,7 @@ impl KeyedLimiter<AnyAlgorithm> {
     /// ```
     ///
     /// # Errors
-    /// All that is wrong with the words, each with its place and an edit.
+    /// All errors in the words, each with its place and an edit.
     pub fn parse(words: &str) -> Result<Self, LimitTextError> {
         let clock = SystemClock::new();
         let limit = limit_of(words, &clock)?;
@@ -30,7 +30,7 @@ impl KeyedLimiter<AnyAlgorithm> {
 }
 
 impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
-    /// As [`set_limit`](KeyedLimiter::set_limit), in the policy's words.
+    /// Like [`set_limit`](KeyedLimiter::set_limit), in the policy's words.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
@@ -40,13 +40,13 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// As [`parse`](KeyedLimiter::parse); then nothing was changed.
+    /// Those of [`parse`](KeyedLimiter::parse); then nothing is changed.
     pub fn set_limit_text(&self, words: &str) -> Result<(), LimitTextError> {
         self.set_limit(limit_of(words, &self.clock)?);
         Ok(())
     }
 
-    /// As [`refund`](KeyedLimiter::refund), if the algorithm can take back a charge.
+    /// Like [`refund`](KeyedLimiter::refund), if the algorithm can take back a charge.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
@@ -58,7 +58,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`]: post-paid limits take nothing back.
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
     pub fn try_refund(&self, key: impl AsRef<[u8]>, cost: Permits) -> Result<(), Unsupported> {
         let key = key.as_ref();
         self.with(key, cost, |charge, now| {
@@ -70,7 +70,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
         Ok(())
     }
 
-    /// As [`reserve`](KeyedLimiter::reserve), if the algorithm can promise a later moment.
+    /// Like [`reserve`](KeyedLimiter::reserve), if the algorithm can promise a later moment.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
@@ -85,7 +85,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`]: only limits by GCRA and post-paid ones promise.
+    /// [`Unsupported`]: only limits by GCRA and post-paid ones can promise.
     pub fn try_reserve(
         &self,
         key: impl AsRef<[u8]>,
@@ -93,16 +93,16 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
         max_wait: Nanos,
     ) -> Result<KeyedReservation<'_, AnyAlgorithm, C>, Unsupported> {
         self.limit
-            .with(|limit| limit.algorithm.supports(Call::Reserve))?; // whoever waits
+            .with(|limit| limit.algorithm.supports(Call::Reserve))?; // also while others wait
         self.promise(key.as_ref(), cost, max_wait)
     }
 }
 
 impl<C: Clock> KeyedReservation<'_, AnyAlgorithm, C> {
-    /// As [`cancel`](KeyedReservation::cancel), if the algorithm can take back a charge.
+    /// Like [`cancel`](KeyedReservation::cancel), if the algorithm can take back a charge.
     ///
     /// # Errors
-    /// [`Unsupported`]: post-paid limits take nothing back.
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
     pub fn try_cancel(self) -> Result<bool, Unsupported> {
         self.give_back()
     }

@@ -1,4 +1,4 @@
-//! Lent: what the layer for services asks of a keyed limiter beside deciding.
+//! Lent: methods of a keyed limiter for the tower layer, besides deciding.
 
 use ratekeeper_core::{
     AnyAlgorithm, Concurrency, Decision, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict,
@@ -15,24 +15,23 @@ use crate::limiter::wait::wait;
 use crate::{Clock, Permit, Timer};
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// The algorithm as it stands.
+    /// Returns the current algorithm.
     pub(crate) fn algorithm(&self) -> AnyAlgorithm {
         self.limit.with(|limit| limit.algorithm.clone())
     }
 
-    /// How long what is lent lasts, under a limit of concurrency.
+    /// Returns the length of a loan, under a limit of concurrency.
     pub(crate) fn lease(&self) -> Option<Nanos> {
         self.limit
             .with(|limit| limit.algorithm.concurrency().map(Concurrency::lease))
     }
 
-    /// What a request is told that waited in vain; nothing is charged.
+    /// Returns the decision for a request that waited in vain; nothing is charged.
     pub(crate) fn refusal(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
         self.behind_the_line(key, cost)
     }
 
-    /// Lends to a name, where the limit is one of concurrency; not while others wait for the
-    /// key.
+    /// Lends to a name, under a limit of concurrency; denied while others wait for the key.
     pub(crate) fn lend(&self, key: &[u8], cost: Permits, lease: LeaseId) -> (Decision, Time) {
         if self.lines.present() > 0 && self.lines.find(key).is_some() {
             return self.behind_the_line(key, cost);
@@ -45,7 +44,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         })
     }
 
-    /// Takes back what was lent, which the next in line has at once; nothing if it came back
+    /// Takes a permit back, so that the first waiter can have it at once; no effect if it came back
     /// before.
     pub(crate) fn release(&self, permit: &Permit) {
         let now = self.clock.now();
@@ -55,7 +54,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.lines.wake(permit.key().as_bytes());
     }
 
-    /// Lets what was lent run its full length from now.
+    /// Renews a permit for its full length from now.
     pub(crate) fn renew(&self, permit: &Permit) {
         let now = self.clock.now();
         self.limit.with(|limit| {
@@ -65,8 +64,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 }
 
 impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
-    /// As [`lend`](Self::lend), in line with those who wait for the key, for no longer than
-    /// `patience`; whether it was lent.
+    /// Like [`lend`](Self::lend), in line with the other waiters for the key, for at most
+    /// `patience`; returns true if it was lent.
     pub(crate) async fn lend_within(
         &self,
         key: &[u8],
@@ -81,7 +80,7 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     }
 }
 
-/// The desk of one key, where permits are lent to a name.
+/// The desk of one key that lends permits to a name.
 struct Lending<'a, A, C> {
     key: OneKey<'a, A, C>,
     lease: LeaseId,

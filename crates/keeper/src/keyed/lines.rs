@@ -1,11 +1,11 @@
-//! Lines: those who wait, a line for each key that somebody waits for.
+//! Lines: the waiters of each key that has some.
 //!
 //! ```text
 //!   "ann" --> first | second      an entry as long as somebody waits for the key, or is about
 //!   "bob" --> first               to: nothing for all the others
 //! ```
 //!
-//! Who only asks looks here if anybody waits at all: one load, while nobody does.
+//! A caller that does not wait reads one counter here: a single load, while there are no waiters.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::limiter::line::WaitLine;
 
-/// Maps of lines: threads that wait for different keys seldom want the same.
+/// Number of maps of lines, because threads that wait for different keys seldom use the same map.
 const PARTS: usize = 16;
 
 type Part = Mutex<HashMap<Box<[u8]>, KeyLine, RandomState>>;
@@ -26,27 +26,27 @@ type Part = Mutex<HashMap<Box<[u8]>, KeyLine, RandomState>>;
 #[derive(Debug, Default)]
 struct KeyLine {
     line: Arc<WaitLine>,
-    /// Who stand in it, or before it; never zero.
+    /// Number of callers in it, or about to join it; never zero.
     standing: usize,
 }
 
 /// The lines of all keys.
 #[derive(Debug)]
 pub(super) struct KeyLines {
-    /// Who wait, or are about to, for whatever key; a hint for those who only ask.
+    /// Number of waiters of all keys, or about to be; a hint for callers that do not wait.
     present: AtomicUsize,
     parts: [Part; PARTS],
     hasher: RandomState,
 }
 
 impl KeyLines {
-    /// How many wait, or are about to.
+    /// Returns the number of waiters, or callers about to wait.
     #[inline]
     pub(super) fn present(&self) -> usize {
         self.present.load(Ordering::Relaxed)
     }
 
-    /// The line of a key, if somebody may stand in it.
+    /// Returns the line of a key, if it may have waiters.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> Option<Arc<WaitLine>> {
         if self.present() == 0 {
@@ -62,7 +62,7 @@ impl KeyLines {
         (line.length() > 0).then(|| Arc::clone(line))
     }
 
-    /// Comes to the line of a key.
+    /// Enters the line of a key, and creates it if needed.
     pub(super) fn enter(&self, key: &[u8]) -> Standing<'_> {
         self.present.fetch_add(1, Ordering::Relaxed);
         let mut part = self.part(key).lock();
@@ -75,14 +75,14 @@ impl KeyLines {
         }
     }
 
-    /// Has the first of a key look again.
+    /// Wakes the first waiter of a key.
     pub(super) fn wake(&self, key: &[u8]) {
         if let Some(line) = self.find(key) {
             line.wake_first();
         }
     }
 
-    /// Has the first of every key look again.
+    /// Wakes the first waiter of every key.
     pub(super) fn wake_all(&self) {
         for part in &self.parts {
             let part = part.lock();
@@ -111,7 +111,7 @@ impl Default for KeyLines {
     }
 }
 
-/// One who stands in the line of a key, or before it.
+/// A caller in the line of a key, or about to join it.
 pub(super) struct Standing<'a> {
     lines: &'a KeyLines,
     pub(super) key: Box<[u8]>,
@@ -119,7 +119,7 @@ pub(super) struct Standing<'a> {
 }
 
 impl Drop for Standing<'_> {
-    /// Whoever goes last takes the line with him.
+    /// Removes the line when the last caller leaves.
     fn drop(&mut self) {
         let mut part = self.lines.part(&self.key).lock();
         if let Some(entry) = part.get_mut(&self.key) {

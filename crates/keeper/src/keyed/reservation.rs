@@ -23,16 +23,16 @@ pub struct KeyedReservation<'a, A, C> {
     key: Box<[u8]>,
     cost: Permits,
     reserved: Reserved,
-    /// Of the limit by which it was made.
+    /// The version of the limit that made it.
     version: u32,
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// Reserves `cost` permits of `key` for a moment at most `max_wait` from now: they are
-    /// charged, and the caller waits as it likes. A limit made by [`KeyedLimiter::per`]
-    /// promises up to about a year ahead; others as far as they say, see
-    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). While somebody waits for
-    /// the key, it is refused.
+    /// Reserves `cost` permits of `key` for a moment at most `max_wait` from now: they are charged,
+    /// and the caller waits as it likes. A limit made by [`KeyedLimiter::per`] promises up to about
+    /// a year ahead; others up to their patience, see
+    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience). Refused while a caller waits
+    /// for the key.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
@@ -55,12 +55,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         A: Reserve,
     {
         let key = key.as_ref();
-        // The algorithm reserves, so it is not unsupported.
+        // The algorithm can reserve, so it is not unsupported.
         self.promise(key, cost, max_wait)
             .unwrap_or_else(|_| self.refused(key, cost))
     }
 
-    /// As [`reserve`](Self::reserve), whatever the algorithm.
+    /// Like [`reserve`](Self::reserve), for any algorithm.
     pub(super) fn promise(
         &self,
         key: &[u8],
@@ -98,24 +98,24 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedReservation<'_, A, C> {
-    /// The answer as the limit gave it.
+    /// Returns the limit's decision.
     pub const fn decision(&self) -> Decision {
         self.reserved.decision
     }
 
-    /// How long to wait, from when it was made; `None` if it was refused.
+    /// Returns how long to wait, from when it was made; `None` if it was refused.
     pub const fn wait(&self) -> Option<Nanos> {
         self.reserved.decision.verdict.wait()
     }
 
-    /// The moment from which the permits may be used, by the limiter's clock; `None` if it
+    /// Returns the moment from which the permits may be used, by the limiter's clock; `None` if it
     /// was refused.
     pub fn due(&self) -> Option<Time> {
         self.wait().map(|wait| self.reserved.made + wait)
     }
 
-    /// Gives the permits back, if nobody was charged for the key after it and the limit is the
-    /// same; says whether it did. If somebody was, what that one was promised stands.
+    /// Gives the permits back, if the key was not charged after it and the limit is the same;
+    /// returns whether it did. Moments promised to later requests of the key are kept.
     pub fn cancel(self) -> bool
     where
         A: Refund,

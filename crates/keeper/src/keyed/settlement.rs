@@ -1,4 +1,4 @@
-//! Settlement: the charge of a key, corrected to what its work did cost.
+//! Settlement: the charge of a key, corrected to the actual cost of its work.
 //!
 //! ```text
 //!   taken  |==============|         estimate, charged before the work
@@ -12,11 +12,11 @@ use super::KeyedLimiter;
 use crate::limiter::settles;
 use crate::{Clock, Settlement};
 
-/// How often what fits is looked for, while others charge the same key.
+/// Number of attempts to find a cost that fits, while others charge the same key.
 const TRIES: usize = 3;
 
 impl<A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyedLimiter<A, C> {
-    /// Corrects what was charged to `key` for work to what it did cost; see
+    /// Corrects the charge of `key` for work to its actual cost; see
     /// [`Limiter::settle`](crate::Limiter::settle).
     ///
     /// ```
@@ -44,7 +44,7 @@ impl<A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyedLimiter<A, C> {
 }
 
 impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
-    /// As [`settle`](KeyedLimiter::settle), if the algorithm can take back a charge and owe
+    /// Like [`settle`](KeyedLimiter::settle), if the algorithm can take back a charge and owe
     /// one.
     ///
     /// ```
@@ -75,7 +75,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// Charges `cost`, beyond the limit too, as far ahead as it promises.
+    /// Charges `cost`, also beyond the limit, up to as far ahead as the limit promises.
     fn owe(&self, key: &[u8], cost: Permits) {
         let mut cost = cost;
         for _ in 0..TRIES {
@@ -87,6 +87,6 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 Ok(_) | Err(_) => break, // charged; the algorithm reserves, so there is no error
             }
         }
-        self.lines.wake(key); // who waits has longer to wait
+        self.lines.wake(key); // the waiters have longer to wait
     }
 }

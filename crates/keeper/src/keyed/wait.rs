@@ -1,4 +1,4 @@
-//! Waiting for a key: fair among those who wait for the same one.
+//! Waiting for a key: fair among the waiters for the same key.
 //!
 //! ```text
 //!   acquire --> nobody waits for the key, and it fits?  --yes--> taken: no line, no copy of the
@@ -21,10 +21,10 @@ use crate::limiter::turn::{TurnStep, Until};
 use crate::limiter::wait::{answer, block, wait};
 use crate::{Block, Clock, Timer};
 
-/// Waiting, by a thread.
+/// Waiting by a thread.
 impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
-    /// Waits until `key` has a permit, in line with all others who wait for that key, and
-    /// takes it; says how long that took. It blocks the thread.
+    /// Waits until `key` has a permit, in line with the other waiters for that key, and takes it;
+    /// returns how long that took. It blocks the thread.
     ///
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
@@ -44,7 +44,7 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
         self.acquire_n_blocking(key, Permits::ONE)
     }
 
-    /// As [`acquire_blocking`](Self::acquire_blocking), for `cost` permits at once.
+    /// Like [`acquire_blocking`](Self::acquire_blocking), for `cost` permits at once.
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -63,12 +63,12 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
         cost: Permits,
     ) -> Result<Nanos, WaitError> {
         let waited = self.block(key.as_ref(), cost, Until::Served)?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
+        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
     }
 
-    /// As [`acquire_n_blocking`](Self::acquire_n_blocking), for no longer than `patience`;
-    /// `None` if that does not suffice. Where it is known that it will not, it says so at
-    /// once: always under GCRA, and else as soon as it is first in line.
+    /// Like [`acquire_n_blocking`](Self::acquire_n_blocking), for no longer than `patience`; `None`
+    /// if that does not suffice. If it is known not to suffice, returns at once: always under GCRA,
+    /// and else as soon as the caller is first in line.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
@@ -90,7 +90,7 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
         self.block(key.as_ref(), cost, Until::Span(patience))
     }
 
-    /// As [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
+    /// Like [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
     /// limiter's clock.
     ///
     /// ```
@@ -121,11 +121,11 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
     }
 }
 
-/// Waiting, by a task.
+/// Waiting by a task.
 impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
-    /// Waits until `key` has a permit, in line with all others who wait for that key, and
-    /// takes it; says how long that took. Dropped before it is ready, it leaves the line, and
-    /// has taken nothing. It joins the line when first polled.
+    /// Waits until `key` has a permit, in line with the other waiters for that key, and takes it;
+    /// returns how long that took. If dropped before it is ready, it leaves the line, and has taken
+    /// nothing. It joins the line when first polled.
     ///
     /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`.
     ///
@@ -153,7 +153,7 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
         self.acquire_n(key, Permits::ONE).await
     }
 
-    /// As [`acquire`](Self::acquire), for `cost` permits at once.
+    /// Like [`acquire`](Self::acquire), for `cost` permits at once.
     ///
     /// # Errors
     /// [`WaitError`], at once.
@@ -163,12 +163,12 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
         cost: Permits,
     ) -> Result<Nanos, WaitError> {
         let waited = self.wait(key.as_ref(), cost, Until::Served).await?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
+        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
     }
 
-    /// As [`acquire_n`](Self::acquire_n), for no longer than `patience`; `None` if that does
-    /// not suffice. Where it is known that it will not, it says so at once: always under
-    /// GCRA, and else as soon as it is first in line.
+    /// Like [`acquire_n`](Self::acquire_n), for no longer than `patience`; `None` if that does not
+    /// suffice. If it is known not to suffice, returns at once: always under GCRA, and else as soon
+    /// as the caller is first in line.
     ///
     /// # Errors
     /// [`WaitError`], at once.
@@ -181,7 +181,7 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
         self.wait(key.as_ref(), cost, Until::Span(patience)).await
     }
 
-    /// As [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
+    /// Like [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
     ///
     /// # Errors
     /// [`WaitError`], at once.
@@ -208,8 +208,8 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// The answer, where nobody needs to wait for it: it was taken, or the wait is known to be
-    /// too long.
+    /// Returns the answer if no waiting is needed: the permits were taken, or the wait is known to
+    /// be too long.
     fn at_once(&self, key: &[u8], cost: Permits, until: Until) -> Option<TurnStep> {
         if self.lines.find(key).is_some() {
             return None;
@@ -250,7 +250,7 @@ impl<A, C> OneKey<'_, A, C> {
 
 #[cfg(feature = "tower")]
 impl<A, C: Clock> OneKey<'_, A, C> {
-    /// Lends `cost` to a name, or none.
+    /// Lends `cost` permits to a name, or none.
     pub(super) fn lend(&self, now: Time, cost: Permits, lease: LeaseId) -> Verdict {
         self.with(cost, |charge| {
             let lent = self
@@ -278,7 +278,7 @@ impl<A, C: Clock> Waitable for OneKey<'_, A, C> {
             let most = bounds.of_one_key;
             return Err(WaitError::TooManyWaiting { most });
         }
-        // Who asks is present already.
+        // The calling waiter is already counted.
         if self.limiter.lines.present() > bounds.in_all {
             let most = bounds.in_all;
             return Err(WaitError::TooManyWaiting { most });
@@ -306,7 +306,7 @@ impl<A, C: Clock> Waitable for OneKey<'_, A, C> {
     fn take(&self, at: Time, cost: Permits, by: Time) -> Verdict {
         self.with(cost, |charge| {
             let verdict = self.limiter.store.take(charge, at, by).verdict;
-            // What passes by then has passed.
+            // A request allowed at a moment up to `by` passes now.
             match verdict {
                 Verdict::AllowAfter(wait) if at + wait <= by => Verdict::Allow,
                 verdict => verdict,

@@ -1,11 +1,11 @@
-//! Change: giving back, forgetting, and other numbers while the limiter is used.
+//! Change: refunds, resets, and other numbers while the limiter is used.
 //!
 //! ```text
 //!   set_limit --> states mean the same?  yes: they stay
-//!                                        no:  what was used is charged to a fresh one
+//!                                        no:  its usage is charged to a fresh one
 //! ```
 //!
-//! After each of them the first in line looks again.
+//! Each of them wakes the first waiter.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::{Limiter, LimiterAlgorithm, StateCell, patient};
 use crate::Clock;
 
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
-    /// Gives back permits that were taken and not used. The next in line has them at once.
-    /// Only where the algorithm can take them back.
+    /// Gives back permits that were taken and not used. The first waiter can take them at once.
+    /// Only for algorithms that can take them back.
     ///
-    /// For permits of `check` and `acquire`, and of reservations whose moment has come. What is
-    /// reserved for later has [`cancel`](super::Reservation::cancel), which knows whether
-    /// others were promised moments after it: given back here, the last of those moments is
-    /// promised a second time, and two pass at once.
+    /// For permits of `check` and `acquire`, and of reservations that are due. Permits reserved for
+    /// later have [`cancel`](super::Reservation::cancel), which knows whether others were promised
+    /// moments after it: if they are given back here, the last of those moments is promised a
+    /// second time, and two requests pass at once.
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};
@@ -45,7 +45,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
-    /// Takes permits back that a limit of concurrency has lent; nothing under any other.
+    /// Takes back permits that a limit of concurrency has lent; no effect under other limits.
     #[cfg(feature = "tower")]
     pub(crate) fn take_back(&self, cost: Permits) {
         let now = self.clock.now();
@@ -54,8 +54,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
-    /// Forgets what was taken, and what was promised by [`reserve`](Self::reserve). Who waits
-    /// in line goes on waiting, for the limit as new.
+    /// Forgets the charges, and the promises of [`reserve`](Self::reserve). Waiters stay in line,
+    /// for the fresh limit.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
@@ -68,11 +68,10 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
-    /// Changes the limit while it is used. Where states mean the same under both, they stay:
-    /// under GCRA, at another rate, what is saved up stays the same share of the burst, and
-    /// what is owed beyond it, moments that were promised, stays owed. Otherwise what was used
-    /// is charged to the new limit, as far as it can hold that. Who waits goes on waiting, at
-    /// the new rate.
+    /// Changes the limit while it is used. States that mean the same under both limits are kept:
+    /// under GCRA, at another rate, the saved permits stay the same share of the burst, and debts
+    /// beyond it, promised moments, stay. Otherwise the usage is charged to the new limit, as far
+    /// as it can hold it. Waiters stay in line, at the new rate.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -96,7 +95,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             if limit.keeps_state_of(old) {
                 return self.rescale(old, &limit, now);
             }
-            // Under one lock: states of a word mean the same under any numbers.
+            // Under one lock, because only states of a word mean the same under any numbers.
             self.place.update(|state| {
                 *state = limit.state_with_usage(old.usage(state, now), now);
                 self.limit.store(Arc::clone(&limit));
@@ -106,11 +105,11 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
-    /// Brings the state to other numbers, and then everybody.
+    /// Rescales the state to other numbers, and then replaces the limit.
     ///
-    /// Without a lock the two change one after the other. In between, others find a state
-    /// that is at least as strict as it was under the old limit, and as it will be under the
-    /// new one; and nobody cuts it, who believes any debt.
+    /// Without a lock the two change one after the other. In between, other threads find a state
+    /// that is at least as strict as under the old limit and as under the new one; and no thread
+    /// cuts it, because the limit in between believes any debt.
     fn rescale(&self, old: &A, limit: &Arc<A>, now: Time) {
         let rescaled = |state: &A::State| {
             let mut state = state.clone();
@@ -135,7 +134,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.place.update(|state| {
             self.limit.store(Arc::clone(limit));
             if change != Change::Stricter {
-                *state = rescaled(state); // and what was charged meanwhile
+                *state = rescaled(state); // and the charges made meanwhile
             }
             if change != Change::None {
                 limit.stricter(state, &new);
@@ -144,7 +143,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     }
 }
 
-/// What other numbers make of a state.
+/// The effect of other numbers on a state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
@@ -153,8 +152,8 @@ enum Change {
 }
 
 impl<C: Clock> Limiter<Gcra, C> {
-    /// As [`set_limit`](Self::set_limit), to a token bucket of these numbers; reservations and
-    /// debts reach about a year ahead.
+    /// Like [`set_limit`](Self::set_limit), to a token bucket with the numbers of `quota`;
+    /// reservations and debts reach about a year ahead.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
@@ -163,7 +162,7 @@ impl<C: Clock> Limiter<Gcra, C> {
     /// ```
     ///
     /// # Errors
-    /// As [`Limiter::per`]; then nothing was changed.
+    /// Those of [`Limiter::per`]; then nothing is changed.
     pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
         self.set_limit(patient(quota)?);
         Ok(())

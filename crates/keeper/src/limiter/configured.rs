@@ -1,4 +1,4 @@
-//! Configured: a limiter whose algorithm is chosen at run time, by the policy's words.
+//! Configured: a limiter with an algorithm chosen at run time, by the policy's words.
 //!
 //! ```text
 //!   Limiter::parse(words)  --->  Limiter<AnyAlgorithm>    check, acquire, peek, reset, set_limit:
@@ -13,7 +13,7 @@ use ratekeeper_policy::config::{Context, LimitTextError, parse_limit};
 use super::{Limiter, Reservation, StateCell};
 use crate::{Clock, SystemClock};
 
-/// Reads the text of a limit, for this clock; GCRA promises moments as far ahead as it can.
+/// Parses the text of a limit, for this clock; GCRA promises moments as far ahead as it can.
 pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, LimitTextError> {
     let context = Context {
         origin: clock.origin(),
@@ -22,9 +22,9 @@ pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, L
 }
 
 impl Limiter<AnyAlgorithm> {
-    /// A limiter in the policy's words: the fields that state in a `[[limit]]` how much it
-    /// allows and how it counts. The number alone is the same limit as there, and as in
-    /// [`Limiter::per`]: a token bucket.
+    /// A limiter in the policy's words: the fields of a `[[limit]]` that state how much it allows
+    /// and how it counts. The number alone is the same limit as there, and as in [`Limiter::per`]:
+    /// a token bucket.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -43,14 +43,14 @@ impl Limiter<AnyAlgorithm> {
     /// ```
     ///
     /// # Errors
-    /// All that is wrong with the words, each with its place and an edit.
+    /// All errors in the words, each with its place and an edit.
     pub fn parse(words: &str) -> Result<Self, LimitTextError> {
         Self::parse_with_clock(words, SystemClock::new())
     }
 }
 
 impl<C: Clock> Limiter<AnyAlgorithm, C> {
-    /// As [`parse`](Limiter::parse), on any clock.
+    /// Like [`parse`](Limiter::parse), on any clock.
     ///
     /// ```
     /// use ratekeeper::{Limiter, ManualClock};
@@ -59,12 +59,12 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// As [`parse`](Limiter::parse).
+    /// Those of [`parse`](Limiter::parse).
     pub fn parse_with_clock(words: &str, clock: C) -> Result<Self, LimitTextError> {
         Ok(Self::with_clock(limit_of(words, &clock)?, clock))
     }
 
-    /// As [`set_limit`](Limiter::set_limit), in the policy's words.
+    /// Like [`set_limit`](Limiter::set_limit), in the policy's words.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -76,13 +76,13 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// As [`parse`](Limiter::parse); then nothing was changed.
+    /// Those of [`parse`](Limiter::parse); then nothing is changed.
     pub fn set_limit_text(&self, words: &str) -> Result<(), LimitTextError> {
         self.set_limit(limit_of(words, &self.clock)?);
         Ok(())
     }
 
-    /// As [`refund`](Limiter::refund), if the algorithm can take back a charge.
+    /// Like [`refund`](Limiter::refund), if the algorithm can take back a charge.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -94,7 +94,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`]: post-paid limits take nothing back.
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
     pub fn try_refund(&self, cost: Permits) -> Result<(), Unsupported> {
         let now = self.clock.now();
         let refund =
@@ -104,7 +104,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
         Ok(())
     }
 
-    /// As [`reserve`](Limiter::reserve), if the algorithm can promise a later moment.
+    /// Like [`reserve`](Limiter::reserve), if the algorithm can promise a later moment.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -118,13 +118,13 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`]: only limits by GCRA and post-paid ones promise.
+    /// [`Unsupported`]: only limits by GCRA and post-paid ones can promise.
     pub fn try_reserve(
         &self,
         cost: Permits,
         max_wait: Nanos,
     ) -> Result<Reservation<'_, AnyAlgorithm, C>, Unsupported> {
-        self.with(|algorithm| algorithm.supports(Call::Reserve))?; // whoever waits
+        self.with(|algorithm| algorithm.supports(Call::Reserve))?; // also while others wait
         self.reserve_by(cost, |algorithm, state, now| {
             algorithm.try_reserve(state, now, cost, max_wait)
         })
@@ -132,7 +132,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
 }
 
 impl<C: Clock> Reservation<'_, AnyAlgorithm, C> {
-    /// As [`cancel`](Reservation::cancel), if the algorithm can take back a charge.
+    /// Like [`cancel`](Reservation::cancel), if the algorithm can take back a charge.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -144,7 +144,7 @@ impl<C: Clock> Reservation<'_, AnyAlgorithm, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`]: post-paid limits take nothing back.
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
     pub fn try_cancel(self) -> Result<bool, Unsupported> {
         let limiter = self.limiter;
         limiter.with(|algorithm| algorithm.supports(Call::Refund))?; // refused ones too

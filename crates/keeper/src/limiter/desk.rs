@@ -1,4 +1,4 @@
-//! Desk: where one waits, whatever the limit behind it.
+//! Desk: the interface between a waiter and any limit.
 //!
 //! ```text
 //!   line:  first | second | ...   --->  desk: Limiter          one limit, one line
@@ -11,27 +11,28 @@ use super::line::WaitLine;
 use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
-/// What those are told who are refused because others wait, if nothing better is known.
+/// Retry time of requests that are refused because others wait, if nothing better is known.
 const LINE_RETRY: Nanos = Nanos::from_millis(1);
 
 /// A limit, its clock, and the line before it.
 pub(crate) trait Waitable {
     fn now(&self) -> Time;
     fn line(&self) -> &WaitLine;
-    /// An error if nobody more may wait beside the `waiting` who do.
+    /// Returns an error if no more waiters may join the `waiting` present ones.
     fn room(&self, waiting: usize) -> Result<(), super::WaitError>;
     fn capacity(&self) -> Permits;
-    /// What a charge would be told; nothing is charged.
+    /// Returns the decision about a charge; nothing is charged.
     fn look(&self, now: Time, cost: Permits) -> Decision;
-    /// Whether permits come back when work is done, at moments that nobody knows.
+    /// Returns true if permits come back when work is done, at unknown moments.
     fn comes_back(&self) -> bool;
     /// See [`Algorithm::at_least`](ratekeeper_core::Algorithm::at_least).
     fn at_least(&self, now: Time, total: Permits) -> Nanos;
-    /// Charges `cost` at `at`, if it may pass by `by`; else nothing, and says why.
+    /// Charges `cost` at `at`, if it may pass by `by`; otherwise charges nothing, and returns the
+    /// reason.
     fn take(&self, at: Time, cost: Permits, by: Time) -> Verdict;
 }
 
-/// What those are told who only ask while others wait.
+/// Returns the decision for callers that do not wait while others do.
 #[cold]
 pub(crate) fn behind_the_line(desk: &impl Waitable, now: Time, cost: Permits) -> Decision {
     let decision = desk.look(now, cost);

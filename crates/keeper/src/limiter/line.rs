@@ -1,4 +1,4 @@
-//! Line: those who wait for permits, served in the order in which they came.
+//! Line: the waiters for permits, served in the order in which they came.
 //!
 //! ```text
 //!   permits ---> | first | second | third | ... <--- joins at the end
@@ -7,11 +7,11 @@
 //!                       leaves gives all back, and those behind move up
 //! ```
 //!
-//! Each grant is made for the moment at which it was due, or [`LATENESS`] before now if that
-//! is later: a timer that is late by a millisecond does not slow a limit of one permit each
+//! Each grant is made for the moment at which it was due, or [`LATENESS`] before now if that is
+//! later, so that a timer that is late by a millisecond does not slow a limit of one permit each
 //! ten microseconds.
 //!
-//! While somebody waits, those who only ask are refused: nobody passes the line.
+//! While a caller waits, `check` is refused, so that no request passes the line.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,23 +20,23 @@ use std::task::Waker;
 use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::{Nanos, Permits, Time};
 
-/// How much lateness of timers is made up for: tokio's and those of most kernels are late by
-/// 1 to 4 ms. Any span `w` admits what the limit allows in `w` and this.
+/// Maximum lateness of timers that is made up for: tokio's and those of most kernels are late by 1
+/// to 4 ms. Any span `w` admits as many permits as the limit allows in `w` plus this.
 pub(crate) const LATENESS: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
 pub(crate) struct WaitLine {
-    /// As many as wait; a hint for those who do not hold the lock.
+    /// The number of waiters; a hint for callers that do not hold the lock.
     length: AtomicUsize,
     queue: Mutex<Waiters>,
 }
 
-/// Who waits, in order.
+/// The waiters, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     next: u64,
     by_number: BTreeMap<u64, Waiter>,
-    /// What they all ask for.
+    /// The total cost of all waiters.
     permits: u64,
     /// The moment for which the last grant was made.
     pub(crate) since: Time,
@@ -49,7 +49,7 @@ struct Waiter {
 }
 
 impl WaitLine {
-    /// How many wait.
+    /// Returns the number of waiters.
     #[inline]
     pub(crate) fn length(&self) -> usize {
         self.length.load(Ordering::Relaxed)
@@ -59,7 +59,7 @@ impl WaitLine {
         self.queue.lock()
     }
 
-    /// Joins at the end; the place in the line.
+    /// Joins at the end; returns the place in the line.
     pub(crate) fn join(&self, queue: &mut Waiters, now: Time, cost: Permits, waker: &Waker) -> u64 {
         if queue.by_number.is_empty() {
             queue.since = now;
@@ -73,7 +73,7 @@ impl WaitLine {
         number
     }
 
-    /// Leaves, served or not; who comes first now is told so.
+    /// Leaves, served or not; wakes the waiter that is first now.
     pub(crate) fn leave(&self, mut queue: MutexGuard<'_, Waiters>, number: u64) {
         let was_first = queue.is_first(number);
         if let Some(left) = queue.by_number.remove(&number) {
@@ -87,7 +87,7 @@ impl WaitLine {
         }
     }
 
-    /// Has the first look again: something else than time has changed.
+    /// Wakes the first waiter, because something other than time has changed.
     pub(crate) fn wake_first(&self) {
         let first = self.lock().first();
         if let Some(waker) = first {
@@ -101,7 +101,7 @@ impl Waiters {
         self.by_number.len()
     }
 
-    /// What all ask for, and `cost` after them.
+    /// Returns the total cost of all waiters, and `cost` after them.
     pub(crate) fn total_with(&self, cost: Permits) -> Permits {
         Permits::saturating_from(self.permits + u64::from(cost.get()))
     }
@@ -111,7 +111,7 @@ impl Waiters {
         first.is_some_and(|(&first, _)| first == number)
     }
 
-    /// Whom to wake when this waiter's turn comes.
+    /// Sets the waker for when this waiter's turn comes.
     pub(crate) fn set_waker(&mut self, number: u64, waker: &Waker) {
         if let Some(waiter) = self.by_number.get_mut(&number) {
             waiter.waker.clone_from(waker);

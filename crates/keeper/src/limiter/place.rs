@@ -1,4 +1,4 @@
-//! Place: where the one state of a limiter lives, and what makes a decision on it atomic.
+//! Place: where the state of a limiter lives, and how a decision on it is made atomic.
 //!
 //! ```text
 //!   state of one word (GCRA)     Cell     compare-exchange, no lock
@@ -7,9 +7,9 @@
 //!
 //! A caller of `check` has one attempt inlined: the clock, the decision, the exchange, in
 //! registers. All else is one call, `check_slowly`, and so on no path that is measured in
-//! nanoseconds: a line, a changed limit, a lost race. What is inlined is neither a
-//! closure nor a function that is handed over, which compilers leave out of line where many
-//! call: `decide` and `take` of a place are alike for that reason, and a check 1.3 ns faster.
+//! nanoseconds: a line, a changed limit, a lost race. The inlined code is neither a closure nor a
+//! function passed as an argument, because compilers do not inline those where there are many
+//! callers: so `decide` and `take` of a place are alike, and a check is 1.3 ns faster.
 
 use parking_lot::Mutex;
 use ratekeeper_core::{
@@ -22,7 +22,8 @@ pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
     /// Where its state lives. [`Cell`] only if states mean the same under any numbers.
     type Place: StateCell<Self>;
 
-    /// The same limit, which takes no debt for an error of the clock; `None` if it never does.
+    /// Returns the same limit, but treating no debt as an error of the clock; `None` if it never
+    /// does.
     fn believing(&self) -> Option<Self>
     where
         Self: Sized,
@@ -30,23 +31,22 @@ pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
         None
     }
 
-    /// Whether permits come back when work is done: a limit of concurrency.
+    /// Returns true if permits come back when work is done: a limit of concurrency.
     fn comes_back(&self) -> bool {
         false
     }
 
-    /// Takes permits back that a limit of concurrency has lent; nothing under any other.
+    /// Takes back permits that a limit of concurrency has lent; no effect under other limits.
     fn take_back(&self, _state: &mut Self::State, _now: Time, _cost: Permits) {}
 }
 
 /// A state shared by threads.
 pub trait StateCell<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
-    /// Applies `transition` to the state, as nobody else has changed it meanwhile; it may run
-    /// more than once.
+    /// Applies `transition` to the state atomically; it may run more than once.
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T;
 
-    /// [`Algorithm::decide`], by what `limit` shows once the state is held; `None` if that is
-    /// nothing, or if somebody else has changed the state meanwhile.
+    /// [`Algorithm::decide`], by the limit that `limit` returns once the state is held; `None` if
+    /// that is `None`, or if another thread has changed the state meanwhile.
     fn decide<'a>(
         &self,
         limit: impl FnOnce() -> Option<&'a A>,
@@ -54,7 +54,7 @@ pub trait StateCell<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
         cost: Permits,
     ) -> Option<Decision>;
 
-    /// As [`decide`](Self::decide), by [`Algorithm::take`].
+    /// Like [`decide`](Self::decide), by [`Algorithm::take`].
     fn take<'a>(
         &self,
         limit: impl FnOnce() -> Option<&'a A>,
@@ -62,7 +62,7 @@ pub trait StateCell<A: Algorithm + ?Sized + 'static>: Default + Send + Sync {
         cost: Permits,
     ) -> Option<bool>;
 
-    /// Shows the state as it stands.
+    /// Passes the current state to `view`.
     fn read<T>(&self, view: impl Fn(&A::State) -> T) -> T;
 }
 

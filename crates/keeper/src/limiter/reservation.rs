@@ -22,7 +22,7 @@ pub struct Reservation<'a, A: LimiterAlgorithm, C> {
     decision: Decision,
     made: Time,
     cost: Permits,
-    /// The state that it left behind.
+    /// The state that it left.
     state: Option<A::State>,
 }
 
@@ -43,24 +43,24 @@ impl<'a, A: LimiterAlgorithm, C: Clock> Reservation<'a, A, C> {
         }
     }
 
-    /// The answer as the limit gave it.
+    /// Returns the limit's decision.
     pub const fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// How long to wait, from when it was made; `None` if it was refused.
+    /// Returns how long to wait, from when it was made; `None` if it was refused.
     pub const fn wait(&self) -> Option<Nanos> {
         self.decision.verdict.wait()
     }
 
-    /// The moment from which the permits may be used, by the limiter's clock; `None` if it
+    /// Returns the moment from which the permits may be used, by the limiter's clock; `None` if it
     /// was refused.
     pub fn due(&self) -> Option<Time> {
         self.wait().map(|wait| self.made + wait)
     }
 
-    /// Gives the permits back, if nobody was charged after it; says whether it did. If
-    /// somebody was, what that one was promised stands, and its moment cannot be given twice.
+    /// Gives the permits back, if the limit was not charged after it; returns whether it did.
+    /// Moments promised to later requests are kept, and this one cannot be given twice.
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};
@@ -82,7 +82,7 @@ impl<'a, A: LimiterAlgorithm, C: Clock> Reservation<'a, A, C> {
         cancelled
     }
 
-    /// Gives back as the algorithm does, if nobody was charged since.
+    /// Gives back by `refund`, if the limit was not charged since.
     pub(super) fn cancel_by<E>(
         &self,
         refund: impl Fn(&A, &mut A::State, Time, Permits) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! Settlement: what work was taken to cost, and what it did.
+//! Settlement: the estimated and the actual cost of work.
 //!
 //! ```text
 //!   taken  |==============|         estimate, charged before the work
@@ -6,9 +6,9 @@
 //!   used   |==============|#####>   what went over is owed: the next one pays it by waiting
 //! ```
 //!
-//! For work whose cost is known only when it is done: tokens of a language model, bytes of
-//! an answer, rows of a query. The estimate is charged before, so that what runs at the same
-//! time cannot spend it too; a limit that is only charged afterwards lets all of them pass.
+//! For work with a cost that is known only when it is done: tokens of a language model, bytes of an
+//! answer, rows of a query. The estimate is charged before, so that concurrent work cannot spend it
+//! too; a limit that is only charged afterwards lets all of them pass.
 
 use std::convert::Infallible;
 
@@ -19,18 +19,18 @@ use ratekeeper_core::{
 use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
-/// What work was taken to cost, and what it did; see [`Limiter::settle`].
+/// The estimated and the actual cost of work; see [`Limiter::settle`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settlement {
-    /// The estimate: what was charged before the work, and granted.
+    /// The estimate: charged before the work, and granted.
     pub taken: Permits,
-    /// What it did cost.
+    /// The actual cost.
     pub used: Permits,
 }
 
 impl Settlement {
-    /// Corrects a charge of `taken` to one of `used`. A debt reaches as far ahead as the
-    /// limit promises; what lies beyond is forgiven.
+    /// Corrects a charge of `taken` to one of `used`. A debt reaches as far ahead as the limit
+    /// promises; the debt beyond is forgiven.
     fn settle<S, E>(
         self,
         state: &mut S,
@@ -50,15 +50,14 @@ impl Settlement {
 }
 
 impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
-    /// Corrects what was charged for work to what it did cost: the rest of the estimate is
-    /// given back, and what went over is charged, beyond the limit too. Then nobody passes
-    /// until that debt is paid by time. A limit made by [`Limiter::per`] remembers up to about a
-    /// year of debt, others as much as they promise ahead, see
-    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience); what lies beyond is
-    /// forgiven.
+    /// Corrects the charge for work to its actual cost: the rest of the estimate is given back, and
+    /// the excess is charged, also beyond the limit. Then no request passes until that debt is paid
+    /// by time. A limit made by [`Limiter::per`] remembers up to about a year of debt, others as
+    /// much as they promise ahead, see
+    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience); the debt beyond is forgiven.
     ///
-    /// For permits of `check` and `acquire`. What was reserved for later is not settled
-    /// before it is due: others may have been promised moments that stand on it.
+    /// For permits of `check` and `acquire`. A reservation is not settled before it is due, because
+    /// others may have been promised moments that depend on it.
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};
@@ -98,7 +97,7 @@ impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
 }
 
 impl<C: Clock> Limiter<AnyAlgorithm, C> {
-    /// As [`settle`](Limiter::settle), if the algorithm can take back a charge and owe one.
+    /// Like [`settle`](Limiter::settle), if the algorithm can take back a charge and owe one.
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -130,7 +129,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     }
 }
 
-/// Whether the algorithm can take back a charge and owe one, whichever is asked of it.
+/// Returns an error unless the algorithm can take back a charge and owe one.
 pub(crate) fn settles(limit: &AnyAlgorithm) -> Result<(), Unsupported> {
     limit.supports(Call::Refund)?;
     limit.supports(Call::Reserve)

@@ -1,4 +1,4 @@
-//! Turn: one who waits, from asking to leaving.
+//! Turn: one waiter, from asking to leaving.
 //!
 //! ```text
 //!            nobody waits
@@ -17,15 +17,16 @@ use super::WaitError;
 use super::desk::Waitable;
 use super::line::LATENESS;
 
-/// Grants that one look of the first in line may try for moments that have passed.
+/// Maximum number of grants that the first in line tries, in one step, for moments that have
+/// passed.
 const MAX_TRIES: usize = 4;
 
-/// One who waits, or is about to. Dropped, it leaves the line.
+/// A waiter, or a caller about to wait. Dropped, it leaves the line.
 pub(crate) struct Turn<D: Waitable> {
     desk: D,
     cost: Permits,
     until: Until,
-    /// When it asked, and how long it can wait from then on; `None`: not yet.
+    /// When it asked, and how long it can wait from then on; `None` before that.
     asked: Option<(Time, Nanos)>,
     /// Its place in the line, while it is there.
     number: Option<u64>,
@@ -33,19 +34,19 @@ pub(crate) struct Turn<D: Waitable> {
     planned: Option<Time>,
 }
 
-/// How long one can wait.
+/// How long a caller can wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
     /// Until it is served.
     Served,
-    /// For so long from when it asks.
+    /// For this span from when it asks.
     Span(Nanos),
     /// Until this moment of the limiter's clock.
     Moment(Time),
 }
 
 impl Until {
-    /// The wait that this is for who asks at `now`.
+    /// Returns the maximum wait of a caller that asks at `now`.
     pub(crate) fn patience(self, now: Time) -> Nanos {
         match self {
             Self::Served => Nanos::MAX,
@@ -55,13 +56,13 @@ impl Until {
     }
 }
 
-/// What a turn comes to.
+/// The result of a step of a turn.
 #[derive(Clone, Copy)]
 pub(crate) enum TurnStep {
     Granted(Nanos),
     Refused,
     Useless(WaitError),
-    /// Look again when woken, or after this time.
+    /// Call again when woken, or after this time.
     Wait(Option<Nanos>),
 }
 
@@ -85,7 +86,7 @@ impl<D: Waitable> Turn<D> {
         }
     }
 
-    /// Takes at once what is there, or joins the line.
+    /// Takes the permits at once if they are free, or joins the line.
     fn ask(&mut self, now: Time, waker: &Waker) -> TurnStep {
         let (desk, line) = (&self.desk, self.desk.line());
         let patience = self.until.patience(now);
@@ -110,10 +111,10 @@ impl<D: Waitable> Turn<D> {
         self.advance(now, (now, patience), number, waker)
     }
 
-    /// Serves the first in line; tells all others to wait.
+    /// Serves the first in line; all other waiters wait.
     ///
-    /// Where permits come back when work is done, what a denial says is when at the latest:
-    /// it is waited for, whoever has less patience too.
+    /// If permits come back when work is done, the wait of a denial is only an upper bound, so that
+    /// callers with less patience wait too.
     fn advance(
         &mut self,
         now: Time,
@@ -174,12 +175,12 @@ impl<D: Waitable> Turn<D> {
                 return self.leave(TurnStep::Refused);
             }
             queue.set_waker(number, waker);
-            // Due and denied: time has ended, and no later moment will be better.
+            // Due and denied: the end of time is reached, and no later moment will be better.
             return TurnStep::Wait((wait > Nanos::ZERO).then_some(wait));
         }
     }
 
-    /// Leaves the line with what it came to.
+    /// Leaves the line with the result `step`.
     fn leave(&mut self, step: TurnStep) -> TurnStep {
         if let Some(number) = self.number.take() {
             let line = self.desk.line();

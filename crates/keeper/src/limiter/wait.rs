@@ -21,18 +21,18 @@ use super::turn::{Turn, TurnStep, Until};
 use super::{Limiter, LimiterAlgorithm};
 use crate::{Block, Timer};
 
-/// Why waiting is no use.
+/// Why waiting does not help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The cost is above what the limit can ever hold.
+    /// The cost is above the capacity of the limit.
     TooLarge {
-        /// What was asked for.
+        /// The requested cost.
         cost: Permits,
-        /// The most that can ever be granted at once.
+        /// The maximum that can ever be granted at once.
         capacity: Permits,
     },
-    /// As many wait as may.
+    /// The maximum number of callers is waiting.
     TooManyWaiting {
         /// See [`Limiter::with_most_waiting`].
         most: usize,
@@ -67,10 +67,10 @@ impl Wake for Unpark {
     }
 }
 
-/// Waiting, by a thread.
+/// Waiting by a thread.
 impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
-    /// Waits until a permit is there, in line with all others who wait, and takes it; says
-    /// how long that took. It blocks the thread.
+    /// Waits until a permit is free, in line with the other waiters, and takes it; returns how long
+    /// that took. It blocks the thread.
     ///
     /// # Examples
     /// ```
@@ -89,7 +89,7 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
         self.acquire_n_blocking(Permits::ONE)
     }
 
-    /// As [`acquire_blocking`](Self::acquire_blocking), for `cost` permits at once.
+    /// Like [`acquire_blocking`](Self::acquire_blocking), for `cost` permits at once.
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -107,12 +107,12 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
             return Ok(Nanos::ZERO);
         }
         let waited = block(self, &self.clock, cost, Until::Served)?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
+        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
     }
 
-    /// As [`acquire_n_blocking`](Self::acquire_n_blocking), for no longer than `patience`;
-    /// `None` if that does not suffice. Where it is known that it will not, it says so at
-    /// once: always under GCRA, and else as soon as it is first in line.
+    /// Like [`acquire_n_blocking`](Self::acquire_n_blocking), for no longer than `patience`; `None`
+    /// if that does not suffice. If it is known not to suffice, returns at once: always under GCRA,
+    /// and else as soon as the caller is first in line.
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};
@@ -136,7 +136,7 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
         block(self, &self.clock, cost, Until::Span(patience))
     }
 
-    /// As [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
+    /// Like [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
     /// limiter's clock.
     ///
     /// ```
@@ -161,12 +161,12 @@ impl<A: LimiterAlgorithm, C: Block> Limiter<A, C> {
     }
 }
 
-/// Waiting, by a task.
+/// Waiting by a task.
 impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
-    /// Waits until a permit is there, in line with all others who wait, and takes it; says
-    /// how long that took. Dropped before it is ready, it leaves the line, and has taken
-    /// nothing. It joins the line when first polled. Once in line, poll it or drop it: one that
-    /// is kept and never polled again holds up all behind it, and `check` is refused.
+    /// Waits until a permit is free, in line with the other waiters, and takes it; returns how long
+    /// that took. If dropped before it is ready, it leaves the line, and has taken nothing. It
+    /// joins the line when first polled. Once in line, poll it or drop it: one that is kept and
+    /// never polled again holds up all behind it, and `check` is refused.
     ///
     /// With [`SystemClock`](crate::SystemClock) it needs the feature `tokio`.
     ///
@@ -190,14 +190,14 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     /// # Errors
     /// [`WaitError`], at once.
     pub async fn acquire(&self) -> Result<Nanos, WaitError> {
-        // Not by `acquire_n`: a future within a future has two states to keep.
+        // Not by `acquire_n`, because a future within a future has two states to keep.
         if self.take_at_once(Permits::ONE) {
             return Ok(Nanos::ZERO);
         }
         self.wait_until_served(Permits::ONE).await
     }
 
-    /// As [`acquire`](Self::acquire), for `cost` permits at once.
+    /// Like [`acquire`](Self::acquire), for `cost` permits at once.
     ///
     /// ```
     /// # use std::pin::pin;
@@ -222,12 +222,12 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
 
     async fn wait_until_served(&self, cost: Permits) -> Result<Nanos, WaitError> {
         let waited = wait(self, &self.clock, cost, Until::Served).await?;
-        Ok(waited.unwrap_or(Nanos::MAX)) // nobody's patience ends in 584 years
+        Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
     }
 
-    /// As [`acquire_n`](Self::acquire_n), for no longer than `patience`; `None` if that does
-    /// not suffice. Where it is known that it will not, it says so at once: always under
-    /// GCRA, and else as soon as it is first in line.
+    /// Like [`acquire_n`](Self::acquire_n), for no longer than `patience`; `None` if that does not
+    /// suffice. If it is known not to suffice, returns at once: always under GCRA, and else as soon
+    /// as the caller is first in line.
     ///
     /// ```
     /// # use std::pin::pin;
@@ -251,7 +251,7 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
         wait(self, &self.clock, cost, Until::Span(patience)).await
     }
 
-    /// As [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
+    /// Like [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
     ///
     /// ```
     /// # use std::pin::pin;
@@ -277,7 +277,7 @@ impl<A: LimiterAlgorithm, C: Timer> Limiter<A, C> {
     }
 }
 
-/// Blocks the thread until it is served, or refused.
+/// Blocks the thread until the turn is served or refused.
 pub(crate) fn block(
     desk: impl Waitable,
     clock: &impl Block,
@@ -299,7 +299,7 @@ pub(crate) fn block(
     }
 }
 
-/// Is ready when it is served, or refused.
+/// Completes when the turn is served or refused.
 pub(crate) async fn wait(
     desk: impl Waitable,
     clock: &impl Timer,
@@ -326,7 +326,7 @@ pub(crate) async fn wait(
     answer(step.await)
 }
 
-/// What a turn came to, for callers.
+/// Converts the last step of a turn into a result for callers.
 pub(crate) fn answer(step: TurnStep) -> Result<Option<Nanos>, WaitError> {
     match step {
         TurnStep::Granted(waited) => Ok(Some(waited)),

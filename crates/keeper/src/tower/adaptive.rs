@@ -1,4 +1,4 @@
-//! Adaptive: as many requests at once as the server bears, found from how long they take.
+//! Adaptive: as many concurrent requests as the server can bear, found from their times.
 //!
 //! ```text
 //!   arrives: less at work than the limit? --no--> in line, if told so --> 503, Retry-After
@@ -6,11 +6,11 @@
 //!               +--> service --> body --> end --> time, or dropped --> the limit moves
 //! ```
 //!
-//! * A permit is held until the body of the answer has ended, and its time is measured until
-//!   then. What takes as long as its client likes (downloads, streams, long polling) belongs
-//!   behind a limit of its own: its times say nothing about the server.
-//! * What waits in line is not measured: the line is before the limit.
-//! * The laws, and what they see in the times, are of the crate `ratekeeper-resilience`.
+//! * A permit is held until the body of the response has ended, and its time is measured until
+//!   then. Responses that take as long as the client likes (downloads, streams, long polling) need
+//!   a limit of their own, because their times say nothing about the server.
+//! * Time spent in line is not measured, because the line is before the limit.
+//! * The laws, and the signals that they use, are in the crate `ratekeeper-resilience`.
 
 use std::fmt;
 use std::future::ready;
@@ -38,13 +38,13 @@ use crate::limiter::turn::Until;
 use crate::limiter::wait::wait;
 use crate::{Clock, SystemClock, Timer};
 
-/// A client that goes away after so long has given up, unless told otherwise.
+/// Default time after which a client that goes away has given up.
 const GIVEN_UP_AFTER: Nanos = Nanos::SECOND;
 
 type GatePermit = AdaptivePermit<Arc<AdaptiveConcurrency>>;
 type Judge = dyn Fn(StatusCode, &HeaderMap) -> End + Send + Sync;
 
-/// As many requests at once as the server bears; see
+/// As many concurrent requests as the server can bear; see
 /// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
 pub struct Adaptive<C = SystemClock> {
     shared: Arc<AdaptiveInner<C>>,
@@ -55,7 +55,7 @@ pub struct Adaptive<C = SystemClock> {
     most_waiting: usize,
 }
 
-/// What its requests share. Clones are the same limit, with the same line.
+/// State shared by its requests. Clones are the same limit, with the same line.
 struct AdaptiveInner<C> {
     limit: Arc<AdaptiveConcurrency>,
     line: Arc<WaitLine>,
@@ -65,17 +65,16 @@ struct AdaptiveInner<C> {
 }
 
 impl RateLimitLayer<Adaptive> {
-    /// As many requests at once as the server bears: the limit follows how long they take, and
-    /// how many are turned away, by a [`Law`](super::Law). Further ones are refused with 503
-    /// (of gRPC, UNAVAILABLE) and `Retry-After`, or [wait](Self::queue). Clients are not told
-    /// the limit, which is the server's own affair, unless
-    /// [`headers`](RateLimitLayer::headers) says so.
+    /// Allows as many concurrent requests as the server can bear: the limit follows the times of
+    /// requests, and how many are turned away, by a [`Law`](super::Law). Further ones are refused
+    /// with 503 (in gRPC, UNAVAILABLE) and `Retry-After`, or [wait](Self::queue). The limit is not
+    /// shown to clients, because it is internal to the server, unless
+    /// [`headers`](RateLimitLayer::headers) sets it.
     ///
-    /// Each request counts from its turn until the body of its answer has ended, and as long
-    /// is its time: downloads to slow clients, and answers that last, belong behind another
-    /// layer. Which requests cost nothing is up to [`cost`](RateLimitLayer::cost): what costs
-    /// no permits passes, and is neither counted nor measured (health checks); any other cost
-    /// is one request.
+    /// Each request counts, and is measured, from its turn until the body of its response has
+    /// ended: downloads to slow clients, and long-lived responses, belong behind another layer.
+    /// [`cost`](RateLimitLayer::cost) exempts requests: one with a cost of zero permits passes, and
+    /// is neither counted nor measured (health checks); any other cost is one request.
     ///
     /// ```
     /// use ratekeeper::tower::{AdaptiveSettings, Bounds, RateLimitLayer};
@@ -88,7 +87,7 @@ impl RateLimitLayer<Adaptive> {
     /// ```
     ///
     /// # Errors
-    /// As [`AdaptiveConcurrency::new`], for settings outside their bounds.
+    /// Those of [`AdaptiveConcurrency::new`], for settings outside their bounds.
     pub fn adaptive(settings: AdaptiveSettings) -> Result<Self, Error> {
         let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded())?;
         Ok(Self::adaptive_with_clock(limit, SystemClock::new()))
@@ -96,8 +95,8 @@ impl RateLimitLayer<Adaptive> {
 }
 
 impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
-    /// As [`adaptive`](RateLimitLayer::adaptive), by a limit that is there already, whose times
-    /// are those of this clock. Who else takes permits of it does not wake those in line.
+    /// Like [`adaptive`](RateLimitLayer::adaptive), by an existing limit, with times measured by
+    /// `clock`. Permits taken elsewhere do not wake the waiters when they come back.
     pub fn adaptive_with_clock(limit: impl Into<Arc<AdaptiveConcurrency>>, clock: C) -> Self {
         let limit = limit.into();
         let algorithm = shown();
@@ -122,28 +121,28 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
         Self::made(gate, GateSettings::default())
     }
 
-    /// Lets requests wait for at most `longest` where they would be refused, first come first
-    /// served; 1,000 of them, unless [told otherwise](Self::most_waiting). Nobody knows when a
-    /// turn comes: who waits in vain is refused when `longest` has passed. A client that goes
-    /// away leaves the line.
+    /// Lets requests that would be refused wait for at most `longest`, in order of arrival, at most
+    /// 1,000 of them by default (see [`most_waiting`](Self::most_waiting)). It is not known in
+    /// advance when a turn comes, so a waiter is refused only when `longest` has passed. A client
+    /// that goes away leaves the line.
     ///
-    /// Keep it short: it is to fill gaps, and what waits makes nothing faster.
+    /// Keep it short: it is meant to fill gaps, and waiting makes nothing faster.
     #[must_use]
     pub fn queue(mut self, longest: Nanos) -> Self {
         self.gate.patience = longest;
         self
     }
 
-    /// How many may wait at once; who comes then is refused at once.
+    /// Sets the maximum number of waiters; further requests are refused at once.
     #[must_use]
     pub fn most_waiting(mut self, most: usize) -> Self {
         self.gate.most_waiting = most;
         self
     }
 
-    /// What an answer says about the limit, in place of [`End::of_http`] and
-    /// [`End::of_grpc`]: by its status and the fields of its head; asked again with the fields
-    /// of its trailers, if it has some, whose word then counts.
+    /// Sets how a response is judged, in place of [`End::of_http`] and [`End::of_grpc`]: by its
+    /// status and the fields of its head; called again with the fields of its trailers, if it has
+    /// some, which then decide.
     ///
     /// ```
     /// use ratekeeper::tower::{AdaptiveSettings, End, RateLimitLayer};
@@ -165,9 +164,9 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
         self
     }
 
-    /// A client that goes away so long after its request began, and before the head of its
-    /// answer, has given up: the request counts as dropped. Who goes sooner is ignored. One
-    /// second unless told otherwise.
+    /// Sets how long after the start of a request a client that goes away has given up, if there is
+    /// no response head yet: the request then counts as dropped. A client that goes away sooner is
+    /// ignored. One second by default.
     #[must_use]
     pub fn given_up_after(mut self, span: Nanos) -> Self {
         Arc::make_mut(&mut self.gate.shared).given_up_after = span;
@@ -176,18 +175,18 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
 }
 
 impl<C> RateLimitLayer<Adaptive<C>> {
-    /// The limit: how high it is, how many are at work, and what is free.
+    /// Returns the limit: its height, the requests at work, and the free permits.
     pub fn limit(&self) -> &Arc<AdaptiveConcurrency> {
         &self.gate.shared.limit
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub fn waiting(&self) -> usize {
         self.gate.shared.line.length()
     }
 }
 
-/// By the status of gRPC, where there is one, else of HTTP.
+/// Judges by the status of gRPC, if there is one, else of HTTP.
 fn judge(status: StatusCode, fields: &HeaderMap) -> End {
     match fields.get("grpc-status") {
         None => End::of_http(status.as_u16()),
@@ -267,7 +266,7 @@ impl<C: Timer + 'static> Ask for Adaptive<C> {
         self.patience = Nanos::ZERO;
     }
 
-    /// Nobody is delayed by a count.
+    /// Ready at once: a count delays no request.
     fn sleep(&self, _: Nanos) -> Boxed<()> {
         Box::pin(ready(()))
     }
@@ -287,12 +286,12 @@ impl<C: Clock> MeasuredCourse for AdaptiveInner<C> {
     }
 
     fn came_back(&self) {
-        // Takes the lock under which the first looks: it sees this, or is woken.
+        // Takes the lock under which the first waiter looks, so that it sees this, or is woken.
         self.line.wake_first();
     }
 }
 
-/// One request in line, and the permit that it was given.
+/// One request in line, and the permit that it received.
 struct AdaptiveTurn<'a, C> {
     gate: &'a Adaptive<C>,
     permit: Mutex<Option<GatePermit>>,

@@ -1,4 +1,4 @@
-//! Body: that of an answer, which holds what its request was lent; or that of a refusal.
+//! Body: that of a response, which holds the request's loans; or that of a refusal.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,9 +12,9 @@ use super::gate::RequestHold;
 use super::measured::Measured;
 
 pin_project! {
-    /// The body of an answer. What the request holds (see
-    /// [`in_flight`](super::RateLimitLayer::in_flight)) is given back when its last frame is
-    /// handed out, when it fails, and when it is dropped.
+    /// The body of a response. Permits that the request holds (see
+    /// [`in_flight`](super::RateLimitLayer::in_flight)) are given back when its last frame is
+    /// returned, when it fails, and when it is dropped.
     pub struct LimitedBody<B> {
         #[pin]
         content: Content<B>,
@@ -51,7 +51,7 @@ impl<B> LimitedBody<B> {
     }
 }
 
-/// Tells what was handed out.
+/// Reports a frame to `measured`.
 fn see<D: Buf, E>(measured: &mut Measured, frame: Option<&Result<Frame<D>, E>>) {
     match frame {
         None => measured.whole(),

@@ -1,12 +1,12 @@
 //! Described: a limit of the program, shown to clients as a policy of one rule would be.
 //!
 //! ```text
-//!   allowed --> fields: what is promised, made once; how it stands, made for this request
+//!   allowed --> fields: quotas, made once; standing, made for this request
 //!   denied  --> an answer by a policy of one rule
 //! ```
 //!
 //! Headers, body and status of a refusal have one definition, that of policies; so a limiter
-//! without a policy answers by one of its own, made anew when its limit is changed.
+//! without a policy answers by a policy of its own, rebuilt when its limit is changed.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::{Answer, Outcome};
 /// The longest name of a limit, as in policies.
 const MAX_NAME: usize = 40;
 
-/// How a limit is shown. Clones show the same limit.
+/// The appearance of a limit. Clones show the same limit.
 #[derive(Clone, Debug)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Described {
@@ -39,7 +39,7 @@ pub struct Described {
     shown: Arc<Latest<Arc<Shown>>>,
 }
 
-/// What the program says of it.
+/// The settings of the program.
 #[derive(Clone, Debug)]
 struct Appearance {
     name: Arc<str>,
@@ -47,19 +47,19 @@ struct Appearance {
     headers: HeaderStyle,
 }
 
-/// The limit as it is now.
+/// The current limit.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// Of one rule.
+    /// A policy of one rule.
     policy: Arc<Policy>,
     /// The value of `RateLimit-Policy`, where that is sent.
     promise: Option<HeaderValue>,
 }
 
-/// What a limit allows: by which algorithm, and the quota that it is said to have.
+/// An algorithm, and the quota to show for it.
 pub(super) type Limited = (AnyAlgorithm, Permits);
 
-/// With the quota that it has.
+/// Pairs an algorithm with its own quota.
 pub(super) fn limited(algorithm: AnyAlgorithm) -> Limited {
     let quota = algorithm.capacity();
     (algorithm, quota)
@@ -76,7 +76,7 @@ impl Described {
         Self { look, shown }
     }
 
-    /// Letters, digits and `-`, 40 at most: what can be sent as it is.
+    /// Sets the name: letters, digits and `-`, at most 40, so that it can be sent unescaped.
     pub(super) fn set_name(&mut self, name: &str) {
         let plain = |letter: char| match letter.to_ascii_lowercase() {
             letter @ ('a'..='z' | '0'..='9' | '-') => letter,
@@ -105,7 +105,7 @@ impl Described {
         self.show_again();
     }
 
-    /// What has changed is shown by this one and its clones to come, not by those before it.
+    /// Changes are shown by this one and its later clones, not by earlier ones.
     fn show_again(&mut self) {
         let limited = self.shown.with(|shown| {
             let mut rules = shown.policy.rules.iter();
@@ -118,7 +118,7 @@ impl Described {
         }
     }
 
-    /// What a request is told that passes.
+    /// Returns the ruling for a request that passes.
     #[inline]
     pub(super) fn passes(
         &self,
@@ -138,7 +138,7 @@ impl Described {
         Ruling::Pass(Pass { told, delay, hold })
     }
 
-    /// What a request is told that is denied.
+    /// Returns the ruling for a request that is denied.
     #[cold]
     pub(super) fn denied(
         &self,
@@ -168,7 +168,7 @@ impl Described {
         })
     }
 
-    /// The limit as it is, made anew if it was changed.
+    /// Returns the current limit, rebuilt if it was changed.
     fn shown(&self, limited: &Limited) -> Arc<Shown> {
         let shown = self.shown.with(Arc::clone);
         if shown.is(limited) {
@@ -186,7 +186,7 @@ impl Shown {
         rule.is_some_and(|rule| rule.quota == *quota && rule.limit.algorithm == *algorithm)
     }
 
-    /// Adds what is said of a decision to the fields of an answer.
+    /// Adds a decision to the fields of a response.
     pub(super) fn tell(&self, decision: Decision, headers: &mut HeaderMap) {
         if let Some(promise) = &self.promise {
             put(headers, names::RATELIMIT_POLICY, promise.clone());
@@ -200,7 +200,7 @@ impl Shown {
     }
 }
 
-/// What is shown of a decision; fields say neither key nor cost.
+/// Returns the shown part of a decision; the fields use neither key nor cost.
 fn outcome(rule: &Rule, decision: Decision) -> Outcome<'_> {
     Outcome {
         rule,
@@ -214,7 +214,7 @@ fn outcome(rule: &Rule, decision: Decision) -> Outcome<'_> {
 }
 
 impl Appearance {
-    /// This look of a limit.
+    /// Shows `limited` with this appearance.
     fn at(&self, limited: Limited) -> Shown {
         let rule = self.rule(limited);
         let fresh = Decision {

@@ -1,4 +1,4 @@
-//! Facts: what a policy is told about a request, and who its client is.
+//! Facts: the facts about a request for a policy, and the address of its client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,8 +8,8 @@ use ratekeeper_core::Permits;
 use ratekeeper_policy::{ClientIp, Facts};
 use smallvec::SmallVec;
 
-/// An extension of a request: who is connected. A server that accepts connections itself
-/// (plain hyper) adds it; axum and tonic have their own, see
+/// An extension of a request: the address of the connected peer. A server that accepts connections
+/// itself (plain hyper) adds it; axum and tonic have their own, see
 /// [`peer_from`](super::RateLimitLayer::peer_from).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer(pub SocketAddr);
@@ -17,7 +17,7 @@ pub struct Peer(pub SocketAddr);
 /// Names and values of all header fields, in their order.
 pub(super) type HeaderFields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
 
-/// What the application says about a request.
+/// Attributes of a request, set by the application.
 pub(super) type Attributes = Vec<(&'static str, String)>;
 
 #[inline]
@@ -27,7 +27,7 @@ pub(super) fn fields(parts: &Parts) -> HeaderFields<'_> {
     fields.collect()
 }
 
-/// The facts; headers and attributes are handed in, since facts only borrow.
+/// Returns the facts; headers and attributes are parameters, because facts only borrow.
 pub(super) fn facts<'a>(
     parts: &'a Parts,
     ip: Option<IpAddr>,
@@ -48,7 +48,7 @@ pub(super) fn facts<'a>(
     }
 }
 
-/// The client behind trusted proxies.
+/// Returns the address of the client behind trusted proxies.
 pub(super) fn client_address(parts: &Parts, peer: SocketAddr, client_ip: &ClientIp) -> IpAddr {
     if !client_ip.trusts(peer.ip()) {
         return peer.ip().to_canonical();
@@ -56,15 +56,15 @@ pub(super) fn client_address(parts: &Parts, peer: SocketAddr, client_ip: &Client
     client_ip.identify(peer.ip(), &fields(parts))
 }
 
-/// The peer, if our own extension says it.
+/// Returns the peer, if our own extension is set.
 pub(super) fn own_peer(extensions: &Extensions) -> Option<SocketAddr> {
     extensions.get::<Peer>().map(|peer| peer.0)
 }
 
-/// That of the target, as HTTP/2 has it, before that of the header.
+/// Returns the host of the target, as in HTTP/2, or else that of the header.
 fn host(parts: &Parts) -> &str {
     if let Some(authority) = parts.uri.authority() {
-        // What stands before an `@` is no part of the host.
+        // Text before an `@` is no part of the host.
         let text = authority.as_str();
         return text.rsplit_once('@').map_or(text, |(_, host)| host);
     }

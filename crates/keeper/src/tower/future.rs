@@ -1,4 +1,4 @@
-//! Future: the answer to one request, refused or served.
+//! Future: the response to one request, refused or served.
 //!
 //! ```text
 //!   waiting (for a store, in line, until a shaped request is due) --> serving --> body
@@ -21,8 +21,8 @@ use super::pass::Pass;
 use super::settle::Settled;
 
 pin_project! {
-    /// The answer to one request. Dropped, it leaves the line it waits in, and gives back
-    /// what the request holds.
+    /// The response to one request. Dropped, it leaves the line it waits in, and gives back the
+    /// permits that the request holds.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -97,7 +97,7 @@ where
                 },
                 Projected::Serving { future, pass } => {
                     let result = ready!(future.poll(context));
-                    let mut hold = pass.hold.take(); // an error gives back what it holds
+                    let mut hold = pass.hold.take(); // an error gives back its permits
                     if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
                         match &result {
                             Ok(response) => {

@@ -1,4 +1,4 @@
-//! Gate: what decides about a request before the service sees it.
+//! Gate: decides about a request before the service sees it.
 //!
 //! ```text
 //!   ask --> now:   a ruling, and nobody waits
@@ -18,8 +18,8 @@ use super::measured::Measured;
 use super::pass::{FieldsToSend, Pass};
 use crate::Answer;
 
-/// What decides about requests: made by the constructors of
-/// [`RateLimitLayer`](super::RateLimitLayer). Clones share their counts.
+/// Decides about requests: made by the constructors of [`RateLimitLayer`](super::RateLimitLayer).
+/// Clones share their counts.
 pub trait Gate: sealed::Ask {}
 
 impl<G: sealed::Ask> Gate for G {}
@@ -27,16 +27,16 @@ impl<G: sealed::Ask> Gate for G {}
 /// A future on the heap.
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What a request holds: given back when it is dropped.
+/// The permits that a request holds: given back when it is dropped.
 pub(super) enum RequestHold {
     Counted(#[expect(dead_code, reason = "kept to be dropped")] CountGuard),
-    /// Told how the request goes.
+    /// Notified of the progress of the request.
     Measured(Measured),
     Other(#[expect(dead_code, reason = "kept to be dropped")] Box<dyn Any + Send>),
 }
 
 impl RequestHold {
-    /// What wants to be told how the request goes.
+    /// Returns the measured request that must be notified of progress.
     pub(super) fn measured(&mut self) -> Option<&mut Measured> {
         match self {
             Self::Measured(measured) => Some(measured),
@@ -51,7 +51,7 @@ impl fmt::Debug for RequestHold {
     }
 }
 
-/// What a gate says.
+/// The decision of a gate.
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub enum Ruling {
     /// It passes.
@@ -60,13 +60,13 @@ pub enum Ruling {
     Denied(Denied),
 }
 
-/// What a limit refuses, or would if it were enforced.
+/// The refusal of a limit, or one that would be if it were enforced.
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Denied {
     pub(super) answer: Box<Answer>,
     pub(super) told: FieldsToSend,
-    /// If it passes all the same, since no limit that is enforced refuses it.
+    /// Set if it passes all the same, because no enforced limit refuses it.
     pub(super) hold: Option<RequestHold>,
 }
 
@@ -79,19 +79,19 @@ pub(super) mod sealed {
         /// Decides about the request with these parts.
         fn ask(&self, parts: &Parts, cost: Option<Permits>) -> Asked;
 
-        /// From now on nobody waits for a turn: who would is refused.
+        /// Makes requests that would wait be refused from now on.
         fn forbid_waiting(&mut self);
 
-        /// Is ready when `span` has passed.
+        /// Completes when `span` has passed.
         fn sleep(&self, span: Nanos) -> Boxed<()>;
     }
 
-    /// When the ruling is known.
+    /// A ruling, now or later.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub enum Asked {
         /// At once.
         Now(Ruling),
-        /// When the future is ready; dropped before, nothing was taken.
+        /// When the future is ready; if it is dropped before, nothing was taken.
         Later(Boxed<Ruling>),
     }
 }

@@ -1,4 +1,4 @@
-//! gRPC: a refusal as a gRPC client reads it, in headers alone (a trailers-only response).
+//! gRPC: a refusal in the form that gRPC clients read, in headers alone (a trailers-only response).
 //!
 //! ```text
 //!   HTTP 200
@@ -8,7 +8,7 @@
 //!   grpc-status-details-bin: CAgS..      google.rpc.Status { 8, message, [RetryInfo { delay }] }
 //! ```
 //!
-//! The details are four messages of two fields each: they are written here by hand.
+//! The details are four messages of two fields each: they are encoded by hand.
 //!
 //! * Source: the gRPC authors, "gRPC over HTTP2" (2015), for binary headers in base64 without
 //!   padding; Google, `google/rpc/error_details.proto` (2016).
@@ -29,7 +29,7 @@ const GRPC: &[u8] = b"application/grpc";
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The content type of the answer, if this is a request of gRPC or gRPC-Web.
+/// Returns the content type of the response, if this is a request of gRPC or gRPC-Web.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let asked = parts.headers.get(header::CONTENT_TYPE)?.as_bytes();
     let (start, rest) = asked.split_at_checked(GRPC.len())?;
@@ -47,11 +47,11 @@ pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     Some(HeaderValue::from_static(content_type))
 }
 
-/// Adds what says that, why, and until when the call is refused.
+/// Adds the status, its reason, and the retry time of a refused call.
 pub(super) fn put_status(headers: &mut HeaderMap, answer: &Answer) {
     let refused_by = answer.refused_by();
     let message = refused_by.map_or_else(String::new, |refused_by| problem::detail(&refused_by));
-    // What a limit answers with 503 protects the service itself, whoever asks.
+    // A limit that answers 503 protects the service itself from all clients.
     let code = match answer.status() {
         503 => UNAVAILABLE,
         _ => RESOURCE_EXHAUSTED,
@@ -68,7 +68,7 @@ pub(super) fn put_status(headers: &mut HeaderMap, answer: &Answer) {
     }
 }
 
-/// google.rpc.Status, with a google.rpc.RetryInfo.
+/// Encodes a google.rpc.Status, with a google.rpc.RetryInfo.
 fn status(code: u8, message: &str, wait: Nanos) -> Vec<u8> {
     let second = Nanos::SECOND.as_nanos();
     let mut duration = Vec::new();
@@ -86,7 +86,7 @@ fn status(code: u8, message: &str, wait: Nanos) -> Vec<u8> {
     status
 }
 
-/// A field of whole numbers; zero is left out, as its default.
+/// Adds a field of whole numbers; zero is omitted, because it is the default.
 fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
     if number > 0 {
         out.push(field << 3);
@@ -94,14 +94,14 @@ fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
     }
 }
 
-/// A field of bytes, or of a message.
+/// Adds a field of bytes, or of a message.
 fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Seven bits a byte, the lowest first.
+/// Adds a number in groups of seven bits per byte, the lowest first.
 fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     loop {
         let seven = (number & 127) as u8; // below 128
@@ -114,7 +114,7 @@ fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     }
 }
 
-/// Everything but printable ASCII as `%XX`, and the percent sign too.
+/// Encodes everything but printable ASCII as `%XX`, and the percent sign too.
 fn percent_encoded(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = String::with_capacity(text.len());

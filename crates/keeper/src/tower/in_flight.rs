@@ -1,5 +1,5 @@
-//! In flight: at most so many requests at once, from their arrival to the end of the answer's
-//! body. A plain count: no lease, nothing to renew; a clock only for those who wait.
+//! In flight: a maximum number of concurrent requests, from their arrival to the end of the
+//! response body. A plain count: no lease, nothing to renew; only waiters need a clock.
 //!
 //! ```text
 //!   arrives: count + 1 <= most? --no--> in line, if told so --> too late, too many: refused
@@ -27,12 +27,12 @@ use crate::limiter::turn::Until;
 use crate::limiter::wait::wait;
 use crate::{Clock, SystemClock, Timer};
 
-/// What a refused client is told to wait, since nobody knows when a request ends.
+/// Retry time of a refused client, fixed because the end of a request cannot be predicted.
 pub(super) const RETRY: Nanos = Nanos::SECOND;
-/// How many requests wait at most unless told otherwise: each holds a connection.
+/// Default maximum number of waiting requests: each holds a connection.
 pub(super) const MAX_WAITING: usize = 1_000;
 
-/// At most so many requests at once; see
+/// A maximum number of concurrent requests; see
 /// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight).
 #[derive(Debug)]
 pub struct InFlight<C = SystemClock> {
@@ -46,18 +46,18 @@ pub struct InFlight<C = SystemClock> {
     clock: Arc<C>,
 }
 
-/// What is at work, and who waits for it.
+/// The count of requests at work, and the line of waiters.
 #[derive(Debug, Default)]
 struct InFlightCount {
     at_work: AtomicU32,
     line: WaitLine,
 }
 
-/// A part of the count.
+/// A part of the count, returned when dropped.
 pub(super) struct CountGuard {
     cost: u32,
     count: Arc<InFlightCount>,
-    /// Whether anybody can wait for it.
+    /// True if requests can wait for it.
     lined: bool,
 }
 
@@ -65,19 +65,19 @@ impl Drop for CountGuard {
     fn drop(&mut self) {
         self.count.at_work.fetch_sub(self.cost, Ordering::Relaxed);
         if self.lined {
-            // Takes the lock under which the first looks: it sees this, or is woken.
+            // Takes the lock under which the first waiter looks, so that it sees this, or is woken.
             self.count.line.wake_first();
         }
     }
 }
 
-/// A limit of concurrency that stands for a count: it is shown, never run.
+/// A limit of concurrency in place of a count: it is shown, never run.
 pub(super) fn shown() -> AnyAlgorithm {
     let shown = Concurrency::new(Permits::ONE, Nanos::MAX).expect("one permit for some time");
     AnyAlgorithm::from(shown)
 }
 
-/// The decision about a request under a count.
+/// Returns the decision about a request under a count.
 pub(super) fn decision(verdict: Verdict, left: u32) -> Decision {
     Decision {
         verdict,
@@ -88,10 +88,10 @@ pub(super) fn decision(verdict: Verdict, left: u32) -> Decision {
 }
 
 impl RateLimitLayer<InFlight> {
-    /// At most `most` requests at once; further ones are refused, or [wait](Self::queue). Each
-    /// counts until the body of its answer has ended, was dropped because the client has gone,
-    /// or failed, and until its handler has failed or panicked. (A connection that is upgraded
-    /// ends its request.)
+    /// Allows at most `most` concurrent requests; further ones are refused, or [wait](Self::queue).
+    /// Each counts until the body of its response has ended, was dropped because the client has
+    /// gone, or failed, and until its handler has failed or panicked. (An upgraded connection ends
+    /// its request.)
     ///
     /// ```
     /// use ratekeeper::core::Permits;
@@ -106,7 +106,7 @@ impl RateLimitLayer<InFlight> {
 }
 
 impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
-    /// As [`in_flight`](RateLimitLayer::in_flight), where those who wait look at this clock.
+    /// Like [`in_flight`](RateLimitLayer::in_flight), with `clock` for the waiters.
     pub fn in_flight_with_clock(most: Permits, clock: C) -> Self {
         let algorithm = shown();
         let gate = InFlight {
@@ -121,10 +121,10 @@ impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
         Self::made(gate, GateSettings::default())
     }
 
-    /// Lets requests wait for at most `longest` where they would be refused, first come first
-    /// served; 1,000 of them, unless [told otherwise](Self::most_waiting). Nobody knows when a
-    /// turn comes: who waits in vain is refused when `longest` has passed. A client that goes
-    /// away leaves the line.
+    /// Lets requests that would be refused wait for at most `longest`, in order of arrival, at most
+    /// 1,000 of them by default (see [`most_waiting`](Self::most_waiting)). It is not known in
+    /// advance when a turn comes, so a waiter is refused only when `longest` has passed. A client
+    /// that goes away leaves the line.
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};
@@ -140,7 +140,7 @@ impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
         self
     }
 
-    /// How many may wait at once; who comes then is refused at once.
+    /// Sets the maximum number of waiters; further requests are refused at once.
     #[must_use]
     pub fn most_waiting(mut self, most: usize) -> Self {
         self.gate.most_waiting = most;
@@ -149,19 +149,19 @@ impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
 }
 
 impl<C> RateLimitLayer<InFlight<C>> {
-    /// How many are at work.
+    /// Returns the permits at work.
     pub fn at_work(&self) -> Permits {
         Permits::new(self.gate.count.at_work.load(Ordering::Relaxed))
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub fn waiting(&self) -> usize {
         self.gate.count.line.length()
     }
 }
 
 impl InFlightCount {
-    /// Adds `cost`, or nothing; what was at work before.
+    /// Adds `cost`, or nothing if it exceeds `most`; returns the count before.
     fn add(&self, cost: Permits, most: Permits) -> Result<u32, u32> {
         let add = |count: u32| {
             count
@@ -184,7 +184,7 @@ impl<C> InFlight<C> {
         self.ruling(verdict, cost, None)
     }
 
-    /// What was counted, in the hands of its request.
+    /// Returns the ruling that gives the request its part of the count.
     fn counted(&self, cost: Permits) -> Ruling {
         let counted = CountGuard {
             cost: cost.get(),
@@ -234,7 +234,7 @@ impl<C: Timer + 'static> Ask for InFlight<C> {
         self.patience = Nanos::ZERO;
     }
 
-    /// Nobody is delayed by a count.
+    /// Ready at once: a count delays no request.
     fn sleep(&self, _: Nanos) -> Boxed<()> {
         Box::pin(ready(()))
     }

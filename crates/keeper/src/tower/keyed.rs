@@ -1,12 +1,12 @@
-//! Keyed: a limit for each key that a function finds in the request.
+//! Keyed: a limit for each key, with keys that a function finds in the request.
 //!
 //! ```text
 //!   request --key--> Some(user) --> the limit of that user
 //!                \-> None -------> one limit for all that have no key
 //! ```
 //!
-//! A request without a key is not free: all of them share one count, as if they were one
-//! user. Whom the limit is not for belongs on a route without this layer.
+//! A request without a key is not free: all such requests share one count, as if they were one
+//! user. Requests that need no limit belong on a route without this layer.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -33,10 +33,10 @@ pub struct Keyed<F, A, C> {
     pub(super) patience: Nanos,
 }
 
-/// Finds the client's address, for a limit for each: the peer's, or behind trusted proxies
-/// the one that they say. `peer` says who is connected: axum's `ConnectInfo`, tonic's
-/// `TcpConnectInfo`, or [`Peer`](super::Peer). IPv6 addresses are cut to the prefix that
-/// makes one client.
+/// Finds the client's address, for a limit per address: the peer's, or behind trusted proxies the
+/// one that they report. `peer` returns the connected address: from axum's `ConnectInfo`, tonic's
+/// `TcpConnectInfo`, or [`Peer`](super::Peer). IPv6 addresses are cut to the prefix that makes one
+/// client.
 ///
 /// ```
 /// use ratekeeper::KeyedLimiter;
@@ -60,7 +60,7 @@ pub fn by_address(
     }
 }
 
-/// IPv4 addresses as they are mapped into IPv6.
+/// Returns the key of an address; IPv4 addresses are mapped into IPv6.
 fn address_key(address: IpAddr, ipv6_prefix: u8) -> [u8; 16] {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -103,7 +103,7 @@ where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    /// Lends for the life of the request; none if that must be waited for.
+    /// Lends for the life of the request; `None` if the request must wait.
     fn lend(&self, key: &[u8], cost: Permits, length: Nanos) -> Option<Ruling> {
         let lease = new_lease();
         let (decision, now) = self.limiter.lend(key, cost, lease);
@@ -141,7 +141,7 @@ where
         }
     }
 
-    /// In line for what others of the key have at work.
+    /// Waits in line for a permit that other requests of the key hold.
     async fn wait_for_a_loan(self, key: Box<[u8]>, cost: Permits, length: Nanos) -> Ruling {
         let (limiter, lease) = (&self.limiter, new_lease());
         let waiting = limiter.lend_within(&key, cost, lease, self.patience);

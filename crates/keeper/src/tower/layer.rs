@@ -1,4 +1,4 @@
-//! Layer: which limits a service is put behind, and how.
+//! Layer: the limits in front of a service, and their settings.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,11 +46,11 @@ where
     A: LimiterAlgorithm<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    /// One limit for all requests. The program may keep the limiter in an `Arc`, look at it
-    /// and change it.
+    /// One limit for all requests. The program may keep the limiter in an `Arc`, to read and change
+    /// it.
     ///
-    /// A limit of concurrency lends for the life of the answer's body, and for its lease at
-    /// most: [`in_flight`](RateLimitLayer::in_flight) has none.
+    /// A limit of concurrency lends for the life of the response body, and for its lease at most:
+    /// [`in_flight`](RateLimitLayer::in_flight) has no lease.
     pub fn new(limiter: impl Into<Arc<Limiter<A, C>>>) -> Self {
         let limiter = limiter.into();
         let algorithm = limiter.show(|algorithm| algorithm.clone().into());
@@ -62,12 +62,11 @@ where
         Self::made(gate, GateSettings::default())
     }
 
-    /// Lets requests wait for at most `longest` where they would be refused, first come first
-    /// served. A request whose turn cannot come in time is refused at once, and so is one
-    /// that finds as many waiting as
-    /// [`with_most_waiting`](Limiter::with_most_waiting) allows: choose it, since each holds
-    /// a connection. Under a limit of concurrency nobody knows when a turn comes: requests
-    /// wait for what is at work, until `longest` has passed.
+    /// Lets requests that would be refused wait for at most `longest`, in order of arrival. A
+    /// request that cannot be served in time is refused at once, and so is one that finds the
+    /// maximum number of waiters of [`with_most_waiting`](Limiter::with_most_waiting): choose it,
+    /// because each waiter holds a connection. Under a limit of concurrency it is not known when a
+    /// turn comes: requests wait for those at work, until `longest` has passed.
     ///
     /// ```
     /// use ratekeeper::Limiter;
@@ -92,11 +91,11 @@ where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    /// A limit for each key that `key` finds: a user, a token, an address (by
+    /// A limit for each key that `key` returns: a user, a token, an address (by
     /// [`by_address`](super::by_address)). Requests without a key share one limit.
     ///
-    /// With a limit of concurrency, each key has so many requests at work at once, to the end
-    /// of the answers' bodies; leases are renewed meanwhile.
+    /// Under a limit of concurrency, each key has that number of requests at work at once, to the
+    /// end of the response bodies; leases are renewed meanwhile.
     ///
     /// ```
     /// use ratekeeper::KeyedLimiter;
@@ -122,10 +121,10 @@ where
         Self::made(gate, GateSettings::default())
     }
 
-    /// Lets requests wait for at most `longest` where they would be refused, each key in a
-    /// line of its own. As under [one limit](RateLimitLayer::new), who cannot be served in
-    /// time is refused at once, and so is who finds as many waiting as
-    /// [`with_most_waiting`](KeyedLimiter::with_most_waiting) allows.
+    /// Lets requests that would be refused wait for at most `longest`, with a line for each key. As
+    /// under [one limit](RateLimitLayer::new), a request that cannot be served in time is refused
+    /// at once, and so is one that finds the maximum number of waiters of
+    /// [`with_most_waiting`](KeyedLimiter::with_most_waiting).
     #[must_use]
     pub fn queue(mut self, longest: Nanos) -> Self {
         self.gate.patience = longest;
@@ -134,18 +133,18 @@ where
 }
 
 impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
-    /// All limits of a policy that match a request, together or none. The keeper may be
-    /// shared with other doors; [`policy_text`](RateLimitLayer::policy_text) makes one.
+    /// All limits of a policy that match a request, all together or none. The keeper may be shared
+    /// with other front ends; [`policy_text`](RateLimitLayer::policy_text) makes one.
     ///
-    /// Limits of concurrency lend for the life of the answer's body, and are renewed
-    /// meanwhile; a limit with a `queue` holds requests back.
+    /// Limits of concurrency lend for the life of the response body, and are renewed meanwhile; a
+    /// limit with a `queue` holds requests back.
     pub fn policy(keeper: impl Into<Arc<Keeper<S, C>>>) -> Self {
         Self::made(ByPolicy::new(keeper.into()), GateSettings::default())
     }
 
-    /// Where the policy finds who is connected, for keys by address: a type that the server
-    /// put into the extensions. [`Peer`](super::Peer) unless told otherwise; if it finds
-    /// nobody, all clients share one count.
+    /// Sets how the policy finds the peer's address, for keys by address: from a type that the
+    /// server put into the extensions, [`Peer`](super::Peer) by default. If it returns `None`, all
+    /// clients share one count.
     ///
     /// axum: `.peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0))`,
     /// with `into_make_service_with_connect_info`. tonic:
@@ -159,7 +158,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
         self
     }
 
-    /// What the application says about a request, for keys and matches by `attr:NAME`: the
+    /// Sets the application's attributes of a request, for keys and matches by `attr:NAME`: the
     /// user that an outer layer has found, a plan.
     #[must_use]
     pub fn attributes(
@@ -170,15 +169,15 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
         self
     }
 
-    /// Calls `tell` with every error of the store; what becomes of the request, the limits
-    /// say as `on_store_error`.
+    /// Calls `tell` with every error of the store; the `on_store_error` of each limit decides about
+    /// the request.
     #[must_use]
     pub fn on_store_error(mut self, tell: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
         self.gate.on_store_error = Some(Arc::new(tell));
         self
     }
 
-    /// The keeper.
+    /// Returns the keeper.
     pub fn keeper(&self) -> &Arc<Keeper<S, C>> {
         &self.gate.keeper
     }
@@ -189,10 +188,10 @@ impl<G> RateLimitLayer<G> {
         Self { gate, settings }
     }
 
-    /// Refuses nobody and lets nobody wait: what would have been refused passes, with
-    /// `x-ratekeeper-shadow` in its answer, and is counted. A line (`queue` of a layer) counts
-    /// who would have waited as refused; the `queue` of a policy's limit has room for them as
-    /// ever. To try single limits of a policy, write `mode = "shadow"` there.
+    /// Refuses no request and lets none wait: a request that would be refused passes, with
+    /// `x-ratekeeper-shadow` in its response, and is counted. A line (`queue` of a layer) counts
+    /// requests that would wait as refused; the `queue` of a policy's limit has room for them as
+    /// usual. To try single limits of a policy, write `mode = "shadow"` there.
     #[must_use]
     pub fn shadow(mut self) -> Self {
         self.settings.mode = Mode::Shadow;
@@ -214,32 +213,33 @@ impl<G> RateLimitLayer<G> {
         self
     }
 
-    /// What a request costs, 1 permit unless told otherwise; in a policy, under limits that
-    /// do not say it themselves.
+    /// Sets the cost of a request, 1 permit by default; in a policy, under limits without a cost of
+    /// their own.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> Permits + Send + Sync + 'static) -> Self {
         self.settings.cost = Some(Arc::new(cost));
         self
     }
 
-    /// How many requests were decided so far, by all services of this layer and its clones.
+    /// Returns the numbers of requests decided so far, by all services of this layer and its
+    /// clones.
     pub fn counts(&self) -> Counts {
         self.settings.counts()
     }
 }
 
-/// How a limit without a policy is shown.
+/// The appearance of a limit without a policy.
 impl<G: OneLimit> RateLimitLayer<G> {
-    /// The name that clients are told: up to 40 lower-case letters, digits and `-`; what is
-    /// something else becomes `-`.
+    /// Sets the name that clients see: up to 40 lower-case letters, digits and `-`; other
+    /// characters become `-`.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.gate.described().set_name(name);
         self
     }
 
-    /// Status and body of a refusal, 429 with a problem document unless told otherwise (503 of
-    /// an [adaptive](RateLimitLayer::adaptive) limit); a status that is no refusal (400 to 599)
+    /// Sets status and body of a refusal, by default 429 with a problem document (503 for an
+    /// [adaptive](RateLimitLayer::adaptive) limit); a status that is no refusal (400 to 599)
     /// becomes 429. gRPC has its own form: `UNAVAILABLE` for 503, else `RESOURCE_EXHAUSTED`.
     #[must_use]
     pub fn refusal(mut self, status: u16, body: Body) -> Self {
@@ -247,7 +247,7 @@ impl<G: OneLimit> RateLimitLayer<G> {
         self
     }
 
-    /// Which header fields tell clients about the limit.
+    /// Sets which header fields show the limit to clients.
     #[must_use]
     pub fn headers(mut self, style: HeaderStyle) -> Self {
         self.gate.described().set_headers(style);
@@ -279,7 +279,7 @@ mod one_limit {
     /// Gates of one limit without a policy.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub trait OneLimit {
-        /// How it is shown.
+        /// Returns its appearance.
         fn described(&mut self) -> &mut Described;
     }
 

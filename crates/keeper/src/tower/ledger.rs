@@ -7,10 +7,10 @@
 //!             renewed
 //! ```
 //!
-//! A body may be dropped anywhere, in a panic too, so nothing may wait there. A store in
-//! memory takes permits back at once. What another store must be told is told by a task of
-//! the runtime that the request ran on, [`MAX_RETURNS`] at a time; beyond, or without a
-//! runtime, the permits come back when their lease ends.
+//! A body may be dropped anywhere, also in a panic, so nothing may wait there. A store in memory
+//! takes permits back at once. Calls to another store are made by a task of the runtime that the
+//! request ran on, [`MAX_RETURNS`] at a time; beyond that, or without a runtime, the permits come
+//! back when their lease ends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -26,24 +26,24 @@ use super::gate::RequestHold;
 use crate::Permit;
 use crate::keeper::poll_once;
 
-/// Permits that are on their way back to a store that must be waited for, requests' worth.
+/// Maximum number of requests with permits on their way back to a store that must be waited for.
 pub(super) const MAX_RETURNS: usize = 10_000;
-/// Loans renewed by one call of the store.
+/// Number of loans renewed by one call of the store.
 const RENEWED_AT_ONCE: usize = 32;
 
-/// Who lends permits.
+/// A lender of permits.
 pub(super) trait Lender: Send + Sync + 'static {
-    /// Whether nothing below waits.
+    /// Returns true if no method below waits.
     fn answers_at_once(&self) -> bool;
-    /// Takes permits back; what cannot be told now comes back when the lease ends.
+    /// Takes permits back; those that cannot be returned now come back when the lease ends.
     fn take_back(&self, permits: &[Permit]) -> impl Future<Output = ()> + Send;
-    /// Lets leases run their full length from now.
+    /// Renews leases for their full length from now.
     fn prolong(&self, permits: &[Permit]) -> impl Future<Output = ()> + Send;
-    /// Is ready when `span` has passed.
+    /// Completes when `span` has passed.
     fn sleep(&self, span: Nanos) -> impl Future<Output = ()> + Send;
 }
 
-/// The permits that requests hold. Clones are the same ledger.
+/// The permits that requests hold. Clones share them.
 #[derive(Debug)]
 pub(super) struct Ledger<L> {
     shared: Arc<LedgerInner<L>>,
@@ -52,7 +52,7 @@ pub(super) struct Ledger<L> {
 #[derive(Debug)]
 struct LedgerInner<L> {
     lender: Arc<L>,
-    /// By the length of the lease: as many as there are limits, at most.
+    /// By the length of the lease: at most one entry for each limit.
     loans: Mutex<BTreeMap<Nanos, LoanBatch>>,
     next: AtomicU64,
     returning: AtomicUsize,
@@ -61,7 +61,7 @@ struct LedgerInner<L> {
 /// Loans of one length.
 #[derive(Debug, Default)]
 struct LoanBatch {
-    /// Whether a task renews them.
+    /// True if a task renews them.
     tended: bool,
     open: HashMap<u64, Arc<[Permit]>>,
 }
@@ -86,8 +86,8 @@ impl<L: Lender> Ledger<L> {
         }
     }
 
-    /// What gives these permits back when it is dropped, and keeps them until then; none for
-    /// none. Without a runtime they last one lease.
+    /// Returns a guard that keeps these permits until it is dropped, and then gives them back;
+    /// `None` if there are no permits. Without a runtime they last one lease.
     pub(super) fn hold(&self, lent: impl Iterator<Item = (Permit, Nanos)>) -> Option<RequestHold> {
         let mut lease = Nanos::MAX;
         let mut lent = lent.peekable();
@@ -109,7 +109,7 @@ impl<L: Lender> Ledger<L> {
         };
         if let (Some(runtime), true) = (&runtime, starts) {
             let shared = Arc::clone(&shared);
-            // Not under the lock: a runtime that ends drops the task at once, which locks.
+            // Not under the lock, because a runtime that ends drops the task at once, which locks.
             let tending = Tending {
                 shared,
                 lease: Some(lease),
@@ -126,7 +126,7 @@ impl<L: Lender> Ledger<L> {
     }
 }
 
-/// What one request holds.
+/// The permits that one request holds.
 struct Loan<L: Lender> {
     shared: Arc<LedgerInner<L>>,
     lease: Nanos,
@@ -152,7 +152,7 @@ impl<L: Lender> Drop for Loan<L> {
     }
 }
 
-/// A place among those that are on their way back.
+/// A place among the requests with permits on their way back.
 struct Returning<L>(Arc<LedgerInner<L>>);
 
 impl<L> Returning<L> {
@@ -169,17 +169,17 @@ impl<L> Drop for Returning<L> {
     }
 }
 
-/// Renews the loans of one length until there are none. The task may be dropped with its
+/// Renews the loans of one length until there are no more. The task may be dropped with its
 /// runtime; then the next loan starts another.
 struct Tending<L> {
     shared: Arc<LedgerInner<L>>,
-    /// None once there are no more.
+    /// `None` once there are no more.
     lease: Option<Nanos>,
 }
 
 impl<L: Lender> Tending<L> {
     async fn tend(mut self, lease: Nanos) {
-        // Two more chances if the store fails once.
+        // Leaves two more chances if the store fails once.
         let pause = Nanos::from_nanos(lease.as_nanos().div_ceil(3));
         loop {
             self.shared.lender.sleep(pause).await;
@@ -194,7 +194,7 @@ impl<L: Lender> Tending<L> {
         }
     }
 
-    /// If there are none, who comes next starts another task.
+    /// Returns the open loans. If there are none, the next loan starts another task.
     fn open(&mut self, lease: Nanos) -> Vec<Arc<[Permit]>> {
         let mut all = self.shared.loans.lock();
         let loans = all.get(&lease);
@@ -218,7 +218,7 @@ impl<L> Drop for Tending<L> {
     }
 }
 
-/// A name for a loan that nobody can guess: a number, as a secret of this process shows it.
+/// Returns an unguessable name for a loan: a number, hashed with a secret of this process.
 pub(super) fn new_lease() -> LeaseId {
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::{ManualClock, Timer};
 
-    /// Counts what it is asked; what comes back never arrives.
+    /// Counts the calls; permits that come back never arrive.
     #[derive(Default)]
     struct Far {
         clock: ManualClock,

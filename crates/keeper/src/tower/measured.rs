@@ -1,4 +1,4 @@
-//! Measured: a request under an adaptive limit, from its permit to what its end says.
+//! Measured: a request under an adaptive limit, from its permit to the judgement of its end.
 //!
 //! ```text
 //!   permit --> head of the answer --> bytes --> trailers --> end      done: its time counts
@@ -10,7 +10,7 @@
 //!                               before that, or in the middle of the body: ignored
 //! ```
 //!
-//! The end of a body whose length was announced is its last byte: servers do not ask for more.
+//! A body with an announced length ends with its last byte, because servers do not ask for more.
 
 use std::sync::Arc;
 
@@ -18,26 +18,26 @@ use http::{HeaderMap, StatusCode, header};
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::{AdaptiveConcurrency, AdaptivePermit, End};
 
-/// What the requests of a layer share.
+/// State shared by the requests of a layer.
 pub(super) trait MeasuredCourse: Send + Sync {
     fn now(&self) -> Time;
-    /// What an answer says, by its status, and the fields of its head or of its trailers.
+    /// Judges a response by its status, and the fields of its head or of its trailers.
     fn judge(&self, status: StatusCode, fields: &HeaderMap) -> End;
-    /// After so long without a head, a client that goes away has given up.
+    /// Returns the time without a head after which a client that goes away has given up.
     fn given_up_after(&self) -> Nanos;
-    /// A permit came back.
+    /// Called when a permit came back.
     fn came_back(&self);
 }
 
 /// A request at work.
 pub(super) struct Measured {
-    /// None when it was handed in.
+    /// `None` when it was returned.
     permit: Option<AdaptivePermit<Arc<AdaptiveConcurrency>>>,
     course: Arc<dyn MeasuredCourse>,
     head: ResponseHead,
-    /// Nothing is left to be sent.
+    /// True if no more bytes are to be sent.
     whole: bool,
-    /// Bytes of the body that are left, where their number was announced.
+    /// Remaining bytes of the body, if their number was announced.
     left: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ enum ResponseHead {
         status: StatusCode,
         end: End,
     },
-    /// There is none: the service failed.
+    /// There is none, because the service failed.
     Failed,
 }
 
@@ -66,7 +66,7 @@ impl Measured {
         }
     }
 
-    /// The service has answered.
+    /// Called when the service has answered.
     pub(super) fn answered(&mut self, status: StatusCode, fields: &HeaderMap) {
         let end = self.course.judge(status, fields);
         self.head = ResponseHead::Came { status, end };
@@ -75,12 +75,12 @@ impl Measured {
         self.left = length;
     }
 
-    /// The service has failed.
+    /// Called when the service has failed.
     pub(super) fn failed(&mut self) {
         self.head = ResponseHead::Failed;
     }
 
-    /// So many bytes were handed out.
+    /// Called when `bytes` bytes were sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(bytes as u64);
@@ -94,18 +94,18 @@ impl Measured {
         }
     }
 
-    /// Nothing is left to be sent.
+    /// Called when no more bytes are to be sent.
     pub(super) fn whole(&mut self) {
         self.whole = true;
     }
 
-    /// What it says, if it ends now.
+    /// Returns the judgement if the request ends now.
     fn end(&self, took: Nanos) -> End {
         match self.head {
             ResponseHead::Awaited if std::thread::panicking() => End::Ignored,
             ResponseHead::Awaited if took >= self.course.given_up_after() => End::Dropped,
             ResponseHead::Failed => End::Dropped,
-            // Turned away is turned away, whoever reads of it.
+            // A dropped request stays dropped, even if the client does not read the whole response.
             ResponseHead::Came { end, .. } if self.whole || end == End::Dropped => end,
             ResponseHead::Awaited | ResponseHead::Came { .. } => End::Ignored,
         }

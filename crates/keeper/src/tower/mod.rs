@@ -9,22 +9,22 @@
 //!                              gRPC: RESOURCE_EXHAUSTED or UNAVAILABLE, with RetryInfo
 //! ```
 //!
-//! | what limits | made by |
+//! | limit | made by |
 //! |---|---|
 //! | one limit for all requests, refusing or with a line | [`RateLimitLayer::new`], [`queue`](RateLimitLayer::queue) |
 //! | a limit for each user, token, address | [`RateLimitLayer::keyed`], [`by_address`] |
 //! | a policy | [`RateLimitLayer::policy`], [`policy_text`](RateLimitLayer::policy_text), [`policy_file`](RateLimitLayer::policy_file) |
-//! | how many are at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
-//! | the same, as many as the server bears | [`RateLimitLayer::adaptive`] |
+//! | requests at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
+//! | the same, adapted to the capacity of the server | [`RateLimitLayer::adaptive`] |
 //!
 //! * Everything is shared by clones: a layer may be cloned for each route, a service for each
 //!   connection.
-//! * `poll_ready` is that of the service inside: it neither sleeps nor takes anything. What
-//!   is decided is decided by `call`, where the request is known; in memory, at once.
-//! * A client's address is that of its connection. Behind proxies it is what a *trusted*
-//!   proxy says, read from the right; nobody else's `X-Forwarded-For` is looked at.
-//! * Refusals are answers, never errors: the error type is that of the service inside.
-//! * What is put inside a nested router sees the path that is left there.
+//! * `poll_ready` is that of the service inside: it neither sleeps nor takes anything. Decisions
+//!   are made by `call`, where the request is known; in memory, at once.
+//! * A client's address is that of its connection. Behind proxies it is the one that a *trusted*
+//!   proxy reports, read from the right; `X-Forwarded-For` of other peers is ignored.
+//! * Refusals are responses, never errors: the error type is that of the service inside.
+//! * A layer inside a nested router sees the remaining path.
 //!
 //! ```
 //! use ratekeeper::KeyedLimiter;
@@ -72,7 +72,7 @@ pub use settle::Counts;
 pub use single::Single;
 pub use source::PolicyError;
 
-/// What an [adaptive](RateLimitLayer::adaptive) limit is made of.
+/// The parts of an [adaptive](RateLimitLayer::adaptive) limit.
 pub use ratekeeper_resilience::{
     AdaptiveConcurrency, AdaptiveSettings, Aimd, Bounds, End, Error as AdaptiveError, Gradient,
     Law, Vegas,

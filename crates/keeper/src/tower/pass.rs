@@ -1,4 +1,4 @@
-//! Pass: a request that may pass, and what its client is told in the fields of the answer.
+//! Pass: a request that may pass, and the fields to add to its response.
 //!
 //! ```text
 //!   Pass --> delay: held back so long
@@ -17,10 +17,10 @@ use super::gate::RequestHold;
 use crate::Answer;
 use crate::headers::names;
 
-/// The limits in shadow mode that would have refused.
+/// Field that lists the limits in shadow mode that would have refused.
 pub(super) const SHADOW: &str = "x-ratekeeper-shadow";
 
-/// Those of the usual style, and one of limits in shadow mode.
+/// The fields of the usual style, and one of limits in shadow mode.
 const USUAL_FIELDS: usize = 3;
 
 /// A request that may pass.
@@ -32,22 +32,22 @@ pub struct Pass {
     pub(super) hold: Option<RequestHold>,
 }
 
-/// What a client is told in the fields of its answer.
+/// Fields to add to a response.
 #[derive(Debug)]
 pub(super) enum FieldsToSend {
     Nothing,
-    /// How one limit stands.
+    /// The state of one limit.
     Limit(Arc<Shown>, Decision),
     /// Anything else, by name.
     Fields(Vec<(&'static str, HeaderValue)>),
 }
 
 impl FieldsToSend {
-    /// What an answer says.
+    /// The fields of an answer.
     pub(super) fn by(answer: &Answer) -> Self {
         let mut fields = Vec::with_capacity(USUAL_FIELDS);
         answer.put_header_fields(|name, value| {
-            // Names and numbers, which can be sent; another would be left out.
+            // The values are names and numbers, which can be sent; others would be left out.
             if let Ok(value) = HeaderValue::from_str(value) {
                 fields.push((name, value));
             }
@@ -55,16 +55,16 @@ impl FieldsToSend {
         Self::Fields(fields)
     }
 
-    /// One field more.
+    /// Adds one field.
     pub(super) fn add(&mut self, name: &'static str, value: HeaderValue) {
         match self {
             Self::Fields(fields) => fields.push((name, value)),
-            // A limit without a policy is in shadow mode with its layer, and says nothing then.
+            // A limit without a policy is in shadow mode with its layer, and adds no fields then.
             Self::Nothing | Self::Limit(..) => *self = Self::Fields(vec![(name, value)]),
         }
     }
 
-    /// Adds it to the fields of the answer.
+    /// Adds the fields to the response.
     pub(super) fn put_into(&mut self, headers: &mut HeaderMap) {
         match self {
             Self::Nothing => {}
@@ -78,8 +78,8 @@ impl FieldsToSend {
     }
 }
 
-/// Adds a field. Lists grow, so that layers upon each other are all shown; of the others the
-/// service's own, or the inner layer's, stay.
+/// Adds a field. Lists are appended to, so that nested layers are all shown; of the others the
+/// service's own, or the inner layer's, is kept.
 pub(super) fn put(headers: &mut HeaderMap, name: &'static str, value: HeaderValue) {
     const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(names::RATELIMIT_POLICY);
     const RATELIMIT: HeaderName = HeaderName::from_static(names::RATELIMIT);
@@ -99,7 +99,7 @@ pub(super) fn put(headers: &mut HeaderMap, name: &'static str, value: HeaderValu
     headers.append(list, value);
 }
 
-/// As [`put`], of a text: names and numbers, which can be sent; another is left out.
+/// Like [`put`], for a text: names and numbers, which can be sent; others are left out.
 pub(super) fn put_text(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         put(headers, name, value);

@@ -1,4 +1,4 @@
-//! Policy: all limits of a policy that match a request, together or none.
+//! Policy: all limits of a policy that match a request, all together or none.
 //!
 //! ```text
 //!   request --facts--> Keeper --> allowed: rates charged, permits lent, held back if shaped
@@ -7,15 +7,14 @@
 //!   method, host, path, query, headers, address (client_ip of the policy), attributes
 //! ```
 //!
-//! * A store that cannot answer does not make an error of the server's. Behind a
-//!   `Fallback` it always answers. Alone, what each limit says as `on_store_error` decides:
-//!   `allow` passes, uncounted; `deny` refuses as the limit refuses; and so does `local`,
-//!   for there is no memory that could hold a share. The error is handed to
-//!   [`on_store_error`](super::RateLimitLayer::on_store_error).
-//! * A client that goes away while a store is asked for permits leaves nothing on loan: the
-//!   question is asked to its end by a task, and what was lent is given back.
-//! * What a policy's `queue` has promised to a client that goes away stays charged: others
-//!   stand behind it.
+//! * A store that cannot answer causes no error of the server. Behind a `Fallback` it always
+//!   answers. Alone, the `on_store_error` of each limit decides: `allow` passes, uncounted; `deny`
+//!   refuses as the limit refuses; and so does `local`, because there is no memory that could hold
+//!   a share. The error is passed to [`on_store_error`](super::RateLimitLayer::on_store_error).
+//! * A client that goes away while a store is asked for permits leaves nothing on loan: a task
+//!   completes the call, and the loan is given back.
+//! * A charge promised by a policy's `queue` to a client that goes away stays, because others wait
+//!   behind it.
 
 use std::fmt;
 use std::future::pending;
@@ -41,7 +40,7 @@ use super::pass::{FieldsToSend, Pass};
 use crate::keeper::{lends, list, poll_once, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope, Timer};
 
-/// What a refusal says of when to try again while the store does not answer.
+/// Retry time of a refusal while the store does not answer.
 const RETRY: Nanos = Nanos::SECOND;
 
 /// The limits of a policy; see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
@@ -68,7 +67,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         }
     }
 
-    /// Which limits are for the request, whose keys it has, and what it costs.
+    /// Returns the charges of a request: its limits, keys and cost.
     #[inline]
     fn charges(&self, parts: &Parts, cost: Option<Permits>) -> StoreQuestion {
         let now = self.keeper.clock().now();
@@ -148,7 +147,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
         }
     }
 
-    /// There is no line: how long a request is held back stands in the answer.
+    /// There is no line: the answer contains how long a request is held back.
     fn forbid_waiting(&mut self) {}
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {
@@ -157,24 +156,24 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
     }
 }
 
-/// What a store is asked about a request.
+/// The question to a store about a request.
 struct StoreQuestion {
     policy: Arc<Policy>,
     charges: Charges,
     now: Time,
 }
 
-/// What comes of it.
+/// The result of a question.
 struct Admitted {
     decisions: Decisions,
     lease: Option<LeaseId>,
-    /// The store could not answer.
+    /// Set if the store could not answer.
     error: Option<StoreError>,
 }
 
 impl<S: Store, C: Clock> Keeper<S, C> {
-    /// Charges the rates that match and takes permits, all or none; where the store cannot
-    /// answer, as its limits say for that case.
+    /// Charges the rates that match and takes permits, all or none; if the store cannot answer,
+    /// follows the limits' settings for that case.
     async fn admit(&self, asked: &StoreQuestion) -> Admitted {
         let StoreQuestion {
             policy,
@@ -209,7 +208,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 }
 
-/// What limits say of themselves for a store that cannot answer.
+/// Returns the decisions of limits for a store that cannot answer.
 fn without_store(charges: &[Charge<'_>]) -> Decisions {
     let refusal = Decision {
         verdict: Verdict::Deny { retry_after: RETRY },

@@ -54,7 +54,8 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S, B>;
 
-    /// As soon as the service inside is: limits are asked by [`call`](Service::call) only.
+    /// Ready as soon as the service inside is, because limits are asked by [`call`](Service::call)
+    /// only.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
@@ -70,7 +71,7 @@ where
                     return ResponseFuture::serving(future, pass);
                 }
                 Settled::Refuse(response) => {
-                    // What was ready may hold a place that another waits for.
+                    // The ready service may hold a place that another request waits for.
                     self.inner = self.inner.clone();
                     return ResponseFuture::refused(response);
                 }
@@ -86,14 +87,14 @@ where
                 later(Arc::clone(&self.shared), asking, grpc::content_type(&parts))
             }
         };
-        // What was ready waits; the clone takes its place.
+        // The ready service waits; the clone takes its place.
         let waits = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, waits);
         ResponseFuture::waiting(settled, ready, Request::from_parts(parts, body))
     }
 }
 
-/// Settles what is not known at once.
+/// Settles a ruling that is not known at once.
 fn later<G: Gate>(
     shared: Arc<LayerContext<G>>,
     asking: Boxed<Ruling>,

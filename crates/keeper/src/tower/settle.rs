@@ -1,4 +1,4 @@
-//! Settle: what a ruling means for the request, and for what its client is told.
+//! Settle: the effect of a ruling on the request, and on the fields of its response.
 //!
 //! ```text
 //!   ruling --> allowed ------------> pass, with RateLimit fields, held back if shaped
@@ -20,7 +20,7 @@ use super::pass::{FieldsToSend, Pass, SHADOW};
 use crate::problem::PROBLEM_JSON;
 use crate::{Answer, Outcome};
 
-/// What holds for every gate.
+/// Settings for every gate.
 #[derive(Clone)]
 pub(super) struct GateSettings {
     pub(super) mode: Mode,
@@ -40,18 +40,18 @@ pub(super) struct DecisionTally {
     shadowed: AtomicU64,
 }
 
-/// How many requests a layer has decided.
+/// Numbers of requests that a layer has decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Let through to the service.
+    /// Requests let through to the service.
     pub passed: u64,
-    /// Refused.
+    /// Refused requests.
     pub refused: u64,
-    /// Of those let through, how many a limit in shadow mode would have refused.
+    /// Requests let through that a limit in shadow mode would have refused.
     pub shadowed: u64,
 }
 
-/// What becomes of a request.
+/// The outcome for a request.
 pub(super) enum Settled {
     Pass(Pass),
     Refuse(Response<Vec<u8>>),
@@ -70,7 +70,8 @@ impl Default for GateSettings {
 }
 
 impl GateSettings {
-    /// `grpc` is asked for the content type of a refusal, if the request is one of gRPC.
+    /// Settles a ruling; `grpc` returns the content type of a refusal, if the request is one of
+    /// gRPC.
     pub(super) fn settle(
         &self,
         ruling: Ruling,
@@ -95,7 +96,8 @@ impl GateSettings {
         }
     }
 
-    /// Passes what a limit in shadow mode refuses, or any limit of a layer in shadow mode.
+    /// Passes a request that a limit in shadow mode refuses, or any limit of a layer in shadow
+    /// mode.
     fn shadowed(&self, denied: Denied) -> Pass {
         let Denied { answer, told, hold } = denied;
         add(&self.tally.passed);

@@ -1,4 +1,4 @@
-//! Single: one limit for all requests, which refuses, or lets them wait in line.
+//! Single: one limit for all requests, which refuses them, or lets them wait in line.
 //!
 //! ```text
 //!   request --> nobody waits, a permit is there ------> service
@@ -6,8 +6,8 @@
 //!                         \-> too long, or too many wait ----> refused
 //! ```
 //!
-//! A request that is dropped while it waits (its client is gone) leaves the line and has
-//! taken nothing; those behind it move up.
+//! A request that is dropped while it waits (its client is gone) leaves the line and has taken
+//! nothing; those behind it move up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,8 +28,9 @@ pub struct Single<A: LimiterAlgorithm, C> {
     pub(super) patience: Nanos,
 }
 
-/// What a limit of concurrency has lent. It has no name there, so it cannot be renewed; and
-/// after its lease it has come back by itself, and must not take another's with it.
+/// Permits lent by a limit of concurrency. They have no name there, so they cannot be renewed; and
+/// after the lease they have come back by themselves, and giving them back would release the
+/// permits of another request.
 struct AtWork<A: LimiterAlgorithm, C: Clock> {
     limiter: Arc<Limiter<A, C>>,
     cost: Permits,
@@ -63,7 +64,7 @@ where
         self.described.passes(shown, decision, hold.flatten())
     }
 
-    /// What a limit of concurrency has lent.
+    /// Returns the permits lent by a limit of concurrency.
     fn lent(&self, cost: Permits) -> Option<RequestHold> {
         let algorithm: AnyAlgorithm = self.limiter.show(|algorithm| algorithm.clone().into());
         let lease = algorithm.concurrency().map(Concurrency::lease)?;

@@ -11,10 +11,10 @@ use super::policy::ByPolicy;
 use super::{GateSettings, RateLimitLayer};
 use crate::{Clock, Keeper, SystemClock};
 
-/// Bytes of a policy file; the language takes no more.
+/// Maximum bytes of a policy file, as in the language.
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
-/// Why a text is no policy for a layer.
+/// Why a text is not a policy for a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -22,10 +22,10 @@ pub enum PolicyError {
     Unreadable {
         /// Its path.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
-    /// It has errors: all of them, each with its line and a hint.
+    /// It has errors: all are listed, each with its line and a hint.
     Invalid(String),
     /// It keeps its counters in a shared store, which a layer does not open.
     Shared,
@@ -49,10 +49,10 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// Layers of a policy of their own, counted in memory.
+/// Layers with a policy of their own, counted in memory.
 impl RateLimitLayer<ByPolicy<MemoryStore, SystemClock>> {
-    /// The limits of a policy, counted in memory. What the text says of the service (its
-    /// addresses, its files for Envoy) is not for a layer, and does nothing.
+    /// The limits of a policy, counted in memory. The text's settings of the service (its
+    /// addresses, its files for Envoy) do not apply to a layer, and have no effect.
     ///
     /// ```
     /// use ratekeeper::tower::RateLimitLayer;
@@ -74,16 +74,16 @@ impl RateLimitLayer<ByPolicy<MemoryStore, SystemClock>> {
     /// ```
     ///
     /// # Errors
-    /// [`PolicyError`], for errors in the text and for what a layer cannot do.
+    /// [`PolicyError`], for errors in the text and for settings that a layer does not support.
     pub fn policy_text(text: &str) -> Result<Self, PolicyError> {
         open("policy", text)
     }
 
-    /// As [`policy_text`](Self::policy_text), of the text in a file. It is read once; to
-    /// change the policy, [`install`](Keeper::install) another.
+    /// Like [`policy_text`](Self::policy_text), with the text of a file. It is read once; to change
+    /// the policy, [`install`](Keeper::install) another.
     ///
     /// # Errors
-    /// As [`policy_text`](Self::policy_text), and if the file cannot be read.
+    /// Those of [`policy_text`](Self::policy_text), and an unreadable file.
     pub fn policy_file(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
         let path = path.as_ref();
         let shown = path.display().to_string();

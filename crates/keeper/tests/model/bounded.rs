@@ -1,4 +1,4 @@
-//! Bounded: whoever asks and waits, in whatever order, no span admits more than the limit says.
+//! Bounded: whatever tasks ask and wait, in any order, no span admits more than the limit.
 
 use std::pin::pin;
 use std::sync::Arc;

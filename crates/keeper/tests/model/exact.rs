@@ -55,7 +55,7 @@ struct Waiter {
     patience: Nanos,
 }
 
-/// What should happen.
+/// Expected behaviour.
 struct Model {
     bucket: Bucket,
     /// The moment for which the last grant was made, or since when there is a line.

@@ -8,7 +8,7 @@
 //!   exact    a token bucket: the story is that of a queue and a number
 //! ```
 //!
-//! `RATEKEEPER_REPETITIONS` says how many lives are lived, in thousands.
+//! `RATEKEEPER_REPETITIONS` sets the number of lives, in thousands.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod bounded;
@@ -22,7 +22,7 @@ use ratekeeper::ManualClock;
 use ratekeeper::core::{Nanos, Time};
 use tasks::Tasks;
 
-/// How many lives each test lives, `usual` unless told otherwise.
+/// Number of lives of each test: `usual`, unless the environment sets another.
 fn lives(usual: u32) -> ProptestConfig {
     let said = std::env::var("RATEKEEPER_REPETITIONS").ok();
     let thousands = said.map(|said| said.parse::<u32>().unwrap());
@@ -47,7 +47,7 @@ fn millis(millis: u32) -> Nanos {
     Nanos::from_millis(millis.into())
 }
 
-/// One of those who are not done, the `which`th and round again.
+/// The `which`th of the tasks that are not done, and round again.
 fn nth(tasks: &Tasks<'_>, which: usize) -> Option<usize> {
     let at = which.checked_rem(tasks.running.len())?;
     tasks.running.keys().nth(at).copied()

@@ -34,7 +34,7 @@ const WORDS: [&str; 20] = [
     "concurrency = { max = 4, lease = \"1s\" }",
 ];
 
-/// What may be done to a limiter.
+/// An operation on a limiter.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
     Check(u32),
@@ -133,7 +133,7 @@ fn live(first: usize, verbs: &[Verb]) {
                     keys.as_ref().map(|it| (it.decision(), it.due())),
                 );
                 assert_eq!(decisions.0, decisions.1, "{}", told());
-                // Of nothing, nobody can say whether it was given back.
+                // A cost of zero cannot show if it was given back.
                 if let (Ok(mine), Ok(keys), 1..) = (mine, keys, cost.get()) {
                     reserved.push((mine, keys));
                 }
@@ -182,7 +182,7 @@ fn live(first: usize, verbs: &[Verb]) {
         assert_eq!(tasks.running.len(), 2 * one.waiting(), "{}", told());
         same_stories(&tasks, &mut done, &told);
     }
-    // Nobody starves: what is denied now is allowed some day, or never.
+    // No waiter starves: a cost denied now is allowed at some time, or never.
     for _ in 0..10_000 {
         let Some(due) = clock.next_wake() else { break };
         clock.set(due.max(clock.now()));
@@ -200,7 +200,7 @@ fn live(first: usize, verbs: &[Verb]) {
     assert_eq!(order.len(), tasks.done.len(), "somebody is done twice");
 }
 
-/// What both told since the last time.
+/// The results of both since the last time.
 fn same_stories(tasks: &Tasks<'_>, done: &mut usize, told: &dyn Fn() -> String) {
     let story = |parity: usize| -> Vec<_> {
         let new = tasks.done[*done..].iter();

@@ -1,5 +1,5 @@
-//! The adaptive limit in a real server whose handler bears so many at once, and gets slow
-//! beyond that: what its clients get of it, with the limit and without.
+//! The adaptive limit in a real server with a handler that has a fixed capacity, and gets slow
+//! beyond that: requests that its clients have served, with the limit and without.
 //!
 //! ```text
 //!   100 clients, patient for 150 ms      8 workers, 20 ms each: 400 a second at best
@@ -28,13 +28,13 @@ const WORKERS: usize = 8;
 const WORK: Duration = Duration::from_millis(20);
 const CLIENTS: usize = 100;
 const PATIENCE: Duration = Duration::from_millis(150);
-/// What a client waits that was refused.
+/// Wait of a client that was refused.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Until the limit is found.
 const BEFORE: Duration = Duration::from_millis(1_500);
 const COUNTED: Duration = Duration::from_millis(1_500);
 
-/// A handler whose work goes on when its client has gone, as that of a database does.
+/// A handler that works on when its client has gone, as that of a database does.
 fn working() -> Router {
     let workers = Arc::new(Semaphore::new(WORKERS));
     let handler = async move || {
@@ -56,7 +56,7 @@ struct Seen {
     given_up: AtomicUsize,
 }
 
-/// One client, from `start` on; what it sees from `from` to `until` counts.
+/// One client, from `start` on; its answers from `from` to `until` count.
 async fn ask(address: SocketAddr, [from, until]: [Instant; 2], seen: Arc<Seen>) {
     let mut client = Client::connect(address).await;
     while Instant::now() < until {
@@ -68,7 +68,7 @@ async fn ask(address: SocketAddr, [from, until]: [Instant; 2], seen: Arc<Seen>) 
             Ok(answer) => {
                 assert_eq!(answer.status, 503);
                 assert_eq!(answer.header("retry-after"), "1");
-                sleep(PAUSE).await; // sooner than it is told
+                sleep(PAUSE).await; // sooner than `Retry-After` asks
                 count(&seen.refused)
             }
             Err(_) => {
@@ -79,7 +79,7 @@ async fn ask(address: SocketAddr, [from, until]: [Instant; 2], seen: Arc<Seen>) 
     }
 }
 
-/// What all clients see; `look` is called while they are counted.
+/// Counts the answers to all clients; `look` is called meanwhile.
 async fn load(router: Router, mut look: impl FnMut()) -> Arc<Seen> {
     let address = serve(router).await;
     let from = Instant::now() + BEFORE;
@@ -133,7 +133,7 @@ async fn the_limit_comes_to_what_the_server_bears_and_goodput_holds() {
             (WORKERS..4 * WORKERS).contains(&median),
             "{law:?}: {limits:?}"
         );
-        // Without a limit nearly nobody has an answer in time: the queue is beyond 150 ms.
+        // Without a limit few clients have an answer in time: the queue is beyond 150 ms.
         assert!(served > 3 * alone, "{law:?}: {served}, {alone} without");
         assert!(
             served > 5 * given_up,

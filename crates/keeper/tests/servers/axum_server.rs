@@ -142,7 +142,7 @@ async fn wrk_gets_exactly_the_bound() {
     assert!(counts.refused >= requests - 1_000, "{counts:?} {text}");
 }
 
-/// How many hold something, of three kinds of layers around bodies that never end.
+/// Number of permits held, for three kinds of layers around bodies that never end.
 type AtWork = Box<dyn Fn() -> u64>;
 
 fn holding() -> Vec<(&'static str, Router, AtWork)> {

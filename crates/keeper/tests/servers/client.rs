@@ -107,7 +107,7 @@ impl Client {
     }
 }
 
-/// Waits until `done`; for what a server notices in its own time.
+/// Waits until `done`; for events that a server notices in its own time.
 pub(crate) async fn until(what: &str, done: impl Fn() -> bool) {
     let waiting = async {
         while !done() {

@@ -1,4 +1,4 @@
-//! hyper: a service without a framework, which says itself who is connected.
+//! hyper: a service without a framework, which sets the client's address itself.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

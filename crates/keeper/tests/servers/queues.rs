@@ -1,4 +1,4 @@
-//! Requests that wait for what is at work, in a real server.
+//! Requests that wait for others at work, in a real server.
 
 use std::sync::{Arc, Mutex};
 

@@ -37,7 +37,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// None if it is not installed.
+    /// `None` if it is not installed.
     ///
     /// # Panics
     /// If it is absent and `CI` is set.
@@ -172,7 +172,7 @@ fn pages() -> Router {
     router.route("/at-work", get(async || Body::new(Slow::default())))
 }
 
-/// The statuses of so many requests, one after the other, at these servers in turn.
+/// The statuses of `count` requests, one after the other, at these servers in turn.
 async fn statuses(servers: &[SocketAddr], path: &str, count: usize) -> Vec<u16> {
     let mut clients = Vec::new();
     for &server in servers {
@@ -252,7 +252,7 @@ const COUNTED: [(&str, &str); 8] = [
     ("exponential", "algorithm = \"exponential\""),
 ];
 
-/// Six processes, whose clocks began at different times, ask 400 times each.
+/// Six processes with clocks that began at different times ask 400 times each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_hold_one_limit_whenever_they_were_started() {
     let Some(redis) = Redis::start().await else {
@@ -314,7 +314,7 @@ async fn a_store_made_by_hand_learns_the_clock_of_its_keeper() {
     assert_eq!(admitted, 10);
 }
 
-/// Nobody looks after the store: requests alone find out that it is there.
+/// No task checks the store: requests alone find out that it is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_starts_late_is_found() {
     let Some(mut redis) = Redis::start().await else {
@@ -385,7 +385,7 @@ async fn limits_say_what_passes_while_redis_is_away() {
         at_work(server).await.is_none(),
         "nobody can say that it may"
     );
-    held.close(); // what it held cannot be told
+    held.close(); // its holdings are unknown
     redis.start_again().await;
     stop.store(true, Ordering::Relaxed);
     for asked in asking {
@@ -398,7 +398,7 @@ async fn limits_say_what_passes_while_redis_is_away() {
     assert!(passed(&statuses(&[server], "/open", 20).await) <= 5);
 }
 
-/// Behind a `Fallback`, what says `local` is counted here meanwhile.
+/// Behind a `Fallback`, limits set to `local` are counted here meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fallback_counts_while_redis_is_away() {
     let Some(mut redis) = Redis::start().await else {

@@ -1,4 +1,4 @@
-//! Slow: a body whose first bytes come at once, and whose end never does.
+//! Slow: a body that begins at once, and never ends.
 
 use std::convert::Infallible;
 use std::pin::Pin;

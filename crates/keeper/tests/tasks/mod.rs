@@ -19,7 +19,7 @@ pub(crate) struct Tasks<'a> {
     lines: usize,
     pub(crate) running: BTreeMap<usize, Pin<Box<dyn Future<Output = Waited> + 'a>>>,
     woken: Arc<Mutex<VecDeque<usize>>>,
-    /// Who is done, when, and what came of it.
+    /// Tasks that are done: number, time and result.
     pub(crate) done: Vec<(usize, Time, Waited)>,
 }
 
@@ -35,7 +35,7 @@ impl Wake for Ring {
 }
 
 impl<'a> Tasks<'a> {
-    /// Nobody yet; those who come wait in so many lines.
+    /// No tasks yet; new ones wait in `lines` lines.
     pub(crate) fn new(clock: &Clocked, lines: usize) -> Self {
         Self {
             clock: Arc::clone(clock),

@@ -1,5 +1,5 @@
-//! The adaptive limit around a service of our own: how it refuses, and what the ends of
-//! requests say to it.
+//! The adaptive limit around a service of our own: how it refuses, and how the ends of requests
+//! move it.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -108,7 +108,7 @@ fn what_costs_nothing_passes_and_says_nothing() {
     assert_eq!((layer.limit().in_flight(), layer.limit().limit()), (2, 2));
 }
 
-/// Answers at once, as told.
+/// Answers at once, with these values.
 #[derive(Clone, Default)]
 struct Told {
     status: StatusCode,
@@ -185,7 +185,7 @@ fn told(status: u16, all: &[(&'static str, &'static str)], frames: &[Step]) -> T
     }
 }
 
-/// The limit after one request whose body is read until there is nothing more to come.
+/// The limit after one request with a body that is read until nothing more comes.
 fn limit_after(layer: &Layered, clock: &Clocked, told: Told) -> u32 {
     let answer = poll(pin!(layer.layer(told).call(get("/", &[]))));
     let Poll::Ready(Ok(answer)) = answer else {

@@ -1,4 +1,4 @@
-//! What a request holds comes back, whatever becomes of it.
+//! The permits of a request come back, however it ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -34,7 +34,7 @@ enum End {
     Drop,
 }
 
-/// Takes a request to its end; `at_work` says how many hold something.
+/// Takes a request to its end; `at_work` returns the number of requests that hold a permit.
 fn check<G: Gate>(layer: &RateLimitLayer<G>, at_work: impl Fn() -> u32) {
     for (act, end) in ENDS {
         let mut service = layer.layer(Stage::new(act));
@@ -146,7 +146,7 @@ fn permits_of_one_limit_come_back() {
     check(&RateLimitLayer::new(Arc::clone(&limiter)), at_work);
     let layer = RateLimitLayer::new(Arc::clone(&limiter)).queue(Nanos::from_secs(5));
     check(&layer, at_work);
-    // Who holds it for longer than the lease takes nobody else's with it.
+    // A request that holds it for longer than the lease takes no other permit with it.
     let refusing = RateLimitLayer::new(Arc::clone(&limiter));
     let mut service = refusing.layer(Stage::new(Act::Endless));
     let long = now(&mut service, get("/", &[])).unwrap();
@@ -202,7 +202,7 @@ fn who_comes_over_the_count_is_refused_and_holds_nothing() {
     assert_eq!(layer.at_work().get(), 0);
 }
 
-/// Leases are renewed while a request holds them, also where nobody polls its body.
+/// Leases are renewed while a request holds them, also if its body is never polled.
 #[tokio::test]
 async fn long_answers_keep_their_permits() {
     let clock = clock();

@@ -29,7 +29,7 @@ fn call(layer: &Lines) -> Waiting {
     Box::pin(layer.layer(Stage::default()).call(get("/", &[])))
 }
 
-/// Polls all; who is answered now, and how.
+/// Polls all; returns those answered now, with their statuses.
 fn answered(waiting: &mut Vec<(usize, Waiting)>) -> Vec<(usize, u16)> {
     let mut done = Vec::new();
     waiting.retain_mut(|(number, call)| match poll(call.as_mut()) {
@@ -99,7 +99,7 @@ fn who_goes_away_leaves_the_line_and_the_rest_move_up() {
     assert!(poll(next.as_mut()).is_ready(), "nobody else was charged");
 }
 
-/// Requests wait for what others have at work, under whatever counts it.
+/// Requests wait for others at work, under every limit that counts them.
 fn check_at_work<G: Gate>(name: &str, layer: &RateLimitLayer<G>, clock: &Clocked) {
     let call = |act: Act| Box::pin(layer.layer(Stage::new(act)).call(get("/", &[])));
     let Poll::Ready(Ok(first)) = poll(call(Act::Endless).as_mut()) else {
@@ -122,7 +122,7 @@ fn check_at_work<G: Gate>(name: &str, layer: &RateLimitLayer<G>, clock: &Clocked
     drop(second);
     let (number, third) = served(&mut waiting).unwrap();
     assert_eq!(number, 3, "{name}: it moved up");
-    // Nobody passes the line, and a second is the most.
+    // No request passes the line, and none waits for more than a second.
     let mut late = vec![(6, call(Act::Answer)), (7, call(Act::Answer))];
     assert_eq!(statuses(&mut late), [], "{name}");
     clock.advance(Nanos::from_millis(500));
@@ -146,7 +146,7 @@ const REFUSED: u16 = 0;
 
 type Calls = Vec<(usize, Waiting)>;
 
-/// Polls all; who is answered now, and how. Bodies are dropped.
+/// Polls all; returns those answered now, with their statuses. Bodies are dropped.
 fn statuses(waiting: &mut Calls) -> Vec<(usize, u16)> {
     let of = |status| if status < 400 { status } else { REFUSED };
     let mut done = answered(waiting);
@@ -224,7 +224,7 @@ fn what_is_at_work_is_waited_for() {
     );
 }
 
-/// What comes back when a lease ends is for those who wait, too.
+/// Permits that come back when a lease ends are for waiters, too.
 #[test]
 fn a_lease_that_ends_serves_the_first_in_line() {
     let clock = clock();
@@ -290,7 +290,7 @@ fn each_key_has_its_own_line() {
     assert_eq!(answered(), [(3, 200)]);
 }
 
-/// Who would wait passes at once under a layer in shadow mode, in whatever order it was told.
+/// Requests that would wait pass at once under a layer in shadow mode, in any order of settings.
 fn check_shadow<G: Gate>(name: &str, layer: RateLimitLayer<G>) {
     let layer = layer.shadow();
     let mut calls: Vec<_> = (0..3)

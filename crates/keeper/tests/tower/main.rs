@@ -1,5 +1,5 @@
-//! The layer around a service of our own, in virtual time: what passes, what is refused and
-//! how, who waits, and what is given back.
+//! The layer around a service of our own, in virtual time: requests that pass, that are refused,
+//! or that wait, and permits that are given back.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod adaptive;

@@ -1,4 +1,4 @@
-//! Limits of a policy: what is matched, who is counted, what is shaped, shown and shadowed.
+//! Limits of a policy: matching, counting by client, shaping, fields and shadow mode.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn facts_are_those_of_the_request() {
             200,
         ),
         ("192.0.2.2", post("/login", &[host]), 200),
-        // What strangers say of themselves is not believed, what proxies say is.
+        // Headers set by strangers are not believed, headers set by proxies are.
         (
             "192.0.2.1",
             post("/login", &[host, ("x-forwarded-for", "192.0.2.9")]),

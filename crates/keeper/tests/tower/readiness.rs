@@ -17,8 +17,8 @@ use tower_service::Service;
 
 use crate::stage::{clock, limiter, poll};
 
-/// A service whose readiness takes a place, as that of tower's limit of concurrency does: a
-/// call gives it back, or a drop.
+/// A service that takes a place when it is ready, as tower's limit of concurrency does: a call
+/// gives it back, or a drop.
 #[derive(Default)]
 struct Place {
     taken: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! What clients are told, refused or not.
+//! Fields that clients receive, refused or not.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Stage: a service that answers as it is told, and layers on a clock that tests move.
+//! Stage: a service that answers by script, and layers on a clock that tests move.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -49,7 +49,7 @@ pub(crate) fn parsed(text: &str) -> ratekeeper::policy::Policy {
     }
 }
 
-/// How the service answers, and what it has seen.
+/// How the service answers, and the requests that it has seen.
 #[derive(Clone, Default)]
 pub(crate) struct Stage {
     act: Act,
@@ -176,7 +176,7 @@ where
     now(service, request).unwrap().status().as_u16()
 }
 
-/// One poll, by nobody in particular.
+/// Polls once, without a waker.
 pub(crate) fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

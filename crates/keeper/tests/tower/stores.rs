@@ -25,7 +25,7 @@ struct Distant {
 const ANSWERS: u8 = 0;
 const WAITS: u8 = 1;
 const CUT: u8 = 2;
-/// Does what it is asked, and the answer does not come.
+/// Does as asked, but the answer does not come.
 const SILENT: u8 = 3;
 
 impl Distant {
@@ -130,7 +130,7 @@ fn on_loan(layer: &Distants) -> u64 {
         .in_use
 }
 
-/// Lets all tasks run until none of them has anything left to do.
+/// Lets all tasks run until there is nothing left to do.
 async fn settle() {
     for _ in 0..50 {
         yield_now().await;

@@ -34,7 +34,7 @@ fn time(text: &str) -> Time {
     Time::from_nanos(u64::try_from(at.as_nanosecond()).unwrap())
 }
 
-/// The window of `word` that holds `at` goes from `start` to `end`, all in UTC.
+/// Checks that the window of `word` that holds `at` goes from `start` to `end`, all in UTC.
 fn check(word: Word, zone: &str, [at, start, end]: [&str; 3]) {
     let calendar = windows(word, zone, Origin::UNIX);
     let window = calendar.window_at(time(at));

@@ -1,4 +1,4 @@
-//! Algorithm: how a limit counts, as the file says it.
+//! Algorithm: how a limit counts, as written in the file.
 
 use std::ops::Range;
 
@@ -27,13 +27,13 @@ pub(super) enum AlgorithmSpec {
         edge: Edge,
     },
     SlidingLog {
-        /// Least time between two requests; zero asks for none.
+        /// Least time between two requests; zero for no gap.
         gap: Nanos,
     },
     Hybrid,
     Exponential,
     SmoothBursty {
-        /// For how long permits are saved up; none for the period of the limit.
+        /// How long permits are saved up; `None` for the period of the limit.
         saves: Option<Nanos>,
     },
 }
@@ -43,7 +43,7 @@ pub(super) enum AlgorithmSpec {
 pub(super) struct NamedAlgorithm {
     pub(super) value: AlgorithmSpec,
     pub(super) at: Range<usize>,
-    /// Of `min_gap` or `save_up`; empty if neither is written.
+    /// Range of `min_gap` or `save_up`; empty if neither is written.
     pub(super) span_at: Range<usize>,
 }
 
@@ -56,7 +56,7 @@ const OWNED: [(&str, &str); 4] = [
 ];
 
 impl AlgorithmSpec {
-    /// As it stands in the file.
+    /// Returns the word as written in the file.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::TokenBucket => "token-bucket",
@@ -72,13 +72,13 @@ impl AlgorithmSpec {
         }
     }
 
-    /// Whether it is counted by GCRA, which has room for a queue.
+    /// Returns true if GCRA counts it, which has room for a queue.
     pub(super) const fn is_gcra(self) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }
 }
 
-/// `algorithm`, a word or a table.
+/// Reads `algorithm`, a word or a table.
 pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<NamedAlgorithm> {
     let node = table.get("algorithm")?;
     let at = node.span();
@@ -153,7 +153,7 @@ fn strays(name: &str, fields: &DeTable<'_>, out: &mut Findings<'_>) -> bool {
     true
 }
 
-/// `algorithm` beside a quantity that has its own, which may be named: `own`.
+/// Reports `algorithm` beside a quantity that has its own, which `own` may name.
 pub(super) fn no_algorithm(
     named: Option<NamedAlgorithm>,
     quantity: &str,

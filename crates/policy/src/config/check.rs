@@ -6,8 +6,8 @@
 //!     +-- each field required: is it there?
 //! ```
 //!
-//! What passes has the right shape; those who read values after this ignore what has not,
-//! because it has been reported here.
+//! Values that pass have the right shape. Later readers ignore the others, because they have been
+//! reported here.
 
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ fn fields(
     if !out.is_whole() {
         return; // what is missing may stand where the text could not be read
     }
-    // What a help has told to write is not reported as missing as well.
+    // A field that a help proposes is not reported as missing as well.
     let told = |name: &str| {
         helps
             .iter()
@@ -78,7 +78,7 @@ fn fields(
     }
 }
 
-/// Of the fields `names`, exactly one must be written.
+/// Reports an error unless exactly one of the fields `names` is written.
 fn exactly_one(
     written: &DeTable<'_>,
     at: Range<usize>,
@@ -166,7 +166,7 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
     }
 }
 
-/// What the tables inside `here` are called: ``bucket of limit `per-ip` ``.
+/// Returns the name of the tables inside `here`: ``bucket of limit `per-ip` ``.
 fn inside(here: Here<'_>) -> String {
     match here.place {
         "the policy" => format!("[{}]", here.field),
@@ -175,7 +175,7 @@ fn inside(here: Here<'_>) -> String {
     }
 }
 
-/// Whether a value has the type of a shape: how one of several is chosen.
+/// Returns true if a value has the type of a shape, which selects one of several.
 fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
     matches!(
         (shape, node.get_ref()),
@@ -189,7 +189,7 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
     )
 }
 
-/// A list of strings.
+/// Checks a list of strings.
 fn list(node: &SpannedValue<'_>, most: usize, here: Here<'_>, out: &mut Findings<'_>) {
     let Some(values) = node.get_ref().as_array() else {
         return;
@@ -238,7 +238,7 @@ fn list(node: &SpannedValue<'_>, most: usize, here: Here<'_>, out: &mut Findings
     }
 }
 
-/// Names with a string or a list each.
+/// Checks names with a string or a list each.
 fn named(
     node: &SpannedValue<'_>,
     names: &DeTable<'_>,
@@ -280,7 +280,7 @@ fn named(
     }
 }
 
-/// `[[limit]]`: each table is named in messages by its name, or else by its number.
+/// Checks `[[limit]]`: messages name each table by its name, or else by its number.
 fn tables(
     node: &SpannedValue<'_>,
     of: &'static TableSpec,
@@ -314,7 +314,7 @@ fn tables(
     }
 }
 
-/// ``limit `per-ip` ``, or `limit 3` if it has no name.
+/// Returns ``limit `per-ip` ``, or `limit 3` if it has no name.
 pub(super) fn place(kind: &str, index: usize, table: &DeTable<'_>) -> String {
     match table.get("name").and_then(|name| name.get_ref().as_str()) {
         Some(name) => format!("{kind} `{}`", shown(name)),

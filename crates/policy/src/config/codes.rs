@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// What a page's block is found to be: a policy, or files of the rate limit service.
+    /// Returns the findings for a block: a policy, or files of the rate limit service.
     fn findings_of(block: &Block<'_>) -> Vec<Diagnostic> {
         if block.language == "toml" {
             return findings(block.text);

@@ -1,4 +1,4 @@
-//! Complaint: what the checker says about a field, and the edit it proposes.
+//! Complaint: the message of the checker about a field, and the edit it proposes.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use super::diagnostic::{Findings, shown};
 use super::read::SpannedValue;
 use super::shape::{FieldSpec, NameHint, Shape, TableSpec, Words, quoted};
 
-/// Known fields that a label lists before it trails off.
+/// Maximum number of known fields that a label lists.
 const LISTED: usize = 5;
 
-/// What is being checked: for messages.
+/// The field under check, for messages.
 #[derive(Clone, Copy)]
 pub(super) struct Here<'a> {
     /// ``limit `per-ip` ``, ``bucket of limit `per-ip` ``, `the policy`.
@@ -37,8 +37,8 @@ pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mu
     });
 }
 
-/// A field that is not in the table: not built yet, misspelt, or unheard of. Answers the
-/// help that was given.
+/// Reports a field that is not in the table: not built yet, misspelt, or unknown. Returns the
+/// help it gave.
 pub(super) fn unknown(
     (name, node): (&Spanned<DeString<'_>>, &SpannedValue<'_>),
     table: &'static TableSpec,
@@ -161,7 +161,7 @@ pub(super) fn out_of_range(
         .help(format!("write for example {field} = {example}"));
 }
 
-/// `4,294,967,295`
+/// Formats a number as `4,294,967,295`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -201,7 +201,7 @@ pub(super) fn too_many(
         .help(help);
 }
 
-/// A value of the wrong type; the help writes it in the right one where it can.
+/// Reports a value of the wrong type; the help writes it in the right one where possible.
 pub(super) fn wrong_type(
     node: &SpannedValue<'_>,
     shape: &Shape,
@@ -245,7 +245,7 @@ pub(super) fn wrong_type(
     .help(help);
 }
 
-/// `an integer`, `a string`, ...
+/// Returns `an integer`, `a string`, ...
 pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
     match node.get_ref() {
         DeValue::String(_) => "a string",
@@ -258,7 +258,7 @@ pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
     }
 }
 
-/// A simple value as text, for a help that puts it right.
+/// Returns a simple value as text, for a help that corrects it.
 pub(super) fn written(node: &SpannedValue<'_>) -> Option<String> {
     match node.get_ref() {
         DeValue::String(text) => Some(shown(text)),

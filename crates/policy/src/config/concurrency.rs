@@ -1,11 +1,11 @@
-//! Concurrency: how many may be at work at once, and for how long one may be silent.
+//! Concurrency: maximum number of permits at work at once, and how long a holder may be silent.
 //!
 //! ```text
 //!   concurrency = { max = 50, lease = "60s" }        concurrency = 50, lease 60s
 //! ```
 //!
-//! What is allowed is on loan: it comes back when its holder is done, or when the lease
-//! ends. So it is no rate, and nothing that paces or queues goes with it.
+//! Permits are on loan: each comes back when its holder is done, or when the lease ends. So it is
+//! no rate, and nothing that paces or queues can be combined with it.
 
 use ratekeeper_core::{Concurrency, Nanos, Permits};
 use toml::de::DeTable;
@@ -19,13 +19,13 @@ use super::quantity::{Quantity, QuantityKind, Surroundings};
 use super::queue::QueueSpec;
 use super::read::{self, At};
 
-/// The lease of a limit that does not say.
+/// Lease of a limit without one of its own.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
-/// Leases are told in milliseconds.
+/// Shortest lease, because leases are reported in milliseconds.
 const MIN_LEASE: Nanos = Nanos::from_millis(1);
 
-/// `concurrency = { max, lease }`, or a number; none if that makes no sense, which is
-/// reported.
+/// Reads `concurrency = { max, lease }`, or a number; `None` if the values make no sense, which
+/// is reported.
 pub(super) fn concurrency(
     table: &DeTable<'_>,
     named: Option<NamedAlgorithm>,

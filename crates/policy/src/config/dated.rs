@@ -61,20 +61,20 @@ pub(super) struct Dated<'a> {
 }
 
 impl<'a> Dated<'a> {
-    /// None if the period is no word of the calendar.
+    /// Returns `None` if the period is no word of the calendar.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (number, word) = text.split_once('/')?;
         let word = WORDS.iter().find(|known| known.name == word)?;
         Some(Self { number, word })
     }
 
-    /// The number in a duration that is about as long: `20/24h`.
+    /// Returns the number in a duration of about the same length: `20/24h`.
     pub(super) fn rolling(&self) -> String {
         let rolling = rolling(self.word.name).unwrap_or_default();
         format!("{}/{rolling}", self.number)
     }
 
-    /// Its windows; none if it is reported as wrong.
+    /// Returns its windows; `None` if it is reported as wrong.
     pub(super) fn quantity(
         &self,
         text: &At<&str>,

@@ -12,14 +12,14 @@ use crate::KeyPart;
 
 /// Fields of `match` that look at descriptors.
 const FIELDS: [&str; 2] = ["domain", "descriptor"];
-/// What key parts of descriptors begin with.
+/// Prefix of key parts that name descriptors.
 const PART: &str = "descriptor:";
 
-/// What Envoy calls the entry that says the same as a field or key part.
+/// Envoy's names of the entries that mean the same as a field or key part.
 const ENTRIES: [(&str, &str); 3] = [("ip", "remote_address"), ("path", "path"), ("host", "host")];
 
-/// Reports what a limit or exemption on descriptors says about requests; answers whether it
-/// is on descriptors.
+/// Reports fields about requests in a limit or exemption on descriptors. Returns true if it is on
+/// descriptors.
 pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> bool {
     let written = read::table(table, "match").map(|written| written.value);
     let fields = || written.iter().flat_map(|fields| fields.iter());
@@ -43,7 +43,7 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
         .related(because.clone())
         .help(help);
     };
-    // What is unknown is reported as such.
+    // Unknown fields are reported elsewhere.
     let of_requests = |name: &str| MATCH.field(name).is_some() && !FIELDS.contains(&name);
     for (name, _) in fields().filter(|(name, _)| of_requests(name.get_ref())) {
         let at = name.span();
@@ -84,7 +84,7 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
     true
 }
 
-/// The entry that says the same as a field or key part, under the name Envoy gives it.
+/// Returns Envoy's name of the entry that means the same as a field or key part.
 fn entry(name: &str) -> &str {
     let word = name.split([':', '/']).next().unwrap_or_default();
     let known = ENTRIES.iter().find(|(known, _)| *known == word);

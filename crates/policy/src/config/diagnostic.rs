@@ -1,8 +1,8 @@
 //! Diagnostic: one finding about a policy text, and the list that collects them.
 //!
-//! Nothing stops at the first error: whoever reads a part of the file writes what it finds
-//! into [`Findings`] and goes on. Positions are bytes of the text; line and column are
-//! worked out once, at the end.
+//! Nothing stops at the first error: each reader of a part of the file adds its errors to
+//! [`Findings`] and goes on. Positions are bytes of the text; line and column are worked out
+//! once, at the end.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use super::codes;
 use super::near::nearest;
 use super::secrets::masked;
 
-/// Findings kept of one file; the rest are counted.
+/// Maximum number of findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;
-/// Characters of a value that a message quotes.
+/// Maximum number of characters of a value that a message quotes.
 const MAX_QUOTED: usize = 60;
 
-/// Whether a finding stops the policy.
+/// Severity of a finding: an error stops the policy, a warning does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -42,7 +42,7 @@ pub struct Diagnostic {
     pub line: usize,
     /// From 1, in characters.
     pub column: usize,
-    /// What stands under the carets.
+    /// Text under the carets.
     pub label: String,
     /// Another part of the text that belongs to the finding, shown without carets.
     pub related: Option<Range<usize>>,
@@ -55,12 +55,12 @@ pub struct Diagnostic {
 pub(crate) struct Findings<'t> {
     text: &'t str,
     found: Vec<Diagnostic>,
-    /// Whether one of them is an error.
+    /// True if one of them is an error.
     errors: bool,
-    /// Beyond [`MAX_FINDINGS`].
+    /// Number of findings beyond [`MAX_FINDINGS`].
     dropped: usize,
-    /// Lines (start of line, in bytes) that the TOML parser could not read: what is missing
-    /// or odd there follows from that.
+    /// Lines (start of line, in bytes) that the TOML parser could not read. Missing or odd fields
+    /// there follow from that.
     unreadable: Vec<usize>,
 }
 
@@ -75,7 +75,7 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// An error at `at`; the returned finding can be given a help.
+    /// Adds an error at `at`; a help can be added to the returned finding.
     pub(crate) fn error(
         &mut self,
         code: &'static str,
@@ -86,7 +86,7 @@ impl<'t> Findings<'t> {
         self.push(code, Severity::Error, at, &message.into(), &label.into())
     }
 
-    /// A lint at `at`.
+    /// Adds a lint at `at`.
     pub(crate) fn warning(
         &mut self,
         code: &'static str,
@@ -97,22 +97,22 @@ impl<'t> Findings<'t> {
         self.push(code, Severity::Warning, at, &message.into(), &label.into())
     }
 
-    /// That TOML could not read the line that holds `at`.
+    /// Records that TOML could not read the line that holds `at`.
     pub(crate) fn unreadable(&mut self, at: usize) {
         self.unreadable.push(line_start(self.text, at));
     }
 
-    /// Whether the text was read whole, so that what is missing is really missing.
+    /// Returns true if the text was read whole, so that a missing field is really missing.
     pub(crate) fn is_whole(&self) -> bool {
         self.unreadable.is_empty()
     }
 
-    /// Whether any error was found.
+    /// Returns true if any error was found.
     pub(crate) const fn has_errors(&self) -> bool {
         self.errors
     }
 
-    /// The known word that was probably meant; none once nobody would see it.
+    /// Returns the known word that was probably meant; `None` once no more findings are kept.
     pub(crate) fn nearest<'k>(
         &self,
         word: &str,
@@ -125,19 +125,19 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// Whether further findings are only counted.
+    /// Returns true if further findings are only counted.
     pub(crate) const fn is_full(&self) -> bool {
         self.found.len() >= MAX_FINDINGS
     }
 
-    /// The text of a value, if it is short and stands on one line.
+    /// Returns the text of a value, if it is short and stands on one line.
     pub(crate) fn source(&self, at: Range<usize>) -> Option<&'t str> {
         let source = self.text.get(at)?;
         (!source.is_empty() && source.len() <= MAX_QUOTED && !source.contains(char::is_control))
             .then_some(source)
     }
 
-    /// Where `part` stands within `at`; all of `at` if it is not written like that.
+    /// Returns the range of `part` within `at`; all of `at` if it is not written like that.
     pub(crate) fn within(&self, at: &Range<usize>, part: &str) -> Range<usize> {
         let found = self
             .text
@@ -149,7 +149,7 @@ impl<'t> Findings<'t> {
         )
     }
 
-    /// All findings in the order of the text.
+    /// Returns all findings in the order of the text.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         let unreadable = std::mem::take(&mut self.unreadable);
         let text = self.text;
@@ -194,7 +194,7 @@ impl<'t> Findings<'t> {
         if self.found.len() < MAX_FINDINGS {
             self.found.push(new);
         } else {
-            // The last place is overwritten: the count says how many were lost.
+            // The last place is overwritten: it reports the number of findings that were lost.
             self.dropped += 1;
             if let Some(last) = self.found.last_mut() {
                 *last = new;
@@ -254,8 +254,8 @@ fn place(text: &str, found: &mut [Diagnostic]) {
     }
 }
 
-/// `at`, cut to the text, to whole characters and to its first line: carets stand under one
-/// line.
+/// Cuts `at` to the text, to whole characters and to its first line, because carets stand under
+/// one line.
 fn one_line(text: &str, at: Range<usize>) -> Range<usize> {
     let floor = |mut at: usize| {
         at = at.min(text.len());
@@ -276,7 +276,7 @@ fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// A value for a message: bounded, without control characters.
+/// Shortens a value for a message: bounded, without control characters.
 pub(crate) fn shown(value: &str) -> String {
     let mut short: String = value.chars().take(MAX_QUOTED).collect();
     if short.len() < value.len() {

@@ -67,7 +67,7 @@ impl Sorted {
         Self(sorted)
     }
 
-    /// The limits whose names begin as `glob` does, up to its first `*`.
+    /// Returns the limits with names that begin as `glob` does, up to its first `*`.
     fn that_may_fit(&self, glob: &str) -> impl Iterator<Item = (&str, usize)> {
         let head = glob.split('*').next().unwrap_or_default();
         let start = self.0.partition_point(|(name, _)| &**name < head);

@@ -1,4 +1,4 @@
-//! Foreign: values of `match` in the words of other programs, which are read as text here.
+//! Foreign: values of `match` in the syntax of other programs, which are read as text here.
 //!
 //! ```text
 //!   written              there                       here
@@ -66,7 +66,7 @@ const METHODS: [&str; 48] = [
     "VERSION-CONTROL",
 ];
 
-/// Warns of a value that is right, and reads as if it were written for another program.
+/// Warns of a valid value that looks as if it were written for another program.
 pub(super) fn remark(field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
     let value = text.value.strip_prefix('!').unwrap_or(text.value);
     match field {
@@ -97,7 +97,7 @@ fn method(value: &str, text: &At<&str>, out: &mut Findings<'_>) {
         .help(help);
 }
 
-/// Whether a path is written in the way of a router or of regular expressions.
+/// Returns true if a path is written in the syntax of a router or of regular expressions.
 pub(super) fn is_foreign(path: &str) -> bool {
     let of_a_router = |segment: &str| {
         segment.starts_with(':') && segment.len() > 1
@@ -111,8 +111,8 @@ pub(super) fn is_foreign(path: &str) -> bool {
             .any(|sign| path.contains(sign))
 }
 
-/// The same path in the words of this language, as far as it can be said: what a segment of
-/// a regular expression stands for becomes `*`.
+/// Returns the same path in the words of this language, as far as possible: the pattern of a
+/// segment in a regular expression becomes `*`.
 pub(super) fn translated(path: &str) -> String {
     let path = path.trim_start_matches('^').trim_end_matches('$');
     let path = path.trim_start_matches('/');
@@ -120,7 +120,7 @@ pub(super) fn translated(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// The segments; a slash in brackets separates nothing.
+/// Returns the segments; a slash in brackets separates nothing.
 fn split(path: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     path.split(|c: char| {

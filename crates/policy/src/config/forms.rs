@@ -29,7 +29,7 @@ use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::{QueueSpec, queue};
 use super::read::{self, At};
 
-/// The quantity of one `[[limit]]`; none if it is reported as missing or wrong.
+/// Returns the quantity of one `[[limit]]`; `None` if it is reported as missing or wrong.
 pub(super) fn quantity(
     table: &DeTable<'_>,
     around: Surroundings<'_>,
@@ -42,7 +42,7 @@ pub(super) fn quantity(
         if table.contains_key("warmup") {
             return warming?.quantity(&text, named, queue.as_ref(), around, out);
         }
-        // What costs more than one takes several places of a log at once.
+        // A request that costs more than one takes several places of a log at once.
         let ones = !table.contains_key("cost");
         return limit(&text, ones, named, queue.as_ref(), around, out);
     }
@@ -172,19 +172,19 @@ fn bucket(
     paced(quota, words, from, queue, around.denials, out)
 }
 
-/// Which moments `step` names, if it asks for steps.
+/// Returns the moments that `step` names, if it asks for steps.
 fn step(bucket: &DeTable<'_>) -> Option<At<StepFrom>> {
     let written = bucket.get("step")?;
     let value = written.get_ref();
     let step = match (value.as_bool(), value.as_str()) {
         (Some(true), _) | (_, Some("first")) => StepFrom::First,
         (_, Some("clock")) => StepFrom::Clock,
-        _ => return None, // none, or reported as an unknown word
+        _ => return None, // absent or false, or reported as an unknown word
     };
     Some(At::new(step, written.span()))
 }
 
-/// From when the periods of whole refills are counted.
+/// Moment from which the periods of whole refills are counted.
 #[derive(Clone, Copy)]
 enum StepFrom {
     /// The first take from a full bucket.
@@ -238,7 +238,7 @@ fn steps(
     })
 }
 
-/// What every bucket says: its size, and the refill as it is written and as it is read.
+/// Reads the fields of every bucket: its size, and the refill as written and as parsed.
 fn size_and_refill<'a>(
     table: &At<&'a DeTable<'_>>,
     out: &mut Findings<'_>,
@@ -263,7 +263,7 @@ fn spacing(
     paced(quota, words, from, queue, around.denials, out)
 }
 
-/// GCRA, with its queue if there is one.
+/// Returns GCRA, with its queue if there is one.
 fn paced(
     quota: Quota,
     words: String,

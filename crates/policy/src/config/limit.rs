@@ -1,4 +1,4 @@
-//! Limit: one `[[limit]]` of the file to one rule, with what the lints need to know.
+//! Limit: compiles one `[[limit]]` of the file to one rule, with the data that the lints need.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use crate::{Cost, KeyPart, MissingKey, PathCase, Refusal, Rule, RuleMode};
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) rule: Rule,
-    /// The requests it is for, comparable.
+    /// The requests it is for, in a comparable form.
     pub(super) same: Vec<(String, Vec<String>)>,
     pub(super) kind: QuantityKind,
     pub(super) denials: Denials,
@@ -38,11 +38,11 @@ pub(super) struct LimitPlaces {
     pub(super) key: Range<usize>,
     pub(super) mode: Option<Range<usize>>,
     pub(super) cost: Option<Range<usize>>,
-    /// Whether the limit or the defaults say what happens when a key is missing.
+    /// True if the limit or the defaults set the behaviour for a missing key.
     pub(super) missing_key_said: bool,
 }
 
-/// `[defaults]`: what limits take if they do not say it themselves.
+/// `[defaults]`: values of limits without their own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Defaults {
     mode: Option<At<RuleMode>>,
@@ -54,14 +54,14 @@ pub(super) struct Defaults {
     path_case: Option<PathCase>,
 }
 
-/// What all limits of a file share.
+/// Values that all limits of a file share.
 #[derive(Debug)]
 pub(super) struct FileContext<'a> {
     pub(super) zone: ZoneSpec,
     pub(super) origin: Origin,
     pub(super) defaults: Defaults,
     pub(super) responses: Responses,
-    /// Of every limit with a name, also of refused ones: name and first place.
+    /// Name and first place of every limit with a name, including refused ones.
     pub(super) names: HashMap<&'a str, Range<usize>>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn defaults(
     }
 }
 
-/// Reads limit number `index`; none if it has an error, which is reported.
+/// Reads limit number `index`; `None` if it has an error, which is reported.
 pub(super) fn limit<'a>(
     index: usize,
     table: &At<&'a DeTable<'_>>,
@@ -170,7 +170,7 @@ pub(super) fn limit<'a>(
     })
 }
 
-/// The name, checked and entered in the list of names; none if it is missing or refused.
+/// Checks the name and enters it in the list of names; `None` if it is missing or refused.
 fn limit_name<'a>(
     table: &'a DeTable<'_>,
     names: &mut HashMap<&'a str, Range<usize>>,
@@ -194,7 +194,7 @@ fn limit_name<'a>(
     name(&text, "limit", out).then_some(text.value)
 }
 
-/// `signup-2`, or the first number that is free.
+/// Returns `signup-2`, or the first number that is free.
 fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
     let short: String = name.chars().take(MAX_NAME - 6).collect();
     let free = |number: &usize| !names.contains_key(&*format!("{short}-{number}"));
@@ -202,7 +202,7 @@ fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
     format!("{short}-{number}")
 }
 
-/// `cost`; the empty range if it is not written, none if it is refused.
+/// Reads `cost`; the range is empty if it is not written, and `None` means refused.
 fn cost(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<Cost>> {
     let Some(node) = table.get("cost") else {
         return Some(At::new(Cost::Request, 0..0));
@@ -262,14 +262,14 @@ fn path_case(table: &DeTable<'_>) -> Option<PathCase> {
     })
 }
 
-/// `all` adds nothing to a key: everybody together is the empty key.
+/// Removes `all`, which adds nothing to a key: one shared counter has the empty key.
 fn counted(mut key: Vec<KeyPart>) -> Vec<KeyPart> {
     key.retain(|part| *part != KeyPart::All);
     key
 }
 
-/// How a refusal looks: what the limit says goes before the defaults, and a `status` before
-/// that of a response beside it.
+/// Returns the refusal of a limit: its own response precedes the defaults, and a `status`
+/// precedes that of a response beside it.
 fn refusal_of(
     own: Option<NamedResponse>,
     status: Option<u16>,

@@ -1,4 +1,4 @@
-//! Words: how much one limit allows, without a policy around it.
+//! Limit text: the quantity of one limit, without a policy around it.
 //!
 //! ```text
 //!   100/1m                                       limit = "100/1m"
@@ -7,8 +7,8 @@
 //!   algorithm = "sliding-window-log"
 //! ```
 //!
-//! They are read by what reads policies, so the words, the algorithm that is meant if none is
-//! named, and the errors are the same.
+//! The parser of policies reads them, so the words, the default algorithm and the errors are the
+//! same.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use super::quantity::Surroundings;
 use super::render::{Colour, render};
 use super::{Context, check, fields, read, settings, syntax};
 
-/// What the words are called in messages that point at them.
+/// File name in messages that point at the text.
 const FILE: &str = "limit";
 
 /// Reads how much a limit allows in the policy's words: the fields `limit`, `bucket`,
@@ -43,7 +43,7 @@ const FILE: &str = "limit";
 /// ```
 ///
 /// # Errors
-/// All that is wrong with them.
+/// All errors in the text.
 pub fn parse_limit(text: &str, context: Context) -> Result<AnyAlgorithm, LimitTextError> {
     let text = spelled_out(text);
     let mut out = Findings::new(&text);
@@ -61,10 +61,10 @@ pub fn parse_limit(text: &str, context: Context) -> Result<AnyAlgorithm, LimitTe
     }
 }
 
-/// The field that words on one line are read as.
+/// Field under which text on one line is read.
 const ONE_LINE: &str = "limiter";
 
-/// As TOML: a number alone is `limit`, and a table on one line gets a name.
+/// Rewrites the text as TOML: a number alone becomes `limit`, and an inline table gets a name.
 fn spelled_out(text: &str) -> String {
     let text = text.trim();
     if text.starts_with('{') {
@@ -95,22 +95,22 @@ fn algorithm(
     quantity(table, around, out).map(|quantity| quantity.algorithm)
 }
 
-/// Words that say no limit.
+/// A text that is no valid limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LimitTextError {
-    /// What the findings point at.
+    /// The text that the findings point at.
     text: String,
     findings: Vec<Diagnostic>,
 }
 
 impl LimitTextError {
-    /// What is wrong, in the order of the words; at least one.
+    /// Returns the findings in the order of the text; at least one.
     pub fn findings(&self) -> &[Diagnostic] {
         &self.findings
     }
 }
 
-/// The findings with their places, as for a policy.
+/// Formats the findings with their places, as for a policy.
 impl fmt::Display for LimitTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let page = render(FILE, &self.text, &self.findings, Colour::Never);

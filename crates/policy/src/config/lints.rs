@@ -1,4 +1,4 @@
-//! Lints: policies that run, and may not be what was meant.
+//! Lints: policies that run but are probably not as intended.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::{shares, within};
 use crate::calendar::Word;
 use crate::{Cost, Field, KeyPart, MissingKey, RuleMode, Settings};
 
-/// Limits with the same key and match that are compared with each other.
+/// Maximum number of limits with the same key and match that are compared with each other.
 pub(super) const MAX_COMPARED: usize = 50;
 
-/// A policy that cannot be meant: one without limits (a file cut short reads like that, and
-/// would switch off all limiting), or with a limit that can never let a request pass.
+/// Reports a policy that cannot be intended: one without limits (a file cut short reads like
+/// that, and would switch off all limiting), or with a limit that can never let a request pass.
 pub(super) fn impossible(drafts: &[Draft], settings: &Settings, out: &mut Findings<'_>) {
     let elsewhere = settings.envoy_files.config.is_some();
     if drafts.is_empty() && !elsewhere && !out.has_errors() {
@@ -55,7 +55,7 @@ pub(super) fn impossible(drafts: &[Draft], settings: &Settings, out: &mut Findin
     }
 }
 
-/// Everything that deserves a warning.
+/// Reports all warnings.
 pub(super) fn lints(
     drafts: &[Draft],
     responses: &Responses,
@@ -73,7 +73,7 @@ pub(super) fn lints(
     responses.unused(out);
 }
 
-/// Limits that are off: one finding for each place that says so.
+/// Warns of limits that are off: one finding for each place that sets it.
 fn off(drafts: &[Draft], out: &mut Findings<'_>) {
     let mut places: BTreeMap<usize, Vec<&Draft>> = BTreeMap::new();
     for draft in drafts
@@ -96,14 +96,14 @@ fn off(drafts: &[Draft], out: &mut Findings<'_>) {
     }
 }
 
-/// A key that a stranger can leave out, and nothing said about it.
+/// Warns of a key part that clients can leave out, if the policy does not handle that case.
 fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
     let asked = |wanted: &Field| {
         let mut fields = draft.rule.matcher.fields.iter();
         fields.any(|(field, patterns)| field == wanted && patterns.iter().any(|p| !p.negated))
     };
     let header = |name: &str| asked(&Field::Header(name.to_owned()));
-    // What `match` asks for is there.
+    // A request that matches has every value that `match` asks for.
     let omitted = |part: &&KeyPart| match part {
         KeyPart::Header(name) => !header(name),
         KeyPart::Cookie(name) => !asked(&Field::Cookie(name.clone())),
@@ -131,8 +131,8 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
     .help("say so with missing_key = \"use:ip\", or choose \"skip\", \"deny\" or \"shared\"");
 }
 
-/// A limit that refuses clients which keep to it, by an algorithm whose name does not say so: a
-/// leaky bucket, a gap and a warm-up are chosen because they space requests.
+/// Warns of a limit that refuses clients that keep to it, unless the name of its algorithm
+/// implies that: a leaky bucket, a gap and a warm-up are chosen because they space requests.
 fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
     let share = draft.rule.least_served();
     let says_so = match draft.kind {
@@ -164,8 +164,8 @@ fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
     .help("leave `algorithm` out: a token bucket serves such a client whole");
 }
 
-/// A part of the key that is to stand in where it is missing itself. Addresses, which stand
-/// in by default, are missing from no request that came over the network.
+/// Warns of a key part that is its own stand-in. Addresses, the default stand-in, are missing
+/// from no request that came over the network.
 fn stands_in_for_itself(draft: &Draft, out: &mut Findings<'_>) {
     let MissingKey::Use(part) = &draft.rule.missing_key else {
         return;
@@ -183,7 +183,7 @@ fn stands_in_for_itself(draft: &Draft, out: &mut Findings<'_>) {
         .help("write missing_key = \"use:ip\", or \"shared\" if that is meant");
 }
 
-/// Limits that another one, for the same requests and callers, always comes before.
+/// Warns of limits that another one, for the same requests and callers, always precedes.
 fn never_refuses(drafts: &[Draft], out: &mut Findings<'_>) {
     let mut groups: HashMap<_, Vec<&Draft>> = HashMap::new();
     for draft in drafts {
@@ -238,7 +238,7 @@ pub(super) fn report(loose: &Draft, strict: &Draft, out: &mut Findings<'_>) {
     .help(help);
 }
 
-/// Whether two limits charge the same for a request of both, and `strict` can refuse it.
+/// Returns true if both limits charge the same for a shared request, and `strict` can refuse it.
 pub(super) fn alike(strict: &Draft, loose: &Draft) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
     a.cost == b.cost
@@ -261,7 +261,7 @@ fn covers(strict: &Draft, loose: &Draft) -> bool {
 /// number.
 pub(super) fn counts_less(strict: &Draft, loose: &Draft) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
-    // Only where a lower number refuses more whatever was admitted before.
+    // Compares only where a lower number refuses more, whatever was admitted before.
     let is_monotone = match loose.kind {
         QuantityKind::Calendar(_) => true,
         QuantityKind::Windows(kind) => matches!(
@@ -326,7 +326,7 @@ pub(super) fn admits_less(strict: &Draft, loose: &Draft) -> bool {
     }
 }
 
-/// The rate at which a limit admits in the long run, at most.
+/// Returns the maximum rate at which a limit admits in the long run.
 fn rate(draft: &Draft) -> (Permits, Nanos) {
     match draft.kind {
         QuantityKind::Bucket { permits, per, .. }
@@ -341,7 +341,7 @@ fn rate(draft: &Draft) -> (Permits, Nanos) {
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 
-/// The longest window of a calendar word: clocks are put back by an hour at most.
+/// Returns the longest window of a calendar word: clocks are put back by an hour at most.
 fn longest(word: Word) -> Nanos {
     Nanos::from_secs(match word {
         Word::Hour => 2 * HOUR,
@@ -352,7 +352,7 @@ fn longest(word: Word) -> Nanos {
     })
 }
 
-/// The shortest window of a calendar word: clocks are put forward by an hour at most.
+/// Returns the shortest window of a calendar word: clocks are put forward by an hour at most.
 fn shortest(word: Word) -> Nanos {
     Nanos::from_secs(match word {
         Word::Hour => HOUR / 2,
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
     use crate::config::{Context, parse};
 
-    /// Two limits for the same requests, and those of them that are said never to refuse.
+    /// Returns two limits for the same requests, and the findings that one never refuses.
     fn needless(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
         let limit = |name: &str, lines: &str| {
             format!("[[limit]]\nname = \"{name}\"\nkey = [\"ip\"]\n{lines}\n")
@@ -474,7 +474,7 @@ mod tests {
         }
     }
 
-    /// One key of a limit: looks (`false`) or charges (`true`), and says whether it allows.
+    /// One key of a limit: looks (`false`) or charges (`true`), and returns true if it allows.
     type Key = Box<dyn FnMut(Time, bool) -> bool>;
 
     fn key(algorithm: &AnyAlgorithm) -> Key {
@@ -516,7 +516,7 @@ mod tests {
         ]
     }
 
-    /// The same, where the second limit is for some of the requests only.
+    /// Returns the same, where the second limit is for some of the requests only.
     fn needless_within(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
         needless(first, &format!("{second}\nmatch = {{ path = \"/login\" }}"))
     }
@@ -558,7 +558,7 @@ mod tests {
             ..ProptestConfig::with_cases(3_000)
         })]
 
-        /// What is said never to refuse within another does not, whatever else comes.
+        /// A limit reported as never refusing within another never does, whatever else comes.
         #[test]
         fn what_is_found_within_never_refuses(
             first in quantity(),
@@ -587,7 +587,7 @@ mod tests {
             }
         }
 
-        /// What is said never to refuse does not, whatever comes when.
+        /// A limit reported as never refusing does not refuse, at whatever times requests come.
         #[test]
         fn what_is_found_never_refuses(
             first in quantity(),

@@ -1,4 +1,4 @@
-//! Log: what a sliding log asks of its numbers, with the arithmetic shown.
+//! Log: requirements of a sliding log on its numbers, with the arithmetic shown.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use super::read::At;
 /// Bytes that a log keeps for a permit.
 const BYTES: u64 = 8;
 
-/// The log of a quota and a gap; none if they make no sense, which is reported. `ones` says
-/// that no request costs more than one by the policy.
+/// Returns the log of a quota and a gap; `None` if they make no sense, which is reported. `ones`
+/// is true if no request costs more than one by the policy.
 pub(super) fn log(
     quota: Quota,
     (gap, gap_at): (Nanos, Range<usize>),

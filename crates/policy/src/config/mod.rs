@@ -8,15 +8,15 @@
 //! ```
 //!
 //! * `fields.rs` is the language as one table: the checker and the JSON Schema read it.
-//! * `check.rs` compares the document with the table; what is missing, unknown, not built or
-//!   of the wrong type is found there.
+//! * `check.rs` compares the document with the table, and finds fields that are missing, unknown,
+//!   not built or of the wrong type.
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
 //!   part of a limit each, from values of the right shape to the model.
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.
-//! * `lints.rs` looks at policies that are right, and may still not be what was meant.
+//! * `lints.rs` reports valid policies that are probably not as intended.
 //!
-//! Nothing is read but the text: time zones are compiled in, so that a policy means the
-//! same on every machine.
+//! Only the text is read: time zones are compiled in, so that a policy means the same on every
+//! machine.
 
 mod algorithm;
 mod check;
@@ -70,19 +70,19 @@ use self::fields::MAX_LIMITS;
 use self::limit::{Draft, FileContext};
 use crate::{Policy, Rules};
 
-/// Bytes of a policy file: room for 100,000 limits.
+/// Maximum size of a policy file in bytes: room for 100,000 limits.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// What a text becomes.
+/// The result of parsing a text.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The compiled policy.
     pub policy: Policy,
-    /// Lints: the policy runs, but look at these.
+    /// Lints: the policy runs, but these deserve a look.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// What the loader must be told about the process.
+/// Properties of the process that the loader needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context {
     /// Where the clock's zero lies.
@@ -109,7 +109,7 @@ pub struct Context {
 /// ```
 ///
 /// # Errors
-/// All errors of the text, in its order. Warnings are looked for once there are none.
+/// All errors of the text, in its order. Warnings are produced only if there are no errors.
 pub fn parse(text: &str, context: Context) -> Result<Loaded, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
     let Some(document) = syntax::document(text, &mut out) else {
@@ -127,7 +127,7 @@ pub fn parse(text: &str, context: Context) -> Result<Loaded, Vec<Diagnostic>> {
     }
 }
 
-/// Reads what has the right shape; none if anything has not.
+/// Reads a checked document; `None` if the text has an error.
 fn policy(
     text: &str,
     root: &DeTable<'_>,
@@ -172,7 +172,7 @@ fn policy(
     })
 }
 
-/// SHA-256 of texts, one after the other, in hexadecimal.
+/// Returns the SHA-256 of texts, one after the other, in hexadecimal.
 pub(crate) fn sha<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     let mut digest = Sha256::new();
     for text in texts {
@@ -201,7 +201,7 @@ impl<'t> LineCounter<'t> {
         }
     }
 
-    /// The line of a position, from 1.
+    /// Returns the line of a position, from 1.
     fn at(&mut self, position: usize) -> usize {
         if position < self.at {
             *self = Self::new(self.text);

@@ -1,11 +1,11 @@
-//! Near spellings: which known word someone meant.
+//! Near spellings: the known word that was probably meant.
 
-/// Characters of a word that is compared: longer ones are no misspelt names.
+/// Maximum number of characters of a compared word: longer ones are no misspelt names.
 const MAX_WORD: usize = 64;
-/// Known words that are compared.
+/// Maximum number of known words that are compared.
 const MAX_KNOWN: usize = 1_000;
 
-/// The known word nearest to `word`, if it is near enough to be meant.
+/// Returns the known word nearest to `word`, if it is near enough to be meant.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > MAX_WORD {
         return None;

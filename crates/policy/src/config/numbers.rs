@@ -1,5 +1,5 @@
-//! Numbers: what is said about a number in a period that cannot be read or kept, and the
-//! one that was probably meant.
+//! Numbers: messages about a number in a period that cannot be read or kept, and the number that
+//! was probably meant.
 
 use ratekeeper_core::{Error, Nanos, Quota};
 
@@ -7,7 +7,7 @@ use super::codes;
 use super::diagnostic::{Findings, shown};
 use super::read::At;
 
-/// What kind of number is written.
+/// Kind of number that is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Written {
     /// `limit = "100/1m"`, or a word of the calendar.
@@ -31,7 +31,7 @@ pub(super) enum Written {
 }
 
 impl Written {
-    /// What is wrong with a text that is not of this kind.
+    /// Returns the label of a text that is not of this kind.
     fn label(self) -> &'static str {
         match self {
             Self::Limit => "not NUMBER/PERIOD",
@@ -46,7 +46,7 @@ impl Written {
         }
     }
 
-    /// The grammar, with an example.
+    /// Returns the grammar, with an example.
     fn grammar(self) -> &'static str {
         match self {
             Self::Limit => {
@@ -79,7 +79,7 @@ impl Written {
         }
     }
 
-    /// The value that was probably meant, if there is one that can be read.
+    /// Returns the value that was probably meant, if there is one that can be read.
     fn meant(self, text: &str) -> Option<String> {
         let rolling = |quota: String| {
             let (number, word) = quota.split_once('/')?;
@@ -120,7 +120,7 @@ impl Written {
     }
 }
 
-/// The duration that is about as long as a word of the calendar.
+/// Returns the duration of about the same length as a word of the calendar.
 pub(super) fn rolling(word: &str) -> Option<&'static str> {
     match word {
         "hour" => Some("1h"),
@@ -132,7 +132,7 @@ pub(super) fn rolling(word: &str) -> Option<&'static str> {
     }
 }
 
-/// Reports why core refuses a number.
+/// Reports the reason why core refuses a number.
 pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut Findings<'_>) {
     let value = shown(text.value);
     if matches!(error, Error::Quota | Error::Span) {
@@ -174,7 +174,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     .help(help);
 }
 
-/// A span above zero; none if it is not one, which is reported.
+/// Reads a span above zero; `None` if it is not one, which is reported.
 pub(super) fn span(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
     let span = text.value.parse().and_then(|span| match span {
         Nanos::ZERO => Err(Error::NoSpan),
@@ -183,7 +183,7 @@ pub(super) fn span(text: &At<&str>, written: Written, out: &mut Findings<'_>) ->
     built(span, text, written, out)
 }
 
-/// What core has built, or a finding at the value that it refused.
+/// Returns the value that core built, or reports a finding at the value that it refused.
 pub(super) fn built<T>(
     result: Result<T, Error>,
     text: &At<&str>,
@@ -195,7 +195,7 @@ pub(super) fn built<T>(
         .ok()
 }
 
-/// The quota that was probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`.
+/// Returns the quota probably meant: `5 per minute`, `5/min`, `5r/s`, `100 / 1m`, `0.5/1s`.
 fn quota_like(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();
     let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | ',' | '.');
@@ -220,14 +220,14 @@ fn quota_like(text: &str) -> Option<String> {
     };
     let (number, period) = quota.split_once('/')?;
     let period = rolling(period).unwrap_or(period);
-    // What is proposed must be right.
+    // Only a valid quota is proposed.
     format!("{number}/{period}")
         .parse::<Quota>()
         .is_ok()
         .then_some(quota)
 }
 
-/// Half a request a second is one in two seconds.
+/// Turns half a request a second into one in two seconds.
 fn fraction_like(whole: &str, part: &str, span: &str) -> Option<String> {
     let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
     let number: u64 = format!("{whole}{part}")
@@ -245,7 +245,7 @@ fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// The span that was probably meant: `minute`, `10 seconds`, `1 m`.
+/// Returns the span that was probably meant: `minute`, `10 seconds`, `1 m`.
 fn span_like(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -1,4 +1,4 @@
-//! Post-paid: warm-up and smooth bursty, with the arithmetic of what makes no sense.
+//! Post-paid: warm-up and smooth bursty, with the arithmetic behind each refusal.
 //!
 //! ```text
 //!   limit = "100/1s"    warmup = { period = "10s", cold_factor = 3 }
@@ -7,8 +7,8 @@
 //!   which 2 x 10s / (10ms + 3 x 10ms) = 500 permits are granted
 //! ```
 //!
-//! A request may cost as much as the number in `limit`, so that there is a bound: what it
-//! costs is paid by the wait of the next.
+//! A request may cost as much as the number in `limit`, so that there is a bound: the wait of the
+//! next request pays its cost.
 
 use std::ops::Range;
 
@@ -25,10 +25,10 @@ use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::QueueSpec;
 use super::read::{self, At};
 
-/// Prices are cut to whole microseconds, by up to three a request: at this many permits a
-/// second that is three quarters of what a permit costs.
+/// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
+/// many permits a second is three quarters of the price of a permit.
 const MAX_PER_SECOND: u32 = 250_000;
-/// What Guava fixes.
+/// The factor that Guava fixes.
 const COLD_FACTOR: u64 = 3;
 
 /// `warmup = { period, cold_factor }`
@@ -41,7 +41,7 @@ pub(super) struct Warming {
     at: Range<usize>,
 }
 
-/// `warmup`, if it is written and right.
+/// Reads `warmup`, if it is written and right.
 pub(super) fn warming(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Warming> {
     let At { value: table, at } = read::table(table, "warmup")?;
     let text = read::text(table, "period")?;
@@ -58,7 +58,7 @@ pub(super) fn warming(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<War
 }
 
 impl Warming {
-    /// Beside `limit`: the limiter; none if that makes no sense, which is reported.
+    /// Returns the limiter beside `limit`; `None` if the values make no sense, which is reported.
     pub(super) fn quantity(
         &self,
         text: &At<&str>,
@@ -100,8 +100,8 @@ impl Warming {
         post_paid(limiter, quota, words, text, out)
     }
 
-    /// Some if a permit is dearer when cold. A warm-up that is shorter than a permit is one, too:
-    /// the first permit after a rest is the dearer for it, as by Guava.
+    /// Returns `Some` if a permit is dearer when cold. A warm-up shorter than a permit is
+    /// accepted, too: the first permit after a rest is dearer because of it, as in Guava.
     fn makes_a_difference(&self, quota: Quota, out: &mut Findings<'_>) -> Option<()> {
         let warm = quota.time_for(Permits::ONE);
         if self.cold_factor.value == 1 {
@@ -119,7 +119,7 @@ impl Warming {
         Some(())
     }
 
-    /// Beside something that cannot warm up.
+    /// Reports `warmup` beside a quantity that cannot warm up.
     pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
         let message = format!("`warmup` beside {beside}");
         let label = "only a `limit` with a duration warms up";
@@ -128,8 +128,8 @@ impl Warming {
     }
 }
 
-/// `algorithm = "smooth-bursty"`: saves up for as long as `save_up` says, else for the
-/// period of the limit.
+/// Reads `algorithm = "smooth-bursty"`, which saves up permits for `save_up`, else for the period
+/// of the limit.
 pub(super) fn smooth_bursty(
     text: &At<&str>,
     save_up: Option<At<Nanos>>,
@@ -159,8 +159,8 @@ pub(super) fn smooth_bursty(
     post_paid(limiter, quota, words, text, out)
 }
 
-/// The quota of a post-paid limit; none if its prices would be lost in rounding, or if it
-/// is to count denials.
+/// Returns the quota of a post-paid limit; `None` if its prices would be lost in rounding, or if
+/// it is to count denials.
 fn quota(
     text: &At<&str>,
     (what, at): (&str, &Range<usize>),

@@ -1,4 +1,4 @@
-//! Quantity: how much a limit allows, and what that depends on.
+//! Quantity: the amount that a limit allows, and the values it depends on.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::diagnostic::Findings;
 use super::settings::ZoneSpec;
 use crate::calendar::Word;
 
-/// What a limit allows.
+/// The amount that a limit allows.
 #[derive(Clone, Debug)]
 pub(super) struct Quantity {
     pub(super) algorithm: AnyAlgorithm,
@@ -21,7 +21,7 @@ pub(super) struct Quantity {
     pub(super) text: String,
     /// The value in the file.
     pub(super) at: Range<usize>,
-    /// How it counts, for comparing two of them.
+    /// How it counts, for comparing two quantities.
     pub(super) kind: QuantityKind,
 }
 
@@ -34,20 +34,20 @@ pub(super) enum QuantityKind {
     Calendar(Word),
     /// As a bucket that is refilled in steps.
     Steps { permits: Permits, per: Nanos },
-    /// As a debt that is paid by time.
+    /// As a debt that decreases with time.
     Bucket {
         permits: Permits,
         per: Nanos,
-        /// Whether what is over waits.
+        /// True if requests over the burst wait.
         queue: bool,
     },
-    /// By a price that the next one pays.
+    /// By a price that the next request pays.
     PostPaid { permits: Permits, per: Nanos },
-    /// By what is at work; `per` is the lease.
+    /// By the permits on loan; `per` is the lease.
     AtOnce { permits: Permits, per: Nanos },
 }
 
-/// What a quantity depends on besides its own fields.
+/// Values that a quantity depends on besides its own fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
     pub(super) zone: &'a ZoneSpec,
@@ -55,7 +55,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) denials: Denials,
 }
 
-/// Whether denials are free, as they must be for some; reported if not.
+/// Returns true if denials are free, as some algorithms require; reports an error if not.
 pub(super) fn free(
     denials: Denials,
     (what, instead): (&str, &str),

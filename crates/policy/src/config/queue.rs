@@ -1,4 +1,4 @@
-//! Queue: what is over the burst is told to wait its turn instead of being refused.
+//! Queue: requests over the burst wait their turn instead of being refused.
 //!
 //! ```text
 //!   bucket = { size = 4, refill = "10/1s" }     queue = { max = 100, max_wait = "500ms" }
@@ -18,7 +18,7 @@ use super::diagnostic::Findings;
 use super::numbers::{Written, refuse};
 use super::read::{self, At};
 
-/// What a queue that is too long is cut to in the help: safely below the longest debt.
+/// Longest debt of a queue proposed in the help: safely below the longest possible one.
 const LONG: Nanos = Nanos::from_secs(365 * 86_400);
 
 /// `queue = { max, max_wait }`
@@ -30,7 +30,7 @@ pub(super) struct QueueSpec {
     at: Range<usize>,
 }
 
-/// `queue`, if it is written and right.
+/// Reads `queue`, if it is written and right.
 pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<QueueSpec> {
     let At { value: table, at } = read::table(table, "queue")?;
     let max = read::number(table, "max", u64::from(u32::MAX))?;
@@ -49,8 +49,8 @@ pub(super) fn queue(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Queue
 }
 
 impl QueueSpec {
-    /// Behind a bucket: the same GCRA with room to wait, and how many may; none if that
-    /// makes no sense, which is reported.
+    /// Returns the GCRA of a bucket with room to wait, and the number of places; `None` if the
+    /// values make no sense, which is reported.
     pub(super) fn behind(
         &self,
         gcra: Gcra,
@@ -87,7 +87,7 @@ impl QueueSpec {
         Some((queued, places))
     }
 
-    /// The debt of a full queue passes what can be counted.
+    /// Reports that the debt of a full queue exceeds the countable range.
     fn too_long(&self, gcra: Gcra, quota: Quota, places: Permits, out: &mut Findings<'_>) {
         let (interval, whole) = (quota.time_for(Permits::ONE), quota.time_for(places));
         let message = format!("a queue of {places} cannot be kept");
@@ -101,7 +101,7 @@ impl QueueSpec {
             .help(help);
     }
 
-    /// Beside something that is not paced.
+    /// Reports `queue` beside a quantity that is not paced.
     pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
         let message = format!("`queue` beside {beside}");
         let label = "only GCRA has room to wait";

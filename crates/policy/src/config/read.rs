@@ -1,6 +1,6 @@
-//! Read: values out of a table whose shape has been checked.
+//! Read: values out of a table with a shape that has been checked.
 //!
-//! A value of the wrong type reads as none: `check` has reported it.
+//! A value of the wrong type reads as `None`: `check` has reported it.
 
 use std::ops::Range;
 
@@ -25,37 +25,37 @@ impl<T> At<T> {
     }
 }
 
-/// A string.
+/// Reads a string.
 pub(super) fn text<'a>(table: &'a DeTable<'_>, name: &str) -> Option<At<&'a str>> {
     let node = table.get(name)?;
     Some(At::new(node.get_ref().as_str()?, node.span()))
 }
 
-/// A number within `least..=most`.
+/// Reads a number within `1..=most`.
 pub(super) fn number(table: &DeTable<'_>, name: &str, most: u64) -> Option<At<u64>> {
     let node = table.get(name)?;
     let number = whole(node).filter(|number| (1..=most).contains(number))?;
     Some(At::new(number, node.span()))
 }
 
-/// An integer of the document, if it is not negative and not huge.
+/// Returns an integer of the document, if it is not negative and not huge.
 pub(super) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
     let number = node.get_ref().as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub(super) fn flag(table: &DeTable<'_>, name: &str) -> Option<bool> {
     table.get(name)?.get_ref().as_bool()
 }
 
-/// A table.
+/// Reads a table.
 pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<At<&'a DeTable<'t>>> {
     let node = table.get(name)?;
     Some(At::new(node.get_ref().as_table()?, node.span()))
 }
 
-/// The strings of a list, or a single one.
+/// Returns the strings of a list, or a single one.
 pub(super) fn texts<'a>(node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
     let text = |node: &'a SpannedValue<'_>| Some(At::new(node.get_ref().as_str()?, node.span()));
     match node.get_ref() {
@@ -64,7 +64,7 @@ pub(super) fn texts<'a>(node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
     }
 }
 
-/// The tables of `[[name]]`, with their index.
+/// Returns the tables of `[[name]]`, with their index.
 pub(super) fn tables<'a, 't>(
     table: &'a DeTable<'t>,
     name: &str,

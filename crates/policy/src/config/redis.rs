@@ -1,7 +1,7 @@
-//! Redis: `[store.redis]`, where the counters are that several processes share.
+//! Redis: `[store.redis]`, the store of the counters that several processes share.
 //!
-//! Whether somebody answers there is found out at run time: a policy is right or wrong
-//! whether or not its store runs.
+//! The store is contacted at run time only, because a policy is valid or invalid regardless of
+//! it.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -19,18 +19,18 @@ use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 /// Ten times what a server beside this process needs at its slowest, and less than a caller
 /// notices.
 const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
-/// Below it every call would be given up.
+/// Shortest deadline: below it every call would time out.
 const MIN_DEADLINE: Nanos = Nanos::from_millis(1);
-/// Callers do not wait longer.
+/// Longest deadline: callers do not wait longer.
 const MAX_DEADLINE: Nanos = Nanos::from_secs(10);
-/// Begins the name of every key.
+/// Default prefix of the name of every key.
 const DEFAULT_PREFIX: &str = "rk";
-/// Begins URLs of servers that are reached by TLS.
+/// Scheme of servers that are reached by TLS.
 const ENCRYPTED: &str = "rediss://";
-/// Characters of a prefix.
+/// Maximum number of characters of a prefix.
 const MAX_PREFIX: usize = 40;
 
-/// `[store.redis]`; none if it has an error, which is reported.
+/// Reads `[store.redis]`; `None` if it has an error, which is reported.
 pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
     let node = table.get("url")?; // reported: it must be there
     let sentinel = read::table(table, "sentinel");
@@ -70,7 +70,7 @@ pub(super) fn redis(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Redis
     })
 }
 
-/// What `url` lists.
+/// Returns the kind of URLs in `url`.
 fn kind(
     table: &DeTable<'_>,
     url: &SpannedValue<'_>,
@@ -110,7 +110,7 @@ fn watched(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<SentinelSettin
     })
 }
 
-/// What a URL is one of.
+/// Kind of a URL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlKind {
     Server,
@@ -118,7 +118,7 @@ enum UrlKind {
     Sentinel,
 }
 
-/// URLs of one kind: with TLS all, or none.
+/// Reads URLs of one kind: either all use TLS, or none does.
 fn urls(node: &SpannedValue<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<String>> {
     let mut texts = read::texts(node);
     texts.truncate(MAX_SEEDS);
@@ -136,7 +136,7 @@ fn urls(node: &SpannedValue<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Optio
     (!urls.is_empty()).then_some(urls) // reported: of another type, or empty
 }
 
-/// `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`, and nothing else: neither a
+/// Reads `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`, and nothing else: neither a
 /// secret nor a database.
 fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String> {
     let refuse = |out: &mut Findings<'_>, message: &str, label: &str, help: &str| {
@@ -205,7 +205,7 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
     Some(format!("{scheme}://{host}:{port}"))
 }
 
-/// What no connection uses is probably not meant so.
+/// Warns of `[store.redis.tls]` if no connection uses it.
 fn warn_unused(tls: &At<&DeTable<'_>>, urls: &[String], out: &mut Findings<'_>) {
     if !urls.iter().any(|url| url.starts_with(ENCRYPTED)) {
         let message = "[store.redis.tls] is used by no connection";
@@ -215,7 +215,7 @@ fn warn_unused(tls: &At<&DeTable<'_>>, urls: &[String], out: &mut Findings<'_>) 
     }
 }
 
-/// `[store.redis.tls]`; paths are as written.
+/// Reads `[store.redis.tls]`; paths are as written.
 fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls> {
     const OWN: [&str; 2] = ["client_certificate", "client_key"];
     let path = |name| read::text(tls.value, name).map(|path| path.value.into());
@@ -244,8 +244,8 @@ fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls>
     })
 }
 
-/// Where a name and a password are; none if one of them is wrong, which is reported. `whose`
-/// begins the names of variables that could hold them.
+/// Returns the places of a name and a password; `None` if one of them is wrong, which is
+/// reported. The prefix `whose` begins the names of variables that could hold them.
 fn login(
     table: &DeTable<'_>,
     whose: &str,
@@ -262,7 +262,7 @@ fn login(
     Some((username.transpose().ok()?, password.transpose().ok()?))
 }
 
-/// `env:NAME` or `file:PATH`; an error is reported.
+/// Reads `env:NAME` or `file:PATH`; an error is reported.
 fn secret(
     table: &DeTable<'_>,
     name: &str,

@@ -13,9 +13,9 @@ use super::read::{self, At};
 use super::requests::name;
 use crate::{Body, Refusal};
 
-/// Bytes of `detail`, and of the text of a body.
+/// Maximum size in bytes of `detail`, and of the text of a body.
 const MAX_TEXT: usize = 64 * 1024;
-/// What may stand in braces.
+/// Names allowed in braces.
 const PLACEHOLDERS: [&str; 2] = ["retry_after", "limit"];
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
@@ -29,14 +29,14 @@ pub(super) struct Responses {
 #[derive(Clone, Debug)]
 pub(super) struct NamedResponse {
     pub(super) refusal: Arc<Refusal>,
-    /// Whether it says a status itself: that goes before the status of `[defaults]`.
+    /// True if it sets a status itself, which precedes the status of `[defaults]`.
     pub(super) says_status: bool,
 }
 
 #[derive(Debug)]
 struct Response {
     named: NamedResponse,
-    /// The name in the file.
+    /// Range of the name in the file.
     at: Range<usize>,
     used: bool,
 }
@@ -66,7 +66,7 @@ pub(super) fn responses(root: &DeTable<'_>, out: &mut Findings<'_>) -> Responses
 }
 
 impl Responses {
-    /// The response that a limit names.
+    /// Returns the response that a limit names.
     pub(super) fn named_in(
         &mut self,
         table: &DeTable<'_>,
@@ -127,7 +127,7 @@ fn refusal(table: &DeTable<'_>, out: &mut Findings<'_>) -> Refusal {
     }
 }
 
-/// `status`, 400 to 599.
+/// Reads `status`, 400 to 599.
 pub(super) fn status(table: &DeTable<'_>) -> Option<u16> {
     let status = read::number(table, "status", 599)?;
     u16::try_from(status.value)
@@ -156,7 +156,7 @@ fn body(table: &DeTable<'_>, out: &mut Findings<'_>) -> Body {
     }
 }
 
-/// Checks a text that is sent: its length, and what it says in braces.
+/// Checks a text that is sent: its length, and its placeholders in braces.
 fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
     if text.value.len() > MAX_TEXT {
         let message = format!("a text of {} bytes", text.value.len());
@@ -190,7 +190,7 @@ fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
     }
 }
 
-/// A content type goes into a header, so it must be able to stand there (RFC 9110, 8.3.1).
+/// Checks a content type, which must be a valid header value (RFC 9110, 8.3.1).
 fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
     let visible = text.value.bytes().all(|b| (b' '..=b'~').contains(&b));
     let two_parts = text

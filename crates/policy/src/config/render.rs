@@ -1,4 +1,4 @@
-//! Render: findings as a compiler shows them.
+//! Render: findings in the style of a compiler.
 //!
 //! ```text
 //!   error[RK0103]: unknown field `brust` in limit `partner-api`
@@ -11,8 +11,8 @@
 //!      = docs: ratekeeper help RK0103
 //! ```
 //!
-//! Only the lines a finding points at are given to the renderer, so that many findings in a
-//! large file cost what they show, not the file once each.
+//! Only the lines that a finding points at are given to the renderer, so that the cost of many
+//! findings in a large file does not grow with the file.
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
@@ -20,10 +20,10 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use super::diagnostic::{Diagnostic, Severity};
 use super::secrets;
 
-/// Columns that a rendered line may take; longer lines are cut around the carets.
+/// Maximum width of a rendered line in columns; longer lines are cut around the carets.
 const WIDTH: usize = 140;
 
-/// Whether to colour.
+/// Colour of rendered findings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Colour {
     /// With ANSI escapes.
@@ -59,8 +59,8 @@ pub fn render(file: &str, text: &str, findings: &[Diagnostic], colour: Colour) -
     page
 }
 
-/// Renders findings for a log, where many of one kind say no more than one: the first of each
-/// code, and how many more of it there are. One text for each code.
+/// Renders findings for a log, where many of one kind add no information: the first of each code,
+/// and the number of the others. One text for each code.
 pub fn brief(file: &str, text: &str, findings: &[Diagnostic], colour: Colour) -> Vec<String> {
     let mut codes: Vec<&str> = Vec::new();
     for finding in findings {
@@ -131,7 +131,7 @@ fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> Str
     lines.join("\n")
 }
 
-/// A position of the text, whatever a caller's finding says.
+/// Clamps a position to the text, because a caller's finding may hold any.
 fn clamp(text: &str, mut at: usize) -> usize {
     at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -1,5 +1,5 @@
-//! Requests: which ones a limit is for (`match`), whom it counts (`key`), and what happens
-//! when a part of the key is missing.
+//! Requests: the requests that a limit is for (`match`), how it groups them (`key`), and its
+//! behaviour when a part of the key is missing.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use super::settings::header_name;
 use super::shape::NameHint;
 use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, ValueError};
 
-/// Characters of a name in `attr.X`, `query.X` or `cookie.X`.
+/// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
 
-/// Key parts of the language that are not built yet: the word before `:`, and what works
-/// today.
+/// Key parts of the language that are not built yet: the word before `:`, and the alternative
+/// that works today.
 const PLANNED_PARTS: &[NameHint] = &[
     ("country", "key = [\"ip\"] counts by address"),
     (
@@ -92,7 +92,7 @@ pub(super) struct Requests {
     pub(super) same: Vec<(String, Vec<String>)>,
 }
 
-/// `match`; without one, every request.
+/// Reads `match`; without one, all requests match.
 pub(super) fn requests(table: &DeTable<'_>, out: &mut Findings<'_>) -> Requests {
     let mut all = Requests::default();
     let Some(written) = read::table(table, "match") else {
@@ -194,7 +194,7 @@ impl Requests {
     }
 }
 
-/// The X of `header.X`, `attr.X`, ...
+/// Returns the X of `header.X`, `attr.X`, ...
 fn field_name(group: &str, text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     if group == "header" {
         return header_name(text, out);
@@ -222,7 +222,7 @@ fn value_error(
     out.error(code, text.at.clone(), reason, label).help(help);
 }
 
-/// `key`; none if it is missing or a part of it is refused.
+/// Reads `key`; `None` if it is missing or a part of it is refused.
 pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPart>> {
     let node = table.get("key")?;
     let written = read::texts(node);
@@ -295,7 +295,7 @@ fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
     None
 }
 
-/// `missing_key`; none if it is not written or cannot be read.
+/// Reads `missing_key`; `None` if it is not written or cannot be read.
 pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<MissingKey> {
     let text = read::text(table, "missing_key")?;
     match text.value {
@@ -325,7 +325,7 @@ pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option
     None
 }
 
-/// Whether a name keeps the rule for names; reported if not.
+/// Returns true if a name follows the rule for names; reports an error if not.
 pub(super) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let name = text.value;

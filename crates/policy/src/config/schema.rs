@@ -1,14 +1,14 @@
 //! Schema: the table of fields as JSON Schema (draft 2020-12), for editors.
 //!
-//! The schema says what `check.rs` says, from the same table. It cannot say all that the
-//! parser knows: whether a time zone exists, or two names are equal.
+//! The schema describes the same shapes as `check.rs`, from the same table. It cannot express all
+//! checks of the parser, such as that a time zone exists, or that two names differ.
 
 use serde_json::{Map, Value, json};
 
 use super::fields::{MAX_NAME, MAX_VALUES, POLICY};
 use super::shape::{Inert, Need, Shape, TableSpec};
 
-/// The JSON Schema of the policy file, generated.
+/// Returns the JSON Schema of the policy file, generated.
 ///
 /// ```
 /// let schema = ratekeeper_policy::config::schema();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::config::{Context, parse};
 
-    /// Fields whose example is what holds without them: another value, which must matter.
+    /// Other values for fields with an example that equals the default, so that they take effect.
     const OTHER_VALUES: [(&str, &str); 10] = [
         ("on_store_error", "\"deny\""),
         ("lease", "\"30s\""),
@@ -149,13 +149,13 @@ mod tests {
         ("type", "\"text/html\""),
     ];
 
-    /// Fields whose effect shows only with others: the zone of calendar words (RK0211), the
+    /// Fields with an effect only beside others: the zone of calendar words (RK0211), the
     /// settings of algorithms (below), and `start` and `order`, which have one value so far.
     const ELSEWHERE: [&str; 7] = [
         "timezone", "count", "edge", "start", "order", "min_gap", "save_up",
     ];
 
-    /// Fields that need another one beside them: field, that one, and its value.
+    /// Fields that need another one beside them: the field, the other field, and its value.
     const BESIDE: [(&str, &str, &str); 6] = [
         ("username", "password", "\"env:P\""),
         ("client_certificate", "client_key", "\"client.key\""),
@@ -165,11 +165,11 @@ mod tests {
         ("save_up", "name", "\"smooth-bursty\""),
     ];
 
-    /// Limits of every policy that is tried: one says nothing, one names a response.
+    /// Limits of every tested policy: the first names no response, the second names one.
     const READY: &str = "[{ name = \"plain\", key = [\"header:a\"], limit = \"9/1m\" }, \
          { name = \"named\", key = [\"ip\"], limit = \"9/1m\", response = \"slow-down\" }]";
 
-    /// What a policy is, lines and text aside, or the codes of its errors.
+    /// Returns the debug form of a policy, lines and text aside, or the codes of its errors.
     fn read(text: &str) -> Result<String, Vec<&'static str>> {
         let loaded = parse(text, Context::default());
         let mut policy = loaded
@@ -194,7 +194,7 @@ mod tests {
         wrap: &'a dyn Fn(&str) -> String,
     }
 
-    /// What a table holds at least, beside `field`: name and value.
+    /// Returns the required fields of a table, beside `field`: name and value.
     fn least(table: &'static TableSpec, field: Option<&str>) -> Vec<(&'static str, &'static str)> {
         let beside = BESIDE.iter().find(|(of, ..)| Some(*of) == field);
         let beside = beside.map(|(_, name, value)| (*name, *value));
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// The whole language, visited.
+    /// Visits the whole language.
     fn everywhere(mut visit: impl FnMut(&Place<'_>)) {
         let wrap = |root: &str| {
             // The root is no inline table; a response and limits stand ready to be named.
@@ -281,7 +281,7 @@ mod tests {
         );
     }
 
-    /// Descriptors have no address to count by.
+    /// Sets a key that suits the field: descriptors have no address to count by.
     fn counted_for(field: &FieldSpec, text: &str) -> String {
         let key = match field.name {
             "domain" | "descriptor" => "key = [\"all\"]",

@@ -1,4 +1,4 @@
-//! Secrets: what a finding must not repeat, because findings end in logs.
+//! Secrets: values that a finding must not repeat, because findings end up in logs.
 //!
 //! ```text
 //!   url = "redis://:hunter2@127.0.0.1"    url = "redis://********@127.0.0.1"
@@ -6,8 +6,8 @@
 //!   password = "env:REDIS_PASSWORD"       the same: it says where the secret is
 //! ```
 //!
-//! The text is looked at, not the document, because the file that holds the secret may be one
-//! that cannot be read.
+//! The text is examined, not the document, because the file that holds the secret may be one that
+//! cannot be parsed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Parts of the names of fields that hold a secret.
 const NAMES: [&str; 3] = ["pass", "secret", "token"];
 
-/// `text` with its secrets as stars; of the same length, so that positions stay true.
+/// Returns `text` with its secrets as stars, of the same length so that positions stay valid.
 pub(super) fn masked(text: &str) -> Cow<'_, str> {
     let mut ranges = logins(text);
     ranges.extend(values(text));
@@ -30,7 +30,7 @@ pub(super) fn masked(text: &str) -> Cow<'_, str> {
     Cow::Owned(masked)
 }
 
-/// Between `://` and `@` of each URL.
+/// Returns the ranges between `://` and `@` of each URL.
 fn logins(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, sign) in text.match_indices("://") {
@@ -45,7 +45,7 @@ fn logins(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The values of fields whose name is that of a secret, but for `env:` and `file:`.
+/// Returns the values of fields with the name of a secret, except `env:` and `file:`.
 fn values(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices('=') {

@@ -1,4 +1,4 @@
-//! Settings: time zone, headers, client addresses, doors, memory.
+//! Settings: time zone, headers, client addresses, listeners, memory.
 
 mod envoy;
 
@@ -18,7 +18,7 @@ use super::redis;
 use super::shape::NameHint;
 use crate::{AdminWrites, ClientIp, HeaderStyle, Listen, Settings, ValueError, network};
 
-/// Characters of a header name.
+/// Maximum number of characters of a header name.
 const MAX_HEADER: usize = 100;
 /// The smallest memory budget: below it a store could not hold its own shards.
 const MIN_BUDGET: u64 = 1 << 20;
@@ -53,14 +53,14 @@ const MISTAKEN_PROXIES: &[NameHint] = &[
 pub(super) enum ZoneSpec {
     /// Not stated.
     Unset,
-    /// Stated, and refused: what depends on it is not reported again.
+    /// Stated, and refused: errors that depend on it are not reported.
     Refused,
-    /// This one.
+    /// Stated, and known.
     Set(TimeZone),
 }
 
-/// `timezone`: from the database that is compiled in, so that a policy means the same on
-/// every machine. What it costs: new rules come with a new release.
+/// Reads `timezone` from the database that is compiled in, so that a policy means the same on
+/// every machine. The cost is that new rules come with a new release.
 pub(super) fn zone(root: &DeTable<'_>, out: &mut Findings<'_>) -> ZoneSpec {
     let Some(name) = read::text(root, "timezone") else {
         return if root.contains_key("timezone") {
@@ -124,7 +124,7 @@ pub(super) fn client_ip(root: &DeTable<'_>, out: &mut Findings<'_>) -> ClientIp 
     client
 }
 
-/// An address or a block.
+/// Reads an address or a block.
 fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
     let network = match network(text.value) {
         Ok(network) => network,
@@ -153,7 +153,7 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
     Some(network)
 }
 
-/// A header's name in lower case; reported if it cannot be one (RFC 9110, section 5.1).
+/// Returns a header's name in lower case; reports an invalid one (RFC 9110, section 5.1).
 pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     let name = text.value;
@@ -214,7 +214,7 @@ pub(super) fn process(root: &DeTable<'_>, out: &mut Findings<'_>) -> Settings {
     settings
 }
 
-/// An address with a port, or `off`.
+/// Reads an address with a port, or `off`.
 fn door(listen: &DeTable<'_>, name: &str, port: u16, out: &mut Findings<'_>) -> Option<String> {
     let address = read::text(listen, name)?;
     if address.value == "off" || address.value.parse::<SocketAddr>().is_ok() {
@@ -232,7 +232,7 @@ fn door(listen: &DeTable<'_>, name: &str, port: u16, out: &mut Findings<'_>) -> 
     None
 }
 
-/// Reports two doors at one address.
+/// Reports two listeners at one address.
 fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
     let read = |name: &'static str| {
         let text = read::text(listen, name)?;
@@ -266,7 +266,7 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
     }
 }
 
-/// A duration of `[listen]` within `range`.
+/// Reads a duration of `[listen]` within `range`.
 fn wait(
     listen: &DeTable<'_>,
     name: &str,
@@ -288,7 +288,7 @@ fn wait(
     None
 }
 
-/// The address that was probably meant: what is missing or wrong is filled in.
+/// Returns the address that was probably meant: missing or wrong parts are filled in.
 fn address_like(text: &str, port: u16) -> String {
     if let Ok(address) = text.parse::<IpAddr>() {
         return SocketAddr::new(address, port).to_string();
@@ -301,7 +301,7 @@ fn address_like(text: &str, port: u16) -> String {
     }
 }
 
-/// `256MiB`
+/// Reads a size such as `256MiB`.
 fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
     let refuse = |out: &mut Findings<'_>, at: Range<usize>, reason: &str, help: &str| {
         let message = format!("\"{}\" is no size of memory", shown(text.value));
@@ -354,7 +354,7 @@ fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
     Some(bytes)
 }
 
-/// The size that was probably meant.
+/// Returns the size that was probably meant.
 fn size_like(number: &str, unit: &str) -> String {
     let number = if number.is_empty() { "256" } else { number };
     match unit.trim().chars().next().map(|c| c.to_ascii_lowercase()) {
@@ -370,7 +370,7 @@ mod tests {
 
     use crate::config::{Context, parse};
 
-    /// The settings of a policy with these lines in `[listen]`, or the codes of what is wrong.
+    /// Returns the settings of a policy with these lines in `[listen]`, or its error codes.
     fn listen(lines: &str) -> Result<crate::Listen, Vec<&'static str>> {
         let limit = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1s\"\n";
         let text = format!("version = 1\n[listen]\n{lines}\n{limit}");

@@ -1,4 +1,4 @@
-//! Shape: what a value of the policy file may look like, as data.
+//! Shape: the valid forms of a value of the policy file, as data.
 //!
 //! ```text
 //!            fields.rs: one table of fields
@@ -7,19 +7,18 @@
 //!      text against the table    the table as JSON Schema
 //! ```
 //!
-//! The parser and the schema read the same table, so they cannot disagree about which
-//! fields there are, which of them must be there, and what type they have. What a shape
-//! cannot say (that a time zone exists, that an address is one) is said where the value is
-//! read.
+//! The parser and the schema read the same table, so they cannot disagree about which fields
+//! there are, which of them are required, and what type they have. Checks that a shape cannot
+//! express (that a time zone exists, that an address is one) are made where the value is read.
 
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
 pub(super) struct TableSpec {
     /// After "not a field of": `a limit`, `the policy`.
     pub(super) what: &'static str,
-    /// What it may hold.
+    /// Fields that it may hold.
     pub(super) fields: &'static [FieldSpec],
-    /// Of the language, but not built yet: name, and what works today.
+    /// Fields of the language that are not built yet: name, and the alternative that works today.
     pub(super) planned: &'static [NameHint],
     /// Words people try: name, and what to write instead.
     pub(super) mistaken: &'static [NameHint],
@@ -28,7 +27,7 @@ pub(super) struct TableSpec {
 }
 
 impl TableSpec {
-    /// Of nothing; the tables begin from here.
+    /// Spec without fields, from which the tables are made.
     pub(super) const EMPTY: Self = Self {
         what: "",
         fields: &[],
@@ -37,7 +36,7 @@ impl TableSpec {
         one_of: &[],
     };
 
-    /// The field of that name.
+    /// Returns the field of that name.
     pub(super) fn field(&self, name: &str) -> Option<&'static FieldSpec> {
         self.fields.iter().find(|field| field.name == name)
     }
@@ -58,17 +57,17 @@ pub(super) struct FieldSpec {
     pub(super) about: &'static str,
 }
 
-/// Whether a field may be left out.
+/// Requirement of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Need {
     Required,
     Optional,
 }
 
-/// What a value may be.
+/// Valid form of a value.
 #[derive(Debug)]
 pub(super) enum Shape {
-    /// A string; the pattern is for the schema, the parser says more than "does not match".
+    /// A string; the pattern is for the schema, because the parser reports the exact reason.
     Text { pattern: Option<&'static str> },
     /// A whole number.
     Whole { least: u64, most: u64 },
@@ -84,19 +83,19 @@ pub(super) enum Shape {
     Named { most: usize },
     /// A table.
     Table(&'static TableSpec),
-    /// A table that is of the language, but not built.
+    /// A table of the language that is not built.
     PlannedTable { instead: &'static str },
     /// `[[limit]]`.
     Tables { of: &'static TableSpec, most: usize },
     /// `[response.NAME]`.
     NamedTables { of: &'static TableSpec, most: usize },
-    /// One of several, told apart by their type.
+    /// One of several shapes, distinguished by type.
     Either(&'static [Self]),
-    /// Of the language, but not built: only the value that asks for nothing is accepted.
+    /// A field of the language that is not built: only the value that disables it is accepted.
     Only { value: Inert, instead: &'static str },
 }
 
-/// The value of an unbuilt field that asks for nothing.
+/// Value of an unbuilt field that disables it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inert {
     /// `"off"`
@@ -107,7 +106,7 @@ pub(super) enum Inert {
 #[derive(Debug)]
 pub(super) struct Words {
     pub(super) known: &'static [&'static str],
-    /// Of the language, but not built yet.
+    /// Words of the language that are not built yet.
     pub(super) planned: &'static [NameHint],
     /// Words people try.
     pub(super) mistaken: &'static [NameHint],
@@ -117,7 +116,7 @@ impl Shape {
     /// Any string.
     pub(super) const TEXT: Self = Self::Text { pattern: None };
 
-    /// After "must be".
+    /// Returns the text after "must be".
     pub(super) fn expected(&self) -> String {
         match self {
             Self::Text { .. } => "a string".into(),
@@ -143,7 +142,7 @@ impl Shape {
 }
 
 impl Inert {
-    /// As it stands in the file.
+    /// Returns the value as it stands in the file.
     pub(super) const fn toml(self) -> &'static str {
         match self {
             Self::Off => "\"off\"",
@@ -151,7 +150,7 @@ impl Inert {
     }
 }
 
-/// `"enforce", "shadow", "off"`
+/// Returns `"enforce", "shadow", "off"`.
 pub(super) fn quoted(words: &[&str]) -> String {
     let each: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
     each.join(", ")

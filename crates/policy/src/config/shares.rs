@@ -1,4 +1,4 @@
-//! Shares: what one process holds of a limit while the shared store fails.
+//! Shares: the part of a limit that one process has while the shared store fails.
 
 use ratekeeper_core::{Algorithm as _, Outage, Permits};
 
@@ -7,7 +7,7 @@ use super::diagnostic::Findings;
 use super::limit::Draft;
 use crate::{Cost, RuleMode, Settings};
 
-/// A limit of which nothing is left for one process while the shared store fails.
+/// Warns of a limit with no share left for one process while the shared store fails.
 pub(super) fn no_share(draft: &Draft, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());

@@ -1,4 +1,4 @@
-//! Syntax: text to a TOML document, with helps for what people most often get wrong.
+//! Syntax: text to a TOML document, with helps for common mistakes.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::MAX_BYTES;
 use super::codes;
 use super::diagnostic::{Findings, shown};
 
-/// The document, as much of it as can be read; none if there is nothing to look at.
+/// Parses the readable part of the document; `None` if there is nothing to read.
 pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > MAX_BYTES {
         let message = format!("a policy of {} bytes", text.len());
@@ -18,7 +18,7 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
         return None;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut told = 0..0; // the line that was last told about
+    let mut told = 0..0; // the line that was reported last
     for error in &errors {
         let at = error.span().unwrap_or(text.len()..text.len());
         if error.message().contains("duplicate key") {
@@ -64,13 +64,13 @@ fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
         .help(help);
 }
 
-/// What is said about a line that cannot be read.
+/// Message and help for a line that cannot be parsed.
 struct Advice {
     message: String,
     help: String,
 }
 
-/// Judges an error by the line it is on and by the parser's words.
+/// Explains an error from its line and the message of the parser.
 fn advice(message: &str, line: &str) -> Advice {
     let line = line.trim();
     let (name, value) = line
@@ -132,7 +132,7 @@ fn advice(message: &str, line: &str) -> Advice {
     )
 }
 
-/// A message of the TOML parser as one lower-case sentence.
+/// Returns a message of the TOML parser as one lower-case sentence.
 fn sentence(message: &str) -> String {
     let mut characters = message.trim_end_matches('.').chars();
     let first = characters
@@ -145,7 +145,7 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", shown(value.trim_matches('"')))
 }
 
-/// The line that holds a position, and where it begins.
+/// Returns the line that holds a position, and where it begins.
 fn line_of(text: &str, at: usize) -> (usize, &str) {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

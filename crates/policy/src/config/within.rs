@@ -1,5 +1,5 @@
-//! Within: limits on some requests that can never refuse, because a tighter one on every
-//! request does so first.
+//! Within: limits on some requests that can never refuse, because a tighter one on every request
+//! refuses first.
 
 use ratekeeper_core::Denials;
 

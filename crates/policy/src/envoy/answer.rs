@@ -1,20 +1,20 @@
-//! Answer: what one call is told.
+//! Answer: the result of one call.
 
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::{Hits, Unit};
 
-/// Whether the caller may go on.
+/// Decision on a call or a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EnvoyCode {
-    /// It may.
+    /// The request may proceed.
     Ok,
     /// A limit is exceeded.
     OverLimit,
 }
 
-/// What one call is told: `RateLimitResponse` without its wire.
+/// The result of one call: `RateLimitResponse` without its wire format.
 #[derive(Clone, Debug)]
 pub struct EnvoyAnswer<'c> {
     /// For the whole call.
@@ -23,23 +23,23 @@ pub struct EnvoyAnswer<'c> {
     pub shadowed: bool,
     /// One for each descriptor, in their order.
     pub statuses: SmallVec<[DescriptorAnswer<'c>; 4]>,
-    /// What the rules that passed say, merged: the first that says a field wins.
+    /// Metadata of the rules that passed, merged: the first rule with a field wins.
     pub metadata: Map<String, Value>,
 }
 
-/// What is said of one descriptor.
+/// Result for one descriptor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DescriptorAnswer<'c> {
-    /// Whether its limit is exceeded.
+    /// `OverLimit` if its limit is exceeded.
     pub code: EnvoyCode,
     /// The limit, if one applies that has a number.
     pub current_limit: Option<CurrentLimit<'c>>,
-    /// Requests left in this window; 2^32 - 1 if unlimited, 0 if nothing applies.
+    /// Requests remaining in this window; 2^32 - 1 if unlimited, 0 if no limit applies.
     pub limit_remaining: u32,
-    /// To the end of the window, rounded up; if a limit applies that has a number.
+    /// Seconds to the end of the window, rounded up; `None` unless a limit with a number applies.
     pub reset_after_s: Option<u64>,
-    /// What it adds to the counters of its rule. None if no rule applies, or if hits were
-    /// given back.
+    /// Hits added to the counters of its rule. `None` if no rule applies, or if hits were given
+    /// back.
     pub hits: Option<Hits>,
 }
 
@@ -52,12 +52,12 @@ pub struct CurrentLimit<'c> {
     pub requests_per_unit: u32,
     /// The window.
     pub unit: Unit,
-    /// How many units make the window; above 1 only if the call said so.
+    /// Number of units in the window; above 1 only if the call set it.
     pub multiplier: u32,
 }
 
 impl DescriptorAnswer<'_> {
-    /// No limit applies.
+    /// Answer if no limit applies.
     pub(super) const NONE: Self = Self {
         code: EnvoyCode::Ok,
         current_limit: None,
@@ -67,10 +67,10 @@ impl DescriptorAnswer<'_> {
     };
 }
 
-/// What the descriptors say together.
+/// Combined result of the descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Votes {
-    /// One that is no quota is over.
+    /// True if one that is no quota is over.
     over: bool,
     quotas: usize,
     quotas_over: usize,

@@ -1,4 +1,4 @@
-//! Applies: which limit a descriptor of a call meets, and who counts its hits.
+//! Applies: the limit that a descriptor of a call meets, and the series that counts its hits.
 //!
 //! ```text
 //!   descriptor --override? rule?--> nothing | unlimited | a limit --> a counter
@@ -13,20 +13,20 @@ use super::hits::CounterSeries;
 use super::rule::{EnvoyRateLimit, EnvoyRule, LevelName, SeriesName};
 use super::unit::WindowSpan;
 
-/// What applies to a descriptor.
+/// The rule or limit that applies to a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Applies<'c> {
     Nothing,
     Unlimited(&'c EnvoyRule),
     Limit {
         current: CurrentLimit<'c>,
-        /// None: the limit comes with the call.
+        /// `None` if the limit comes with the call.
         rule: Option<&'c EnvoyRule>,
     },
 }
 
 impl<'c> Applies<'c> {
-    /// What applies to a descriptor of a known domain.
+    /// Returns the rule or limit that applies to a descriptor of a known domain.
     pub(super) fn find(domain: &'c Domain, descriptor: &EnvoyDescriptor<'_>) -> Self {
         if let Some(limit) = descriptor.limit {
             let current = CurrentLimit {
@@ -79,7 +79,7 @@ impl<'c> Applies<'c> {
         }
     }
 
-    /// What its hits are counted under.
+    /// Returns the series that counts its hits.
     pub(super) fn series(&self, domain: &str, entries: &[(&str, &str)]) -> Option<CounterSeries> {
         let levels = match self {
             Self::Nothing => return None,

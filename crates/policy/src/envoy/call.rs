@@ -1,4 +1,4 @@
-//! Call: what one request of the rate limit protocol asks.
+//! Call: one request of the rate limit protocol.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use smallvec::SmallVec;
 
 use super::Unit;
 
-/// Descriptors of one call: a call with more is refused.
+/// Maximum number of descriptors of one call: a call with more is refused.
 pub const MAX_DESCRIPTORS: usize = 100;
 
-/// One call: `RateLimitRequest` without its wire.
+/// One call: `RateLimitRequest` without its wire format.
 #[derive(Clone, Debug)]
 pub struct EnvoyCall<'a> {
-    /// Which domain of the configuration.
+    /// Domain of the configuration.
     pub domain: &'a str,
-    /// What is asked about; answered in this order.
+    /// Descriptors to decide; answered in this order.
     pub descriptors: SmallVec<[EnvoyDescriptor<'a>; 4]>,
-    /// The cost of descriptors that do not say their own; 0 means 1.
+    /// Cost of descriptors without their own; 0 means 1.
     pub hits_addend: u32,
 }
 
@@ -27,13 +27,13 @@ pub struct EnvoyDescriptor<'a> {
     pub entries: SmallVec<[(&'a str, &'a str); 4]>,
     /// Replaces the rule of the configuration.
     pub limit: Option<Override>,
-    /// Its own cost; 0 only looks. Above 2^32 - 1 it counts as that.
+    /// Its own cost; 0 only looks. Values above 2^32 - 1 count as 2^32 - 1.
     pub hits_addend: Option<u64>,
-    /// Whether the hits are taken or given back.
+    /// Direction of the hits.
     pub direction: Direction,
 }
 
-/// Whether hits are taken or given back.
+/// Direction of hits: taken or given back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Direction {
     /// They are added to the counter.
@@ -54,7 +54,7 @@ pub struct Override {
     pub multiplier: u32,
 }
 
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EnvoyCallError {

@@ -1,4 +1,4 @@
-//! Config: all domains, ready to be asked.
+//! Config: all domains, ready for calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::counters::{DomainCounters, SpanCounters};
 use super::tree::{DescriptorLevel, TreeStep};
 use super::{EnvoyCall, EnvoyCallError, EnvoyRule, Plan};
 
-/// What holds for all rules: the environment of the Go service, as settings.
+/// Settings of all rules: the environment of the Go service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "five switches of another program, each on its own"
 )]
 pub struct EnvoySettings {
-    /// Several files may describe one domain.
+    /// True if several files may describe one domain.
     pub merge_domains: bool,
-    /// If any descriptor of a call would be over, only those that would are counted.
+    /// If any descriptor of a call would be over, only the descriptors that would are counted.
     pub stop_increment: bool,
     /// No call is refused; the statuses stay true.
     pub shadow_mode: bool,
@@ -40,7 +40,7 @@ pub struct EnvoyConfig {
     pub(super) sha: Arc<str>,
     pub(super) domains: HashMap<Box<str>, Domain, RandomState>,
     pub(super) spans: SpanCounters,
-    /// Rules in all domains.
+    /// Number of rules in all domains.
     pub(super) rules: u32,
 }
 
@@ -61,7 +61,7 @@ impl Domain {
 }
 
 impl EnvoyConfig {
-    /// No domains: every call passes. `origin` is where the zero of the clock lies.
+    /// Creates it without domains: every call passes. `origin` is where the clock's zero lies.
     pub fn new(settings: EnvoySettings, origin: Origin) -> Self {
         Self {
             settings,
@@ -73,7 +73,7 @@ impl EnvoyConfig {
         }
     }
 
-    /// Moves it to a clock with another zero: windows fall at the same moments of the world.
+    /// Moves it to a clock with another zero: windows begin at the same moments in real time.
     pub fn set_origin(&mut self, origin: Origin) {
         let from = std::mem::replace(&mut self.origin, origin);
         if from == origin {
@@ -84,40 +84,40 @@ impl EnvoyConfig {
         }
     }
 
-    /// What a call at `now` is charged, and where.
+    /// Returns the charges of a call at `now`.
     ///
     /// # Errors
-    /// For a call without domain or descriptors, or with too many.
+    /// For a call without domain or descriptors, or with too many descriptors.
     pub fn plan<'c>(&'c self, call: &EnvoyCall<'_>, now: Time) -> Result<Plan<'c>, EnvoyCallError> {
         Plan::new(self, call, now)
     }
 
-    /// What holds for all rules.
+    /// Returns the settings of all rules.
     pub const fn settings(&self) -> EnvoySettings {
         self.settings
     }
 
-    /// SHA-256 of the files it was loaded from, in their order, in hexadecimal.
+    /// Returns the SHA-256 of the files it was loaded from, in their order, in hexadecimal.
     pub const fn sha(&self) -> &Arc<str> {
         &self.sha
     }
 
-    /// How many domains there are.
+    /// Returns the number of domains.
     pub fn domain_count(&self) -> usize {
         self.domains.len()
     }
 
-    /// How many rules there are in all domains.
+    /// Returns the number of rules in all domains.
     pub const fn rule_count(&self) -> u32 {
         self.rules
     }
 
-    /// Whether this domain is configured.
+    /// Returns true if this domain is configured.
     pub fn has_domain(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)
     }
 
-    /// All rules, by number.
+    /// Returns all rules, by number.
     pub fn rules(&self) -> Vec<&EnvoyRule> {
         let mut rules = Vec::with_capacity(self.rules as usize);
         for domain in self.domains.values() {
@@ -127,7 +127,7 @@ impl EnvoyConfig {
         rules
     }
 
-    /// Shows every rule, its domain and the way to it, in no order.
+    /// Calls `show` with every rule, its domain and the way to it, in no order.
     pub(super) fn each_way<'c>(
         &'c self,
         mut show: impl FnMut(&'c str, &[TreeStep<'c>], &'c EnvoyRule),
@@ -138,8 +138,8 @@ impl EnvoyConfig {
         }
     }
 
-    /// The counters, to be given the ids that the store knows them by: each name is the
-    /// identity of its states across reloads.
+    /// Returns the counters, so that the store's ids can be set: each name is the identity of its
+    /// states across reloads.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         let domains = self.domains.values_mut();
         let units = domains.flat_map(|domain| domain.counters.limits_mut());

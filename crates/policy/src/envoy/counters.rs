@@ -7,14 +7,14 @@
 //!   3 a 10 minutes          envoy:spans:2^10s            domain, span, window, entries
 //! ```
 //!
-//! A counter is a window that holds all that can be counted, so it never refuses. What a
-//! rule grants is not part of it: two numbers for one key are two readings of one counter,
-//! and a reload that changes a number changes no state.
+//! A counter is a window that holds the maximum that can be counted, so it never refuses. The
+//! number that a rule grants is not part of it: two numbers for one key are two readings of one
+//! counter, and a reload that changes a number changes no state.
 //!
-//! A span of several units comes with a call, so there can be any number of them. They
-//! share 32 counters, each of windows that open with a key's first request and last the
-//! next power of two of seconds; the key names the window, so nothing of it is ever counted
-//! in another, and the counter lasts at least as long as the window does.
+//! A span of several units comes with a call, so there can be any number of them. They share 32
+//! counters, each of windows that open with a key's first request and last the next power of two
+//! of seconds; the key names the window, so its hits are never counted in another, and the
+//! counter lasts at least as long as the window does.
 
 use ratekeeper_core::{
     Algorithm as _, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Outage, Permits, Quota,
@@ -26,11 +26,11 @@ use super::unit::WindowSpan;
 use crate::KeyBytes;
 use crate::value::write_text;
 
-/// The most a counter holds; then it stays there.
+/// Capacity of a counter, at which it stays.
 pub(super) const CAPACITY: Permits = Permits::MAX;
 /// Counters of multiplied spans: the last is for 2^31 s, 68 years, and longer.
 const CLASSES: usize = 32;
-/// A part of a key that begins with it is no value of a request: those are hashed.
+/// Prefix of a key part that is no value of a request, because those are hashed.
 const MARK: &[u8] = b"~";
 
 /// The counters of one domain.
@@ -103,7 +103,7 @@ fn limit(name: String, window: Result<Window, ratekeeper_core::Error>) -> Limit 
         // gives them a higher version, and their states are converted.
         version: 1,
         outage: Outage::Local,
-        // What would pass the capacity fills it up: full counters stay full.
+        // A charge beyond the capacity fills the counter: full counters stay full.
         algorithm: window.with_denials(Denials::Counted).into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Grant: what a `rate_limit` says.
+//! Grant: the content of a `rate_limit`.
 //!
 //! ```text
 //!   unit + requests_per_unit    so many in each window
@@ -12,7 +12,7 @@ use super::read::{CheckedTable, SpannedText, TablePlace};
 use super::{EnvoyRateLimit, Unit};
 use crate::config::{Findings, codes, shown};
 
-/// What a `rate_limit` grants.
+/// Reads the limit that a `rate_limit` grants.
 pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<EnvoyRateLimit> {
     let unlimited = limit.flag("unlimited", out);
     let unit = limit.text("unit", out);
@@ -76,7 +76,7 @@ fn unit_of(
     None
 }
 
-/// The names that a rule replaces.
+/// Returns the names that a rule replaces.
 pub(super) fn replaces(
     limit: &CheckedTable<'_>,
     own: Option<&SpannedText<'_>>,

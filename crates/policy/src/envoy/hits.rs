@@ -1,4 +1,4 @@
-//! Hits: what one descriptor of a call adds to the counters of its rule.
+//! Hits: the amounts that one descriptor of a call adds to the counters of its rule.
 //!
 //! ```text
 //!   count   0 ------------ near = 0.8 limit --- limit ------------>
@@ -7,26 +7,26 @@
 
 use super::RuleId;
 
-/// Whose counters.
+/// Name of a series of counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CounterSeries {
-    /// Those of the rule, called after its path.
+    /// Counters of the rule, named after its path.
     Rule(RuleId),
-    /// Those of this name, which carries values of the call: anybody can make up new ones,
-    /// so whoever keeps them must bound their number.
+    /// Counters of this name, which holds values of the call: any client can make up new ones, so
+    /// a registry of them must bound their number.
     Named(String),
 }
 
-/// What a call adds to the counters of one series.
+/// Amounts that a call adds to the counters of one series.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hits {
-    /// Whose.
+    /// The series.
     pub series: CounterSeries,
     /// All hits.
     pub total_hits: u64,
-    /// Those beyond the limit.
+    /// Hits beyond the limit.
     pub over_limit: u64,
-    /// Those beyond 0.8 of the limit, and not beyond the limit.
+    /// Hits beyond 0.8 of the limit, and not beyond the limit.
     pub near_limit: u64,
     /// All hits of a call that passed.
     pub within_limit: u64,
@@ -34,7 +34,7 @@ pub struct Hits {
     pub shadow_mode: u64,
 }
 
-/// One counting, as the limit saw it.
+/// One counting, as seen by the limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedHits {
     pub(super) limit: u64,

@@ -6,7 +6,7 @@
 //!                   +--- findings -----+--> refused: all errors, file by file
 //! ```
 //!
-//! A configuration is taken whole or not at all.
+//! A configuration is accepted whole or not at all.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,24 +22,24 @@ use super::yaml;
 use super::{Domain, EnvoyConfig, EnvoyRule, EnvoySettings, RuleId};
 use crate::config::{Diagnostic, Findings, codes, sha, shown};
 
-/// Domains of a configuration.
+/// Maximum number of domains of a configuration.
 const MAX_DOMAINS: usize = 1_000;
 
 /// One file of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'t> {
-    /// What findings call it.
+    /// Name of the file in findings.
     pub name: &'t str,
     /// Its text.
     pub text: &'t str,
 }
 
-/// What files become.
+/// The result of loading files.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
     /// The configuration.
     pub config: EnvoyConfig,
-    /// By file, as given: it runs, but look at these.
+    /// By file, as given: the configuration runs, but these deserve a look.
     pub warnings: Vec<Vec<Diagnostic>>,
 }
 
@@ -98,7 +98,7 @@ pub fn load(
 
 struct Loader {
     config: EnvoyConfig,
-    /// Which file described a domain first.
+    /// The file that described each domain first.
     owners: HashMap<Box<str>, String>,
 }
 
@@ -111,7 +111,7 @@ struct DescriptorPath {
     shared: Vec<Option<Box<str>>>,
 }
 
-/// What is known of the descriptors of one level in this file.
+/// Descriptors of one level in this file, with their places.
 type SeenDescriptors<'n> = HashMap<(&'n str, &'n str), Range<usize>>;
 
 impl Loader {
@@ -150,7 +150,7 @@ impl Loader {
         }
     }
 
-    /// The domain of a file, taken out to be added to; none if the file may not.
+    /// Takes the domain of a file out, to be added to; `None` if the file may not add to it.
     fn domain(
         &mut self,
         name: &SpannedText<'_>,
@@ -281,7 +281,7 @@ impl Loader {
 }
 
 impl DescriptorPath {
-    /// One level further down.
+    /// Returns the way to a descriptor one level further down.
     fn down(
         &self,
         table: &CheckedTable<'_>,
@@ -317,7 +317,7 @@ impl DescriptorPath {
         down
     }
 
-    /// The patterns that share a counter, if there are any.
+    /// Returns the patterns that share a counter, if there are any.
     fn shared(&self) -> Box<[Option<Box<str>>]> {
         if self.shared.iter().any(Option::is_some) {
             self.shared.clone().into()
@@ -326,7 +326,7 @@ impl DescriptorPath {
         }
     }
 
-    /// What the series of a rule down here is called after.
+    /// Returns the name of the series of a rule at this descriptor.
     fn series(&self, detailed: bool) -> SeriesName {
         let level = |level: &LevelName| match level {
             LevelName::Written(_) if detailed => LevelName::Requested,

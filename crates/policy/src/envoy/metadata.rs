@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value};
 use super::yaml::{Content, YamlNode, flag, is_null, is_number};
 use crate::config::{Findings, codes};
 
-/// The table as JSON; keys that are no scalars are reported and left out.
+/// Returns the table as JSON; keys that are no scalars are reported and left out.
 pub(super) fn metadata(node: &YamlNode, out: &mut Findings<'_>) -> Map<String, Value> {
     let Content::Table(fields) = &node.content else {
         return Map::new();

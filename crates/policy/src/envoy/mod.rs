@@ -1,4 +1,4 @@
-//! Envoy: the rate limit service's configuration files as they are, and what they mean.
+//! Envoy: the rate limit service's configuration files, unchanged, and their semantics.
 //!
 //! ```text
 //!   files --load--> Config --plan(call)--> [ (counter, key, cost), ... ] --store--> decisions
@@ -9,16 +9,16 @@
 //! The semantics are those of the Go service that Envoy's users run today, not those of the
 //! native policy language:
 //!
-//! * fixed windows only, aligned to 1970; over when the count *after* the call exceeds the
-//!   limit, so a look at an exhausted limit passes with nothing left;
+//! * fixed windows only, aligned to 1970; over when the count *after* the call exceeds the limit,
+//!   so a look at an exhausted limit passes with nothing remaining;
 //! * denied hits are counted;
-//! * descriptors of one call are decided and counted each on its own: there is no
-//!   all-or-none here.
+//! * descriptors of one call are decided and counted each on its own: a call is not all-or-none
+//!   here.
 //!
-//! So the store is only asked to count: every charge goes to a counter of one domain and
-//! one unit that is never full, and the answer compares what it counted with the limit of
-//! the rule. That is what lets an override share the counter of a rule, and a rule change
-//! its number, without touching a state.
+//! So the store is only asked to count: every charge goes to a counter of one domain and one unit
+//! that is never full, and the answer compares the count with the limit of the rule. That is why
+//! an override can share the counter of a rule, and a rule can change its number, without
+//! touching a state.
 //!
 //! Source: envoyproxy/ratelimit (2026), and the protos of Envoy's rate limit service, v3.
 

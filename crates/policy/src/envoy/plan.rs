@@ -8,8 +8,8 @@
 //!   charges --> store.decide --> answer
 //! ```
 //!
-//! Two descriptors of a call that count on one key make one charge: each is told the count
-//! as it stood after its own hits.
+//! Two descriptors of a call that count on one key make one charge: the answer of each holds the
+//! count after its own hits.
 
 use std::ops::Range;
 
@@ -25,10 +25,10 @@ use super::counters::{CAPACITY, write_entries, write_window};
 use super::hits::{CountedHits, CounterSeries, Hits};
 use crate::KeyBytes;
 
-/// The charges of a call as a store takes them.
+/// Charges of a call in the form that a store takes.
 pub type PlannedCharges<'p> = SmallVec<[Charge<'p>; 4]>;
 
-/// What a call is charged, and where; and what to tell it then.
+/// The charges of a call, and how to answer it afterwards.
 #[derive(Clone, Debug)]
 pub struct Plan<'c> {
     config: &'c EnvoyConfig,
@@ -42,14 +42,14 @@ pub struct Plan<'c> {
 #[derive(Clone, Debug)]
 struct PlanStep<'c> {
     applies: Applies<'c>,
-    /// What it adds to its counter, or takes off it.
+    /// Hits that it adds to its counter, or takes off it.
     hits: u32,
     direction: Direction,
-    /// Who counts the hits of the rule, if anybody does.
+    /// Series that counts the hits of the rule, if there is one.
     series: Option<CounterSeries>,
     /// Index of its counter.
     count: usize,
-    /// Held back: it is not counted, because another descriptor is over.
+    /// True if it is held back: not counted, because another descriptor is over.
     held: bool,
 }
 
@@ -107,12 +107,12 @@ impl<'c> Plan<'c> {
         Ok(plan)
     }
 
-    /// The moment that the call is decided at.
+    /// Returns the moment at which the call is decided.
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// What is counted; the decisions on it make the [`answer`](Self::answer).
+    /// Returns the charges to count; the decisions on them make the [`answer`](Self::answer).
     pub fn charges(&self) -> PlannedCharges<'_> {
         self.charge(|step| match step.direction {
             Direction::Take if !step.held => step.hits,
@@ -120,7 +120,7 @@ impl<'c> Plan<'c> {
         })
     }
 
-    /// What must be given back before anything is counted.
+    /// Returns the refunds to make before anything is counted.
     pub fn refunds(&self) -> PlannedCharges<'_> {
         let mut refunds = self.charge(|step| match step.direction {
             Direction::Take => 0,
@@ -130,8 +130,8 @@ impl<'c> Plan<'c> {
         refunds
     }
 
-    /// What must be looked at before anything is counted, for
-    /// [`hold_back`](Self::hold_back). None unless settings ask for it.
+    /// Returns the looks to make before anything is counted, for [`hold_back`](Self::hold_back).
+    /// `None` unless the settings ask for it.
     pub fn looks(&self) -> Option<PlannedCharges<'_>> {
         self.config
             .settings
@@ -139,8 +139,8 @@ impl<'c> Plan<'c> {
             .then(|| self.charge(|_| 0))
     }
 
-    /// Learns how the counters stand before the call: if any descriptor would be over, only
-    /// those that would are counted. What happens between the look and the count is missed.
+    /// Takes the state of the counters before the call: if any descriptor would be over, only the
+    /// descriptors that would are counted. Changes between the look and the count are missed.
     pub fn hold_back(&mut self, looked: &[Decision]) {
         let before: SmallVec<[u64; 4]> = looked.iter().map(counted).collect();
         let mut over: SmallVec<[bool; 4]> = SmallVec::from_elem(false, self.steps.len());
@@ -161,12 +161,12 @@ impl<'c> Plan<'c> {
         }
     }
 
-    /// What the call is told, given the decisions on its [`charges`](Self::charges).
+    /// Returns the answer to the call, given the decisions on its [`charges`](Self::charges).
     pub fn answer(&self, decisions: &[Decision]) -> EnvoyAnswer<'c> {
         let settings = self.config.settings;
         let mut after: SmallVec<[u64; 4]> = decisions.iter().map(counted).collect();
         let mut statuses: SmallVec<[DescriptorAnswer<'c>; 4]> = SmallVec::new();
-        // Backwards: what later descriptors counted on the same key is taken off again.
+        // Backwards: the hits of later descriptors on the same key are subtracted again.
         for step in self.steps.iter().rev() {
             let after = after.get_mut(step.count);
             statuses.push(self.status(step, after));
@@ -217,7 +217,7 @@ impl<'c> Plan<'c> {
         }
     }
 
-    /// Gives every descriptor that a limit applies to its counter and key.
+    /// Assigns a counter and key to every descriptor that a limit applies to.
     fn place(&mut self, domain: &'c Domain, call: &EnvoyCall<'_>) {
         for (step, descriptor) in self.steps.iter_mut().zip(&call.descriptors) {
             let entries = &descriptor.entries[..];
@@ -254,7 +254,7 @@ impl<'c> Plan<'c> {
         }
     }
 
-    /// A charge for each counter: the sum of what `cost` says of its descriptors.
+    /// Returns a charge for each counter: the sum of `cost` over its descriptors.
     fn charge(&self, cost: impl Fn(&PlanStep<'c>) -> u32) -> PlannedCharges<'_> {
         let charge = |count: &CounterKey<'c>| Charge {
             limit: count.limit,
@@ -274,7 +274,7 @@ impl<'c> Plan<'c> {
         charges
     }
 
-    /// What one descriptor is told; `after` is the count after its own hits, and loses them.
+    /// Returns the answer for one descriptor. `after`, the count after its own hits, loses them.
     fn status(&self, step: &PlanStep<'c>, after: Option<&mut u64>) -> DescriptorAnswer<'c> {
         let series = step.series.clone();
         let hits = u64::from(step.hits);
@@ -322,7 +322,7 @@ impl<'c> Plan<'c> {
 /// More than any limit: a counter that is full, or that its store had no room for.
 const FULL: u64 = CAPACITY.get() as u64 + 1;
 
-/// What a counter has counted.
+/// Returns the count of a counter.
 fn counted(decision: &Decision) -> u64 {
     if decision.verdict.allows() {
         u64::from((CAPACITY - decision.remaining).get())

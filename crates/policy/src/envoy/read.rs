@@ -16,10 +16,10 @@ use std::ops::Range;
 use super::yaml::{Content, YamlNode, flag, is_null, is_number};
 use crate::config::{Findings, codes, shown};
 
-/// Bytes of a domain, key, value or name.
+/// Maximum size in bytes of a domain, key, value or name.
 const MAX_TEXT: usize = 1_024;
 
-/// Where a table stands, and the fields it may have.
+/// Place of a table, which determines the fields it may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TablePlace {
     File,
@@ -28,7 +28,7 @@ pub(super) enum TablePlace {
     Replaces,
 }
 
-/// Every field, and where it belongs.
+/// Every field, and the places where it belongs.
 const FIELDS: [(&str, &[TablePlace]); 17] = [
     ("domain", &[TablePlace::File]),
     ("descriptors", &[TablePlace::File, TablePlace::Descriptor]),
@@ -67,17 +67,17 @@ pub(super) struct SpannedText<'n> {
     pub(super) at: Range<usize>,
 }
 
-/// A table whose fields have been compared with those it may have.
+/// A table with fields that have been compared with the allowed ones.
 #[derive(Debug)]
 pub(super) struct CheckedTable<'n> {
     pub(super) at: Range<usize>,
     fields: HashMap<&'static str, &'n YamlNode>,
-    /// Fields that unknown ones were probably meant to be: they are not missing.
+    /// Fields that unknown ones were probably meant to be, and that so are not missing.
     meant: Vec<&'static str>,
 }
 
 impl<'n> CheckedTable<'n> {
-    /// Reports what does not belong here.
+    /// Reports fields that do not belong here.
     pub(super) fn new(
         node: &'n YamlNode,
         place: TablePlace,
@@ -128,7 +128,7 @@ impl<'n> CheckedTable<'n> {
         (!node.is_null()).then_some(node)
     }
 
-    /// Whether a text is missing or empty.
+    /// Returns true if a text is missing or empty.
     pub(super) fn lacks(&self, name: &str) -> bool {
         match self.field(name).map(|node| &node.content) {
             None => !self.meant.contains(&name),
@@ -141,7 +141,7 @@ impl<'n> CheckedTable<'n> {
         self.field(name).is_some()
     }
 
-    /// A text, as it is written; empty is none.
+    /// Reads a text as written; an empty one is `None`.
     pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<SpannedText<'n>> {
         let node = self.field(name)?;
         let (Content::Plain(value) | Content::Quoted(value)) = &node.content else {
@@ -162,13 +162,13 @@ impl<'n> CheckedTable<'n> {
         })
     }
 
-    /// Where a field stands, or else the table.
+    /// Returns the range of a field, or else of the table.
     pub(super) fn place_of(&self, name: &str) -> Range<usize> {
         let node = self.fields.get(name);
         node.map_or_else(|| self.at.clone(), |node| node.at.clone())
     }
 
-    /// A flag; not stated is no.
+    /// Reads a flag; false if not stated.
     pub(super) fn flag(&self, name: &str, out: &mut Findings<'_>) -> bool {
         let Some(node) = self.field(name) else {
             return false;
@@ -189,7 +189,7 @@ impl<'n> CheckedTable<'n> {
         false
     }
 
-    /// A whole number of up to 32 bits.
+    /// Reads a whole number of up to 32 bits.
     pub(super) fn number(&self, name: &str, out: &mut Findings<'_>) -> Option<u32> {
         let node = self.field(name)?;
         let what = format!("`{name}`");
@@ -232,7 +232,7 @@ impl<'n> CheckedTable<'n> {
         }
     }
 
-    /// A table.
+    /// Reads a table.
     pub(super) fn table(
         &self,
         name: &str,
@@ -242,7 +242,7 @@ impl<'n> CheckedTable<'n> {
         Self::new(self.field(name)?, place, out)
     }
 
-    /// The free-form table of a descriptor.
+    /// Reads the free-form table of a descriptor.
     pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<&'n YamlNode> {
         let node = self.field(name)?;
         if let Content::Table(_) = node.content {
@@ -258,7 +258,7 @@ impl<'n> CheckedTable<'n> {
         None
     }
 
-    /// The tables of a list; what is no table is reported and left out.
+    /// Returns the tables of a list; items that are no tables are reported and left out.
     pub(super) fn tables(
         &self,
         name: &str,
@@ -305,7 +305,7 @@ fn plural(node: &YamlNode) -> &'static str {
     }
 }
 
-/// The name of a field, if it is a text.
+/// Returns the name of a field, if it is a text.
 fn field_name<'n>(key: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n str> {
     let kind = match &key.content {
         Content::Plain(text) if key.kind() == "a text" => return Some(text),
@@ -318,7 +318,7 @@ fn field_name<'n>(key: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n str> 
     None
 }
 
-/// Reports an unknown field; says which one was probably meant.
+/// Reports an unknown field; returns the one that was probably meant.
 fn unknown(
     name: &str,
     key: &YamlNode,

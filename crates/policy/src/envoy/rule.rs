@@ -6,23 +6,23 @@ use serde_json::{Map, Value};
 
 use super::Unit;
 
-/// Which rule of a configuration: dense, from 0.
+/// Number of a rule of a configuration: dense, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RuleId(pub(super) u32);
 
 impl RuleId {
-    /// The number.
+    /// Returns the number.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a rule grants.
+/// Limit that a rule grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EnvoyRateLimit {
-    /// Everything.
+    /// No limit.
     Unlimited,
-    /// So many requests in each window of one unit; 0 blocks.
+    /// Maximum number of requests in each window of one unit; 0 blocks.
     PerUnit {
         /// Up to 2^32 - 1.
         requests_per_unit: u32,
@@ -36,43 +36,43 @@ pub enum EnvoyRateLimit {
 pub struct EnvoyRule {
     /// Its number.
     pub id: RuleId,
-    /// `domain.key_value.key`: what its counters are called.
+    /// `domain.key_value.key`: the name of its counters.
     pub path: Arc<str>,
-    /// What it grants.
+    /// Limit that it grants.
     pub limit: EnvoyRateLimit,
-    /// What clients see, and what `replaces` of another rule names.
+    /// Name that clients see, and that `replaces` of another rule refers to.
     pub name: Option<Arc<str>>,
     /// Names of the rules that neither limit nor count when this one matches.
     pub replaces: Box<[Arc<str>]>,
-    /// It counts and reports, and never says over.
+    /// True if it counts and reports, and is never over.
     pub shadow: bool,
-    /// It denies only when all quota rules of the call are over.
+    /// True if it denies only when all quota rules of the call are over.
     pub quota: bool,
-    /// Told to the client's proxy when the rule passes.
+    /// Sent to the client's proxy when the rule passes.
     pub metadata: Option<Map<String, Value>>,
-    /// What the series of its counters is called after.
+    /// Name of the series of its counters.
     pub(super) series: SeriesName,
-    /// By level: the pattern whose values share one counter. Empty if none do.
+    /// By level: the pattern of values that share one counter. Empty if no level has one.
     pub(super) shared: Box<[Option<Box<str>>]>,
 }
 
 impl EnvoyRule {
-    /// Whether its counters are called after values of the calls.
+    /// Returns true if its counters are named after values of the calls.
     pub(super) fn has_named_series(&self) -> bool {
         self.series != SeriesName::Path
     }
 }
 
-/// What the series of a rule's counters is called after.
+/// Name of the series of a rule's counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum SeriesName {
     /// The rule alone.
     Path,
-    /// The values of the request too, at the levels that say so.
+    /// The values of the request too, at the levels that ask for it.
     Levels(Box<[LevelName]>),
 }
 
-/// How one level stands in the name of a series.
+/// Form of one level in the name of a series.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LevelName {
     /// As in the file: no other value leads here, or all that do are counted as one.

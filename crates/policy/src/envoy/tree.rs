@@ -12,8 +12,8 @@
 //! number of descriptors; wildcards of that one key are tried one after the other. Key and
 //! value are never joined: `a_b`, `c` is not `a`, `b_c`.
 //!
-//! The first that matches is taken for good: a level that leads nowhere does not fall back
-//! to a less exact one, nor a deep call to a shallow rule.
+//! The first that matches is final: a level without a rule does not fall back to a less exact
+//! one, nor a deep call to a shallow rule.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ struct Wildcard {
 /// One descriptor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TreeNode {
-    /// None: exempt, or only a way to deeper levels.
+    /// `None` if exempt, or only a way to deeper levels.
     pub(super) rule: Option<EnvoyRule>,
     pub(super) below: DescriptorLevel,
 }
@@ -57,7 +57,7 @@ pub(super) struct TreeNode {
 pub(super) struct TreeStep<'t> {
     pub(super) key: &'t str,
     pub(super) wanted: Wanted<'t>,
-    /// Values and patterns of the key that are looked for before it.
+    /// Values and patterns of the key that are tried before it.
     pub(super) before: Vec<&'t str>,
 }
 
@@ -70,7 +70,7 @@ pub(super) enum Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// An empty value is none.
+    /// Reads a value; an empty one is `Any`.
     pub(super) fn new(value: &'a str) -> Self {
         match value {
             "" => Self::Any,
@@ -81,7 +81,7 @@ impl<'a> Wanted<'a> {
 }
 
 impl DescriptorLevel {
-    /// The rule for these entries, which must lead to it with none left over.
+    /// Returns the rule for these entries, which must lead to it with none left over.
     pub(super) fn find(&self, entries: &[(&str, &str)]) -> Option<&EnvoyRule> {
         let (last, way) = entries.split_last()?;
         let mut level = self;
@@ -104,7 +104,7 @@ impl DescriptorLevel {
         }
     }
 
-    /// The descriptor of `key` and `wanted`, if there is one.
+    /// Returns the descriptor of `key` and `wanted`, if there is one.
     pub(super) fn node(&self, key: &str, wanted: Wanted<'_>) -> Option<&TreeNode> {
         let values = self.keys.get(key)?;
         match wanted {
@@ -134,7 +134,7 @@ impl DescriptorLevel {
         }
     }
 
-    /// Shows every rule and the way to it, in no order.
+    /// Calls `show` with every rule and the way to it, in no order.
     pub(super) fn each_way<'t>(
         &'t self,
         way: &mut Vec<TreeStep<'t>>,
@@ -156,7 +156,7 @@ impl DescriptorLevel {
         }
     }
 
-    /// Shows every rule, in no order.
+    /// Calls `show` with every rule, in no order.
     pub(super) fn each_rule<'t>(&'t self, show: &mut impl FnMut(&'t EnvoyRule)) {
         for values in self.keys.values() {
             for (_, node) in values.nodes() {
@@ -170,7 +170,7 @@ impl DescriptorLevel {
 }
 
 impl Values {
-    /// All descriptors of the key: exact values in no order, the rest in that of look-ups.
+    /// Returns all descriptors of the key: exact values in no order, the rest in look-up order.
     fn nodes(&self) -> impl Iterator<Item = (Wanted<'_>, &TreeNode)> {
         let exact = self.exact.iter();
         let exact = exact.map(|(value, node)| (Wanted::Exact(value), node));
@@ -180,7 +180,7 @@ impl Values {
         exact.chain(like).chain(any)
     }
 
-    /// What is looked for before `wanted` and could match the same value.
+    /// Returns the values tried before `wanted` that could match the same value.
     fn before(&self, wanted: Wanted<'_>) -> Vec<&str> {
         let glob = match wanted {
             Wanted::Exact(_) => return Vec::new(),

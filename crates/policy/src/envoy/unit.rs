@@ -1,4 +1,4 @@
-//! Unit: how long a window is.
+//! Unit: length of a window.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl Unit {
         Self::Year,
     ];
 
-    /// Its length in seconds.
+    /// Returns its length in seconds.
     pub const fn seconds(self) -> u64 {
         match self {
             Self::Second => 1,
@@ -48,7 +48,7 @@ impl Unit {
         }
     }
 
-    /// Its name in a configuration file.
+    /// Returns its name in a configuration file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Second => "second",
@@ -61,7 +61,7 @@ impl Unit {
         }
     }
 
-    /// The unit with this name, in any case.
+    /// Returns the unit with this name, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         let named = |unit: &Self| name.eq_ignore_ascii_case(unit.name());
         Self::ALL.into_iter().find(named)
@@ -74,7 +74,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// So many units in one window; windows begin at whole multiples since 1970.
+/// Number of units in one window; windows begin at whole multiples since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WindowSpan {
     pub(super) unit: Unit,
@@ -83,12 +83,12 @@ pub(super) struct WindowSpan {
 }
 
 impl WindowSpan {
-    /// Its length in seconds: at most 2^57.
+    /// Returns its length in seconds: at most 2^57.
     pub(super) const fn seconds(self) -> u64 {
         self.unit.seconds() * self.multiplier as u64
     }
 
-    /// The number of the window that holds `now`, and the time to its end.
+    /// Returns the number of the window that holds `now`, and the time to its end.
     pub(super) fn window_at(self, now: Time, origin: Origin) -> UnitWindow {
         let unix = u128::from(origin.unix_nanos(now));
         let width = u128::from(self.seconds()) * 1_000_000_000;
@@ -104,9 +104,9 @@ impl WindowSpan {
 /// One window of a [`WindowSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitWindow {
-    /// From 1970.
+    /// Number of the window, counted from 1970.
     pub(super) number: u64,
-    /// To its end; saturates at 584 years.
+    /// Time to its end; saturates at 584 years.
     pub(super) left: Nanos,
 }
 

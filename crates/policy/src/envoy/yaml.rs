@@ -1,12 +1,12 @@
-//! YAML: a document as a tree in which everything knows where it stands.
+//! YAML: a document as a tree of nodes with their places.
 //!
 //! ```text
 //!   text --events--> nodes, bounded in depth and number --aliases, merges--> tree
 //! ```
 //!
-//! What a scalar means is decided by whoever reads it: `value: 1.10` is the text it looks
-//! like, and only a field that wants a number asks for one. Aliases are copied, and each
-//! copy counts as new nodes, so a file cannot unfold into more than it may hold.
+//! The reader of a scalar decides what it means: `value: 1.10` is the text as written, and only a
+//! field that requires a number parses one. Aliases are copied, and each copy counts as new
+//! nodes, so a file cannot unfold into more nodes than it may hold.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -15,11 +15,11 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use crate::config::{Findings, codes, shown};
 
-/// Bytes of a file.
+/// Maximum size of a file in bytes.
 pub(super) const MAX_BYTES: usize = 1 << 20;
-/// Lists and tables within one another.
+/// Maximum depth of lists and tables within one another.
 const MAX_DEPTH: usize = 64;
-/// Keys and values of a file, aliases unfolded.
+/// Maximum number of keys and values of a file, aliases unfolded.
 const MAX_NODES: usize = 250_000;
 
 /// A value and where it stands.
@@ -34,19 +34,19 @@ pub(super) struct YamlNode {
 pub(super) enum Content {
     /// Written without quotes: a number, a flag, nothing, or a text.
     Plain(String),
-    /// A text for certain.
+    /// Quoted, and so always a text.
     Quoted(String),
     List(Vec<YamlNode>),
     Table(Vec<(YamlNode, YamlNode)>),
 }
 
 impl YamlNode {
-    /// Nothing: `~`, `null`, or no value at all.
+    /// Returns true for `~`, `null`, or no value at all.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Plain(text) if is_null(text))
     }
 
-    /// What it is, for a message.
+    /// Returns the kind of value, for a message.
     pub(super) fn kind(&self) -> &'static str {
         match &self.content {
             Content::Plain(text) if is_null(text) => "nothing",
@@ -63,7 +63,7 @@ pub(super) fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// The flag that a plain scalar is, as YAML 1.1 reads it.
+/// Reads a plain scalar as a flag, by the rules of YAML 1.1.
 pub(super) fn flag(text: &str) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
@@ -76,13 +76,13 @@ pub(super) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Whether a plain scalar is a number: it starts like one and `f64` can read it.
+/// Returns true if a plain scalar is a number: it starts like one and `f64` can parse it.
 pub(super) fn is_number(text: &str) -> bool {
     let digits = text.trim_start_matches(['-', '+', '.']);
     digits.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok()
 }
 
-/// The first document of `text`; none if it cannot be read.
+/// Parses the first document of `text`; `None` if it cannot be read.
 pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
@@ -105,14 +105,14 @@ pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
     reader.document().ok()
 }
 
-/// Reading stopped, and a finding says why.
+/// Error of a reader that stopped after it added a finding.
 struct Stopped;
 
 struct YamlReader<'t, 'o, 'f> {
     events: Parser<'t, StrInput<'t>>,
     places: ByteOffsets,
     anchors: HashMap<usize, YamlNode>,
-    /// Nodes that may still come.
+    /// Number of nodes that may still come.
     room: usize,
     out: &'o mut Findings<'f>,
 }
@@ -262,7 +262,7 @@ impl<'t> YamlReader<'t, '_, '_> {
         Ok((table, end))
     }
 
-    /// `<<: *base`: the fields of another table that this one does not set itself.
+    /// Merges `<<: *base`: adds the fields of another table that this one does not set itself.
     fn merge(
         &mut self,
         source: YamlNode,
@@ -298,7 +298,7 @@ impl<'t> YamlReader<'t, '_, '_> {
         }
     }
 
-    /// A copy of what the anchor names.
+    /// Returns a copy of the node that the anchor names.
     fn alias(&mut self, id: usize, at: Range<usize>) -> Result<YamlNode, Stopped> {
         let Some(node) = self.anchors.get(&id) else {
             self.out
@@ -334,7 +334,7 @@ impl<'t> YamlReader<'t, '_, '_> {
         Err(Stopped)
     }
 
-    /// Whether a tag makes a scalar a text; reports tags that mean something else.
+    /// Returns true if a tag makes a scalar a text; reports tags with another meaning.
     fn is_text(&mut self, tag: Option<&Tag>, at: &Range<usize>) -> bool {
         let Some(tag) = tag else {
             return false;
@@ -354,7 +354,7 @@ fn is_table(node: &YamlNode) -> bool {
     matches!(node.content, Content::Table(_))
 }
 
-/// Nodes in a tree; its depth is bounded.
+/// Returns the number of nodes in a tree of bounded depth.
 fn size(node: &YamlNode) -> usize {
     1 + match &node.content {
         Content::Plain(_) | Content::Quoted(_) => 0,
@@ -366,9 +366,9 @@ fn size(node: &YamlNode) -> usize {
     }
 }
 
-/// Turns positions in characters, as the parser tells them, into bytes.
+/// Converts the parser's positions, in characters, into bytes.
 struct ByteOffsets {
-    /// By character; none if every character is one byte.
+    /// Offset of each character; `None` if every character is one byte.
     bytes: Option<Vec<usize>>,
     end: usize,
 }

@@ -19,7 +19,7 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
         "attr:",
         "descriptor:",
     ];
-    /// Edits that still make a near spelling.
+    /// Maximum number of edits of a near spelling.
     const NEAR: usize = 2;
     let lower = kind.to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&lower, known.trim_end_matches(':'));

@@ -1,4 +1,4 @@
-//! Fields: what a limit says besides its quantity, settings, responses and exemptions.
+//! Fields: parts of a limit besides its quantity, settings, responses and exemptions.
 
 use ratekeeper_core::Permits;
 use ratekeeper_policy::{Body, Cost, HeaderStyle, KeyPart, MissingKey, Refusal, RuleMode};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ratekeeper_policy::config::{Context, parse};
 use ratekeeper_policy::{Charges, Facts, Policy};
 
-/// The limits that a request is charged by.
+/// Returns the limits that charge a request.
 fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
     let mut charges = Charges::default();
     policy.charges(facts, &mut charges);
@@ -15,7 +15,7 @@ fn charged(policy: &Policy, facts: &Facts<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Policies of the founding documents, as far as this part of the language can say them.
+/// Policies of the founding documents, as far as this part of the language supports them.
 const FOUNDING: &str = r#"
 version  = 1
 timezone = "UTC"

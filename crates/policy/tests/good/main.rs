@@ -1,4 +1,4 @@
-//! Good policies: what the text says is what the policy holds.
+//! Good policies: the policy holds the values of the text.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
@@ -10,7 +10,7 @@ use ratekeeper_core::{Origin, Quota};
 use ratekeeper_policy::Policy;
 use ratekeeper_policy::config::{Colour, Context, parse, render};
 
-/// The policy of a text that must be right.
+/// Returns the policy of a valid text.
 fn policy(text: &str) -> Policy {
     policy_at(text, Origin::UNIX)
 }
@@ -22,7 +22,7 @@ fn policy_at(text: &str, origin: Origin) -> Policy {
     }
 }
 
-/// The policy of one limit by address, `lines` in it.
+/// Returns the policy of one limit by address, with `lines` in it.
 fn one(lines: &str) -> Policy {
     let limit = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\n";
     policy(&format!(

@@ -1,4 +1,4 @@
-//! Quantities: what numbers and words of a limit become.
+//! Quantities: the algorithms that numbers and words of a limit compile to.
 
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log,
@@ -221,8 +221,8 @@ fn guavas_two_limiters_can_be_written() {
     }
 }
 
-/// What one key is told when it asks at these milliseconds, one permit each: `0` for "now",
-/// `300` for "in 300 ms", `-` for "no".
+/// Returns the answers to one key at these milliseconds, one permit each: `0` for "now", `300`
+/// for "in 300 ms", `-` for "no".
 fn told(lines: &str, moments: &[u64]) -> String {
     fn all<A: Algorithm>(algorithm: &A, moments: &[u64]) -> String {
         let mut state = A::State::default();

@@ -8,8 +8,8 @@
 //!         +------------------------ windows
 //! ```
 //!
-//! * Choose it where the server says when it has too much: it refuses, or times out. It needs
-//!   no times, so work of any length is welcome.
+//! * Choose it where the server signals overload: it refuses, or times out. It needs no times,
+//!   so work of any length is welcome.
 //! * Trade-off: it goes up until something breaks, again and again.
 //! * Source: D.-M. Chiu, R. Jain, "Analysis of the increase and decrease algorithms for
 //!   congestion avoidance in computer networks" (1989).
@@ -21,7 +21,7 @@ use super::Sample;
 /// Additive increase, multiplicative decrease; see the [module](super) on how it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aimd {
-    /// What is left of the limit when work is dropped, in percent; 1 to 99. Default 90.
+    /// Share of the limit that is kept when work is dropped, in percent; 1 to 99. Default 90.
     pub back_off_percent: u32,
     /// Work that took longer counts as dropped. Default 5 s.
     pub timeout: Nanos,
@@ -37,7 +37,7 @@ impl Default for Aimd {
 }
 
 impl Aimd {
-    /// Whether work was dropped, or took longer than the time-out, which counts as dropped.
+    /// Returns true if work was dropped, or took longer than the time-out.
     pub(super) fn backs_off(&self, sample: &Sample) -> bool {
         sample.dropped > 0 || sample.slowest > self.timeout
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_figure_holds() {
-        // Of a limit of 100, by the slowest.
+        // For a limit of 100: seconds of the slowest work, drops, next limit.
         for (secs, dropped, expected) in [(0, 0, 101.0), (5, 0, 101.0), (6, 0, 90.0), (0, 1, 90.0)]
         {
             let sample = Sample {

@@ -7,14 +7,14 @@
 //!         |                    drains  measures           tolerated, and half of that
 //! ```
 //!
-//! Half, so that a base that was measured too high is found out: what comes to rest at
-//! `tolerance x base` is seen without waiting, unless the base was twice what it should be,
-//! and then it is halved. The first one comes soon, within 20 windows: nobody knows if the
-//! first limit was too high.
+//! Half, so that a base that was measured too high is found out: a limit that rests at
+//! `tolerance x base` is seen without waiting, unless the base was twice its true value, and
+//! then it is halved. The first measurement comes soon, within 20 windows, because the first
+//! limit may be too high.
 //!
-//! A server that serves all it can is never seen without waiting, so what it takes then is
-//! unknown once it changes. A window as fast as the base makes measuring needless for another
-//! 300: who is not busy is not disturbed.
+//! A server at capacity is never seen without waiting, so its base is unknown once it changes. A
+//! window as fast as the base makes measuring needless for another 300, so that a server that is
+//! not busy is not disturbed.
 
 /// Windows that the base is believed without having been seen.
 const BELIEVED_FOR: u32 = 300;
@@ -22,9 +22,9 @@ const BELIEVED_FOR: u32 = 300;
 const FIRST_WITHIN: u32 = 20;
 /// Windows at a low limit: one to drain, one to measure.
 const PROBED_FOR: u32 = 2;
-/// Of a difference to a slower window, what is learnt: an average of 600 windows.
+/// Share of the difference to a slower window that is learnt: an average of 600 windows.
 const LEARNT: f64 = 2.0 / 601.0;
-/// Of a difference to a faster one.
+/// Share of the difference to a faster window that is learnt.
 const LEARNT_FASTER: f64 = 0.2;
 
 /// The time without waiting, in nanoseconds.
@@ -34,13 +34,13 @@ pub(super) struct Base {
     nanos: f64,
     /// Windows since it was last seen.
     age: u32,
-    /// What the age begins with once it has been measured: spreads a fleet's measurements.
+    /// Age after a measurement: spreads a fleet's measurements.
     spread: u32,
     /// While it is measured: the limit before, and the windows left.
     probe: Option<(f64, u32)>,
 }
 
-/// What a law is to do with a window.
+/// How a law treats a window.
 pub(super) enum WindowVerdict {
     /// Move the limit: the base.
     Known(f64),
@@ -59,8 +59,8 @@ impl Base {
         }
     }
 
-    /// Takes account of a window that took `time`; those slower than `tolerance` times the base
-    /// are not learnt.
+    /// Records a window that took `time`; windows slower than `tolerance` times the base are not
+    /// learnt.
     pub(super) fn see(&mut self, limit: f64, time: f64, tolerance: f64) -> WindowVerdict {
         if let Some((before, left)) = self.probe {
             if left > 1 {

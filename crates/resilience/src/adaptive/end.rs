@@ -1,4 +1,4 @@
-//! End: what the end of a piece of work says about the limit.
+//! End: how a piece of work ended, as a signal for the limit.
 //!
 //! ```text
 //!             HTTP                        gRPC
@@ -13,17 +13,17 @@
 /// How a piece of work ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum End {
-    /// It was done, whatever came of it: its time counts.
+    /// The work was done, whatever the result: its time counts.
     Done,
-    /// It was turned away for overload, or given up because it took too long: there is too
-    /// much at work.
+    /// The work was rejected because of overload, or given up because it took too long: too much
+    /// is in flight.
     Dropped,
-    /// It says nothing.
+    /// The end carries no information about load.
     Ignored,
 }
 
 impl End {
-    /// By the status of an answer of HTTP.
+    /// Returns the end for the status of an HTTP response.
     ///
     /// ```
     /// use ratekeeper_resilience::End;
@@ -39,7 +39,7 @@ impl End {
         }
     }
 
-    /// By the code of an answer of gRPC, `grpc-status`; one that is unknown says nothing.
+    /// Returns the end for the `grpc-status` code of a response; an unknown code is ignored.
     ///
     /// ```
     /// use ratekeeper_resilience::End;

@@ -13,11 +13,11 @@
 //! counts as time without end.
 //!
 //! * Choose it in doubt.
-//! * Trade-off: `tolerance` is what the time may swing without being held against the server,
-//!   and what is added to it under load.
-//! * What differs from the source: its base is an average of all times, which under lasting
-//!   overload learns the waiting, and lets the limit drift to its upper bound. Here times
-//!   beyond the tolerance are not learnt; the base is measured anew instead.
+//! * Trade-off: `tolerance` is the variation of times that is not held against the server, and
+//!   the time that is added under load.
+//! * Difference from the source: its base is an average of all times, which under lasting
+//!   overload learns the waiting, and lets the limit drift to its upper bound. Here times beyond
+//!   the tolerance are not learnt; the base is measured anew instead.
 //! * Source: Netflix, concurrency-limits, `Gradient2Limit` (2018).
 
 use super::Sample;
@@ -25,11 +25,11 @@ use super::Sample;
 /// Limit by the gradient of times; see the [module](super) on how it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gradient {
-    /// How far times may be above the base, in percent of it; 100 to 1,000. Default 150.
+    /// Maximum tolerated time, in percent of the base; 100 to 1,000. Default 150.
     pub tolerance_percent: u32,
-    /// The share of each window's finding that is taken over, in percent; 1 to 100. Default 20.
+    /// Weight of each window's result, in percent; 1 to 100. Default 20.
     pub smoothing_percent: u32,
-    /// What may wait even so; 1 to 1,000. Default 4.
+    /// Work that may queue even so; 1 to 1,000. Default 4.
     pub queue: u32,
 }
 
@@ -57,7 +57,7 @@ impl Gradient {
         limit * (1.0 - smoothing) + found * smoothing
     }
 
-    /// As a factor of the base.
+    /// Returns the tolerance as a factor of the base.
     pub(super) fn tolerance(&self) -> f64 {
         f64::from(self.tolerance_percent) / 100.0
     }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_figure_holds() {
-        // Of a limit of 100, by the time over the base.
+        // For a limit of 100: time over base, drops, next limit.
         for (ratio, dropped, expected) in [
             (0.5, 0, 100.8),
             (1.0, 0, 100.8),

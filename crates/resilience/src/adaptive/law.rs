@@ -1,4 +1,4 @@
-//! Law: what moves the limit from one window to the next, as a pure function.
+//! Law: moves the limit from one window to the next, as a pure function.
 //!
 //! ```text
 //!   (level, sample) --> level'       level: the limit, not rounded, and the base of times
@@ -14,32 +14,32 @@ use super::base::{Base, WindowVerdict};
 use super::{Aimd, Gradient, Vegas};
 use crate::Error;
 
-/// The most that may be at work at once, whatever the settings.
+/// Highest upper bound of a limit, whatever the settings.
 const MOST: u32 = 1_000_000;
 
-/// What a window of work showed.
+/// Measurements of one window of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// How long work took on average; zero if none was done.
+    /// Average time of the work done; zero if none was done.
     pub mean: Nanos,
-    /// Nine in ten took no longer.
+    /// 90th percentile of the times.
     pub p90: Nanos,
-    /// None took longer.
+    /// Time of the slowest work.
     pub slowest: Nanos,
-    /// The most at work at once.
+    /// Maximum number of permits in use at once.
     pub in_flight: u32,
-    /// How many were dropped.
+    /// Number of pieces of work that were dropped.
     pub dropped: u32,
 }
 
-/// Where a limit begins, and what it never leaves.
+/// Initial value and bounds of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bounds {
-    /// At least 1.
+    /// Lower bound; at least 1.
     pub least: u32,
-    /// At most 1,000,000.
+    /// Upper bound; at most 1,000,000.
     pub most: u32,
-    /// Between the two.
+    /// Initial limit, between the two.
     pub initial: u32,
 }
 
@@ -65,14 +65,14 @@ impl Bounds {
     }
 }
 
-/// What moves the limit; see the [module](super) on which to choose.
+/// Rule that moves the limit; see the [module](super) on which to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Law {
     /// By the ratio of times.
     Gradient(Gradient),
     /// By the length of the queue.
     Vegas(Vegas),
-    /// By what is dropped.
+    /// By dropped work.
     Aimd(Aimd),
 }
 
@@ -82,16 +82,16 @@ impl Default for Law {
     }
 }
 
-/// Where a limit stands.
+/// State of a limit between two windows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Level {
-    /// At least 1, a number.
+    /// At least 1, and never not a number.
     limit: f64,
     base: Base,
 }
 
 impl Level {
-    /// Whole permits.
+    /// Returns the limit in whole permits.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -103,7 +103,7 @@ impl Level {
 }
 
 impl Law {
-    /// The level before any window; `random` keeps the limits of a fleet apart.
+    /// Returns the level before any window; `random` keeps the limits of a fleet apart.
     ///
     /// ```
     /// use ratekeeper_resilience::{Bounds, Law};
@@ -116,7 +116,7 @@ impl Law {
         }
     }
 
-    /// The level after a window that showed `sample`.
+    /// Returns the level after a window that showed `sample`.
     ///
     /// ```
     /// use ratekeeper_core::Nanos;
@@ -175,12 +175,12 @@ impl Law {
     }
 }
 
-/// Whether the limit was used, or was too much.
+/// Returns true if the limit was used, or was too high.
 fn says_something(limit: f64, sample: &Sample) -> bool {
     sample.dropped > 0 || f64::from(sample.in_flight) * 2.0 >= limit
 }
 
-/// The next limit by a law of times.
+/// Returns the next limit of a law that uses times.
 fn by_times(
     base: &mut Base,
     limit: f64,
@@ -189,7 +189,7 @@ fn by_times(
     next: impl Fn(f64, f64) -> f64,
 ) -> f64 {
     if sample.mean == Nanos::ZERO {
-        // Nothing was done. What was dropped counts as time without end.
+        // No work was done. Dropped work counts as infinitely slow.
         return if sample.dropped > 0 {
             next(1.0, f64::MAX)
         } else {
@@ -204,7 +204,7 @@ fn by_times(
     }
 }
 
-/// Exact up to 104 days.
+/// Converts to a float; exact up to 104 days.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of times needs no more")]
 fn nanos(span: Nanos) -> f64 {
     span.as_nanos() as f64

@@ -1,4 +1,4 @@
-//! Permit: leave to do one piece of work, and the duty to say how it ended.
+//! Permit: permission to do one piece of work, and the duty to report how it ended.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use ratekeeper_core::Time;
 use super::{AdaptiveConcurrency, End};
 use crate::sync::Ordering;
 
-/// Leave to do one piece of work. Dropped without a word it comes back and says nothing.
+/// Permission to do one piece of work. Dropped without a report, it counts as ignored.
 #[derive(Debug)]
 #[must_use = "what is at work is counted as long as its permit lives"]
 pub struct AdaptivePermit<L: Deref<Target = AdaptiveConcurrency>> {
@@ -20,22 +20,22 @@ impl<L: Deref<Target = AdaptiveConcurrency>> AdaptivePermit<L> {
         Self { limit, began }
     }
 
-    /// When the work began.
+    /// Returns when the work began.
     pub const fn began(&self) -> Time {
         self.began
     }
 
-    /// The work was done, whatever came of it, and took until `now`.
+    /// Reports that the work was done, whatever the result, and took until `now`.
     pub fn success(self, now: Time) {
         self.end(End::Done, now);
     }
 
-    /// The work was turned away for overload, or given up because it took too long.
+    /// Reports that the work was rejected for overload, or given up because it took too long.
     pub fn dropped(self, now: Time) {
         self.end(End::Dropped, now);
     }
 
-    /// The work ended so at `now`.
+    /// Reports that the work ended as `end` at `now`.
     ///
     /// ```
     /// # use ratekeeper_core::Time;
@@ -51,8 +51,8 @@ impl<L: Deref<Target = AdaptiveConcurrency>> AdaptivePermit<L> {
         }
     }
 
-    /// The time that this took says nothing: a bad request, a cancelled one, one answered from
-    /// a cache.
+    /// Reports that the time of this work carries no information: a bad request, a cancelled
+    /// one, one answered from a cache.
     pub fn ignored(self) {
         drop(self);
     }

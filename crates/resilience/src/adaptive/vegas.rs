@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_figure_holds() {
-        // Of a limit of 100, whose step is 2, by what waits.
+        // For a limit of 100 with a step of 2: queue, drops, next limit.
         for (queue, dropped, expected) in [
             (0.0, 0, 112.0),
             (1.9, 0, 112.0),

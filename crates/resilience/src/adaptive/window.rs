@@ -1,4 +1,4 @@
-//! Window: what began and ended within it, as one sample.
+//! Window: work that began and ended within it, as one sample.
 //!
 //! ```text
 //!   |-------- window: at least 100 ms, and ten pieces of work --------|
@@ -6,8 +6,8 @@
 //!   d ===x                                                    e ====    began before; not over
 //! ```
 //!
-//! The mean is exact. Of the times, every `2^k`-th is kept, so that at most 512 are: enough to
-//! tell how long nine in ten take.
+//! The mean is exact. Every `2^k`-th time is kept, so that at most 512 are: enough for a 90th
+//! percentile.
 
 use ratekeeper_core::{Nanos, Time};
 
@@ -22,10 +22,10 @@ const SET_BACK: Nanos = Nanos::SECOND;
 /// Work that has ended since the window began.
 #[derive(Debug, Default)]
 pub(super) struct WorkWindow {
-    /// None before the first piece of work.
+    /// `None` before the first piece of work.
     began: Option<Time>,
     kept: Vec<u64>,
-    /// Every so many times one is kept: a power of two, less one, as a mask.
+    /// One of `mask + 1` times is kept: a power of two, less one.
     mask: u64,
     done: u64,
     sum: u128,
@@ -37,7 +37,7 @@ impl WorkWindow {
     pub(super) fn add(&mut self, began: Time, now: Time, end: End) {
         let start = *self.began.get_or_insert(began);
         if start.since(now) > SET_BACK {
-            // The clock was set back: the window begins anew, with this.
+            // The clock was set back: the window begins anew, with this work.
             self.began = Some(now);
         } else if began < start {
             return; // under the limit before this one
@@ -73,7 +73,7 @@ impl WorkWindow {
         enough && now.since(began) >= settings.window
     }
 
-    /// What it showed; the next one begins at `now`.
+    /// Returns the sample of the window; the next one begins at `now`.
     pub(super) fn close(&mut self, now: Time, in_flight: u32) -> Sample {
         let mean = self.sum / u128::from(self.done.max(1)); // down: a nanosecond is no matter
         let at = self.kept.len() * 9 / 10; // down: an index

@@ -1,6 +1,6 @@
 //! Gate: generation and phase of a breaker in one word.
 
-/// Generation and phase in one word, so that one load answers, and late reports are known.
+/// Generation and phase in one word, so that one load suffices, and late reports are recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BreakerGate(pub(super) u64);
 

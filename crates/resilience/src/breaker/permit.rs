@@ -1,4 +1,4 @@
-//! Permit: leave to make one call, and the duty to say how it ended.
+//! Permit: permission to make one call, and the duty to report how it ended.
 
 use ratekeeper_core::Time;
 
@@ -13,8 +13,8 @@ pub(super) enum CallEnd {
     Cancelled,
 }
 
-/// Leave to make one call. Dropped without a report it says nothing about the dependency;
-/// a call that is abandoned because it takes too long is a failure, and is to be reported.
+/// Permission to make one call. Dropped without a report it carries no information; a call that
+/// is abandoned because it takes too long is a failure, and must be reported.
 #[derive(Debug)]
 #[must_use = "report how the call ended"]
 pub struct CallPermit<'a> {
@@ -23,7 +23,7 @@ pub struct CallPermit<'a> {
     reported: ReportState,
 }
 
-/// Whether a permit has been spoken for.
+/// State of a permit's report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ReportState {
     Owed,
@@ -39,13 +39,13 @@ impl<'a> CallPermit<'a> {
         }
     }
 
-    /// The dependency did its work, whatever the answer said: refusing a bad request is
-    /// a success of the one who refuses.
+    /// Reports that the dependency did its work, whatever the answer said: refusing a bad
+    /// request is a success too.
     pub fn success(mut self, now: Time) {
         self.report(now, CallEnd::Success);
     }
 
-    /// The dependency did not do its work: no connection, a time-out, an internal error.
+    /// Reports that the dependency failed: no connection, a time-out, an internal error.
     pub fn failure(mut self, now: Time) {
         self.report(now, CallEnd::Failure);
     }
@@ -65,7 +65,7 @@ impl<'a> CallPermit<'a> {
 impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         if self.reported == ReportState::Owed {
-            self.report(Time::ZERO, CallEnd::Cancelled); // who is cancelled asks for no time
+            self.report(Time::ZERO, CallEnd::Cancelled); // a cancellation needs no time
         }
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Begins one; false if all of the round have begun.
+    /// Begins a probe; returns false if all of the round have begun.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let free = self.in_flight + self.succeeded < self.size();
         if free {
@@ -25,12 +25,12 @@ impl Probes {
         free
     }
 
-    /// One has ended, or was cancelled and makes room.
+    /// Records that a probe has ended, or was cancelled and makes room.
     pub(super) fn end(&mut self) {
         self.in_flight -= 1; // each permit ends once, in the generation that gave it
     }
 
-    /// One that has ended was good: how many rounds are over.
+    /// Records that a probe succeeded; returns the number of completed rounds.
     pub(super) fn succeed(&mut self) -> u32 {
         self.succeeded += 1;
         if self.succeeded == self.size() {
@@ -42,12 +42,12 @@ impl Probes {
         self.round
     }
 
-    /// When those in flight are given up.
+    /// Returns when the probes in flight are given up.
     pub(super) fn given_up(&self, patience: Nanos) -> Time {
         self.last_began + patience
     }
 
-    /// Whether one is in flight for longer than that.
+    /// Returns true if a probe is in flight for longer than `patience`.
     pub(super) fn is_lost(&self, now: Time, patience: Nanos) -> bool {
         self.in_flight > 0 && is_over(self.given_up(patience), patience, now)
     }

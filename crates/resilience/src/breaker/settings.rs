@@ -4,7 +4,7 @@ use ratekeeper_core::Nanos;
 
 use crate::Error;
 
-/// Rounds of probes there may be: the last has 2^15 probes.
+/// Maximum number of rounds of probes: the last has 2^15 probes.
 const PROBE_ROUNDS_MAX: u32 = 16;
 
 /// When a [`Breaker`](super::Breaker) opens and how it comes back; see the [module](super) for
@@ -15,7 +15,7 @@ pub struct BreakerSettings {
     pub window: Nanos,
     /// Calls in the window below which the breaker does not judge. Default 20.
     pub calls_min: u32,
-    /// Share of failures that opens, 1 to 100. Default 50.
+    /// Share of failures that opens, in percent; 1 to 100. Default 50.
     pub failure_percent: u32,
     /// Longest time open at first, above zero. Default 5 s.
     pub open_base: Nanos,
@@ -24,7 +24,7 @@ pub struct BreakerSettings {
     /// Rounds of probes, 1 to 16: the first has one, each further one twice as many.
     /// Default 3.
     pub probe_rounds: u32,
-    /// A probe that has not ended for so long is taken for failed; above zero. Default 10 s.
+    /// Time after which a probe that has not ended counts as failed; above zero. Default 10 s.
     pub probe_patience: Nanos,
 }
 

@@ -23,7 +23,7 @@ fn report(breaker: &Breaker, now: Time, successes: u32, failures: u32) {
     }
 }
 
-/// Opens a breaker at `now`, says until when.
+/// Opens a breaker at `now`, and returns until when.
 fn open(breaker: &Breaker, now: Time) -> Time {
     report(breaker, now, 0, 20);
     breaker.try_pass(now).unwrap_err().until
@@ -161,7 +161,7 @@ fn a_clock_set_back_neither_locks_out_nor_holds_a_lost_probe() {
             .expect("an hour is not waited out twice"),
     );
     assert!(breaker.try_pass(secs(14)).is_err(), "a probe is under way");
-    // Set back again: whether the probe is lost nobody can tell. It opens, for 10 s at most.
+    // Set back again: a lost probe cannot be recognised. It opens, for 10 s at most.
     let until = breaker.try_pass(secs(1)).unwrap_err().until;
     assert_eq!(breaker.state(), BreakerState::Open { until });
     assert!(until <= secs(11), "{until:?}");
@@ -183,7 +183,7 @@ fn a_probe_that_panics_makes_room() {
     recover(&breaker, now);
 }
 
-/// Eight threads ask all the time; what passes at once is counted.
+/// Eight threads ask all the time; calls that pass at once are counted.
 #[test]
 fn threads_together_get_the_probes_promised() {
     use std::sync::atomic::{AtomicU32, Ordering};

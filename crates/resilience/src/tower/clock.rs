@@ -9,21 +9,21 @@ use tokio::time::Instant;
 /// By how much the zero lies before the moment at which it is first asked for.
 const HEAD_START: Duration = Duration::from_hours(30 * 24);
 
-/// One zero for all layers of a process: they may share a budget or a breaker, whenever each
-/// of them was made. A runtime whose clock a test holds, or moves, has a time of its own, which
-/// may lie before that of the runtime that asks first: before the zero, time would stand.
+/// One zero for all layers of a process: they may share a budget or a breaker, whenever each of
+/// them was made. A runtime with a clock that a test holds or moves has its own time, which may
+/// lie before that of the runtime that asks first: before the zero, time would stand.
 static ZERO: LazyLock<Instant> = LazyLock::new(|| {
     let now = Instant::now();
     now.checked_sub(HEAD_START).unwrap_or(now)
 });
 
-/// The time by which all layers of this process count.
+/// Returns the time by which all layers of this process count.
 pub(super) fn now() -> Time {
     Time::ZERO + Nanos::from(ZERO.elapsed())
 }
 
-/// What day that zero was. Asked when a date is to be read, and not before: the day is set
-/// anew now and then, and a machine that slept has lost hours.
+/// Returns the date of that zero. It is read when a date is parsed, and not before, because the
+/// system date is set anew now and then, and a machine that slept has lost hours.
 pub(super) fn origin() -> Origin {
     #[expect(
         clippy::disallowed_methods,

@@ -14,7 +14,7 @@ pub enum CallError<E> {
     Throttled,
     /// As many calls are at work as the server can bear; nothing was sent, or nothing more.
     AtWork {
-        /// How many those were at most, see [`AdaptiveConcurrency`](crate::AdaptiveConcurrency).
+        /// The limit, see [`AdaptiveConcurrency`](crate::AdaptiveConcurrency).
         limit: u32,
     },
     /// Its deadline passed, or would have before an answer.

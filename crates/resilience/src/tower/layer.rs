@@ -10,7 +10,7 @@ use super::retry_if::RetryIf;
 use super::service::Resilient;
 use crate::{AdaptiveConcurrency, Backoff, Breaker, Budget, RetryAfter, Throttle, Typical};
 
-/// What decides whether a call is worth trying.
+/// Decides if a call is worth trying.
 #[derive(Clone, Debug, Default)]
 pub enum Guard {
     /// Nothing: every call is tried.
@@ -25,10 +25,10 @@ pub enum Guard {
     Adaptive(Arc<AdaptiveConcurrency>),
 }
 
-/// How the server learns what time it has.
+/// How the deadline is passed on to the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Propagate {
-    /// It does not.
+    /// Not at all.
     #[default]
     Nothing,
     /// As `grpc-timeout`.
@@ -43,18 +43,18 @@ pub struct CallSettings {
     /// How long a call may take with all its attempts, until the head of its answer is there,
     /// unless [`CallWithin`](super::CallWithin) says otherwise. Default 10 s.
     pub within: Nanos,
-    /// What one attempt takes as a rule. Default not known.
+    /// Typical times of one attempt. Default not known.
     pub typical: Typical,
     /// How the deadline is passed on. Default not at all.
     pub propagate: Propagate,
-    /// What decides whether a call is tried. Default nothing.
+    /// Guard that decides if a call is tried. Default none.
     pub guard: Guard,
     /// Waits and attempts.
     pub backoff: Backoff,
-    /// How far `Retry-After` and its kin are obeyed; a call that is told to wait for longer
-    /// ends with the refusal.
+    /// How far `Retry-After` and related fields are obeyed; a call that would have to wait for
+    /// longer ends with the refusal.
     pub retry_after: RetryAfter,
-    /// What a failed answer says about the call. Default what its status says.
+    /// Classification of failed answers. Default by their status.
     pub retry_if: RetryIf,
 }
 
@@ -79,7 +79,7 @@ pub struct ResilienceLayer {
     shared: Arc<CallContext>,
 }
 
-/// What the calls of a layer share.
+/// State that the calls of a layer share.
 #[derive(Debug)]
 pub(super) struct CallContext {
     pub(super) settings: CallSettings,
@@ -87,10 +87,10 @@ pub(super) struct CallContext {
 }
 
 impl ResilienceLayer {
-    /// A layer whose calls share `budget`; other layers may share it, and the guard, too.
+    /// Creates a layer with `budget` for its calls; others may share it, and the guard, too.
     ///
     /// Time is that of the tokio runtime, counted from a zero that all layers of the process
-    /// have in common: do not tell a shared budget or guard another.
+    /// have in common: do not use a shared budget or guard with another clock.
     pub fn new(settings: CallSettings, budget: Arc<Budget>) -> Self {
         Self {
             shared: Arc::new(CallContext { settings, budget }),

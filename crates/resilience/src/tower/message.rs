@@ -1,4 +1,4 @@
-//! Message: what the layer needs to know of requests and answers.
+//! Message: the interface of the layer to requests and answers.
 //!
 //! ```text
 //!   http::Request<B>, B: Clone   again: always            answers: http::Response
@@ -11,15 +11,15 @@ use super::service::CallWithin;
 
 /// A request that the layer can send.
 pub trait Outgoing: Sized + Send + 'static {
-    /// Its method: it says whether it may be sent twice.
+    /// Its method, which decides if it may be sent twice.
     fn method(&self) -> &Method;
     /// Its header.
     fn headers(&self) -> &HeaderMap;
     /// Its header, where the deadline is written.
     fn headers_mut(&mut self) -> &mut HeaderMap;
-    /// How long the call may take, if it says so.
+    /// Time that the call may take, if the request sets it.
     fn within(&self) -> Option<CallWithin>;
-    /// The same request once more; `None` if its body can be sent only once. Then it is.
+    /// Returns the same request once more; `None` if its body can be sent only once. Then it is.
     fn again(&self) -> Option<Self>;
 }
 

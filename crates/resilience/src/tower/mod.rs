@@ -1,35 +1,34 @@
 //! Tower: the pieces composed into a layer for HTTP clients.
 //!
 //! ```text
-//!   request --> deadline --> throttle or breaker --> send, cut to what is left --> answer
+//!   request --> deadline --> throttle or breaker --> send, cut to the rest --> answer
 //!                  ^                                          |
 //!                  |                                          | failed
 //!                  +-- wait <-- budget <-- attempts <-- may it be done twice?
 //!                                          Retry-After
 //! ```
 //!
-//! * A request has a deadline (ten seconds, or [`CallWithin`] among its extensions) that all
-//!   its attempts share, waits included, until the head of the answer is there: how long its
-//!   body takes is the reader's business. What cannot end in time is not begun: the answer at
-//!   hand is returned instead. A deadline that the request bears already is never extended.
+//! * A request has a deadline (ten seconds, or [`CallWithin`] among its extensions) that all its
+//!   attempts share, waits included, until the head of the answer is there; reading the body is
+//!   not limited. A call that cannot end in time is not begun: the answer at hand is returned
+//!   instead. A deadline that the request carries already is never extended.
 //! * A failure is retried if [`Failure`] and [`Effect`](crate::Effect) permit it. Bodies of
 //!   answers are not read, so problem types are not known here: a request that is neither
 //!   repeatable nor has an `Idempotency-Key` is sent twice only where [`RetryIf`] says that the
 //!   server did nothing.
-//! * A server that wants to be left alone for longer than
-//!   [`RetryAfter::longest`](crate::RetryAfter::longest) is: its refusal is the answer.
+//! * If a server wants to be left alone for longer than
+//!   [`RetryAfter::longest`](crate::RetryAfter::longest), its refusal is the answer.
 //! * A request that is not sent, because its guard or its deadline forbids it, pays nothing
 //!   into the budget.
 //! * Connection errors are taken for [`Failure::Unknown`], for the same reason.
-//! * What the breaker hears: 429 and other 4xx are answers of a server that works; 5xx,
-//!   errors and time-outs are failures. The throttle is told of every answer below 500 but
-//!   429.
-//! * The service inside is asked for readiness anew before each attempt, within the
-//!   deadline; if it is late, the guard hears nothing.
+//! * Reports to the breaker: 429 and other 4xx are answers of a server that works; 5xx, errors
+//!   and time-outs are failures. Every answer below 500 but 429 is reported to the throttle.
+//! * The service inside is asked for readiness anew before each attempt, within the deadline; if
+//!   it is late, nothing is reported to the guard.
 //! * A client is any service of [`Outgoing`] requests: `http` ones, such as hyper's client
 //!   takes, and with the feature `reqwest` a `reqwest::Client` itself.
-//! * [`Pacing`](crate::Pacing) is no part of it: a server may count by user or by path, and
-//!   the layer does not know by which. What it keeps is for one server: make a layer for each.
+//! * [`Pacing`](crate::Pacing) is no part of it: a server may count by user or by path, and the
+//!   layer does not know by which. Its state is for one server: make a layer for each.
 //! * Trade-off: a request is kept for a further attempt, so its body must be `Clone` (bytes,
 //!   not a stream). A stream in a request of reqwest is sent once.
 

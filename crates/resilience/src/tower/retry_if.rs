@@ -1,4 +1,4 @@
-//! Retry if: the caller's word on what a failure means.
+//! Retry if: the caller's classification of failures.
 //!
 //! ```text
 //!   POST --429--> as a rule: returned, since a proxy may have sent it after the server was done
@@ -12,23 +12,23 @@ use http::{HeaderMap, Method, StatusCode};
 
 use crate::Failure;
 
-/// An answer that is no success, and the call that it is of.
+/// An answer that is no success, with the method of its call.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FailedAnswer<'a> {
-    /// Of the request.
+    /// Method of the request.
     pub method: &'a Method,
-    /// Of the answer: 400 or more.
+    /// Status of the answer: 400 or more.
     pub status: StatusCode,
-    /// Of the answer.
+    /// Header of the answer.
     pub headers: &'a HeaderMap,
 }
 
-/// What an answer of 400 or more says about a call; by default what [`Failure::of_http`] says.
+/// Classifies answers of 400 or more; by default as [`Failure::of_http`] does.
 ///
-/// Only who knows the server can say that it did nothing: then a call may be made again that
-/// would do something else the second time, such as a `POST` without an `Idempotency-Key`.
-/// Budget, attempts, `Retry-After` and deadline hold all the same.
+/// Only a caller that knows the server can decide that it did nothing: then a call may be made
+/// again that would have another effect the second time, such as a `POST` without an
+/// `Idempotency-Key`. Budget, attempts, `Retry-After` and deadline hold all the same.
 ///
 /// ```
 /// use http::StatusCode;
@@ -53,15 +53,15 @@ pub struct RetryIf(Option<Arc<Classify>>);
 type Classify = dyn Fn(FailedAnswer<'_>) -> Option<Failure> + Send + Sync;
 
 impl RetryIf {
-    /// What `classify` returns; where it returns `None`, what [`Failure::of_http`] says.
+    /// Classifies by `classify`; where it returns `None`, by [`Failure::of_http`].
     pub fn new(
         classify: impl Fn(FailedAnswer<'_>) -> Option<Failure> + Send + Sync + 'static,
     ) -> Self {
         Self(Some(Arc::new(classify)))
     }
 
-    /// Answers of these statuses say that the server did nothing: calls of any method are made
-    /// again.
+    /// Treats answers of these statuses as sent by a server that did nothing: calls of any
+    /// method are made again.
     pub fn undone_by(statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         let statuses: Vec<_> = statuses.into_iter().collect();
         Self::new(move |answer| {

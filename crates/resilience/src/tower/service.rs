@@ -19,7 +19,7 @@ use crate::{
     Hints, ServerWait, SplitMix, Throttle,
 };
 
-/// An extension of a request: how long its call may take, in place of the layer's setting.
+/// An extension of a request: time that its call may take, in place of the layer's setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallWithin(pub Nanos);
 
@@ -35,8 +35,8 @@ impl<S> Resilient<S> {
         Self { inner, shared }
     }
 
-    /// The same client, whose calls are made otherwise; it shares budget and guard with this
-    /// one. For single calls, too: a request of reqwest cannot carry a setting.
+    /// Returns the same client with other settings; it shares budget and guard with this one.
+    /// For single calls, too: a request of reqwest cannot carry a setting.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -80,7 +80,7 @@ where
     type Error = CallError<S::Error>;
     type Future = Pin<Box<dyn Future<Output = Result<S::Response, Self::Error>> + Send>>;
 
-    /// Always: the service inside is asked before each attempt.
+    /// Always ready: the service inside is asked before each attempt.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -159,7 +159,7 @@ where
     }
 }
 
-/// The wait before the next attempt, if there is one.
+/// Returns the wait before the next attempt, if there is one.
 fn next_wait(
     shared: &CallContext,
     headers: Option<&HeaderMap>,
@@ -188,7 +188,7 @@ fn next_wait(
     }
 }
 
-/// Makes one attempt, if there is time and the guard agrees, and tells the guard.
+/// Makes one attempt, if there is time and the guard agrees, and reports it to the guard.
 async fn attempt<S, Q>(
     shared: &CallContext,
     inner: &mut S,
@@ -228,7 +228,7 @@ where
             );
             before(deadline, inner.call(request)).await
         }
-        // Nothing was sent: the guard hears nothing.
+        // Nothing was sent, so nothing is reported to the guard.
         Err(CallError::Deadline) => return Err(CallError::Deadline),
         Err(error) => Err(error),
     };
@@ -236,7 +236,7 @@ where
     result
 }
 
-/// What comes of it by the deadline.
+/// Waits for `work` until the deadline.
 async fn before<T, E>(
     deadline: Deadline,
     work: impl Future<Output = Result<T, E>>,
@@ -248,9 +248,9 @@ async fn before<T, E>(
     }
 }
 
-/// Leave of the guard to make an attempt.
+/// Permission of the guard to make an attempt.
 enum AttemptLeave<'a> {
-    /// It asks for no word.
+    /// No report is needed.
     Given,
     Breaker(CallPermit<'a>),
     Adaptive(AdaptivePermit<&'a AdaptiveConcurrency>),
@@ -282,7 +282,7 @@ fn pass<'a, E>(
     }
 }
 
-/// Tells the guard how an attempt ended.
+/// Reports to the guard how an attempt ended.
 fn report<R: Answered, E>(leave: AttemptLeave<'_>, now: Time, result: &Result<R, CallError<E>>) {
     let status = result.as_ref().ok().map(Answered::status);
     let works = status.is_some_and(|status| !status.is_server_error());
@@ -299,8 +299,8 @@ fn report<R: Answered, E>(leave: AttemptLeave<'_>, now: Time, result: &Result<R,
     }
 }
 
-/// What an attempt says about the limit: one that took until the deadline was too slow. A
-/// connection that failed says nothing of times.
+/// Returns the end of an attempt for the limit: one that took until the deadline was too slow.
+/// The time of a connection that failed is ignored.
 fn end<R, E>(status: Option<StatusCode>, result: &Result<R, CallError<E>>) -> End {
     match (status, result) {
         (Some(status), _) => End::of_http(status.as_u16()),
@@ -309,7 +309,7 @@ fn end<R, E>(status: Option<StatusCode>, result: &Result<R, CallError<E>>) -> En
     }
 }
 
-/// The deadline that the request bears already, in the field that says it.
+/// Returns the deadline that the request carries already, in the field of `manner`.
 fn borne(manner: &Propagate, headers: &HeaderMap, now: Time) -> Option<Deadline> {
     let value = |name: &str| headers.get(name)?.to_str().ok();
     match manner {
@@ -319,7 +319,7 @@ fn borne(manner: &Propagate, headers: &HeaderMap, now: Time) -> Option<Deadline>
     }
 }
 
-/// Says in the request what time is left.
+/// Writes the remaining time into the request.
 fn propagate(
     manner: &Propagate,
     headers: &mut HeaderMap,

@@ -16,9 +16,9 @@ use crate::doors::problem::{
 };
 use crate::listener::Reply;
 
-/// Keys listed unless told otherwise.
+/// Default number of keys listed.
 const DEFAULT_TOP: usize = 20;
-/// Keys listed at most.
+/// Maximum number of keys listed.
 const MAX_TOP: usize = 1000;
 
 /// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
@@ -105,7 +105,7 @@ pub(super) async fn key<C: Clock>(
     Ok(reply(&state(rule, key, decision)))
 }
 
-/// The state of a key in a shared store, if it owes anything.
+/// Returns the state of a key in a shared store; `None` if it owes nothing.
 async fn shared_key(
     store: &AnyStore,
     limit: &Limit,
@@ -158,7 +158,7 @@ fn unknown_parameter(name: &str, known: &str) -> Problem {
     )
 }
 
-/// The parameters of a query, their values decoded.
+/// Returns the parameters of a query, with decoded values.
 fn parameters(query: &str) -> Result<Vec<(&str, String)>, Problem> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs

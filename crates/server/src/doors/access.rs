@@ -11,10 +11,10 @@
 //!   http, checks             no web page
 //! ```
 //!
-//! A browser sends what any web page asks it to, also to addresses that only its own machine
-//! reaches. It names the page in `Origin` and `Sec-Fetch-Site`; and a page whose own name has
-//! been made to mean 127.0.0.1 (DNS rebinding) shows that name in `Host`. Pages cannot read the
-//! token, so a call that presents it is looked at no further.
+//! A browser sends any request that a web page asks for, also to addresses that only its own
+//! machine reaches. It names the page in `Origin` and `Sec-Fetch-Site`; and a page with a name
+//! that has been made to mean 127.0.0.1 (DNS rebinding) shows that name in `Host`. Pages cannot
+//! read the token, so a call that presents it is not checked further.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -27,10 +27,10 @@ use crate::context::Token;
 
 /// Headers that only a proxy adds.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
-/// In which relation a page stands to what it asks for; browsers write it, pages cannot.
+/// Relation of a page to the requested resource; browsers write it, pages cannot.
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// Which calls are let in.
+/// Rules for the calls that are let in.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     pub(crate) token: Option<Token>,
@@ -99,7 +99,7 @@ impl Access {
     }
 }
 
-/// Whether the request presents the token.
+/// Returns true if the request presents the token.
 fn bearer_ok(token: &Token, headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return false;
@@ -116,7 +116,7 @@ fn writes_need_the_token() -> Problem {
     Problem::new(NOT_LOCAL, detail)
 }
 
-/// Refuses a call that a web page makes: checks are asked by applications and proxies.
+/// Refuses a call from a web page: checks are asked by applications and proxies.
 pub(super) fn not_a_page(headers: &HeaderMap) -> Result<(), Problem> {
     if let Some(origin) = headers.get(header::ORIGIN) {
         return Err(from_a_page(&String::from_utf8_lossy(origin.as_bytes())));
@@ -127,7 +127,7 @@ pub(super) fn not_a_page(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// The origin, or the relation, of a web page that is not the admin door's own.
+/// Returns the origin, or the relation, of a web page that is not the admin door's own.
 fn foreign_page(headers: &HeaderMap) -> Option<String> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let own = headers.get(header::HOST).map(text);
@@ -149,7 +149,7 @@ fn from_a_page(page: &str) -> Problem {
     Problem::new(FROM_A_PAGE, detail)
 }
 
-/// Whether a host, without its port and in lower case, means this machine in every resolver.
+/// Returns true if a host (no port, lower case) means this machine in every resolver.
 fn is_loopback(host: &str) -> bool {
     let bare = host
         .strip_prefix('[')
@@ -164,7 +164,7 @@ fn is_loopback(host: &str) -> bool {
         || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Refuses what RFC 9112 wants refused: an HTTP/1.1 request without a `Host`, and any with
+/// Refuses the requests that RFC 9112 says to refuse: HTTP/1.1 without a `Host`, and any with
 /// several.
 pub(crate) fn one_host<B>(request: &Request<B>) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
@@ -178,7 +178,7 @@ pub(crate) fn one_host<B>(request: &Request<B>) -> Result<(), Problem> {
     Err(Problem::new(AMBIGUOUS, detail))
 }
 
-/// Whether a door at that address may be open without a token.
+/// Returns true if a door at that address may be open without a token.
 pub(crate) fn needs_no_token(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

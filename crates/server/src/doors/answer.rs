@@ -1,4 +1,4 @@
-//! Answer: what the limits said, as JSON. Written by hand: it is most of what is sent.
+//! Answer: the decisions of the limits, as JSON. Written by hand because it is most of the output.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -10,14 +10,14 @@ use ratekeeper_policy::{KeyPart, Rule, RuleMode};
 /// Room for an answer of two limits.
 const USUAL_BYTES: usize = 512;
 
-/// The body of a check or a peek.
+/// Returns the body of a check or a peek.
 pub(super) fn check(answer: &Answer) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_BYTES);
     push_check(&mut json, answer);
     json
 }
 
-/// The body of a request for permits.
+/// Returns the body of a request for permits.
 pub(super) fn acquired(answer: &Answer) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_BYTES);
     push_allowed(&mut json, answer);
@@ -33,7 +33,7 @@ pub(super) fn acquired(answer: &Answer) -> Vec<u8> {
     json
 }
 
-/// The body after permits were given back.
+/// Returns the body after permits were given back.
 pub(super) fn released(permits: &[Permit], back: &[Permits]) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_BYTES);
     push(&mut json, "{\"permits\":[");
@@ -47,7 +47,7 @@ pub(super) fn released(permits: &[Permit], back: &[Permits]) -> Vec<u8> {
     json
 }
 
-/// The body after leases were renewed.
+/// Returns the body after leases were renewed.
 pub(super) fn renewed(permits: &[Permit], ends: &[Option<Nanos>]) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_BYTES);
     push(&mut json, "{\"permits\":[");
@@ -77,7 +77,7 @@ fn push_permit(json: &mut Vec<u8>, index: usize, permit: &Permit) {
     push_text(json, &permit.to_string());
 }
 
-/// Down: a lease is never told longer than it is.
+/// Rounded down, so that a lease is never reported longer than it is.
 fn whole_millis(lease: Nanos) -> u64 {
     lease.as_nanos() / 1_000_000
 }
@@ -88,7 +88,7 @@ pub(super) fn push_check(json: &mut Vec<u8>, answer: &Answer) {
     push_limits(json, answer);
 }
 
-/// `{"allowed":..`, and why not.
+/// `{"allowed":..`, and the reason of a refusal.
 fn push_allowed(json: &mut Vec<u8>, answer: &Answer) {
     if answer.allowed() {
         push(json, "{\"allowed\":true");
@@ -178,12 +178,12 @@ fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     json.push(b']');
 }
 
-/// The parts of a limit's key that put a value into it.
+/// Returns the parts of a limit's key that put a value into it.
 pub(crate) fn key_parts(rule: &Rule) -> impl Iterator<Item = &KeyPart> {
     rule.key.iter().filter(|part| **part != KeyPart::All)
 }
 
-/// Text that ends up in a JSON string.
+/// Escapes text that ends up in a JSON string.
 struct Escaping<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Escaping<'_> {
@@ -193,7 +193,7 @@ impl fmt::Write for Escaping<'_> {
     }
 }
 
-/// `[..]`: the limits of an answer after balances were changed; `extra` adds what was done.
+/// `[..]`: the limits of an answer after balances were changed; `extra` adds the change.
 pub(crate) fn push_limits_after(
     json: &mut Vec<u8>,
     answer: &Answer,
@@ -215,7 +215,7 @@ pub(crate) fn push_limits_after(
     json.push(b']');
 }
 
-/// The word for a mode.
+/// Returns the word for a mode.
 pub(crate) const fn mode(mode: RuleMode) -> &'static str {
     match mode {
         RuleMode::Enforce => "enforce",

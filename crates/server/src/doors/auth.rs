@@ -7,10 +7,10 @@
 //!   Envoy            method, host and path behind /v1/auth           Prefixed
 //! ```
 //!
-//! Proxies pass headers of the visitor on, so the names that one proxy does not set are the
-//! visitor's to invent. Therefore one family is believed at a time, and two that tell
-//! different stories are refused. And nothing is believed of a peer that is no trusted
-//! proxy: then the question itself is the request.
+//! Proxies pass on headers of the visitor, so a visitor can invent the names that a proxy does
+//! not set. Therefore one family is believed at a time, and two that contradict each other
+//! are refused. Nothing is believed of a peer that is not a trusted proxy: then the question
+//! itself is the request.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -37,7 +37,7 @@ use crate::metrics::Protocol;
 /// Where the question is asked; Envoy puts the original path behind it.
 pub(super) const PREFIX: &str = "/v1/auth";
 
-/// How the proxy wants to be told.
+/// How the proxy wants the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct AuthOptions {
     /// `deny=403`: the status of every refusal.
@@ -137,12 +137,12 @@ fn not_understood(parameter: &str) -> Problem {
 }
 
 impl<'a> Original<'a> {
-    /// The question taken as the request.
+    /// Takes the question itself as the request.
     fn of_itself(parts: &'a Parts) -> Self {
         Self::at(parts, parts.uri.path(), parts.uri.query())
     }
 
-    /// The question's own method and host, with another target.
+    /// Returns the question's own method and host, with another target.
     fn at(parts: &'a Parts, path: &'a str, query: Option<&'a str>) -> Self {
         Self {
             method: Cow::Borrowed(parts.method.as_str()),
@@ -168,7 +168,7 @@ impl<'a> Original<'a> {
     }
 }
 
-/// What a trusted proxy says the original request is; `behind` is the path behind our own.
+/// Returns the original request according to a trusted proxy; `behind` is the path behind our own.
 fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Problem> {
     if !behind.is_empty() {
         return Ok(Original::at(parts, behind, parts.uri.query()));
@@ -210,7 +210,7 @@ fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Probl
     Ok(told)
 }
 
-/// The value of a header that may stand there once, or several times saying the same.
+/// Returns the value of a header that may occur once, or several times with the same value.
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else {
@@ -223,7 +223,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, P
     Ok(Some(String::from_utf8_lossy(first.as_bytes())))
 }
 
-/// Two headers that must say the same if both are there.
+/// Returns the value of two headers that must be equal if both are there.
 fn same<'a>(
     name: &str,
     value: Option<Cow<'a, str>>,
@@ -293,7 +293,7 @@ fn refused(answer: &Answer, options: AuthOptions) -> Response<Reply> {
     response
 }
 
-/// Says once per policy that a proxy is not believed: the usual mistake of a first set-up.
+/// Warns once per policy that a proxy is not trusted: the usual mistake of a first set-up.
 fn warn_of_untrusted<C: Clock>(
     shared: &ServiceContext<C>,
     peer: IpAddr,
@@ -372,7 +372,7 @@ mod tests {
             ["GET", "own", "/a/b", "deny=403"],
         );
         check("/v1/auth/", &[host], ["GET", "own", "/", ""]);
-        // nobody
+        // no proxy
         check("/v1/auth", &[host], ["GET", "own", "/v1/auth", ""]);
     }
 

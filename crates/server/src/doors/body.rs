@@ -16,15 +16,15 @@ use tokio::time::timeout;
 use super::problem::{BROKEN_BODY, Problem, TOO_BUSY, TOO_LARGE, TOO_SLOW};
 use crate::body_budget::{BodyBudget, MAX_HELD_BYTES};
 
-/// The body of one check.
+/// Maximum number of bytes of one check.
 pub(crate) const MAX_CHECK_BYTES: usize = 64 << 10;
-/// The body of a batch.
+/// Maximum number of bytes of a batch.
 pub(crate) const MAX_BATCH_BYTES: usize = 1 << 20;
 /// How long a body may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The whole body. One that came in one piece is not copied; the others are part of `budget`
-/// until the bytes are dropped.
+/// Returns the whole body. A body that came in one piece is not copied; others count against
+/// `budget` until the bytes are dropped.
 pub(crate) async fn read(
     request: Request<Incoming>,
     max: usize,

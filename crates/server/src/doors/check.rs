@@ -20,7 +20,7 @@ use crate::context::ServiceContext;
 use crate::listener::Caller;
 use crate::metrics::{Protocol, RequestResult};
 
-/// Whether a refusal shows in the status.
+/// The status of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StatusChoice {
     /// The limit's own, 429 by default.
@@ -43,7 +43,7 @@ impl StatusChoice {
         }
     }
 
-    /// The status of an answer.
+    /// Returns the status of an answer.
     pub(super) fn of(self, answer: &Answer) -> StatusCode {
         let status = match self {
             Self::OfTheLimit if !answer.allowed() => answer.status(),
@@ -126,7 +126,7 @@ fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
 }
 
 /// `POST /v1/check/batch`: each check is decided on its own, in order; but if one cannot be
-/// read, none is.
+/// read, none is decided.
 pub(super) async fn batch<C: Clock>(
     shared: &ServiceContext<C>,
     body: Bytes,
@@ -161,7 +161,7 @@ pub(crate) async fn reset<C: Clock>(
     Ok(json(StatusCode::OK, text))
 }
 
-/// `POST /v1/refund`: gives back what such a request was charged.
+/// `POST /v1/refund`: gives back the charges of such a request.
 pub(crate) async fn refund<C: Clock>(
     shared: &ServiceContext<C>,
     body: Bytes,
@@ -171,7 +171,7 @@ pub(crate) async fn refund<C: Clock>(
     let mut text = b"{\"done\":\"refund\",\"limits\":".to_vec();
     push_limits_after(&mut text, &answer, |text, outcome| {
         text.extend_from_slice(b",\"refunded\":");
-        // No permits: a check takes none, and those of others stay theirs.
+        // No permits: a check takes none, and other callers keep theirs.
         let lends = outcome.limit.algorithm.concurrency().is_some();
         let back = if lends { 0 } else { outcome.cost.get() };
         push_number(text, back.into());
@@ -184,7 +184,7 @@ pub(crate) async fn refund<C: Clock>(
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckCall {
     Check,
-    /// Permits, lent to that name.
+    /// Takes permits, lent to that name.
     Acquire(LeaseId),
     Peek,
     Refund,
@@ -259,7 +259,7 @@ pub(super) async fn ask<C: Clock>(
     answer.map_err(|error| store_down(&error))
 }
 
-/// Nothing internal is shown: the log has it.
+/// Returns the problem without internal details, which are in the log.
 pub(crate) fn store_down(error: &StoreError) -> Problem {
     if let StoreError::Unsupported(why) = error {
         return Problem::new(NO_REFUND, why.clone());

@@ -1,8 +1,8 @@
-//! Facts: what a door knows about a request, in the form the policy reads.
+//! Facts: the properties of a request that a door knows, in the form the policy reads.
 
 use std::borrow::Cow;
 
-/// The path and the query of a request target; a stated query wins over one in the path.
+/// Returns the path and query of a request target; a stated query wins over one in the path.
 pub(super) fn target<'a>(path: &'a str, query: &'a str) -> (&'a str, &'a str) {
     match path.split_once('?') {
         Some((path, own)) if query.is_empty() => (path, own),
@@ -11,7 +11,7 @@ pub(super) fn target<'a>(path: &'a str, query: &'a str) -> (&'a str, &'a str) {
     }
 }
 
-/// A host without its port, in lower case.
+/// Returns a host without its port, in lower case.
 pub(super) fn host(text: &str) -> Cow<'_, str> {
     let name = match text.rsplit_once(':') {
         // The colons inside `[::1]` are not before a port.
@@ -29,7 +29,7 @@ pub(super) fn host(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Host and target of an absolute URL; no host for a path.
+/// Returns the host and target of an absolute URL; no host for a path.
 pub(super) fn url(text: &str) -> (Option<&str>, &str) {
     let Some((_, rest)) = text
         .split_once("://")

@@ -7,13 +7,14 @@
 //!               '- the only one with a timer; when it goes, the next has one
 //! ```
 //!
-//! Requests that pay the same to the same keys of the same limits may change places: the limits
-//! cannot tell them apart. So whoever leaves a line shortens it at its end, and all behind move
-//! up. The moment at the end is given back if the limit has promised nothing after it; else it
-//! stays for the next that joins, until it is over. A shared store takes no moment back.
+//! Requests that pay the same to the same keys of the same limits may change places, because the
+//! limits cannot tell them apart. So a request that leaves shortens its line at the end, and all
+//! behind it move up. The moment at the end is given back if the limit has promised nothing after
+//! it; else it stays for the next request that joins, until it is over. A shared store takes no
+//! moment back.
 //!
-//! Answers held back are bounded by `[listen] max_held`; beyond it a request is refused, and
-//! what it was charged is given back.
+//! The number of answers held back is bounded by `[listen] max_held`; beyond it a request is
+//! refused, and its charge is given back.
 
 mod charges;
 
@@ -35,8 +36,8 @@ use crate::context::ServiceContext;
 use crate::listener::Caller;
 use crate::metrics::{HeldAnswers, Protocol};
 
-/// Answers held back at a time unless the policy says otherwise: each keeps a connection and
-/// its buffers, about 40 KB.
+/// Default maximum number of answers held back at a time: each keeps a connection and its
+/// buffers, about 40 KB.
 pub(crate) const DEFAULT_MAX_HELD: u32 = 1_000;
 
 /// The answers held back by the http door.
@@ -44,9 +45,9 @@ pub(crate) const DEFAULT_MAX_HELD: u32 = 1_000;
 pub(crate) struct HoldQueue {
     most: usize,
     lines: Mutex<RequestLines>,
-    /// Until when answers may be held back, once the service stops.
+    /// End of holding answers back, once the service stops.
     closing: watch::Sender<Option<Time>>,
-    /// How they ended, by [`HoldEnd`].
+    /// Number of answers ended, by [`HoldEnd`].
     ended: [AtomicU64; 3],
 }
 
@@ -57,7 +58,7 @@ pub(crate) enum HoldEnd {
     Released,
     /// Its client left before.
     Left,
-    /// It was refused: there were too many, or the service stopped before its moment.
+    /// It was refused: too many were held, or the service stopped before its moment.
     Refused,
 }
 
@@ -81,7 +82,7 @@ struct RequestLines {
 struct RequestLine {
     /// In the order in which they joined.
     waiting: VecDeque<HeldRequest>,
-    /// At least as many as wait; the earliest first.
+    /// At least as many as requests wait; the earliest first.
     moments: VecDeque<PromisedMoment>,
 }
 
@@ -91,7 +92,7 @@ struct HeldRequest {
     first: Arc<Notify>,
 }
 
-/// What was promised to a request of the line.
+/// A moment promised to a request of the line.
 #[derive(Debug)]
 struct PromisedMoment {
     at: Time,
@@ -108,14 +109,14 @@ impl HoldQueue {
         }
     }
 
-    /// How many answers are held back, and how those before ended.
+    /// Returns the number of answers held back, and how earlier ones ended.
     pub(crate) fn standing(&self) -> HeldAnswers {
         let ended = HoldEnd::ALL.map(|(end, _)| self.ended[end as usize].load(Ordering::Relaxed));
         let now = self.lines.lock().held;
         HeldAnswers { now, ended }
     }
 
-    /// The service stops: what would be held back beyond `end` is refused at once.
+    /// Refuses, once the service stops, every answer that would be held back beyond `end`.
     pub(crate) fn close(&self, end: Time) {
         self.closing.send_replace(Some(end));
     }
@@ -137,16 +138,16 @@ struct LinePlace<C: Clock + 'static> {
     end: HoldEnd,
 }
 
-/// What becomes of an answer.
+/// The result of joining a line.
 enum Joined<C: Clock + 'static> {
-    /// It is sent at once.
+    /// The answer is sent at once.
     No(Answer),
-    /// It is held back.
+    /// The answer is held back.
     Yes(LinePlace<C>),
 }
 
 /// Takes a place in line for a request that its limits let pass later; refuses it if too many
-/// wait.
+/// requests wait.
 async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answer) -> Joined<C> {
     let delay = answer.delay();
     if !answer.allowed() || delay == Nanos::ZERO {
@@ -207,14 +208,14 @@ pub(super) async fn answer<C: Clock + 'static>(
         }
         Joined::Yes(place) => {
             shared.record(Protocol::Http, &place.answer);
-            // Beside the connection, which most requests are answered without.
+            // Boxed apart from the connection, because most requests need no wait.
             Box::pin(place.wait(caller)).await
         }
     }
 }
 
 impl<C: Clock + 'static> LinePlace<C> {
-    /// The answer at the moment granted; a refusal if the service stops before.
+    /// Returns the answer at the granted moment; a refusal if the service stops before.
     async fn wait(mut self, caller: Caller<'_>) -> Answer {
         let _held_back = caller.pulse.hold_back();
         let mut closing = self.shared.hold.closing.subscribe();
@@ -238,7 +239,7 @@ impl<C: Clock + 'static> LinePlace<C> {
         self.answer.clone().held_for(waited)
     }
 
-    /// Its moment, and whether nobody stands before it.
+    /// Returns its moment, and true if no request stands before it.
     fn standing(&self, now: Time) -> (Time, bool) {
         let lines = self.shared.hold.lines.lock();
         let line = lines.by_charges.get(&self.charges);
@@ -272,7 +273,7 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
         if self.end == HoldEnd::Released {
             return;
         }
-        // Its moment went to those behind; what it was charged beside that goes back.
+        // Its moment went to the requests behind it; its other charges go back.
         match shared.keeper.store() {
             AnyStore::Memory(memory) => memory.refund_now(&unpromised(&self.answer), now),
             AnyStore::Redis(_) => {
@@ -281,7 +282,7 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
                     runtime.spawn(async move {
                         let charges = unpromised(&answer);
                         let refunded = shared.keeper.store().refund(&charges, now).await;
-                        // An error: it stays charged, which admits less.
+                        // An error: the charge stays, which admits less.
                         drop(refunded);
                     });
                 }
@@ -314,8 +315,8 @@ impl RequestLine {
         }
     }
 
-    /// Gives moments back that nobody waits for, from the last on. One after which the limit has
-    /// promised others stays, while anybody waits who may use an earlier one instead.
+    /// Gives back moments that no request waits for, from the last on. A moment with later promises
+    /// of its limit stays while any request waits that may use an earlier one instead.
     fn give_back_spare(&mut self, store: &AnyStore, now: Time) {
         while self.moments.len() > self.waiting.len() {
             let Some(last) = self.moments.back() else {
@@ -335,16 +336,16 @@ impl RequestLine {
     }
 }
 
-/// Gives back all that a request was charged which is not held back after all.
+/// Gives back every charge of a request that is not held back after all.
 async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer, now: Time) {
     let store = shared.keeper.store();
     take_back(store, answer, now);
-    // An error: it stays charged, which admits less.
+    // An error: the charge stays, which admits less.
     let _ = store.refund(&unpromised(answer), now).await;
 }
 
-/// Gives back what the answer's limits with a queue have promised, where nothing was promised
-/// after it; whether any did.
+/// Gives back the promises of the answer's limits with a queue, unless the limit has promised
+/// something after them; returns true if any was given back.
 fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
     let AnyStore::Memory(memory) = store else {
         return false;
@@ -361,7 +362,7 @@ fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
     })
 }
 
-/// The charges of limits without a queue: they go back whatever came after them.
+/// Returns the charges of limits without a queue: they go back regardless of later charges.
 fn unpromised(answer: &Answer) -> Vec<Charge<'_>> {
     let plain = answer.outcomes().filter(|outcome| !promises(outcome));
     let charged = plain.filter(|outcome| outcome.decision.verdict.allows());

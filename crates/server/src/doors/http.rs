@@ -106,7 +106,7 @@ async fn answer<C: Clock + 'static>(
     }
 }
 
-/// As load balancers ask Envoy's reference service.
+/// Answers as Envoy's reference service answers load balancers.
 fn healthcheck(ready: bool) -> Response<Reply> {
     let (status, text) = if ready {
         (StatusCode::OK, "OK")
@@ -118,7 +118,7 @@ fn healthcheck(ready: bool) -> Response<Reply> {
     response
 }
 
-/// Refuses what an application does not send: other methods, and the calls of web pages.
+/// Refuses requests that no application sends: other methods, and the calls of web pages.
 fn post(request: &Request<Incoming>) -> Result<(), Problem> {
     if request.method() != Method::POST {
         return Err(Problem::wrong_method("POST"));
@@ -126,7 +126,7 @@ fn post(request: &Request<Incoming>) -> Result<(), Problem> {
     not_a_page(request.headers())
 }
 
-/// The body of a call that only the operator may make.
+/// Returns the body of a call that only the operator may make.
 async fn operators<C: Clock>(
     shared: &ServiceContext<C>,
     caller: Caller<'_>,
@@ -141,7 +141,7 @@ async fn operators<C: Clock>(
     body::read(request, MAX_CHECK_BYTES, &shared.bodies).await
 }
 
-/// `/v1/auth`, and what Envoy puts behind it.
+/// Returns true for `/v1/auth`, and for the paths that Envoy appends to it.
 fn asks(path: &str) -> bool {
     let behind = path.strip_prefix(PREFIX);
     behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('/'))

@@ -1,4 +1,4 @@
-//! Doors: parse, check, render. What a request is called on the wire stays in here.
+//! Doors: parse, check, render. The names that a request has on the wire stay in here.
 
 mod access;
 pub(crate) mod answer;
@@ -41,7 +41,7 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
     response
 }
 
-/// Adds the header fields that tell a client about its limits.
+/// Adds the header fields that describe its limits to a client.
 fn put_fields(response: &mut Response<Reply>, answer: &Answer) {
     let headers = response.headers_mut();
     answer.put_header_fields(|name, value| {

@@ -1,8 +1,8 @@
 //! Permits: taken for a while, renewed, given back.
 //!
-//! Who takes some is told their ids, and gives those back. Nothing is remembered here, so
-//! any node that shares the store can take them back; and giving back twice, or too late,
-//! is no error: a client that is not sure whether it has, may.
+//! A client receives the ids of the permits that it takes, and gives those back. No state is
+//! kept here, so any node that shares the store can take them back; and giving back twice, or too
+//! late, is no error, so that a client that is unsure may do it again.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -51,7 +51,7 @@ pub(super) async fn renew<C: Clock>(
     Ok(json(StatusCode::OK, answer::renewed(&permits, &ends)))
 }
 
-/// A name that nobody can guess.
+/// Returns a name that cannot be guessed.
 fn new_lease() -> Result<LeaseId, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Problem: how the doors say no to a call they cannot serve (RFC 9457).
+//! Problem: the answer of a door to a call that it cannot serve (RFC 9457).
 //!
 //! A refusal by a limit is no problem in this sense: it is an answer.
 
@@ -16,7 +16,7 @@ pub struct ProblemKind {
     pub code: &'static str,
     /// HTTP status.
     pub status: u16,
-    /// What went wrong, the same for every case of it.
+    /// The error, the same for every case of it.
     pub title: &'static str,
 }
 
@@ -28,7 +28,7 @@ macro_rules! problems {
             title: $title,
         };)*
 
-        /// Every problem the doors answer with.
+        /// All problems that the doors answer with.
         pub const PROBLEMS: &[ProblemKind] = &[$($name),*];
     };
 }
@@ -57,10 +57,11 @@ problems! {
     TOO_BUSY = "RK0521" 503 "too many bodies are held at once";
 }
 
-/// What each of them means, and how a call is put right.
+/// Explains each problem, and how to correct the call.
 const PAGES: &str = include_str!("problems.md");
 
-/// Explains a code: `ratekeeper help RK0513`; `None` for a code that no door answers with.
+/// Returns the explanation of a code, as `ratekeeper help RK0513` shows it; `None` for a code that
+/// no door answers with.
 pub fn explain_problem(code: &str) -> Option<&'static str> {
     let pages = PAGES
         .split("\n# ")
@@ -74,7 +75,7 @@ pub fn explain_problem(code: &str) -> Option<&'static str> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Problem {
     pub(crate) kind: ProblemKind,
-    /// One sentence, shows the value and the limit.
+    /// One sentence, which shows the value and the limit.
     pub(crate) detail: String,
     /// Further members, as JSON: `,"name":value`.
     pub(crate) members: String,
@@ -143,11 +144,11 @@ impl fmt::Display for Problem {
     }
 }
 
-/// `did you mean ...?` for a misspelt name; empty if nothing known is near.
+/// Returns `did you mean ...?` for a misspelt name; empty if no known name is near.
 pub(crate) fn near_spelling<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    /// Names longer than this are compared with nothing: the work grows with their square.
+    /// Longer names are not compared, because the work grows with the square of the length.
     const MAX_COMPARED: usize = 64;
-    /// How alike two names must be.
+    /// Minimum similarity of two names.
     const ALIKE: f64 = 0.7;
     if name.len() > MAX_COMPARED {
         return String::new();
@@ -160,9 +161,9 @@ pub(crate) fn near_spelling<'a>(name: &str, known: impl Iterator<Item = &'a str>
     }
 }
 
-/// A stranger's text as part of a message: bounded.
+/// Returns text from a client as part of a message: bounded.
 pub(crate) fn shown(text: &str) -> String {
-    /// Characters shown of it.
+    /// Maximum number of characters shown.
     const MAX_SHOWN: usize = 80;
     let mut shown: String = text.chars().take(MAX_SHOWN).collect();
     if shown.len() < text.len() {

@@ -1,8 +1,8 @@
 //! Request: the JSON of a check, borrowed from the bytes it came in.
 //!
-//! Read by hand-written visitors, so that a wrong field is named by its path, an unknown
+//! Hand-written visitors read it, so that an error names a wrong field by its path and an unknown
 //! one by its near spelling, and nothing is copied unless it holds an escape. They fill a
-//! check where it lies: it is a kilobyte, and was once handed up through every level.
+//! check in place, because a check is a kilobyte and would otherwise move through each level.
 
 mod descriptor;
 
@@ -25,7 +25,7 @@ use super::values::{
 
 pub(super) use descriptor::DescriptorField;
 
-/// Checks in a batch.
+/// Maximum number of checks in a batch.
 pub(super) const MAX_CHECKS: usize = 1000;
 
 /// `{"request": .., "attributes": .., "descriptor": .., "cost": .., "limits": ..}`
@@ -40,14 +40,14 @@ pub(super) struct Check<'a> {
     /// Names in lower case.
     pub(super) headers: Pairs<'a>,
     pub(super) attributes: Pairs<'a>,
-    /// Instead of all above.
+    /// In place of all fields above.
     pub(super) descriptor: Option<Box<DescriptorField<'a>>>,
     pub(super) cost: Option<Permits>,
     pub(super) limits: Option<SmallVec<[BodyText<'a>; 4]>>,
 }
 
 impl Check<'_> {
-    /// Refuses one that is about a descriptor and about a request too.
+    /// Refuses a check that has both a descriptor and a request.
     fn about_one_thing(&self) -> Result<(), Problem> {
         let texts = [&self.method, &self.path, &self.host, &self.query];
         let of_request = texts.iter().any(|text| !text.is_empty())
@@ -94,7 +94,7 @@ fn no_ids(what: &str) -> String {
     format!("{what}; send {{\"permits\": [..]}} with the ids that /v1/acquire told")
 }
 
-/// What to call an error that the parser reports.
+/// The kind of problem for an error that the parser reports.
 type Blame = Cell<ProblemKind>;
 
 fn read<'a>(body: &'a [u8], fields: &mut impl Fields<'a>) -> Result<(), Problem> {
@@ -114,9 +114,9 @@ fn read<'a>(body: &'a [u8], fields: &mut impl Fields<'a>) -> Result<(), Problem>
     })
 }
 
-/// The parser's message; one that quotes a long value is cut, its position kept.
+/// Returns the parser's message; one that quotes a long value is cut, its position kept.
 fn message(error: &serde_json::Error) -> String {
-    /// Longest message passed on whole.
+    /// Maximum length of a message that is passed on whole.
     const MAX_MESSAGE: usize = 300;
     let whole = error.to_string();
     if whole.len() <= MAX_MESSAGE {
@@ -128,7 +128,7 @@ fn message(error: &serde_json::Error) -> String {
 
 /// An object with a closed set of fields.
 trait Fields<'a> {
-    /// What it is called in messages.
+    /// Name of the object in messages.
     const PLACE: &'static str;
     /// At most 32.
     const NAMES: &'static [&'static str];

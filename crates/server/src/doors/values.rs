@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 use crate::doors::problem::shown;
 use crate::listener::MAX_HEADERS;
 
-/// Attributes of one check.
+/// Maximum number of attributes of one check.
 const MAX_ATTRIBUTES: usize = 100;
-/// Names in `limits`.
+/// Maximum number of names in `limits`.
 const MAX_NAMES: usize = 100;
-/// Ids in `permits`.
+/// Maximum number of ids in `permits`.
 const MAX_PERMITS: usize = 1_000;
 
 /// Borrowed from the body unless it holds an escape.
@@ -24,7 +24,7 @@ pub(crate) type BodyText<'a> = Cow<'a, str>;
 /// Names and values.
 pub(crate) type Pairs<'a> = SmallVec<[(BodyText<'a>, BodyText<'a>); 8]>;
 
-/// A seed is shown as what it expects; this makes the visitor say so.
+/// The `Display` of a seed is its expectation; this makes the visitor say so.
 macro_rules! expecting_as_shown {
     () => {
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +35,7 @@ macro_rules! expecting_as_shown {
 
 pub(crate) use expecting_as_shown;
 
-/// A value that may be null, which is the same as absent.
+/// Reads a value that may be null, which is the same as absent.
 pub(crate) fn optional<'a, M, S>(map: &mut M, seed: S) -> Result<Option<S::Value>, M::Error>
 where
     M: MapAccess<'a>,
@@ -158,7 +158,7 @@ pub(crate) enum PairsOf {
 }
 
 impl PairsOf {
-    /// Reads them to where they are kept.
+    /// Returns a seed that reads the pairs into `into`.
     pub(crate) fn read<'p, 'a>(self, into: &'p mut Pairs<'a>) -> PairsInto<'p, 'a> {
         PairsInto { of: self, into }
     }
@@ -183,7 +183,7 @@ impl fmt::Display for PairsOf {
     }
 }
 
-/// Fills `into`, which is empty, with what is read.
+/// Fills `into`, which is empty, with the pairs read.
 pub(crate) struct PairsInto<'p, 'a> {
     of: PairsOf,
     into: &'p mut Pairs<'a>,
@@ -234,7 +234,7 @@ impl<'a> Visitor<'a> for PairsInto<'_, 'a> {
     }
 }
 
-/// The value of an attribute: a string, or a number or boolean as its text; none for null.
+/// The value of an attribute: a string, or a number or boolean as its text; `None` for null.
 struct Scalar;
 
 impl fmt::Display for Scalar {
@@ -311,7 +311,7 @@ impl<'a> Visitor<'a> for Names {
     }
 }
 
-/// `permits`: none is as good as any, where nothing was taken nothing is given back.
+/// `permits`: may be empty, because a client that took nothing gives nothing back.
 pub(crate) struct PermitIds;
 
 impl fmt::Display for PermitIds {

@@ -1,4 +1,4 @@
-//! Call: one request and the way back to who asked.
+//! Call: one request and the way back to its caller.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::{Code, GrpcStatus, timeout};
 use crate::body_budget::HeldBytes;
 use crate::pulse::Pulse;
 
-/// What every call of gRPC says it carries.
+/// Content type of every call of gRPC.
 const CONTENT_TYPE: &str = "application/grpc";
-/// How long a call of one answer may take, whatever its caller says.
+/// Maximum duration of a call of one answer, whatever its caller says.
 const MAX_CALL: Duration = Duration::from_secs(10);
 
 /// One call. Dropping it unanswered resets its stream.
@@ -30,7 +30,7 @@ pub(crate) struct GrpcCall {
     _flight: CallGuard,
 }
 
-/// What a call says of itself.
+/// The head of a call.
 #[derive(Debug)]
 struct CallHead {
     method: Method,
@@ -75,7 +75,7 @@ impl GrpcCall {
     }
 
     /// Serves a call of one message and one answer, within the time that its caller gives;
-    /// how it ended.
+    /// returns the code that it ended with.
     pub(crate) async fn unary<M, F>(mut self, serve: impl FnOnce(Bytes) -> F + Send) -> Code
     where
         M: Message,
@@ -99,12 +99,12 @@ impl GrpcCall {
         }
     }
 
-    /// The next message of a stream; none at its end.
+    /// Returns the next message of a stream; `None` at its end.
     pub(crate) async fn next_message(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         self.messages.next().await
     }
 
-    /// Whether this can be a call of gRPC at all; one that cannot is answered in HTTP's words.
+    /// Returns true if this can be a call of gRPC; any other is answered with an HTTP status.
     pub(super) fn plausible(&mut self) -> bool {
         let refuse = if self.head.method != Method::POST {
             Some(StatusCode::METHOD_NOT_ALLOWED)
@@ -159,7 +159,7 @@ impl GrpcCall {
 pub(crate) struct AnswerStream(SendStream<Bytes>);
 
 impl AnswerStream {
-    /// Sends one, as soon as the caller has room for it; false: the caller has gone.
+    /// Sends a message as soon as the caller has room for it; returns false if the caller has gone.
     pub(crate) async fn send(&mut self, message: &impl Message) -> bool {
         let message = framed(message);
         self.0.reserve_capacity(message.len());
@@ -192,7 +192,7 @@ fn head() -> Response<()> {
     response
 }
 
-/// `application/grpc`, with a format or parameters behind it: `application/grpc+proto`.
+/// Returns true for `application/grpc`, also with a format or parameters: `application/grpc+proto`.
 fn is_grpc(value: Option<&HeaderValue>) -> bool {
     let value = value.map_or(&b""[..], HeaderValue::as_bytes);
     let rest = value.strip_prefix(CONTENT_TYPE.as_bytes());

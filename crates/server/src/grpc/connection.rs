@@ -28,36 +28,37 @@ use crate::body_budget::BodyBudget;
 use crate::listener::Spans;
 use crate::pulse::{Pulse, TICK};
 
-/// Calls in flight on one connection.
+/// Maximum number of calls in flight on one connection.
 pub(crate) const MAX_STREAMS: u32 = 100;
-/// Bytes of a call's header fields.
+/// Maximum number of bytes of a call's header fields.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
-/// Bytes that a caller may send of one call before we have read them, and of all together.
+/// Bytes that a caller may send before we have read them: of one call, and of all together.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// Bytes of answers that wait for a slow reader, for each stream.
+/// Maximum number of bytes of answers that wait for a slow reader, for each stream.
 const MAX_SEND_BYTES: usize = 64 << 10;
-/// Streams reset by the caller before they were served; more end the connection. A caller with
-/// [`MAX_STREAMS`] in flight and a time-out of 20 ms resets that many in a stall of 200 ms.
+/// Maximum number of streams reset by the caller before they were served; more end the connection.
+/// A caller with [`MAX_STREAMS`] in flight and a time-out of 20 ms resets that many in a stall of
+/// 200 ms.
 const MAX_RESET_STREAMS: usize = 1_000;
 /// How long the handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Ticks of silence after which the other end is asked whether it is there.
+/// Ticks of silence after which a ping is sent.
 const PING_TICKS: u32 = 6;
-/// Ticks of silence after which it is not.
+/// Ticks of silence after which the connection is closed.
 const DEAD_TICKS: u32 = 10;
 /// Ticks after which a connection that has brought no call is closed: 30 s.
 const FIRST_CALL_TICKS: u32 = 6;
 
-/// What a server does with its calls.
+/// Serves the calls of a connection.
 pub(crate) trait ServeCalls: Send + Sync + 'static {
-    /// Bytes of a message.
+    /// Maximum number of bytes of a message.
     const MAX_MESSAGE_BYTES: usize;
 
-    /// What unfinished calls may hold.
+    /// Returns the budget of unfinished calls.
     fn bodies(&self) -> &Arc<BodyBudget>;
 
-    /// Serves one call. Polled once where the connection is read; what is not done by then
+    /// Serves one call. Polled once where the connection is read; a call that is not done by then
     /// becomes a task.
     fn serve(self: Arc<Self>, call: GrpcCall) -> impl Future<Output = ()> + Send + 'static;
 }
@@ -79,7 +80,7 @@ pub(crate) async fn serve<S: ServeCalls>(
     };
     let mut pings = connection.ping_pong();
     let mut closing = pin!(async move {
-        let _ = closing.wait_for(|closing| *closing).await; // an error: who could tell is gone
+        let _ = closing.wait_for(|closing| *closing).await; // an error: the sender is gone
         sleep(spans.linger).await; // health says so first
     });
     let mut batch = CallBatch {
@@ -105,7 +106,7 @@ pub(crate) async fn serve<S: ServeCalls>(
                 Sign::Alive => {}
                 Sign::Silent => {
                     if let Some(pings) = &mut pings {
-                        // The answer to the last one makes room for the next.
+                        // Takes the answer to the last one, which makes room for the next.
                         let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
                         let _ = pings.send_ping(Ping::opaque()); // an error: one is on its way
                     }
@@ -149,7 +150,7 @@ impl<S: ServeCalls> CallBatch<S> {
             let ended = loop {
                 match connection.poll_accept(context) {
                     Poll::Ready(Some(Ok(call))) => self.calls.push(call),
-                    // Errors are the caller's: it left, or broke the protocol and was told so.
+                    // Errors are the caller's: it left, or broke the protocol and got the reason.
                     Poll::Ready(Some(Err(_)) | None) => break true,
                     Poll::Pending => break false,
                 }
@@ -176,7 +177,7 @@ impl<S: ServeCalls> CallBatch<S> {
     }
 }
 
-/// What the silence of a connection means.
+/// The meaning of a connection's silence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sign {
     Alive,
@@ -236,10 +237,10 @@ impl Quiet {
 mod tests {
     use super::*;
 
-    /// Of these tests.
+    /// The value for these tests.
     const IDLE_TICKS: u32 = 60;
 
-    /// The signs of a connection on which nothing happens, but for the ticks in `calls`.
+    /// Returns the signs of a connection on which nothing happens, except in the ticks of `calls`.
     fn signs(ticks: u32, calls: &[u32]) -> Vec<(u32, Sign)> {
         let (pulse, mut quiet) = (Pulse::default(), Quiet::new(IDLE_TICKS));
         let mut signs = Vec::new();

@@ -11,18 +11,18 @@ use prost::Message;
 use super::{Code, GrpcStatus};
 use crate::body_budget::HeldBytes;
 
-/// Bytes before a message.
+/// Number of bytes before a message.
 const PREFIX: usize = 5;
 
 /// Messages of a call, as they come in.
 #[derive(Debug)]
 pub(super) struct Frames {
     body: RecvStream,
-    /// What has come of the next message, and what follows it.
+    /// Bytes received of the next message and beyond.
     begun: BytesMut,
-    /// `begun`, while it is waited for more.
+    /// Budget of `begun`, while more bytes are awaited.
     held: HeldBytes,
-    /// Bytes of a message.
+    /// Maximum number of bytes of a message.
     max: usize,
 }
 
@@ -36,7 +36,7 @@ impl Frames {
         }
     }
 
-    /// The next message; none at the end.
+    /// Returns the next message; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         loop {
             if let Some(message) = self.whole()? {
@@ -51,7 +51,7 @@ impl Frames {
         }
     }
 
-    /// The only message of a call.
+    /// Returns the only message of a call.
     pub(super) async fn only(&mut self) -> Result<Bytes, GrpcStatus> {
         let message = self.next().await?;
         let message = message.ok_or_else(|| broken("the call has no message"))?;
@@ -64,7 +64,7 @@ impl Frames {
         Err(broken("the call has more than one message"))
     }
 
-    /// The message at the front, if all of it is there.
+    /// Returns the message at the front, if all of it is there.
     fn whole(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         let Some((prefix, _)) = self.begun.split_first_chunk::<PREFIX>() else {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Frames {
         Ok(Some(self.begun.split_to(length).freeze()))
     }
 
-    /// Waits for more bytes; whether there are.
+    /// Waits for more bytes; returns true if there are any.
     async fn more(&mut self) -> Result<bool, GrpcStatus> {
         if !self.held.resize(self.begun.len()) {
             let message = "too many bytes of unfinished calls are held, try again later";
@@ -112,7 +112,7 @@ fn broken(message: &str) -> GrpcStatus {
     GrpcStatus::new(Code::InvalidArgument, message)
 }
 
-/// A message with its prefix.
+/// Returns a message with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(PREFIX + length);

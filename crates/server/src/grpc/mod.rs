@@ -5,9 +5,9 @@
 //!                                                 \-> has to wait: a task of its own
 //! ```
 //!
-//! A decision of the memory store needs no waiting, so most calls are answered by the task
-//! that reads their connection: no task is made for a call, and the answers to all calls
-//! that one read brought leave in one write.
+//! A decision of the memory store needs no waiting, so the task that reads a connection answers
+//! most of its calls: no task is made for a call, and the answers to all calls of one read leave
+//! in one write.
 //!
 //! # Speed
 //!

@@ -42,14 +42,14 @@ impl GrpcStatus {
     }
 }
 
-/// The trailers of a call that went well.
+/// Returns the trailers of a call that went well.
 pub(super) fn ok_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
     trailers
 }
 
-/// Everything but printable ASCII as `%XX`, and the percent sign too.
+/// Encodes everything but printable ASCII as `%XX`, and the percent sign too.
 fn percent_encoded(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = String::with_capacity(text.len());

@@ -9,12 +9,12 @@ use http::HeaderMap;
 
 use super::{Code, GrpcStatus};
 
-/// gRPC's own.
+/// Header of gRPC itself.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
-/// What Envoy's rate limit filter adds, in milliseconds.
+/// Header that Envoy's rate limit filter adds, in milliseconds.
 const ENVOY_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 
-/// The shortest wait that the headers state; text that states none is no bound.
+/// Returns the shortest wait that the headers state; text that states none is no bound.
 pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok();
     let grpc = text(GRPC_TIMEOUT).and_then(grpc_timeout);
@@ -25,7 +25,7 @@ pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Waits for `work` as long as is allowed. Work that needs no waiting costs no timer, and
-/// is not begun where nobody waits for it.
+/// is not begun if the allowed time is zero.
 pub(super) async fn within<T>(
     allowed: Duration,
     work: impl Future<Output = Result<T, GrpcStatus>>,
@@ -45,7 +45,7 @@ pub(super) async fn within<T>(
     }
 }
 
-/// `20m` is 20 ms: at most 8 digits and a unit.
+/// Reads a time: `20m` is 20 ms, at most 8 digits and a unit.
 fn grpc_timeout(text: &str) -> Option<Duration> {
     let (&unit, _) = text.as_bytes().split_last()?;
     let digits = text.get(..text.len() - 1)?;
@@ -61,7 +61,7 @@ fn grpc_timeout(text: &str) -> Option<Duration> {
     })
 }
 
-/// Digits only: no sign, no space.
+/// Reads digits only: no sign, no space.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)

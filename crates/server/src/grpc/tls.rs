@@ -6,7 +6,7 @@
 //!               --> bad?        --> the old ones stay, one line in the log
 //! ```
 //!
-//! Files are compared by their content, every few seconds: symlink swaps, renames and
+//! Files are compared by their content, every few seconds, because symlink swaps, renames and
 //! writes in place all show there, on every file system.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::regular_file::open_regular;
 
-/// Bytes of a certificate or key file.
+/// Maximum number of bytes of a certificate or key file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The certificates of a door.
@@ -34,7 +34,7 @@ pub(crate) struct Certificates {
     seen: Mutex<Files>,
 }
 
-/// What the files hold.
+/// Contents of the files.
 #[derive(Clone, PartialEq, Eq)]
 struct Files {
     certificate: Vec<u8>,
@@ -42,7 +42,7 @@ struct Files {
     client_ca: Option<Vec<u8>>,
 }
 
-/// What a second reading of the files brought.
+/// The result of reading the files again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refreshed {
     Unchanged,
@@ -51,7 +51,7 @@ pub(crate) enum Refreshed {
 }
 
 impl Certificates {
-    /// Reads them for the first time.
+    /// Reads the files for the first time.
     ///
     /// # Errors
     /// A sentence that names the file.
@@ -65,16 +65,16 @@ impl Certificates {
         })
     }
 
-    /// For the next handshake.
+    /// Returns the acceptor for the next handshake.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.current.load_full())
     }
 
-    /// Reads them again. What was refused once is not judged again until it changes.
+    /// Reads the files again. Refused contents are not judged again until they change.
     pub(crate) fn refresh(&self) -> Refreshed {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(files) = Files::read(&self.settings) else {
-            // In the middle of being replaced, maybe: the next look tells.
+            // The files may be in the middle of being replaced: the next look decides.
             return Refreshed::Unchanged;
         };
         if files == *seen {
@@ -91,7 +91,7 @@ impl Certificates {
     }
 }
 
-/// Keys are nobody's business.
+/// Shows no keys.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates")

@@ -1,4 +1,4 @@
-//! Family: how a metric and its values are written.
+//! Family: writes a metric and its values.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub(super) fn gauge<'s>(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }
 
-/// A counter without labels.
+/// Writes a counter without labels.
 pub(super) fn put_total(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -71,7 +71,7 @@ pub(super) fn level(value: u64) -> ConstGauge<i64> {
 
 #[derive(Debug)]
 pub(super) struct DurationsSnapshot {
-    /// Upper bound in seconds, and how many fell into the bucket.
+    /// Upper bound in seconds, and the number of values in the bucket.
     pub(super) buckets: Vec<(f64, u64)>,
     pub(super) sum_seconds: f64,
     pub(super) count: u64,

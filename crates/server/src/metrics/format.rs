@@ -1,4 +1,4 @@
-//! Format: how a scrape is written, as its reader accepts it.
+//! Format: the format of a scrape, as its reader accepts it.
 //!
 //! ```text
 //!   Accept names application/openmetrics-text    OpenMetrics 1.0
@@ -9,7 +9,7 @@ use http::{HeaderMap, header};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// How a scrape is written.
+/// The format of a scrape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// `OpenMetrics` 1.0.
@@ -19,7 +19,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that a request accepts.
+    /// Returns the format that a request accepts.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
         let accepts = headers.get_all(header::ACCEPT).iter();
         let mut accepts = accepts.filter_map(|value| value.to_str().ok());
@@ -37,7 +37,7 @@ impl Format {
         }
     }
 
-    /// A scrape in `OpenMetrics`, as this format writes it.
+    /// Converts a scrape in `OpenMetrics` to this format.
     pub(crate) fn written(self, open: String) -> String {
         match self {
             Self::OpenMetrics => open,
@@ -46,8 +46,8 @@ impl Format {
     }
 }
 
-/// Names a counter as its samples are named, in `# HELP` and `# TYPE` too, and leaves out what
-/// the older format does not know: `# EOF` and `# UNIT`.
+/// Names a counter as its samples are named, in `# HELP` and `# TYPE` too, and leaves out the
+/// lines that the older format does not have: `# EOF` and `# UNIT`.
 fn text(open: &str) -> String {
     let mut text = String::with_capacity(open.len() + 512);
     let mut lines = open.lines().peekable();

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What stands for an offset that is not known: nobody is 292 years behind.
+/// Stands for an unknown offset, because no clock is 292 years behind.
 const UNKNOWN: i64 = i64::MIN;
 
 /// Nanoseconds that the store is ahead.
@@ -20,7 +20,7 @@ impl Default for Offset {
 }
 
 impl Offset {
-    /// Nanoseconds ahead, if known.
+    /// Returns the number of nanoseconds ahead, if known.
     pub(crate) fn load(&self) -> Option<i64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|nanos| *nanos != UNKNOWN)
     }
@@ -30,8 +30,8 @@ impl Offset {
     }
 }
 
-/// Nanoseconds that a clock is ahead that showed `there` between two looks at another, all in
-/// nanoseconds since 1970.
+/// Returns how many nanoseconds a clock is ahead that showed `there` between two readings of
+/// another, all in nanoseconds since 1970.
 pub(crate) fn ahead(before: u64, there: u64, after: u64) -> i64 {
     let middle = before + after.saturating_sub(before) / 2; // down: half a nanosecond is nothing
     let ahead = i128::from(there) - i128::from(middle);

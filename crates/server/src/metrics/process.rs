@@ -1,4 +1,4 @@
-//! Process: what keeps the service going, beside its decisions: doors, tasks, the log.
+//! Process: metrics of the service beside its decisions: doors, tasks, the log.
 
 use std::fmt;
 use std::io;
@@ -27,13 +27,13 @@ pub(crate) struct ConnectionCounts {
 /// Counts of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// Where the log goes, if that drops lines rather than wait.
+    /// The writer of the log, if it drops lines rather than wait.
     pub(crate) log: OnceLock<LogWriter>,
-    /// Of the doors http and grpc.
+    /// Counts of the doors http and grpc together.
     pub(crate) callers: Arc<ConnectionCounts>,
     pub(crate) admin: Arc<ConnectionCounts>,
     pub(crate) bodies: OnceLock<Arc<BodyBudget>>,
-    /// By door.
+    /// Counts by door.
     accept_failures: [Counter; DOORS.len()],
     accept_log: LogGate,
     task_failures: Counter,
@@ -41,7 +41,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A connection could not be accepted; one line a second says so.
+    /// Counts a connection that could not be accepted; at most one line a second reports it.
     pub(crate) fn accept_failed(&self, door: Door, error: &io::Error, now: Time) {
         self.accept_failures[index(door)].add(1);
         if let Some(suppressed) = self.accept_log.opens(now) {
@@ -49,12 +49,12 @@ impl Process {
         }
     }
 
-    /// A task that must go on has panicked.
+    /// Counts a panic of a task that must go on.
     pub(crate) fn task_failed(&self) {
         self.task_failures.add(1);
     }
 
-    /// The wall clock was set.
+    /// Counts a jump of the wall clock.
     pub(crate) fn wall_clock_jumped(&self) {
         self.wall_clock_jumps.add(1);
     }

@@ -1,4 +1,4 @@
-//! Rules: what Envoy's rate limit service counted, by rule, with its meanings.
+//! Rules: the counters of Envoy's rate limit service, by rule, with its meanings.
 //!
 //! ```text
 //!   hits of a descriptor --> path of its rule, or a name with values of the call
@@ -18,7 +18,7 @@ use ratekeeper_policy::envoy::{CounterSeries, EnvoyAnswer, EnvoyConfig};
 
 use super::Counter;
 
-/// What is counted, as that service calls it.
+/// The counters of a rule, by the names of that service.
 pub(super) const KINDS: [&str; 5] = [
     "total_hits",
     "over_limit",
@@ -29,7 +29,7 @@ pub(super) const KINDS: [&str; 5] = [
 
 /// Maximum number of rows named by callers; one more holds the rest.
 const MAX_CALLER_SERIES: usize = 10_000;
-/// The name of that one: no rule has it, as every rule's begins with its domain and a dot.
+/// Name of that row: no rule has it, as every rule's begins with its domain and a dot.
 const OTHER: &str = "other";
 
 type RuleRow = [Counter; KINDS.len()];
@@ -41,7 +41,7 @@ pub(super) struct RuleTable {
     numbered: ArcSwapOption<Numbered>,
 }
 
-/// Rows by name. The two kinds are bounded apart, so that names made by callers never take
+/// Rows by name. The two kinds have separate bounds, so that names made by callers never take
 /// the place of a rule.
 #[derive(Debug, Default)]
 struct AllRows {
@@ -89,7 +89,7 @@ impl RuleTable {
         numbered
     }
 
-    /// SHA-256 of the files in force, if there are any.
+    /// Returns the SHA-256 of the files in force, if there are any.
     pub(super) fn sha(&self) -> Option<Arc<str>> {
         let numbered = self.numbered.load();
         numbered
@@ -138,7 +138,7 @@ impl RuleTable {
         Arc::clone(callers.entry(name.into()).or_default())
     }
 
-    /// Names and counts: first the rules, then the rows named by callers, each in order.
+    /// Returns names and counts: first the rules, then the rows named by callers, each in order.
     pub(super) fn snapshot(&self) -> Vec<(Arc<str>, [u64; KINDS.len()])> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         let counts = |row: &RuleRow| row.each_ref().map(Counter::count);

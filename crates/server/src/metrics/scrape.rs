@@ -23,14 +23,14 @@ use crate::doors::hold::HoldEnd;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldAnswers {
     pub(crate) now: usize,
-    /// By [`HoldEnd`].
+    /// Number of answers ended, by [`HoldEnd`].
     pub(crate) ended: [u64; HoldEnd::ALL.len()],
 }
 
 const DID: [&str; 3] = ["allowed", "denied", "queued"];
 
 impl Metrics {
-    /// Everything, in the `OpenMetrics` format.
+    /// Returns all metrics in the `OpenMetrics` format.
     pub(crate) fn scrape(
         &self,
         usage: Usage,
@@ -65,17 +65,17 @@ impl Metrics {
 #[derive(Debug)]
 struct Snapshot {
     rows: Arc<LimitRows>,
-    /// By protocol.
+    /// Counts by protocol.
     requests: Vec<Vec<u64>>,
     durations: Vec<DurationsSnapshot>,
-    /// By path of the rule: `rules::KINDS`.
+    /// Counts by path of the rule: `rules::KINDS`.
     rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
     /// SHA-256 of the files of Envoy's rate limit service, if there are any.
     files: Option<Arc<str>>,
     reloads: Vec<u64>,
     config: Option<Arc<ConfigInfo>>,
     usage: Usage,
-    /// Of limits of concurrency, by name.
+    /// Loans of limits of concurrency, by name.
     loans: Vec<(Arc<str>, Loans)>,
     held: HeldAnswers,
     shared: Option<SharedStore>,
@@ -160,7 +160,7 @@ impl Snapshot {
                 let current = *mode == mode_name(row.mode);
                 for (outcome, count) in DID.iter().zip(counts) {
                     let count = count.count();
-                    // The mode the limit is in stands there from the start, at 0.
+                    // The current mode of the limit is listed from the start, at 0.
                     if current || count > 0 {
                         let labels = [("limit", &*row.name), ("outcome", outcome), ("mode", mode)];
                         put(&mut family, &labels, count)?;

@@ -1,4 +1,4 @@
-//! Shared store: what is measured of a store that other processes use too.
+//! Shared store: metrics of a store that other processes use too.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use ratekeeper_store::{BreakerState, CallTimes, FallbackCounts, Health, ServerHe
 
 use super::family::{counter, gauge, put, put_durations, put_gauge};
 
-/// The label of what is said about the shared store.
+/// The label of the metrics of the shared store.
 const STORE: (&str, &str) = ("store", "redis");
-/// Servers that have a series of their own: those in trouble go first.
+/// Maximum number of servers with a series of their own: those in trouble go first.
 const MAX_SERVERS: usize = 128;
 
-/// What is known of a shared store.
+/// The state of a shared store.
 #[derive(Debug)]
 pub(crate) struct SharedStore {
     pub(crate) health: Health,

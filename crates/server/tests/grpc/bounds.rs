@@ -1,4 +1,4 @@
-//! Bounds: what strangers send is refused or bounded, and the service is unharmed.
+//! Bounds: malformed or oversized calls are refused or bounded, and the service is unharmed.
 
 use bytes::Bytes;
 use prost::Message;

@@ -1,4 +1,4 @@
-//! A client of gRPC that shows what came: frames, codes, trailers.
+//! A client of gRPC that shows its responses: frames, codes, trailers.
 
 use std::net::SocketAddr;
 
@@ -161,7 +161,7 @@ impl Answers {
         M::decode(self.next().await.expect("one more message")).unwrap()
     }
 
-    /// Code and message of the status.
+    /// Returns code and message of the status.
     pub(crate) async fn end(mut self) -> (i32, String) {
         assert!(self.next().await.is_none(), "a message too many");
         let trailers = self.body.trailers().await.unwrap().unwrap_or(self.head);
@@ -175,7 +175,7 @@ impl Answers {
 }
 
 impl Answer {
-    /// The only message.
+    /// Returns the only message.
     pub(crate) fn read<M: Message + Default>(&self) -> M {
         assert_eq!((self.code, self.messages.len()), (0, 1), "{self:?}");
         M::decode(self.messages[0].clone()).unwrap()

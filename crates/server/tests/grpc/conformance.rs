@@ -28,11 +28,11 @@ use super::client::{Client, SHOULD_RATE_LIMIT};
 use super::json::http;
 use super::{Fixture, run};
 
-/// Quirks that are not followed; the guide says why. Each must differ.
+/// Quirks that are not followed, for the reasons in the guide. Each must differ.
 const REFUSED_QUIRKS: [&str; 1] = ["underscore-ambiguity"];
-/// Where cases that state no time begin.
+/// Start time of cases that state none.
 const START: u64 = 1_000_000;
-/// Cases at a time.
+/// Number of cases at a time.
 const WORKERS: usize = 24;
 
 #[test]
@@ -61,7 +61,7 @@ fn every_case_is_answered_over_the_wires_as_it_says() {
     assert!(compared > 2 * 290, "only {compared} answers were compared");
 }
 
-/// What is wrong with the answers to a case, if anything is.
+/// Returns the failure of a case, if its answers are wrong.
 fn failure(case: &Value, wire: Wire, compared: &AtomicUsize) -> Option<String> {
     let refused = REFUSED_QUIRKS.contains(&case["id"].as_str().unwrap());
     match (refused, follow(case, wire, compared)) {
@@ -71,7 +71,7 @@ fn failure(case: &Value, wire: Wire, compared: &AtomicUsize) -> Option<String> {
     }
 }
 
-/// How a call goes.
+/// The protocol of a call.
 #[derive(Clone, Copy, Debug)]
 enum Wire {
     Grpc,
@@ -96,7 +96,7 @@ fn cases() -> Vec<(String, Value)> {
 
 type Outcome<T = ()> = Result<T, String>;
 
-/// Does what the case says on a service of its own; counts the answers in `compared`.
+/// Follows the steps of a case on a service of its own; counts the answers in `compared`.
 fn follow(case: &Value, wire: Wire, compared: &AtomicUsize) -> Outcome {
     let start = case["clock_unix"].as_u64().unwrap_or(START);
     let origin = Origin::from_unix_nanos(start * 1_000_000_000);
@@ -131,7 +131,7 @@ fn follow(case: &Value, wire: Wire, compared: &AtomicUsize) -> Outcome {
     Ok(())
 }
 
-/// Puts the configuration of a case, or of a reload, in place of what is there.
+/// Replaces the configuration by that of a case, or of a reload.
 fn write_files(directory: &TempDir, of: &Value) {
     let limits = directory.path().join("limits");
     for old in fs::read_dir(&limits).unwrap() {
@@ -147,7 +147,7 @@ fn write_files(directory: &TempDir, of: &Value) {
     }
 }
 
-/// The policy that reads the files, with the settings of the case in our words.
+/// Returns the policy that reads the files, with the settings of the case in our words.
 fn policy(settings: &Value) -> String {
     let mut policy = "version = 1\n[envoy]\nconfig = \"limits\"\n".to_owned();
     for (name, value) in settings.as_object().unwrap_or(&Map::new()) {
@@ -196,7 +196,7 @@ fn step(fixture: &Fixture, step: &Value, wire: Wire) -> Outcome {
     }
 }
 
-/// The last of as many answers, in one form for both wires.
+/// Returns the last of `times` answers, in one form for both wires.
 fn ask_grpc(fixture: &Fixture, request: &RateLimitRequest, times: u64) -> Outcome<Value> {
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -240,7 +240,7 @@ fn request(call: &Value) -> RateLimitRequest {
     }
 }
 
-/// What `one` makes of each descriptor of a call.
+/// Returns the result of `one` for each descriptor of a call.
 fn each<T>(call: &Value, one: impl Fn(&Value) -> T) -> Vec<T> {
     let descriptors = call["descriptors"].as_array();
     descriptors.map_or(Vec::new(), |all| all.iter().map(one).collect())
@@ -269,7 +269,7 @@ fn descriptor(descriptor: &Value) -> RateLimitDescriptor {
     }
 }
 
-/// The call as JSON of proto3.
+/// Returns the call as JSON of proto3.
 fn body(call: &Value) -> Value {
     let descriptor = |descriptor: &Value| {
         let mut body = descriptor.clone();
@@ -296,7 +296,7 @@ fn number(value: &Value) -> u32 {
         .map_or(0, |number| number.try_into().unwrap())
 }
 
-/// An answer of gRPC as JSON of proto3 has it.
+/// Returns an answer of gRPC as JSON of proto3.
 fn told(response: &RateLimitResponse) -> Value {
     let metadata = response.dynamic_metadata.clone().map(|metadata| {
         let fields = metadata.fields.into_iter();
@@ -372,7 +372,7 @@ fn compare(expected: &Value, told: &Value) -> Outcome {
     Ok(())
 }
 
-/// The numbers of a protobuf `Struct` are all floats.
+/// Makes all numbers floats, as those of a protobuf `Struct` are.
 fn floats(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().into(),
@@ -436,7 +436,7 @@ fn seconds(unit: &Value) -> u64 {
     units[unit.as_str().expect("a window without a limit")]
 }
 
-/// Counters as Prometheus reads them: `d.key_v.total_hits` is a rule and a kind.
+/// Compares counters as Prometheus reads them: `d.key_v.total_hits` is a rule and a kind.
 fn compare_counters(fixture: &Fixture, expected: &Map<String, Value>) -> Outcome {
     let admin = fixture.service.address(Door::Admin).unwrap();
     let (_, metrics) = http(admin, "GET /metrics", "");

@@ -1,4 +1,4 @@
-//! What answers say beside the statuses under files of Envoy's reference service.
+//! Fields of answers beside the statuses, under files of Envoy's reference service.
 
 use ratekeeper_wire::{HeaderValue, RateLimitResponse};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ descriptors:
   rate_limit: { unit: hour, requests_per_unit: 1 }
 ";
 
-/// The second answer to one user, which is a refusal, under these lines of `[envoy]`.
+/// Returns the second answer to one user, which is a refusal, under these lines of `[envoy]`.
 fn refusal(lines: &str) -> RateLimitResponse {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("limits.yaml"), LIMITS).unwrap();
@@ -103,8 +103,8 @@ fn metadata_comes_if_asked_for() {
     }
 }
 
-/// How many of six calls pass under a limit of 4 in an hour, while Redis cannot be reached;
-/// or the status of the calls.
+/// Returns how many of six calls pass under a limit of 4 in an hour, while Redis cannot be
+/// reached; or the status of the calls.
 fn without_redis(envoy: &str, nodes: u32) -> Result<usize, (i32, String)> {
     let directory = tempfile::tempdir().unwrap();
     let limits = LIMITS.replace("requests_per_unit: 1", "requests_per_unit: 4");

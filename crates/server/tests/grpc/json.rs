@@ -9,7 +9,7 @@ use super::client::{Client, SHOULD_RATE_LIMIT, framed};
 use super::rls::{POLICY, user};
 use super::{Fixture, run};
 
-/// Status and body of an answer to `request`, over HTTP/1.1.
+/// Returns status and body of an answer to `request`, over HTTP/1.1.
 pub(crate) fn http(address: std::net::SocketAddr, head: &str, body: &str) -> (u16, String) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).unwrap();

@@ -23,7 +23,7 @@ use ratekeeper_core::Origin;
 use ratekeeper_server::{Config, Door, Event, Service, StartError};
 use tempfile::TempDir;
 
-/// How long something that must happen may take on a busy machine.
+/// Maximum wait for an event that must happen, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// 2026-01-01 00:00 UTC.
@@ -42,13 +42,13 @@ impl Fixture {
         Self::in_directory(policy, tempfile::tempdir().unwrap())
     }
 
-    /// With files beside the policy.
+    /// Starts a service with files beside the policy.
     fn in_directory(policy: &str, directory: TempDir) -> Self {
         let clock = Arc::new(ManualClock::at(Origin::from_unix_nanos(NEW_YEAR)));
         Self::start(policy, directory, clock).unwrap()
     }
 
-    /// With files beside the policy, which may be refused, and a time of its own.
+    /// Starts a service with files beside the policy, which may be refused, and a time of its own.
     fn start(
         policy: &str,
         directory: TempDir,
@@ -85,7 +85,7 @@ impl Fixture {
         self.directory.path().join(name)
     }
 
-    /// The next event that `wanted` picks.
+    /// Returns the next event that `wanted` picks.
     fn await_event<T>(&self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
         loop {
             let event = self

@@ -1,4 +1,4 @@
-//! The service itself: what descriptors are told.
+//! The service itself: the statuses of descriptors.
 
 use std::fmt::Write as _;
 
@@ -40,12 +40,12 @@ pub(crate) fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest
     }
 }
 
-/// A request of that user.
+/// Returns a request of that user.
 pub(crate) fn user(name: &str) -> RateLimitRequest {
     request(vec![descriptor(&[("user", name)])])
 }
 
-/// The answer to a call that is well formed.
+/// Returns the answer to a call that is well formed.
 async fn ask(client: &mut Client, request: &RateLimitRequest) -> RateLimitResponse {
     client.call(SHOULD_RATE_LIMIT, request).await.read()
 }
@@ -75,7 +75,7 @@ fn shown(status: &DescriptorStatus) -> String {
     text
 }
 
-/// What a call is told: the overall code, then each status.
+/// Returns the answer to a call: the overall code, then each status.
 async fn told(client: &mut Client, request: &RateLimitRequest) -> Vec<String> {
     let response = ask(client, request).await;
     let overall = response.overall_code().as_str_name().to_owned();
@@ -83,7 +83,7 @@ async fn told(client: &mut Client, request: &RateLimitRequest) -> Vec<String> {
     [overall].into_iter().chain(statuses).collect()
 }
 
-/// Asks a service of `policy`, in turn.
+/// Sends requests to a service of `policy`, in turn.
 fn check(policy: &str, asked: &[(RateLimitRequest, &[&str])]) {
     let fixture = Fixture::new(policy);
     run(async {

@@ -20,7 +20,7 @@ use super::client::{Client, SHOULD_RATE_LIMIT};
 use super::rls::{POLICY, user};
 use super::{Fixture, PATIENCE, run};
 
-/// Who signs.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -31,7 +31,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, key).unwrap())
     }
 
-    /// A certificate for `localhost`, and its key.
+    /// Returns a certificate for `localhost`, and its key.
     fn sign(&self) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -191,7 +191,7 @@ impl Drop for Redis {
 }
 
 impl Redis {
-    /// With a certificate of this authority.
+    /// Starts a server with a certificate of this authority.
     fn start(authority: &Authority, directory: &TempDir) -> std::io::Result<(Self, u16)> {
         write(directory, &authority.sign());
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
@@ -218,7 +218,7 @@ impl Redis {
     }
 }
 
-/// The service trusts one authority, and the store's server is signed for by another, until the
+/// The service trusts one authority, and another has signed for the store's server, until the
 /// service's file is renewed.
 #[test]
 fn those_who_sign_for_the_store_are_renewed() {

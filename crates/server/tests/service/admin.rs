@@ -1,4 +1,4 @@
-//! The admin door: whole answers, and who may ask.
+//! The admin door: whole answers, and access.
 
 use std::io::Write;
 
@@ -35,7 +35,7 @@ fn metrics_stand_at_zero_from_the_start() {
     });
 }
 
-/// What differs from one machine or build to the next.
+/// Parts that differ from one machine or build to the next.
 const FILTERS: [(&str, &str); 3] = [
     (r#"sha="[0-9a-f]{64}""#, r#"sha="[sha]""#),
     (

@@ -86,7 +86,7 @@ fn envoy() {
     insta::assert_snapshot!(talk.text());
 }
 
-/// What Traefik's `forwardAuth` sends: the visitor's headers, and what it says itself.
+/// The request of Traefik's `forwardAuth`: the visitor's headers, and its own.
 #[test]
 fn traefik_with_all_it_sends() {
     let fixture = Fixture::new(POLICY);
@@ -118,8 +118,8 @@ fn traefik_with_all_it_sends() {
     insta::assert_snapshot!(talk.text());
 }
 
-/// What Envoy's `ext_authz` sends over HTTP: method, path and host of the visitor, no body,
-/// the headers it is told to pass on, and its own address at the end of `X-Forwarded-For`.
+/// The request of Envoy's `ext_authz` over HTTP: method, path and host of the visitor, no body,
+/// the headers it is set to pass on, and its own address at the end of `X-Forwarded-For`.
 #[test]
 fn envoy_with_all_it_sends() {
     let fixture = Fixture::new(POLICY);

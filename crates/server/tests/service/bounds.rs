@@ -1,4 +1,4 @@
-//! Bounds: what is too large or too much is refused, and costs no memory.
+//! Bounds: requests that are too large or too many are refused, and cost no memory.
 
 use std::io::Write;
 
@@ -100,7 +100,7 @@ fn pipelined_requests_are_answered_in_order() {
     }
 }
 
-/// Takes as long as the bounds it shows: 10 s each, at once.
+/// Takes as long as the bounds it shows: 10 s each, all at the same time.
 #[test]
 fn whoever_is_too_slow_is_let_go() {
     let fixture = Fixture::new(POLICY);

@@ -178,7 +178,7 @@ bucket = { size = 10, refill = "10/1h" }
     let refund = http.post("/v1/refund", pages);
     assert_eq!(refund.status, 200);
     assert_eq!(refund.json()["limits"][0]["remaining"], 4);
-    // What is paid later does not come back, and neither does what was charged beside it.
+    // A charge that is paid later does not come back, and neither do the charges beside it.
     let paid = r#"{"request":{"path":"/paid"}}"#;
     assert_eq!(http.post("/v1/check", paid).status, 200);
     let refund = http.post("/v1/refund", paid);

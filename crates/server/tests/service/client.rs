@@ -1,4 +1,4 @@
-//! A client that shows what really came over the wire.
+//! A client that shows the bytes of its responses.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -95,7 +95,7 @@ impl Client {
         answer
     }
 
-    /// Whether the other side has closed it; nothing else has come.
+    /// Returns true if the other side has closed the connection and sent nothing else.
     pub(crate) fn is_gone(&mut self) -> bool {
         self.stream.get_ref().set_nonblocking(true).unwrap();
         let read = self.stream.read(&mut [0]);
@@ -103,7 +103,7 @@ impl Client {
         !read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
     }
 
-    /// Whether the other side closes now, and sends nothing before.
+    /// Returns true if the other side closes now, and sends nothing before.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         let end = self.stream.read_to_end(&mut rest);
@@ -146,7 +146,7 @@ impl Talk {
         self
     }
 
-    /// A line of the narrator.
+    /// Adds a line of the narrator.
     pub(crate) fn say(&mut self, line: &str) -> &mut Self {
         writeln!(self.0, "-- {line}\n").unwrap();
         self

@@ -1,4 +1,4 @@
-//! Connections: all are taken, and a new client is served all the same; bodies have a budget.
+//! Connections: if all are taken, a new client is still served; bodies have a budget.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ key    = ["all"]
 bucket = { size = 1000, refill = "1/1h" }
 "#;
 
-/// A connection from that address of this machine.
+/// Returns a connection from that address of this machine.
 fn from(last: u8, to: SocketAddr) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket
@@ -122,7 +122,7 @@ fn bodies_that_are_held_have_a_budget() {
     assert_eq!(refused.status, 503);
     assert_eq!(refused.json()["code"], "RK0521");
     assert_eq!(refused.header("retry-after"), Some("1"));
-    // Those that came in one piece are decided all the same.
+    // Bodies that came in one piece are decided all the same.
     assert_eq!(Client::new(http).post("/v1/check", "{}").status, 200);
     for client in &mut clients {
         client.stream.get_mut().write_all(b"[]").unwrap();

@@ -19,7 +19,7 @@ fn domain(name: &str, rules: usize) -> String {
     format!("domain: {name}\ndescriptors:\n{rules}")
 }
 
-/// A service that watches `limits` in `directory`.
+/// Returns a service that watches `limits` in `directory`.
 fn watching(directory: TempDir) -> Fixture {
     let path = directory.path().join("ratekeeper.toml");
     fs::write(&path, POLICY).unwrap();
@@ -29,7 +29,7 @@ fn watching(directory: TempDir) -> Fixture {
     })
 }
 
-/// The domains and rules of the next configuration that a change brings.
+/// Returns the domains and rules of the next configuration that a change brings.
 fn reloaded(fixture: &Fixture) -> (usize, u32) {
     fixture.await_event(|event| match event {
         Event::EnvoyReloaded {
@@ -48,7 +48,7 @@ fn refused(fixture: &Fixture) -> String {
     })
 }
 
-/// Kubernetes mounts a config map so: every file leads through `..data`, which is swapped.
+/// Kubernetes mounts a config map like this: every file leads through `..data`, which is swapped.
 #[test]
 fn a_config_map_is_followed() {
     let directory = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn a_bad_file_keeps_the_old_configuration() {
     assert_eq!(now, (1, 4));
 }
 
-/// Other settings read the same files otherwise.
+/// With other settings the same files have another meaning.
 #[test]
 fn settings_are_reloaded_too() {
     let directory = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn a_start_needs_a_good_configuration() {
     ));
 }
 
-/// A service with the file `limits`, which describes the domain `files`.
+/// Returns a service with the file `limits`, which describes the domain `files`.
 fn with_files(policy: &str, change: impl FnOnce(Config) -> Config) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("limits"), domain("files", 1)).unwrap();
@@ -168,7 +168,7 @@ fn with_files(policy: &str, change: impl FnOnce(Config) -> Config) -> Fixture {
     Fixture::at(directory, &path, change)
 }
 
-/// Statuses of calls of `domain`, whose one descriptor has this key.
+/// Returns the statuses of calls of `domain` with one descriptor of this key.
 fn statuses(fixture: &Fixture, domain: &str, key: &str, calls: usize) -> Vec<u16> {
     let entries = format!(r#"[{{"key": "{key}", "value": "a"}}]"#);
     let call = format!(r#"{{"domain": "{domain}", "descriptors": [{{"entries": {entries}}}]}}"#);

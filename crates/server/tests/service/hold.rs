@@ -22,7 +22,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// A service with this `bucket` and `queue`, and further lines.
+    /// Starts a service with this `bucket` and `queue`, and further lines.
     fn new(bucket: &str, more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ratekeeper.toml");
@@ -48,14 +48,14 @@ impl Queue {
         Client::new(self.http()).get("/v1/auth")
     }
 
-    /// Asks, and does not wait for the answer.
+    /// Sends a request without waiting for the answer.
     fn begin(&self) -> Client {
         let mut client = Client::new(self.http());
         client.send("GET /v1/auth", b"");
         client
     }
 
-    /// The value of a metric.
+    /// Returns the value of a metric.
     fn metric(&self, series: &str) -> u64 {
         let admin = self.service.address(Door::Admin).unwrap();
         let text = Client::new(admin).get("/metrics").body;

@@ -31,7 +31,7 @@ use tempfile::TempDir;
 
 use client::Client;
 
-/// How long something that must happen may take on a busy machine.
+/// Maximum wait for an event that must happen, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// 2026-01-01 00:00 UTC.
@@ -57,7 +57,7 @@ impl Fixture {
         Self::at(directory, &path, change)
     }
 
-    /// The service of the policy at `path`, which lies somewhere in `directory`.
+    /// Starts the service of the policy at `path`, which lies somewhere in `directory`.
     fn at(directory: TempDir, path: &Path, change: impl FnOnce(Config) -> Config) -> Self {
         let clock = Arc::new(ManualClock::at(Origin::from_unix_nanos(NEW_YEAR)));
         let (sink, events) = channel();
@@ -95,7 +95,7 @@ impl Fixture {
         self.directory.path().join(name)
     }
 
-    /// The next event that `wanted` picks.
+    /// Returns the next event that `wanted` picks.
     fn await_event<T>(&self, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
         loop {
             let event = self

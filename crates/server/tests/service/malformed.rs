@@ -1,4 +1,4 @@
-//! What strangers send: a 400 that says what is wrong, and never a crash.
+//! Malformed requests: a 400 that names the error, and never a crash.
 
 use std::fmt::Write as _;
 
@@ -120,7 +120,7 @@ fn deep_nesting_does_not_fill_the_stack() {
     }
 }
 
-/// The door tells HTTP/1 from HTTP/2 by 24 bytes, and this is found wrong by then.
+/// The door distinguishes HTTP/1 from HTTP/2 by 24 bytes, and finds this wrong by then.
 #[test]
 fn what_stays_unread_resets_nothing() {
     use std::io::{Read, Write};

@@ -19,13 +19,13 @@ key = ["all"]
 concurrency = { max = 1, lease = "1s" }
 "#;
 
-/// Shown once the store has told its time, and with files of Envoy's rate limit service.
+/// Shown once the store has sent its time, and with files of Envoy's rate limit service.
 const LATER: [&str; 2] = [
     "ratekeeper_store_clock_offset_seconds",
     "ratekeeper_envoy_config_info",
 ];
 
-/// What stands between backticks in the first cell of the rows of tables.
+/// Returns the names between backticks in the first cell of the rows of tables.
 fn named_in_tables() -> BTreeSet<String> {
     let cells = PAGE
         .lines()
@@ -76,7 +76,7 @@ fn every_log_event_stands_on_the_page() {
     assert_eq!(written, named, "the program, and docs/guide/metrics.md");
 }
 
-/// The names of the events that the sources of a directory log.
+/// Collects the names of the events that the sources of a directory log.
 fn events_in(directory: &Path, events: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

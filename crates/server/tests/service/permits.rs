@@ -1,4 +1,4 @@
-//! `/v1/acquire`, `/v1/renew`, `/v1/release`: whole answers, races, and what is counted.
+//! `/v1/acquire`, `/v1/renew`, `/v1/release`: whole answers, races, and metrics.
 
 use std::thread;
 
@@ -27,7 +27,7 @@ algorithm = "fixed-window"
 const ANN: &str = r#"{"attributes":{"user":"ann"}}"#;
 const FOR_BOTH: &str = r#"{"attributes":{"user":"ann"},"cost":2}"#;
 
-/// The ids of an answer to an acquire.
+/// Returns the ids of an answer to an acquire.
 fn ids(answer: &Answer) -> Vec<String> {
     let json = answer.json();
     let permits = json["permits"].as_array().unwrap();
@@ -39,7 +39,7 @@ fn of(ids: &[String]) -> String {
     json!({ "permits": ids }).to_string()
 }
 
-/// The numbers of a metric, of all limits.
+/// Returns the numbers of a metric, of all limits.
 fn metric(fixture: &Fixture, name: &str) -> Vec<String> {
     let text = fixture.admin().get("/metrics").body;
     let lines = text.lines().filter(|line| line.starts_with(name));
@@ -119,7 +119,7 @@ fn what_is_no_permit_is_refused() {
     insta::assert_snapshot!(talk.text());
     let many: Vec<String> = vec![String::new(); 1_001];
     assert_eq!(http.post("/v1/renew", &of(&many)).status, 400);
-    // One that is none spoils the call; those that are stay as they were.
+    // One invalid id spoils the call; the valid ones stay as they were.
     assert_eq!(
         http.post("/v1/release", &of(&[id.clone(), "x".into()]))
             .status,

@@ -28,7 +28,7 @@ fn watched(directory: tempfile::TempDir, path: &Path) -> Fixture {
     })
 }
 
-/// Waits for the next reload by file change; its new version.
+/// Waits for the next reload by file change; returns its new version.
 fn reloaded(fixture: &Fixture) -> u32 {
     fixture.await_event(|event| match event {
         Event::Reloaded {
@@ -80,7 +80,7 @@ fn a_symlink_swap_is_seen() {
     assert_eq!(quota(&mut fixture.http()), 6);
 }
 
-/// Config maps are mounted so: the file never changes, a directory on the way does.
+/// Config maps are mounted like this: the file never changes, a directory on the way does.
 #[test]
 fn a_swap_of_a_parent_directory_is_seen() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Stop: nobody new is let in, nobody inside is thrown out.
+//! Stop: no new connection is accepted, and no request in flight is broken off.
 
 use std::io::Write;
 use std::net::TcpStream;

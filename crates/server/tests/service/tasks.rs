@@ -10,7 +10,7 @@ use ratekeeper_server::{Config, Door, Service};
 use super::NEW_YEAR;
 use super::client::Client;
 
-/// Panics once in the main thread of the service, when it is told to.
+/// Panics once in the main thread of the service, when it is set.
 struct Trap {
     clock: ManualClock,
     set: AtomicBool,

@@ -10,7 +10,7 @@ use ratekeeper_server::{Config, Door, Service};
 use super::NEW_YEAR;
 use super::client::Client;
 
-/// A clock beside which the wall clock is set.
+/// A clock with a wall clock that the test sets.
 struct Adjusted {
     clock: ManualClock,
     ahead_seconds: AtomicI64,
@@ -66,7 +66,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// At noon of New Year's Day.
+    /// Starts a service at noon of New Year's Day.
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let policy = directory.path().join("ratekeeper.toml");
@@ -106,21 +106,21 @@ impl Fixture {
         while !self.admin.get("/v1/policy").body.contains(&version) {}
     }
 
-    /// Asks so often; how many were admitted.
+    /// Sends `times` requests; returns how many were admitted.
     fn ask(&mut self, path: &str, times: usize) -> usize {
         let body = format!(r#"{{"request": {{"path": "{path}"}}}}"#);
         let mut admitted = || self.http.post("/v1/check", &body).status == 200;
         (0..times).filter(|_| admitted()).count()
     }
 
-    /// Sends so many hits by the files; returns how many were admitted.
+    /// Sends `times` hits by the files; returns how many were admitted.
     fn hit(&mut self, times: usize) -> usize {
         let call = r#"{"domain": "files", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
         let mut admitted = || self.http.post("/json", call).status == 200;
         (0..times).filter(|_| admitted()).count()
     }
 
-    /// What a refused client is told to wait, in seconds.
+    /// Returns the wait of a refused client, in seconds.
     fn wait(&mut self, path: &str) -> u64 {
         let body = format!(r#"{{"request": {{"path": "{path}"}}}}"#);
         let answer = self.http.post("/v1/check", &body);

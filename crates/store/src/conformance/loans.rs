@@ -1,4 +1,4 @@
-//! Stories of permits on loan: with names and without, alone and beside rates.
+//! Stories of permits on loan: with and without names, alone and beside rate limits.
 
 use ratekeeper_core::{Concurrency, Denials, Nanos, Permits};
 
@@ -7,7 +7,7 @@ use super::{Story, StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
 use StoryOutcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};
 
-/// At most `permits` at once, each for 16 s.
+/// A limit of `permits` at once, each on loan for 16 s.
 fn at_once(permits: u32) -> Concurrency {
     let limit = Concurrency::new(Permits::new(permits), Nanos::from_secs(16));
     limit.expect("a limit within bounds")
@@ -86,7 +86,7 @@ fn alone() -> Vec<Story> {
                 refused(30_000, 2, &[ADA], &[Deny(1_000, 0)]),
                 renews(31_000, 1, &[ADA], &[None]),
                 acquires(31_000, 2, &[ADA], &[Allow(0)]),
-                // Of a rate nothing is on loan.
+                // A rate limit has nothing on loan.
                 acquires(31_000, 3, &[(1, "ada", 1, Enforce)], &[Allow(8)]),
                 renews(31_000, 3, &[(1, "ada", 1, Enforce)], &[None]),
                 releases(31_000, 3, &[(1, "ada", 1, Enforce)], &[0]),

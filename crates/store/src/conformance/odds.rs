@@ -1,4 +1,4 @@
-//! Stories of requests whose charges get in each other's way: counted denials, keys named twice.
+//! Stories of requests with charges that interact: counted denials, keys named twice.
 
 use ratekeeper_core::Denials;
 
@@ -7,7 +7,7 @@ use super::{Story, StoryOutcome};
 use StoryOutcome::{Allow, Deny, Never};
 use ratekeeper_core::Mode::{Enforce, Shadow};
 
-/// Several charges a request that get in each other's way.
+/// Stories with several charges per request, which interact.
 pub(super) fn stories() -> Vec<Story> {
     vec![
         Story {
@@ -87,7 +87,7 @@ fn what_counts_denials_is_charged_whoever_refuses() -> Story {
                 &[Allow(5), refusal, Allow(0), Allow(7), Allow(5)],
             ),
             looks(0, true, &[(2, "other", 0, Enforce)], &[Allow(7)]),
-            // Also in shadow, and above the whole limit.
+            // Also in shadow mode, and with a cost above the whole limit.
             fails(0, &[(2, "other", 2, Shadow), shut], &[Allow(5), refusal]),
             fails(0, &[shut, (2, "other", 10, Enforce)], &[refusal, Never(0)]),
             fails(
@@ -95,7 +95,7 @@ fn what_counts_denials_is_charged_whoever_refuses() -> Story {
                 &[(2, "other", 1, Enforce), (3, "free", 1, Enforce)],
                 &[Deny(10_000, 0), Allow(5)],
             ),
-            // And by each charge that names it.
+            // It is charged by each charge that names it.
             fails(
                 0,
                 &[

@@ -1,4 +1,4 @@
-//! The stories: what is asked of a store at which moment, and what it must answer.
+//! The stories: each call to a store, its time, and the required answer.
 
 use ratekeeper_core::{Denials, Mode};
 
@@ -9,7 +9,7 @@ use super::{Story, StoryOutcome};
 use Mode::{Enforce, Shadow};
 use StoryOutcome::{Allow, AllowAfter, Deny, Never};
 
-/// All of them.
+/// Returns all stories.
 pub(super) fn stories() -> Vec<Story> {
     let mut stories = single();
     stories.extend(beside_deciding());
@@ -20,7 +20,7 @@ pub(super) fn stories() -> Vec<Story> {
     stories
 }
 
-/// One charge a request.
+/// Stories with one charge per request.
 fn single() -> Vec<Story> {
     vec![
         Story {
@@ -94,7 +94,7 @@ fn single() -> Vec<Story> {
     ]
 }
 
-/// Looks, refunds, resets, and a clock set back.
+/// Stories of looks, refunds, resets, and a clock set back.
 fn beside_deciding() -> Vec<Story> {
     vec![
         Story {
@@ -150,7 +150,7 @@ fn beside_deciding() -> Vec<Story> {
     ]
 }
 
-/// Several charges a request.
+/// Stories with several charges per request.
 fn several() -> Vec<Story> {
     let three = || {
         vec![
@@ -230,7 +230,7 @@ fn several() -> Vec<Story> {
     ]
 }
 
-/// The numbers change while states are kept.
+/// Stories in which parameters change while states are kept.
 fn versions() -> Vec<Story> {
     vec![
         Story {
@@ -248,7 +248,7 @@ fn versions() -> Vec<Story> {
             steps: vec![
                 passes(0, &[(0, "k", 9, Enforce)], &[Allow(1)]),
                 passes(0, &[(1, "k", 1, Enforce)], &[Allow(2)]),
-                passes(0, &[(0, "k", 1, Enforce)], &[Allow(1)]), // an older policy in flight
+                passes(0, &[(0, "k", 1, Enforce)], &[Allow(1)]), // by an older policy
             ],
         },
         Story {

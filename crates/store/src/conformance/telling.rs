@@ -1,4 +1,4 @@
-//! Telling: the few words that stories are written in.
+//! Telling: the helper functions that build the steps of stories.
 
 use ratekeeper_core::{
     AnyAlgorithm, Edge, Gcra, Limit, LimitId, Nanos, Outage, Permits, SubBuckets, Time, Window,

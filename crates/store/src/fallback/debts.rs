@@ -1,4 +1,4 @@
-//! Debts: what was admitted without the store, and is charged there afterwards.
+//! Debts: permits admitted without the store, and charged there afterwards.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,10 +9,10 @@ use ratekeeper_core::{
 use super::{FallbackInner, Remote, add};
 use crate::StoreError;
 
-/// Keys of a limit that are debited in one go; the most indebted first.
+/// Maximum number of keys of a limit debited in one go, by descending debt.
 const MAX_DEBITS: usize = 4_096;
 
-/// Until debts of keys that hold what is not ours are tried again.
+/// Wait before debts of keys with foreign values are tried again.
 const AGAIN: Nanos = Nanos::from_secs(1);
 
 impl<S: Remote> FallbackInner<S> {
@@ -31,10 +31,10 @@ impl<S: Remote> FallbackInner<S> {
         self.owes.store(true, Ordering::Relaxed);
     }
 
-    /// Charges the store what was admitted without it.
+    /// Charges the store the permits that were admitted without it.
     ///
     /// # Errors
-    /// The first of the store; what it concerns is still owed.
+    /// The first error of the store; its debts are still owed.
     pub(super) async fn settle(&self, now: Time) -> Result<(), StoreError> {
         let mut unpaid = Unpaid {
             owes: &self.owes,
@@ -59,17 +59,17 @@ impl<S: Remote> FallbackInner<S> {
                     cost: Permits::new(cost),
                     mode: Mode::Enforce,
                 };
-                // Up: a part of a permit is a permit.
+                // Rounded up: a part of a permit counts as a permit.
                 let debit = charge(used.div_ceil(self.nodes.get()));
                 let Err(error) = self.debit(debit, now).await else {
-                    // What was admitted here meanwhile is still owed.
+                    // Permits admitted here meanwhile are still owed.
                     self.local.refund_now(&[charge(used)], now);
                     continue;
                 };
                 if !matches!(error, StoreError::Foreign(_) | StoreError::Partly(_)) {
                     return Err(error);
                 }
-                // A key that cannot be charged stays with this process; the others go on.
+                // The debt of a key that cannot be charged stays here; other keys are debited.
                 let again_at = (now + AGAIN).as_nanos();
                 self.owes_again_at.store(again_at, Ordering::Relaxed);
             }
@@ -78,9 +78,9 @@ impl<S: Remote> FallbackInner<S> {
         Ok(())
     }
 
-    /// Charges what fits.
+    /// Charges as much as fits.
     async fn debit(&self, mut charge: Charge<'_>, now: Time) -> Result<(), StoreError> {
-        // Others charge too: what was seen to fit may fit no more.
+        // Other processes charge too, so a cost that fitted may fit no more.
         const TRIES: usize = 3;
         for _ in 0..TRIES {
             if charge.cost == Permits::ZERO {
@@ -98,7 +98,7 @@ impl<S: Remote> FallbackInner<S> {
     }
 }
 
-/// Debts that are being charged; if that ends early, they are still owed.
+/// Debts being charged; marked as owed again if that ends early.
 struct Unpaid<'a> {
     owes: &'a AtomicBool,
     is_left: bool,
@@ -112,7 +112,7 @@ impl Drop for Unpaid<'_> {
     }
 }
 
-/// Whether what was used of it can be told from what is left, and is not on loan.
+/// Returns true if usage follows from the remaining permits, and is not on loan.
 fn is_debited(algorithm: &AnyAlgorithm) -> bool {
     !matches!(
         algorithm,

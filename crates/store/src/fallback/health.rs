@@ -1,28 +1,28 @@
-//! Health: how a store that may fail is doing, for people.
+//! Health: the condition of a store that may fail, for people.
 
 use ratekeeper_resilience::BreakerState;
 
-/// How a store that may fail is doing.
+/// Condition of a store that may fail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Health {
-    /// Whether it is asked: only if closed.
+    /// State of the circuit breaker: the store is asked only if closed.
     pub state: BreakerState,
     /// Calls that were answered.
     pub answered: u64,
-    /// Calls that were not.
+    /// Calls that failed.
     pub failed: u64,
-    /// Requests decided without it, by the gravest choice of their limits.
+    /// Requests decided without the store, by the gravest choice of their limits.
     pub fallback: FallbackCounts,
-    /// Permits admitted without it that it has been charged since.
+    /// Permits admitted without the store and debited since.
     pub debited: u64,
-    /// What went wrong last; empty if nothing has.
+    /// The last error; empty if there was none.
     pub last_error: String,
 }
 
-/// Requests decided without the store: how many, since the start.
+/// Numbers of requests decided without the store, since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FallbackCounts {
-    /// By shares alone.
+    /// Decided by shares alone.
     pub local: u64,
     /// With a limit that passes everything, and none that refuses everything.
     pub allow: u64,
@@ -30,11 +30,11 @@ pub struct FallbackCounts {
     pub deny: u64,
 }
 
-/// What has changed since it was last looked after.
+/// Change of health since the last report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HealthChange {
-    /// It is not asked any more: why.
+    /// The store is not asked any more; holds the reason.
     Down(String),
-    /// It is asked again; so many permits have been debited.
+    /// The store is asked again; holds the number of permits debited.
     Up(u64),
 }

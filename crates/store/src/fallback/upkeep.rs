@@ -1,4 +1,4 @@
-//! Upkeep: when the store is asked again, and what it is owed by then.
+//! Upkeep: when the store is asked again, and the debits before that.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use super::{BREAKER, FallbackInner, Remote, UPKEEP, add};
 use crate::{Decisions, StoreError};
 
 impl<S: Remote> FallbackInner<S> {
-    /// Whether a request is to have it looked after; true for one of them at a time.
+    /// Returns true if this request must start the upkeep; for one request at a time.
     pub(super) fn upkeep_is_due(&self, now: Time) -> bool {
         let owes =
             || self.owes.load(Ordering::Relaxed) || self.owes_again_at.load(Ordering::Relaxed) > 0;
@@ -18,7 +18,7 @@ impl<S: Remote> FallbackInner<S> {
             return false;
         }
         let at = self.upkeep_at.load(Ordering::Relaxed);
-        // A clock that was set back is not waited for.
+        // A clock that was set back does not delay the upkeep.
         let waits = now.as_nanos() < at && at - now.as_nanos() <= UPKEEP.as_nanos();
         let next = (now + UPKEEP).as_nanos();
         let order = Ordering::Relaxed;
@@ -29,7 +29,7 @@ impl<S: Remote> FallbackInner<S> {
                 .is_ok()
     }
 
-    /// Probes it when that is due, and debits what was admitted without it.
+    /// Probes the store if that is due, and debits permits that were admitted without it.
     pub(super) async fn keep_up(&self, first: bool, now: Time) {
         let next = (now + UPKEEP).as_nanos();
         self.upkeep_at.store(next, Ordering::Relaxed);
@@ -42,12 +42,12 @@ impl<S: Remote> FallbackInner<S> {
             self.owes.store(true, Ordering::Relaxed);
         }
         if self.is_asked() && self.owes.swap(false, Ordering::Relaxed) {
-            let _ = self.settle(now).await; // what is left is still owed
+            let _ = self.settle(now).await; // unpaid debts are still owed
         }
     }
 
-    /// Asks whether it is there, if that is due, and pays it what it is owed before others
-    /// are let in. That it is not there at `first` is enough to ask no more.
+    /// Probes the store if that is due, and charges its debts before requests are let in. At
+    /// `first`, one failure opens the breaker.
     pub(super) async fn probe(&self, first: bool, now: Time) {
         let Ok(permit) = self.breaker.try_pass(now) else {
             return;
@@ -77,8 +77,8 @@ impl<S: Remote> FallbackInner<S> {
         *self.last_error.lock() = error.to_string();
     }
 
-    /// What a request that no limit concerns is answered. No store is needed for it, so it says
-    /// nothing about how the store is doing.
+    /// Returns the answer to a request without charges. It needs no store, so it does not affect
+    /// the health of the store.
     pub(super) fn nothing(&self, now: Time) -> Decisions {
         self.local.look_now(&[], now)
     }
@@ -87,7 +87,7 @@ impl<S: Remote> FallbackInner<S> {
         self.breaker.state() == BreakerState::Closed
     }
 
-    /// The answer of the store; none if it fails or is not asked.
+    /// Returns the answer of the store; an error if the store fails or is not asked.
     pub(super) async fn ask<'a, T, F>(
         &'a self,
         call: impl FnOnce(&'a S) -> F + Send,
@@ -102,18 +102,18 @@ impl<S: Remote> FallbackInner<S> {
             return Err(not_asked());
         }
         let permit = self.breaker.try_pass(now).map_err(|_| not_asked())?;
-        let answer = call(&self.main).await; // made here, so that it is held once
+        let answer = call(&self.main).await; // called here, so that the future is held once
         match &answer {
             Ok(_) => {
                 add(&self.counts.answered, 1);
                 permit.success(now);
             }
-            // It is there, and decides other keys.
+            // The store answers, and decides other keys.
             Err(error @ StoreError::Foreign(_)) => {
                 self.failed(error);
                 permit.success(now);
             }
-            // Others decide; the permit is given back without a word.
+            // Other servers decide; the permit is dropped, which counts neither way.
             Err(error @ StoreError::Partly(_)) => self.failed(error),
             Err(error) => {
                 self.failed(error);

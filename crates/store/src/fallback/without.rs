@@ -1,4 +1,4 @@
-//! Without: what is decided while the store is not there, as each limit chose.
+//! Without: decisions while the store is unavailable, as each limit chose.
 
 use std::num::NonZeroU32;
 
@@ -10,11 +10,10 @@ use smallvec::SmallVec;
 use super::{FallbackInner, Remote, add};
 use crate::{Decisions, StoreError};
 
-/// What a refusal says of when to try again, where nothing is known: about when the store is
-/// asked next.
+/// `retry_after` of a refusal where nothing better is known: about when the store is asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
 impl<S: Remote> FallbackInner<S> {
-    /// A permit counts for as many as there are processes.
+    /// Returns the charge against a share: a permit counts once for every process.
     pub(super) fn scaled<'a>(&self, charge: &Charge<'a>) -> Charge<'a> {
         Charge {
             cost: Permits::new(charge.cost.get().saturating_mul(self.nodes.get())),
@@ -22,7 +21,7 @@ impl<S: Remote> FallbackInner<S> {
         }
     }
 
-    /// Whether so much of a share was charged here.
+    /// Returns true if at least the cost of `share` was charged here.
     pub(super) fn is_owed_here(&self, share: &Charge<'_>, now: Time) -> bool {
         if share.limit.outage != Outage::Local {
             return false;
@@ -37,7 +36,7 @@ impl<S: Remote> FallbackInner<S> {
         whole - left >= share.cost
     }
 
-    /// What a decision about a share says about the request.
+    /// Returns the decision about a request, given that about its share.
     fn unscaled(&self, charge: &Charge<'_>, share: Decision) -> Decision {
         let capacity = charge.limit.algorithm.capacity();
         // A limit of the maximum capacity is a counter: its reader compares the count of the
@@ -57,7 +56,7 @@ impl<S: Remote> FallbackInner<S> {
         }
     }
 
-    /// Decides as the limits chose for this case.
+    /// Decides as the limits chose for an outage.
     ///
     /// # Errors
     /// `error`, if one of them chose [`Outage::Error`].

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One part in so many is kept for moves: tables are many, and few move at once.
+/// Divisor of the budget for the reserve: tables are many, and few move at once.
 const RESERVE: usize = 16;
 
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub(super) struct MemoryBudget {
     taken: AtomicUsize,
 }
 
-/// What bytes are wanted for.
+/// Purpose of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     /// To hold more.
     Grow,
-    /// To hold the same elsewhere: what is there now is given back soon.
+    /// To hold the same elsewhere: the old bytes are given back soon.
     Move,
 }
 
@@ -37,7 +37,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Takes `bytes` if that many are left.
+    /// Takes `bytes`; returns false if fewer are free.
     pub(super) fn take(&self, bytes: usize, purpose: Purpose) -> bool {
         let bound = match purpose {
             Purpose::Grow => self.total - self.total / RESERVE,

@@ -1,7 +1,7 @@
 //! Flat: entries in one array, found by hash with linear probing.
 //!
-//! A hash's home is proportional to it, so entries lie nearly in order of hash, and what a
-//! probe reads lies side by side: mostly one cache line, seldom three.
+//! A hash's home is proportional to it, so entries lie nearly in order of hash, and the slots
+//! that a probe reads lie side by side: mostly one cache line, seldom three.
 //!
 //! ```text
 //!   hash   0 .................................................. 2^32
@@ -9,13 +9,13 @@
 //!                        |   |   '- probed on, home taken
 //! ```
 //!
-//! It is at most 4/5 full and grows by a quarter, reading the old and writing the new array
-//! front to back: 1.25 to 1.6 slots a key. Removal shifts what follows back into the gap: there
-//! are no tombstones, and the array never ages.
+//! It is at most 4/5 full and grows by a quarter, reading the old and writing the new array front
+//! to back: 1.25 to 1.6 slots a key. Removal shifts the next entries back into the gap: there are
+//! no tombstones, and the array never ages.
 //!
-//! Beside the slots lie *tags*, a byte each: 0 for an empty slot, else seven bits of the hash.
-//! A look-up compares eight tags at once and goes to the one slot that matches. Without them
-//! every probe is a guess that only the entry itself, a miss of the cache away, can settle.
+//! Beside the slots lie *tags*, a byte each: 0 for an empty slot, else seven bits of the hash. A
+//! look-up compares eight tags at once and goes to the one slot that matches. Without tags, every
+//! probe would have to read an entry, which is a cache miss.
 //!
 //! ```text
 //!   tag    | 9c | e1 |  0 | 85 | 9c | d2 |  0 |  0 | f7 |  0 | 9c | e1 ...   first 7 again
@@ -30,7 +30,7 @@ const MIN_SLOTS: usize = 5;
 const GROUP: usize = size_of::<u64>();
 /// The lowest bit of each tag of a group.
 const LOW: u64 = 0x0101_0101_0101_0101;
-/// The highest.
+/// The highest bit of each tag of a group.
 const HIGH: u64 = LOW << 7;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl<T> Flat<T> {
         self.len
     }
 
-    /// Slots, empty ones too.
+    /// Returns the number of slots, including empty ones.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -82,8 +82,8 @@ impl<T> Flat<T> {
         self.slots.into_iter().flatten()
     }
 
-    /// The slot where an entry with this hash most likely is, if it is here; it may hold
-    /// another, or none, or not exist. No branch on what memory holds.
+    /// Returns the slot where an entry with this hash most likely is, if it is here; the slot may
+    /// hold another, or none, or not exist. Does not branch on the contents of memory.
     #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
     #[inline(always)]
     pub(super) fn likely(&self, hash: u64) -> Option<usize> {
@@ -95,7 +95,7 @@ impl<T> Flat<T> {
         Some(at + equal(group, hash).trailing_zeros() as usize / 8)
     }
 
-    /// The slot of the entry with this hash that `is_it`.
+    /// Returns the slot of the entry with this hash for which `is_it` is true.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(&T) -> bool) -> Option<usize> {
         let slots = self.slots.len();
         let mut at = home(hash, slots);
@@ -119,7 +119,7 @@ impl<T> Flat<T> {
         }
     }
 
-    /// The tag of a slot, and its second place if it has one.
+    /// Sets the tag of a slot, and its copy past the end if it has one.
     fn set_tag(&mut self, at: usize, tag: u8) {
         let slots = self.slots.len();
         let mut place = at;
@@ -129,7 +129,7 @@ impl<T> Flat<T> {
         }
     }
 
-    /// No more without growing.
+    /// Returns true if no entry fits without growing.
     pub(super) fn is_full(&self) -> bool {
         self.len >= most(self.slots.len())
     }
@@ -146,7 +146,7 @@ impl<T> Flat<T> {
         self.len += 1;
     }
 
-    /// Takes an entry out; what follows moves back into the gap.
+    /// Takes an entry out; the next entries move back into the gap.
     pub(super) fn remove(&mut self, at: usize, hash_of: impl Fn(&T) -> u64) -> Option<T> {
         let slots = self.slots.len();
         let removed = self.slots.get_mut(at)?.take()?;
@@ -166,19 +166,19 @@ impl<T> Flat<T> {
         Some(removed)
     }
 
-    /// The size to grow to.
+    /// Returns the number of slots to grow to.
     pub(super) fn grown(&self) -> usize {
         let slots = self.slots.len();
         (slots + (slots / 4).max(2)).max(MIN_SLOTS)
     }
 
-    /// A smaller size that would do, if a quarter of the room is used at most.
+    /// Returns a smaller sufficient size, if at most a quarter of the room is used.
     pub(super) fn shrunk(&self) -> Option<usize> {
         let wanted = slots_for(self.len);
         (self.len <= most(self.slots.len()) / 4 && wanted < self.slots.len()).then_some(wanted)
     }
 
-    /// Moves to `slots` slots; hands out what does not fit, or is not to be kept.
+    /// Moves to `slots` slots; hands out entries that do not fit, or are not to be kept.
     pub(super) fn resize(
         &mut self,
         slots: usize,
@@ -199,7 +199,7 @@ impl<T> Flat<T> {
         }
     }
 
-    /// Bytes of an array with that many slots.
+    /// Bytes of an array with `slots` slots.
     pub(super) const fn bytes_of(slots: usize) -> usize {
         slots
             .saturating_mul(size_of::<Option<T>>())
@@ -207,7 +207,7 @@ impl<T> Flat<T> {
     }
 }
 
-/// Tags of that many slots.
+/// Number of tags for `slots` slots.
 const fn tags_for(slots: usize) -> usize {
     if slots == 0 { 0 } else { slots + GROUP - 1 }
 }
@@ -219,26 +219,26 @@ fn tag(hash: u64) -> u8 {
     (hash >> 16) as u8 | 0x80
 }
 
-/// The highest bit of each tag of a group that is that of `hash`; one that differs may be
-/// taken for equal behind one that is.
+/// Returns the highest bit of each tag of a group that equals the tag of `hash`; a different tag
+/// behind an equal one may be taken for equal.
 #[inline]
 fn equal(group: u64, hash: u64) -> u64 {
     let differ = group ^ (LOW * u64::from(tag(hash)));
     differ.wrapping_sub(LOW) & !differ & HIGH
 }
 
-/// Past the end begins at the start again; `at` is less than a few times around.
+/// Wraps `at`, which is at most a few times `slots`, to the start of the array.
 #[inline]
 fn wrap(at: usize, slots: usize) -> usize {
     if at < slots { at } else { at % slots }
 }
 
-/// How many entries that many slots hold: 4/5, so that probing stays short.
+/// Maximum number of entries in `slots` slots: 4/5, so that probing stays short.
 pub(super) fn most(slots: usize) -> usize {
-    slots - slots.div_ceil(5) // down: one is empty at least
+    slots - slots.div_ceil(5) // rounded down: at least one is empty
 }
 
-/// Slots that hold `len` entries, with room for as many again by half.
+/// Slots that hold `len` entries, with room for half as many again.
 pub(super) fn slots_for(len: usize) -> usize {
     match len {
         0 => 0,

@@ -57,7 +57,7 @@ impl SizeClass {
     }
 }
 
-/// Seeded for each store: a stranger cannot aim for one shard, or for long probes.
+/// Seeded for each store, so that clients cannot aim for one shard, or for long probes.
 #[inline]
 pub(super) fn hash_of(hasher: &RandomState, key: &[u8]) -> u64 {
     match SizeClass::of(key) {
@@ -72,22 +72,22 @@ pub(super) trait StoredKey: Sized + 'static {
     /// A key prepared for hashing and comparing.
     type Probe<'a>: Copy;
 
-    /// `key` is of a length that this size is for.
+    /// Prepares `key`, which must have a length for this size.
     fn probe(key: &[u8]) -> Self::Probe<'_>;
     fn hash(hasher: &RandomState, probe: &Self::Probe<'_>) -> u64;
     fn is(&self, probe: &Self::Probe<'_>) -> bool;
     fn new(key: &[u8]) -> Self;
-    /// Shows the key as it was.
+    /// Calls `to` with the bytes of the key.
     fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T;
-    /// Bytes on the heap that a key of this length takes.
+    /// Heap bytes of a key of this length.
     fn heap_bytes(length: usize) -> usize;
 
-    /// Bytes of the key.
+    /// Returns the length of the key in bytes.
     fn length(&self) -> usize {
         self.show(<[u8]>::len)
     }
 
-    /// The hash of this key.
+    /// Returns the hash of this key.
     fn rehash(&self, hasher: &RandomState) -> u64 {
         self.show(|key| Self::hash(hasher, &Self::probe(key)))
     }
@@ -317,7 +317,7 @@ impl StoredKey for LongKey {
 #[expect(clippy::inline_always, reason = "made in registers")]
 #[inline(always)]
 fn padded(bytes: &[u8]) -> (u64, u64) {
-    // Two reads that overlap; the second is shifted until it holds only what is new.
+    // Two reads that overlap; the second is shifted until only the new bytes are left.
     if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
         let half = 4 * (16 - bytes.len()); // by halves: 64 at once is not a shift
         let last = u64::from_le_bytes(*last);
@@ -346,7 +346,7 @@ fn low(number: u128) -> u64 {
     number as u64
 }
 
-/// What an allocator takes for a block of `bytes`: a header and rounding, as in the GNU C
+/// Bytes that an allocator takes for a block of `bytes`: a header and rounding, as in the GNU C
 /// library. Allocators with size classes take less for nearly all sizes.
 pub(super) fn block(bytes: usize) -> usize {
     match bytes {

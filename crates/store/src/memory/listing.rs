@@ -1,4 +1,4 @@
-//! Listing: the keys with the least left, few of many.
+//! Listing: the keys with the least remaining, few of many.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -14,10 +14,10 @@ pub struct KeyEntry {
     pub decision: Decision,
 }
 
-/// Keeps the `top` keys with the least remaining of all that it is shown.
+/// Keeps the `top` keys with the least remaining of all that are shown.
 pub(super) struct Listing {
     top: usize,
-    /// The one with the most remaining on top: the first to go.
+    /// Has the key with the largest remaining on top: the first to go.
     kept: BinaryHeap<Ranked>,
 }
 

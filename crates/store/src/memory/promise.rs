@@ -1,9 +1,9 @@
-//! Promises: charges for a later moment, one key at a time, for those who wait or plan.
+//! Promises: charges for a later moment, one key at a time, for callers that wait or plan.
 //!
 //! ```text
 //!   take      charges at a moment that may lie a little back, if it passes by now
 //!   reserve   charges now, for later
-//!   cancel    gives back what was reserved, unless somebody was charged since
+//!   cancel    gives back a reservation, unless another charge was made since
 //! ```
 
 use ratekeeper_core::{Call, Charge, Decision, Nanos, Time, Unsupported};
@@ -11,18 +11,18 @@ use ratekeeper_core::{Call, Charge, Decision, Nanos, Time, Unsupported};
 use super::MemoryStore;
 use super::table::Made;
 
-/// What was reserved; it can be given back by [`MemoryStore::cancel`].
+/// A reservation; it can be given back by [`MemoryStore::cancel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reserved {
     /// The answer: allowed for now, for later, or denied.
     pub decision: Decision,
-    /// When it was asked for.
+    /// The moment of the reservation.
     pub made: Time,
 }
 
 impl MemoryStore {
-    /// Charges one key at `at`, if the charge may pass by `by`; if not, nothing is charged,
-    /// and the decision says why.
+    /// Charges one key at `at`, if the charge may pass by `by`; otherwise charges nothing, and
+    /// the decision holds the wait or the denial.
     ///
     /// ```
     /// # use ratekeeper_core::{Charge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage, Permits, Time};
@@ -40,13 +40,13 @@ impl MemoryStore {
         self.with(charge, at, |shard, limit, ask| shard.take(limit, ask, by))
     }
 
-    /// What a charge of one key would be told; nothing is charged.
+    /// Returns the decision that a charge of one key would get; charges nothing.
     pub fn look_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
         self.with(charge, now, super::Shard::look)
     }
 
-    /// How long at least until the charge's permits have been granted to those who ask for
-    /// them one after the other; zero where that is not known.
+    /// Returns the minimum time until the charge's permits have been granted to callers that ask
+    /// for them one after the other; zero where that is not known.
     pub fn at_least(&self, charge: &Charge<'_>, now: Time) -> Nanos {
         self.with(charge, now, super::Shard::at_least)
     }
@@ -55,7 +55,7 @@ impl MemoryStore {
     /// promises.
     ///
     /// # Errors
-    /// [`Unsupported`] if its algorithm promises nothing.
+    /// [`Unsupported`] if its algorithm does not support reservations.
     pub fn reserve(
         &self,
         charge: &Charge<'_>,
@@ -72,11 +72,11 @@ impl MemoryStore {
         })
     }
 
-    /// Gives back what `charge` reserved, if it was granted and nobody was charged since; says
-    /// whether it did. If somebody was, what that one was promised stands on it.
+    /// Gives back the reservation of `charge`, if it was granted and no charge was made since,
+    /// because later promises are built on it. Returns true if it was given back.
     ///
     /// # Errors
-    /// [`Unsupported`] if the algorithm takes nothing back.
+    /// [`Unsupported`] if the algorithm does not support refunds.
     pub fn cancel(
         &self,
         charge: &Charge<'_>,

@@ -20,7 +20,7 @@ use crate::settle::RequestCharges;
 /// A request with its shards locked.
 pub(super) struct LockedRequest<'a> {
     charges: &'a [Charge<'a>],
-    /// To whom limits of concurrency lend.
+    /// How concurrency limits lend.
     lend: Lend,
     now: Time,
     /// One for each charge.

@@ -10,9 +10,9 @@ use super::slot::{AnySlot, KeySize, SLOT_BYTES, SlotBox};
 use super::table::TableAsk;
 use super::{LimitUsage, Loans};
 
-/// What a request is told that finds no room and nobody to push out.
+/// `retry_after` of a request that finds no room and no key to push out.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
-/// Keys pushed out for one new key at most: one makes room, unless the new one is longer.
+/// Maximum number of keys pushed out for one new key: one, unless the new key is longer.
 const MAX_EVICTED: usize = 16;
 /// Slots looked at for expired entries before any key is pushed out.
 const SWEPT_BEFORE_EVICTION: usize = 32;
@@ -27,7 +27,7 @@ pub(super) struct Shard {
     hasher: RandomState,
 }
 
-/// What requests ask.
+/// Operations of requests.
 impl Shard {
     pub(super) fn new(budget: Arc<MemoryBudget>, hasher: RandomState) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Shard {
         }
     }
 
-    /// The state of a key, if it is here and found at the first guess, and its limit by GCRA
+    /// Returns the state of a key, if it is here and found at the first guess, and its GCRA limit
     /// has not changed.
     #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
     #[inline(always)]
@@ -64,14 +64,14 @@ impl Shard {
         }
     }
 
-    /// `None` if there is no room.
+    /// Returns `None` if there is no room.
     fn try_decide(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<Decision> {
         let id = self.prepare(limit, ask.now)?;
         let slot = self.slots.get_mut(id)?.as_deref_mut()?;
         slot.decide(ask, &self.budget)
     }
 
-    /// What `decide` would say, were there room.
+    /// Returns the decision that `decide` would make if there were room.
     pub(super) fn look(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
         match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
             Some(slot) => slot.look(ask),
@@ -79,20 +79,20 @@ impl Shard {
         }
     }
 
-    /// Gives back.
+    /// Gives back a charge.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
         if let Some(slot) = self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
             slot.give_back(ask);
         }
     }
 
-    /// Takes back all that a name holds; says how much that was.
+    /// Takes back all permits that a name holds; returns their number.
     pub(super) fn release(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
         let slot = self.known(limit, ask.now);
         slot.map_or(Permits::ZERO, |slot| slot.release(ask, id))
     }
 
-    /// Lets the lease of a name run anew; says how long, unless it has ended.
+    /// Restarts the lease of a name; returns its length, `None` if it has ended.
     pub(super) fn renew(
         &mut self,
         limit: &Limit,
@@ -102,7 +102,7 @@ impl Shard {
         self.known(limit, ask.now)?.renew(ask, id)
     }
 
-    /// Adds what a limit has on loan here.
+    /// Adds the permits that a limit has on loan here.
     pub(super) fn add_loans(&mut self, limit: &Limit, now: Time, loans: &mut Loans) {
         if let Some((in_use, lapsed)) = self.known(limit, now).and_then(|slot| slot.loans(now)) {
             loans.in_use += in_use;
@@ -110,7 +110,7 @@ impl Shard {
         }
     }
 
-    /// Forgets a key; says whether it was in debt.
+    /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
         let budget = Arc::clone(&self.budget);
         let Some(slot) = self.slot(limit.id.index()) else {
@@ -119,7 +119,7 @@ impl Shard {
         slot.reset(ask, &budget)
     }
 
-    /// The state of a key that is here and in debt.
+    /// Returns the state of a key that is here and in debt.
     pub(super) fn standing(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<Decision> {
         self.known(limit, ask.now)?.standing(ask)
     }
@@ -136,8 +136,7 @@ impl Shard {
         }
     }
 
-    /// Looks at up to `count` slots of each table, forgets what has expired, and gives
-    /// memory back.
+    /// Looks at up to `count` slots of each table, forgets expired states, and gives memory back.
     pub(super) fn sweep(&mut self, now: Time, count: usize) {
         let budget = &*self.budget;
         for slot in self.slots.iter_mut().flatten() {
@@ -145,7 +144,7 @@ impl Shard {
         }
     }
 
-    /// Adds what this shard holds to the usage of each limit, by id.
+    /// Adds the usage in this shard to that of each limit, by id.
     pub(super) fn add_usage(&self, limits: &mut Vec<LimitUsage>) {
         for (index, slot) in self.slots.iter().enumerate() {
             let Some(slot) = slot else { continue };
@@ -171,16 +170,16 @@ impl Shard {
         }
     }
 
-    /// The slot of a limit that has one, run with numbers at least as new.
+    /// Returns the slot of a limit that has one, with parameters at least as new as the limit's.
     fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnySlot> {
         self.slot(limit.id.index())?;
         let id = self.prepare(limit, now)?;
         self.slot(id)
     }
 
-    /// Makes room for a new key: forgets what has expired, has a limit that takes twice as
-    /// much give up a third, else keys of another size of this limit, pushes out keys of this
-    /// size, and then gives up.
+    /// Makes room for a new key: forgets expired states, has a limit that takes twice as much
+    /// give up a third, else keys of another size of this limit, pushes out keys of this size,
+    /// and then gives up.
     #[cold]
     #[inline(never)]
     fn when_full(
@@ -216,8 +215,7 @@ impl Shard {
         no_room()
     }
 
-    /// Has the limit that takes the most give up a third, if that is twice what limit `id`
-    /// takes.
+    /// Has the largest limit give up a third, if it takes more than twice as much as limit `id`.
     fn squeeze_fullest(&mut self, id: usize, now: Time) -> bool {
         let budget = Arc::clone(&self.budget);
         let own = self.slot(id).map_or(0, |slot| slot.bytes());
@@ -226,8 +224,8 @@ impl Shard {
         fullest.is_some_and(|slot| slot.bytes() / 2 > own && slot.squeeze(now, &budget))
     }
 
-    /// Sees to it that the limit has a slot, and that its tables run with numbers at least as
-    /// new as the limit's. The limit's index; `None` if there is no room for a slot.
+    /// Ensures that the limit has a slot, with parameters at least as new as the limit's. Returns
+    /// the limit's index; `None` if there is no room for a slot.
     #[inline]
     fn prepare(&mut self, limit: &Limit, now: Time) -> Option<usize> {
         let id = limit.id.index();
@@ -259,8 +257,8 @@ impl Shard {
         true
     }
 
-    /// Takes the bytes of a slot and of the longer list; the old list lives until the new
-    /// one is filled, and is given back.
+    /// Takes the bytes of a slot and of the longer list; the old list lives until the new one is
+    /// filled, and is then given back.
     fn take_slot(&mut self, id: usize) -> bool {
         const POINTER: usize = size_of::<Option<SlotBox>>();
         let old = self.slots.capacity().saturating_mul(POINTER);
@@ -275,7 +273,7 @@ impl Shard {
         taken
     }
 
-    /// Brings a limit to newer numbers, once.
+    /// Updates a limit to newer parameters, once.
     #[cold]
     #[inline(never)]
     fn convert(&mut self, limit: &Limit, now: Time) {
@@ -292,7 +290,7 @@ impl Shard {
     }
 }
 
-/// What a request is told that finds no room.
+/// Returns the denial of a request that finds no room.
 pub(super) fn no_room() -> Decision {
     Decision {
         verdict: Verdict::Deny {

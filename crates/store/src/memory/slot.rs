@@ -18,11 +18,11 @@ use super::budget::MemoryBudget;
 use super::key::{LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::table::{History, Made, Table, TableAsk};
 
-/// Bytes that a slot counts for, whichever its algorithm: so a limit that changes its algorithm
-/// needs no other amount.
+/// Bytes that a slot counts for, the same for every algorithm, so that a limit that changes its
+/// algorithm needs no other amount.
 pub(super) const SLOT_BYTES: usize = 608;
 
-/// A slot of whichever algorithm.
+/// A slot of any algorithm.
 #[derive(Debug)]
 pub(super) enum SlotBox {
     Gcra(Box<Slot<Gcra>>),
@@ -151,11 +151,11 @@ pub(super) trait AnySlot: fmt::Debug + Send {
     fn sweep_for(&mut self, ask: &TableAsk<'_>, count: usize, budget: &MemoryBudget);
     /// See [`Table::evict`].
     fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
-    /// Gives up a third of the largest table, if that takes more than twice what the one for
-    /// keys like that of `ask` takes; permits on loan are not given up for those of one limit.
+    /// Gives up a third of the largest table, if it takes more than twice as much as that for
+    /// keys like that of `ask`; keys of one limit do not displace each other's loans.
     fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
 
-    /// Permits on loan, and those whose lease ran out; `None` if the limit lends nothing.
+    /// Returns permits on loan, and those that lapsed; `None` if the limit lends nothing.
     fn loans(&self, now: Time) -> Option<(u64, u64)>;
     /// Shows all keys in debt.
     fn show_live(&self, now: Time, show: &mut dyn FnMut(&[u8], Decision));

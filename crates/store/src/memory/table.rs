@@ -7,21 +7,21 @@
 //!   floor: the strictest of all states pushed out for want of room; fresh once it expires
 //! ```
 //!
-//! # What a key gains that is pushed out
+//! # Gain of a key that is pushed out
 //!
-//! A key that is pushed out leaves `floor = stricter(floor, its state)` behind. In between it
-//! cannot be charged, and time heals both alike. So when it comes back, the floor has used at
-//! least as much as its own state would have; it starts with that, less what is forgiven, as if
-//! charged at this moment, which heals no sooner. It gains what is forgiven at most. An entry
-//! that left because it had expired was fresh by law.
+//! A key that is pushed out leaves `floor = stricter(floor, its state)` behind. Until it comes
+//! back it cannot be charged, and both recover alike. So the floor has then used at least as much
+//! as its own state would have; it starts with that, less the forgiven part, as if charged at
+//! this moment, which recovers no sooner. So it gains at most the forgiven part. An entry that
+//! left because it had expired was equal to a fresh one.
 //!
-//! The floor has used the whole limit at most. So a newcomer finds at least what is forgiven.
-//! A newcomer that uses less than that ends below the floor, and does not raise it when it is
-//! pushed out: what newcomers inherit does not grow from one to the next.
+//! The floor has used at most the whole limit, so a newcomer finds at least the forgiven part. A
+//! newcomer that uses less than that ends below the floor, and does not raise it when it is
+//! pushed out: the usage that newcomers inherit does not grow from one to the next.
 //!
-//! A clock that steps back would make what was forgotten as expired matter again. So a key
-//! that is not in the table is judged no earlier than the moment at which something was
-//! last forgotten.
+//! If the clock steps back, a state that was forgotten as expired would matter again. So a key
+//! that is not in the table is judged no earlier than the moment at which a state was last
+//! forgotten.
 
 mod loans;
 mod promise;
@@ -36,12 +36,12 @@ use super::flat::{self, Flat};
 use super::key::StoredKey;
 pub(super) use promise::Made;
 
-/// Slots looked at on each insert, to forget what has expired: the table is walked through
-/// by the time it has grown by a quarter.
+/// Slots looked at on each insert, to forget expired states: the table is walked through by the
+/// time it has grown by a quarter.
 const SWEPT_PER_INSERT: usize = 7;
-/// A key that comes back is forgiven one part in so many of its limit,
+/// Divisor of the limit: a key that comes back is forgiven that part of it.
 const FORGIVEN_PART: u32 = 8;
-/// at least so many permits, and at most half of the limit.
+/// Minimum number of permits forgiven; the maximum is half of the limit.
 const MIN_FORGIVEN: u32 = 2;
 
 #[derive(Debug)]
@@ -56,14 +56,14 @@ pub(super) struct Table<A: Listed, K> {
     entries: Flat<TableEntry<K, A::State>>,
     /// The strictest of all states pushed out.
     floor: A::State,
-    /// What has expired by now may have been forgotten.
+    /// States that have expired by now may have been forgotten.
     forgotten: Time,
     /// Bytes of keys and states on the heap.
     heap_bytes: usize,
     /// Slots below it are still to be swept in this round.
     hand: usize,
     pub(super) evicted: EvictionCounts,
-    /// Permits on loan whose time ran out.
+    /// Permits that came back because their lease ran out.
     pub(super) lapsed: u64,
     hasher: RandomState,
 }
@@ -75,18 +75,18 @@ pub(super) struct TableAsk<'a> {
     pub(super) hash: u64,
     pub(super) now: Time,
     pub(super) cost: Permits,
-    /// To whom a limit of concurrency lends.
+    /// How concurrency limits lend.
     pub(super) lend: Lend,
 }
 
-/// A key that is not in the table is judged at `now` or later; see the module.
+/// Start of a key that is not in the table: judged at `now` or later; see the module.
 struct Start<S> {
     state: S,
     now: Time,
     lag: Nanos,
 }
 
-/// What passes from a table to its successor under another algorithm.
+/// Facts that a table passes to its successor under another algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct History {
     evicted: EvictionCounts,
@@ -113,8 +113,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Decides and charges. `None` if the key is new and `budget` has no room for it: then
-    /// nothing was done.
+    /// Decides and charges. Returns `None` if the key is new and `budget` has no room for it:
+    /// then nothing was done.
     pub(super) fn decide(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision> {
         match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
             Some(entry) => {
@@ -126,7 +126,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// The state of a key that is here, if the first guess finds it.
+    /// Returns the state of a key that is here, if the first guess finds it.
     #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
     #[inline(always)]
     pub(super) fn likely(&mut self, hash: u64, probe: &K::Probe<'_>) -> Option<&mut A::State> {
@@ -142,7 +142,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.begin(ask, budget, lend)
     }
 
-    /// Decides about a key that is not here, and remembers what that leaves.
+    /// Decides about a key that is not here, and inserts its state if that has changed.
     fn begin(
         &mut self,
         ask: &TableAsk<'_>,
@@ -164,12 +164,12 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.sweep(ask.now, SWEPT_PER_INSERT, budget);
         let round_ended = self.hand > hand;
         if round_ended {
-            self.shrink(budget); // what is small stays in the cache
+            self.shrink(budget); // a small table stays in the cache
         }
         Some(decision)
     }
 
-    /// What `decide` would say.
+    /// Returns the decision that `decide` would make.
     pub(super) fn look(&mut self, ask: &TableAsk<'_>) -> Decision {
         if let Some(entry) = self.find(ask).and_then(|at| self.entries.get(at)) {
             return self.algorithm.look(&entry.state, ask.now, ask.cost);
@@ -179,13 +179,13 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         later(decision, start.lag)
     }
 
-    /// Forgets a key; says whether it was in debt.
+    /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
         let removed = self.find(ask).and_then(|at| self.remove(at, budget));
         removed.is_some_and(|state| self.algorithm.expires_at(&state, ask.now) > ask.now)
     }
 
-    /// The state of a key that is here and in debt.
+    /// Returns the state of a key that is here and in debt.
     pub(super) fn standing(&self, ask: &TableAsk<'_>) -> Option<Decision> {
         let entry = self.entries.get(self.find(ask)?)?;
         self.standing_of(&entry.state, ask.now)
@@ -205,7 +205,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         live.then(|| self.algorithm.look(state, now, Permits::ZERO))
     }
 
-    /// Where a key that is not here starts at `now`.
+    /// Returns the state with which a key that is not here starts at `now`.
     fn start(&mut self, now: Time) -> Start<A::State> {
         if self.floor != A::State::default() && self.algorithm.expires_at(&self.floor, now) <= now {
             self.floor = A::State::default();
@@ -233,8 +233,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
 
 /// Changing the algorithm.
 impl<A: Listed, K: StoredKey> Table<A, K> {
-    /// Takes the new numbers, if the states mean the same under them and, should they take
-    /// more bytes, there is room.
+    /// Takes the new parameters, if the states mean the same under them and, should they take
+    /// more bytes, there is room. Returns false if not.
     pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &MemoryBudget) -> bool {
         if !new.keeps_state_of(&self.algorithm) || !self.resize_states(new, budget) {
             return false;
@@ -257,7 +257,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Gives the table up: each key, and how much it has used.
+    /// Empties the table; passes each key and its usage to `each`.
     pub(super) fn drain_used(
         &mut self,
         now: Time,
@@ -272,7 +272,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         budget.give(bytes);
     }
 
-    /// Takes over the history of a table whose keys will be [carried](Self::carry) over.
+    /// Takes over the history of a table before its keys are [carried](Self::carry) over.
     pub(super) fn inherit(&mut self, history: History, now: Time, budget: &MemoryBudget) {
         self.evicted = history.evicted;
         self.forgotten = history.forgotten;
@@ -281,8 +281,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.resize(flat::slots_for(history.keys), Purpose::Move, budget);
     }
 
-    /// Takes over a key that had used `used` under another algorithm; pushes it out if there
-    /// is no room for it.
+    /// Takes over a key that had used `used` under another algorithm; pushes it out if there is
+    /// no room for it.
     pub(super) fn carry(&mut self, key: K, used: Permits, now: Time, budget: &MemoryBudget) {
         let state = self.used_up(used, now);
         if state == A::State::default() {
@@ -308,14 +308,14 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 }
 
-/// What a key that comes back is forgiven of a limit of `capacity` permits.
+/// Returns the forgiven part of a limit of `capacity` permits.
 fn forgiven(capacity: Permits) -> Permits {
     let capacity = capacity.get();
-    let most = capacity.div_ceil(2); // up: a limit of one permit serves newcomers too
+    let most = capacity.div_ceil(2); // rounded up: a limit of one permit serves newcomers too
     Permits::new((capacity / FORGIVEN_PART).max(MIN_FORGIVEN).min(most))
 }
 
-/// As seen from `lag` earlier.
+/// Returns the decision as seen from `lag` earlier.
 fn later(decision: Decision, lag: Nanos) -> Decision {
     if lag == Nanos::ZERO {
         return decision;

@@ -1,46 +1,46 @@
-//! Usage: what a store holds, and what it has let go, for the metrics.
+//! Usage: contents and evictions of a store, for the metrics.
 
 use ratekeeper_core::LimitId;
 
-/// What the store holds.
+/// Usage of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes in use, all told.
+    /// Bytes in use, in total.
     pub bytes: usize,
-    /// The bound on them.
+    /// Bound on the bytes in use.
     pub budget_bytes: usize,
-    /// By limit.
+    /// Usage of each limit.
     pub limits: Vec<LimitUsage>,
 }
 
-/// What one limit holds.
+/// Usage of one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitUsage {
-    /// Which limit.
+    /// The limit.
     pub id: LimitId,
     /// Keys with a state.
     pub keys: usize,
-    /// Their bytes.
+    /// Bytes in use for the limit.
     pub bytes: usize,
-    /// Since the start.
+    /// Keys that left since the start.
     pub evicted: EvictionCounts,
 }
 
-/// What a limit of concurrency has on loan.
+/// Loans of a concurrency limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loans {
-    /// Permits at work now, of all keys.
+    /// Permits in use now, of all keys.
     pub in_use: u64,
     /// Permits that came back because their lease ended, since the start; noticed when the
     /// key is next asked about, or forgotten.
     pub lapsed: u64,
 }
 
-/// Why keys left: how many, since the start.
+/// Numbers of keys that left since the start, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionCounts {
-    /// Their state carried no information any more.
+    /// Keys with a state that carried no information any more.
     pub idle: u64,
-    /// The budget was reached.
+    /// Keys pushed out because the budget was reached.
     pub budget: u64,
 }

@@ -1,4 +1,4 @@
-//! The Redis store behind the trait of all stores: each act is answered in its own kind.
+//! The `Store` trait of the Redis store: each act has its own kind of outcome.
 
 use ratekeeper_core::{Charge, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! Batch: requests that one call of the script decides, and what each is answered.
+//! Batch: requests that one call of the script decides, and the answer to each.
 //!
 //! ```text
 //!   requests     a: (user, 1) (address, 1)      b: (user, 1)
@@ -7,9 +7,9 @@
 //!   answer       now, value of user, value of address -> the same again, by the cores
 //! ```
 //!
-//! The script says only what it found and when; the requests are then settled here, over the
-//! same states at the same moment, by the definition of each core. So callers are told what
-//! the definition tells, and the script has little to do.
+//! The script returns only the values it found and the time; the requests are then settled
+//! here, over the same states at the same moment, by the definition of each core. So callers
+//! receive the answers of the definition, and the script has little to do.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use super::script::{Script, Scripts};
 use super::settle::{Item, RedisAct, RedisOutcome, settle};
 use super::trouble::Trouble;
 
-/// What a request wants, and of whom.
+/// The act that a request asks for, and its charges.
 #[derive(Debug)]
 pub(super) struct RedisRequest {
     pub(super) act: RedisAct,
     pub(super) items: SmallVec<[Item; 2]>,
 }
 
-/// Marks a charge that is made whatever becomes of the request.
+/// Marks a charge that is made even if the request is refused.
 const REGARDLESS: u8 = 4;
 /// Marks the last charge of a request.
 const LAST: u8 = 8;
 
-/// Requests, with their keys told apart.
+/// Requests, and their distinct keys.
 pub(super) struct RedisBatch<'a> {
     asks: Vec<&'a RedisRequest>,
     /// The first item of each key.
     keys: Vec<&'a Item>,
-    /// For each request, which key each item is of.
+    /// For each request, the index of each item's key.
     places: Vec<SmallVec<[usize; 2]>>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> RedisBatch<'a> {
         Self { asks, keys, places }
     }
 
-    /// The first item of each key.
+    /// Returns the first item of each key.
     pub(super) fn items(&self) -> impl Iterator<Item = &'a Item> {
         self.keys.iter().copied()
     }
@@ -70,7 +70,7 @@ impl<'a> RedisBatch<'a> {
         self.keys[key]
     }
 
-    /// Which item of the first request a key is of.
+    /// Returns the index of the first request's item with this key.
     pub(super) fn index_of(&self, key: usize) -> usize {
         let of_key = |&place: &usize| place == key;
         self.places[0].iter().position(of_key).unwrap_or(key)
@@ -80,8 +80,8 @@ impl<'a> RedisBatch<'a> {
         self.keys.iter().map(|item| &*item.name).collect()
     }
 
-    /// Whether a request names a key twice: its charges are judged one upon the other, which
-    /// the script does not do.
+    /// Returns true if a request names a key twice: each charge must then be decided on top of
+    /// the one before, which the script does not do.
     pub(super) fn names_one_twice(&self) -> bool {
         self.places.iter().any(|places| {
             let twice = |(at, place)| places[..at].contains(place);
@@ -89,13 +89,13 @@ impl<'a> RedisBatch<'a> {
         })
     }
 
-    /// What the first request wants.
+    /// Returns the act of the first request.
     pub(super) fn act(&self) -> Option<RedisAct> {
         self.asks.first().map(|ask| ask.act)
     }
 
-    /// The script and its arguments; `None` if a limit has no twin. `hints` are what is
-    /// remembered of each key.
+    /// Returns the script and its arguments; `None` if a limit has no twin. `hints` holds the
+    /// remembered debt of each key.
     pub(super) fn script(
         &self,
         scripts: &Scripts,
@@ -123,8 +123,8 @@ impl<'a> RedisBatch<'a> {
         Some((scripts.decide(&cores), arguments))
     }
 
-    /// If all requests are charges on their own under limits of one short twin: its script, and
-    /// for each key the numbers of the limit, then the price of each request.
+    /// Returns the script of the short twin, and for each key the numbers of the limit, then the
+    /// price of each request. `None` unless all requests are single charges under one short twin.
     fn short(&self) -> Option<(&'static str, Vec<Vec<u8>>)> {
         let first = self.keys.first()?.limit.short.as_ref()?;
         let mut packs = Vec::with_capacity(self.keys.len());
@@ -172,7 +172,7 @@ impl<'a> RedisBatch<'a> {
         bytes
     }
 
-    /// What each request is answered, given what the script found; and the states after.
+    /// Returns the outcome of each request over the values found, and the states afterwards.
     pub(super) fn settle(
         &self,
         found: &ScriptReply,
@@ -182,7 +182,7 @@ impl<'a> RedisBatch<'a> {
         Ok((outcomes, states))
     }
 
-    /// Settles the requests, one after the other, over the states of the keys.
+    /// Settles the requests in order, over the states of the keys.
     pub(super) fn settle_over(
         &self,
         states: &mut [AnyState],
@@ -194,7 +194,7 @@ impl<'a> RedisBatch<'a> {
         settled.collect()
     }
 
-    /// The states of the keys.
+    /// Reads the states of the keys.
     fn states(&self, found: &ScriptReply) -> Result<Vec<AnyState>, Trouble> {
         let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
             Some(bytes) => state_of(item, bytes, found.now),
@@ -209,7 +209,7 @@ fn bytes_of(numbers: &[f64]) -> Vec<u8> {
     bytes.collect()
 }
 
-/// The state of these bytes, under the item's limit.
+/// Reads a state from its bytes, under the item's limit.
 pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<AnyState, Trouble> {
     item.limit.algorithm.read(bytes, now).ok_or_else(|| {
         let name = String::from_utf8_lossy(&item.name);
@@ -217,7 +217,7 @@ pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<Any
     })
 }
 
-/// What a script found.
+/// The time and the values that a script found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ScriptReply {
     pub(super) now: UnixMicros,
@@ -226,8 +226,8 @@ pub(super) struct ScriptReply {
 }
 
 impl ScriptReply {
-    /// The answer of a script that was given `count` keys: a list, or a text of one key's
-    /// seconds, microseconds, and value if there is one.
+    /// Reads the answer of a script that was given `count` keys: a list, or for one key a text
+    /// of seconds, microseconds, and the value if there is one.
     pub(super) fn read(answer: Value, count: usize) -> Result<Self, Trouble> {
         let strange = || Trouble::Refused("a script answered what it cannot".into());
         let parts = match answer {
@@ -257,7 +257,7 @@ impl ScriptReply {
         })
     }
 
-    /// The value may be anything, spaces too.
+    /// Reads the text form. The value may hold any bytes, spaces included.
     fn of_text(text: &[u8]) -> Option<Self> {
         let mut parts = text.splitn(3, |&byte| byte == b' ');
         let mut number = || str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();

@@ -9,7 +9,7 @@
 //!                                  --> resting it fails at once; we look around meanwhile
 //! ```
 //!
-//! A node that is not there, or does not decide, concerns the keys of its slots, and no others.
+//! A node that is unreachable, or does not decide, affects the keys of its slots only.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -31,42 +31,42 @@ use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;
 
-/// Nodes that are known at most: a cluster has at most 1,000.
+/// Maximum number of known nodes: a cluster has at most 1,000.
 const MAX_NODES: usize = 1_000;
-/// Nodes that are asked about the others at a time: those that hang hold up nobody.
+/// Nodes that are asked for the slots at a time, so that one that hangs delays no lookup.
 const ASKED_AT_ONCE: usize = 4;
-/// How often we look around while a node is not there.
+/// Minimum time between lookups in the background, while a node is unreachable.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// How the nodes that were named are reached; all others, the address aside, as the first.
+    /// How to reach the configured nodes; all others, the address aside, like the first.
     seeds: Vec<Dial>,
     tls: Tls,
     deadline: Duration,
     losses: Losses,
     map: Mutex<Map>,
-    /// When we last looked around without anybody waiting for it.
+    /// Time of the last lookup in the background.
     looked: Mutex<Option<Instant>>,
-    /// Whose turn it is to look around.
+    /// Held during a lookup.
     looking: tokio::sync::Mutex<()>,
 }
 
-/// What is known of a cluster.
+/// The known nodes of a cluster, and their slots.
 #[derive(Debug)]
 struct Map {
     nodes: HashMap<ServerAddress, Arc<RedisNode>>,
-    /// Those that hold slots, as was said last; those that were named, if nobody has said.
+    /// Nodes that hold slots, by the last lookup; the configured ones before the first.
     holders: Vec<Arc<RedisNode>>,
-    /// By slot.
+    /// The node of each slot.
     owners: Vec<Option<Arc<RedisNode>>>,
-    /// How often that was asked.
+    /// Number of successful lookups.
     looks: u64,
 }
 
 impl Cluster {
-    /// A cluster; any of its nodes will do.
+    /// Creates a cluster from the URLs of any of its nodes.
     pub(super) fn new(
         urls: &[String],
         tls: &Tls,
@@ -119,7 +119,7 @@ impl Cluster {
                 }
                 Err(trouble @ (Trouble::Refused(_) | Trouble::Foreign(_))) => return Err(trouble),
                 Err(trouble @ Trouble::Lost(_)) => {
-                    // Cut off, perhaps, and a replica has taken over: the next call finds out.
+                    // It may be cut off, and replaced by a replica: the next call finds out.
                     self.doubt(&node);
                     return Err(trouble);
                 }
@@ -147,7 +147,7 @@ impl Cluster {
         }
     }
 
-    /// The node that holds a slot, as far as known.
+    /// Returns the node that holds a slot, or any node if that is unknown.
     async fn owner(&self, slot: u16) -> Result<Arc<RedisNode>, Trouble> {
         let known = |map: &Map| map.owners.get(usize::from(slot)).cloned().flatten();
         let found = known(&self.map.lock());
@@ -168,7 +168,7 @@ impl Cluster {
         }
     }
 
-    /// Which slots the node holds is to be asked again.
+    /// Forgets which slots the node holds, so that they are looked up again.
     fn doubt(&self, node: &Arc<RedisNode>) {
         for owner in &mut self.map.lock().owners {
             if owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, node)) {
@@ -177,7 +177,7 @@ impl Cluster {
         }
     }
 
-    /// The node at an address of the form `host:port`.
+    /// Returns the node at an address of the form `host:port`, created if it is new.
     fn node(&self, address: &str) -> Result<Arc<RedisNode>, Trouble> {
         let strange = || Trouble::Refused(format!("`{address}` is no address"));
         let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
@@ -202,8 +202,8 @@ impl Cluster {
         Ok(node)
     }
 
-    /// Those that hold slots, then the others that were named, each once; as they were named
-    /// if nobody says within `deadline` who holds slots.
+    /// Returns the nodes that hold slots, then the other known ones, each once. Looks them up
+    /// first, but for no longer than `deadline`.
     pub(super) async fn nodes(&self, deadline: Duration) -> Vec<Arc<RedisNode>> {
         let _ = timeout(deadline, self.look_around()).await;
         let map = self.map.lock();
@@ -216,7 +216,7 @@ impl Cluster {
         all
     }
 
-    /// Those that hold slots, as far as known, by address.
+    /// Returns the nodes that hold slots, as far as known, sorted by address.
     pub(super) fn known(&self) -> Vec<Arc<RedisNode>> {
         let mut known = self.map.lock().holders.clone();
         known.sort_by_cached_key(|node| node.address().to_string());
@@ -233,7 +233,7 @@ impl Cluster {
         renew_logins(&self.seeds, urls)
     }
 
-    /// Whether some nodes decide, while others that were asked do not.
+    /// Returns true if some nodes decide, while others that were asked do not.
     pub(super) fn is_partly_there(&self) -> bool {
         let map = self.map.lock();
         let any = |decides| {
@@ -243,7 +243,7 @@ impl Cluster {
         any(false) && any(true)
     }
 
-    /// Looks around without anybody waiting for it.
+    /// Looks up the slots in the background.
     fn look_around_meanwhile(self: &Arc<Self>) {
         let now = Instant::now();
         {
@@ -257,8 +257,8 @@ impl Cluster {
         tokio::spawn(async move { cluster.look_around().await });
     }
 
-    /// Asks nodes who holds which slots, until one says; those that answer are asked first. Callers that need to know at the same
-    /// time ask once.
+    /// Asks nodes which slots each node holds, until one answers; those with fewest failures
+    /// first. Concurrent callers share one lookup.
     async fn look_around(&self) {
         let before = self.map.lock().looks;
         let _one = self.looking.lock().await;
@@ -288,7 +288,7 @@ impl Cluster {
         }
     }
 
-    /// Notes what a node says about slots; whether it says anything.
+    /// Notes the slots that a node lists; returns false if it lists none.
     fn note_all(&self, ranges: &[Value]) -> bool {
         let mut holders: Vec<Arc<RedisNode>> = Vec::new();
         for (first, last, address) in ranges.iter().filter_map(range) {
@@ -308,7 +308,7 @@ impl Cluster {
     }
 }
 
-/// Of `CLUSTER SLOTS`: first slot, last slot, address of the primary.
+/// Reads an entry of `CLUSTER SLOTS`: first slot, last slot, address of the primary.
 fn range(entry: &Value) -> Option<(u16, u16, String)> {
     let Value::Array(entry) = entry else {
         return None;

@@ -1,11 +1,11 @@
-//! How a Redis store is set up.
+//! Configuration of a Redis store.
 
 use std::fmt;
 use std::time::Duration;
 
 use ratekeeper_core::Origin;
 
-/// Whose clock decides.
+/// The clock that decides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RedisClock {
     /// The server's, read once for each call. `now` is not used.
@@ -16,20 +16,20 @@ pub enum RedisClock {
     Caller,
 }
 
-/// Where the states are.
+/// The servers that hold the states.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RedisServers {
     /// One server: `redis://[user:password@]host[:port][/database]`, `rediss://..` for TLS, or
     /// `unix:///path`.
     One(String),
-    /// A cluster, by any of its nodes.
+    /// A cluster, by the URLs of any of its nodes.
     Cluster(Vec<String>),
     /// The primary that sentinels name.
     Sentinel(RedisSentinels),
 }
 
-/// URLs may hold passwords.
+/// Omits the URLs, which may hold passwords.
 impl fmt::Debug for RedisServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -40,20 +40,20 @@ impl fmt::Debug for RedisServers {
     }
 }
 
-/// Sentinels, and the primary that they watch. It is reached as they are: by TLS if their URLs
-/// begin with `rediss`.
+/// Sentinels, and the primary that they watch. It is reached in the same way: by TLS if their
+/// URLs begin with `rediss`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisSentinels {
     /// `redis://[user:password@]host[:port]` of each sentinel that is asked, all `redis` or all
     /// `rediss`. The user is the sentinel's.
     pub urls: Vec<String>,
-    /// What they call the primary: `mymaster`.
+    /// The sentinels' name of the primary: `mymaster`.
     pub master: String,
-    /// As whom to use the primary.
+    /// Login at the primary.
     pub login: RedisLogin,
 }
 
-/// Passwords are nobody's business.
+/// Omits the URLs and the login, which may hold passwords.
 impl fmt::Debug for RedisSentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSentinels")
@@ -62,18 +62,18 @@ impl fmt::Debug for RedisSentinels {
     }
 }
 
-/// As whom to use a server.
+/// Login at a server.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RedisLogin {
-    /// The user; none for the default one.
+    /// The user; `None` for the default one.
     pub username: Option<String>,
-    /// The password; none if none is asked for.
+    /// The password; `None` if the server asks for no password.
     pub password: Option<String>,
     /// Number of the database.
     pub database: u16,
 }
 
-/// Passwords are nobody's business.
+/// Omits the user and the password.
 impl fmt::Debug for RedisLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisLogin")
@@ -82,18 +82,18 @@ impl fmt::Debug for RedisLogin {
     }
 }
 
-/// What encrypted connections need to know. Used for URLs that begin with `rediss`.
+/// Settings of encrypted connections. Used for URLs that begin with `rediss`.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RedisTls {
-    /// PEM of those who may sign a server's certificate; none for those that the system trusts.
+    /// PEM of the certificate authorities to trust; `None` for those that the system trusts.
     pub ca: Option<Vec<u8>>,
-    /// What we show to servers that ask who we are.
+    /// Client certificate, for servers that ask for one.
     pub identity: Option<RedisIdentity>,
-    /// The name that a server's certificate must hold; none for the host it is reached at.
+    /// The name that a server's certificate must hold; `None` for the host it is reached at.
     pub server_name: Option<String>,
 }
 
-/// What is configured, not what it is.
+/// Shows which certificates are configured, without their contents.
 impl fmt::Debug for RedisTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisTls")
@@ -104,16 +104,16 @@ impl fmt::Debug for RedisTls {
     }
 }
 
-/// A certificate of ours.
+/// A client certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisIdentity {
-    /// PEM of the chain, our own certificate first.
+    /// PEM of the chain, the client's own certificate first.
     pub certificate: Vec<u8>,
     /// PEM of its private key.
     pub key: Vec<u8>,
 }
 
-/// Keys are nobody's business.
+/// Omits the private key.
 impl fmt::Debug for RedisIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RedisIdentity(..)")
@@ -123,25 +123,25 @@ impl fmt::Debug for RedisIdentity {
 /// How to reach and use the servers.
 #[derive(Clone, Debug)]
 pub struct RedisConfig {
-    /// Where the states are.
+    /// The servers that hold the states.
     pub servers: RedisServers,
-    /// For URLs that begin with `rediss`.
+    /// Settings for URLs that begin with `rediss`.
     pub tls: RedisTls,
-    /// Begins the name of every key; must hold no `{`.
+    /// Prefix of the name of every key; must hold no `{`.
     pub prefix: String,
-    /// How long a call may take, connecting included.
+    /// Maximum time of a call, connecting included.
     pub deadline: Duration,
-    /// Where the clock has its zero that the limits were constructed for: windows on a grid
-    /// and calendars fall at the same moments for all processes. For callers that ask the store
-    /// themselves; a keeper puts its own clock's in this place.
+    /// Origin of the clock that the limits were constructed for, so that windows on a grid and
+    /// calendars fall at the same moments for all processes. For callers that use the store
+    /// directly; a keeper replaces it by the origin of its own clock.
     pub origin: Origin,
-    /// Whose clock decides.
+    /// The clock that decides.
     pub clock: RedisClock,
 }
 
 impl RedisConfig {
-    /// One server, with prefix `rk` and a deadline of 100 ms. Without a keeper, for limits whose
-    /// clock counts from 1970.
+    /// Configures one server, with prefix `rk` and a deadline of 100 ms. Without a keeper, for
+    /// limits on a clock that counts from 1970.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             servers: RedisServers::One(url.into()),

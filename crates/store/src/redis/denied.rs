@@ -1,14 +1,14 @@
-//! Denied: callers that were refused a moment ago are refused here, without a call.
+//! Denied: requests that were refused a moment ago are refused here, without a call.
 //!
 //! ```text
 //!   denied, retry_after 300 ms      asked again at +40 ms     at +300 ms
 //!   |------------------------------ refused here ------------|  asks the store
 //! ```
 //!
-//! Nobody else's request can make a denial end sooner, only a refund or a reset: those of
-//! this process are heeded at once unless they cross the denial on the way, others within a
-//! second, for nothing is kept for longer. `remaining` is that of the refusal. Kept for limits whose denials are free and whose retry is exact for the
-//! future, whatever others do: GCRA and logs.
+//! Only a refund or a reset can end a denial sooner. Those of this process take effect at once
+//! unless they cross the denial on the network, others within a second, because no denial is
+//! kept for longer. `remaining` is that of the refusal. Denials are kept for limits with free
+//! denials and a retry time that is exact whatever other requests do: GCRA and logs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use super::batch::RedisRequest;
 use super::settle::{RedisAct, RedisOutcome};
 use crate::Decisions;
 
-/// The longest that a denial is remembered, whatever its `retry_after`.
+/// Maximum time that a denial is remembered, whatever its `retry_after`.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Keys that are remembered at most; when there are as many, those that are over make room,
-/// and if none is, nothing more is remembered.
+/// Maximum number of keys that are remembered. When it is reached, denials that are over are
+/// removed; if that makes no room, no more are remembered.
 const MOST: usize = 65_536;
-/// Waits that are shorter are not worth remembering: the call takes as long.
+/// Shorter waits are not remembered, because the call takes as long.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 
 /// The denials of the last second.
@@ -45,18 +45,18 @@ struct Denial {
     decision: Decision,
     at: Instant,
     until: Instant,
-    /// Of the numbers that decided.
+    /// Version of the limit that decided.
     version: u32,
 }
 
 impl DenialCache {
-    /// What was refused a moment ago, to the same request.
+    /// Returns the denial of the same request, if one is remembered and not over.
     pub(super) fn recall(&self, ask: &RedisRequest, now: Instant) -> Option<RedisOutcome> {
         let ([item], RedisAct::Decide(_)) = (&*ask.items, ask.act) else {
             return None;
         };
         let denial = *self.keys.lock().get(&item.name)?;
-        // Another cost has another wait, which the store knows.
+        // Another cost has another wait, which only the store knows.
         let same = item.cost == denial.cost && item.limit.version == denial.version;
         if !same || now >= denial.until {
             return None;
@@ -80,8 +80,8 @@ impl DenialCache {
         }))
     }
 
-    /// Notes a refusal that will hold for a while. The call left at `sent`: the wait began
-    /// later than that, so it is over no later than it is here.
+    /// Remembers a denial that will hold for a while. Its wait is counted from `sent`, before
+    /// the store decided, so that it is over here no later than in the store.
     pub(super) fn note(&self, ask: &RedisRequest, outcome: &RedisOutcome, sent: Instant) {
         let ([item], RedisAct::Decide(_), RedisOutcome::Decided(decisions)) =
             (&*ask.items, ask.act, outcome)
@@ -114,7 +114,7 @@ impl DenialCache {
         keys.insert(item.name.clone(), denial);
     }
 
-    /// This key may have got something back.
+    /// Forgets the denial of a key that may have been refunded or reset.
     pub(super) fn forget(&self, name: &[u8]) {
         self.keys.lock().remove(name);
     }

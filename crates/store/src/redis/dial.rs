@@ -1,4 +1,4 @@
-//! Dial: how a server is reached: where it is, by which name it is trusted, as whom we log in.
+//! Dial: how a server is reached: its address, the name that it must prove, and the login.
 //!
 //! ```text
 //!   redis://   TCP ------------------> greetings, login, database --> a connection
@@ -6,7 +6,7 @@
 //!   unix://    socket ---------------^
 //! ```
 //!
-//! Nothing but greetings is sent here, so a call that finds no connection has not run.
+//! Only greetings are sent here, so a call that finds no connection has not run.
 
 use std::fmt;
 use std::future::Future;
@@ -31,7 +31,7 @@ use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum ServerAddress {
     Tcp { host: String, port: u16 },
@@ -52,12 +52,12 @@ impl fmt::Display for ServerAddress {
 #[derive(Clone)]
 pub(super) struct Dial {
     address: ServerAddress,
-    /// Clones are renewed together.
+    /// Shared with clones, which are renewed together.
     login: Arc<RwLock<RedisConnectionInfo>>,
     tls: Option<Tls>,
 }
 
-/// Logins are nobody's business.
+/// Omits the login.
 impl fmt::Debug for Dial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dial")
@@ -67,10 +67,10 @@ impl fmt::Debug for Dial {
 }
 
 impl Dial {
-    /// As a URL says; `tls` is used if its scheme is `rediss`.
+    /// Creates a dial from a URL; `tls` is used if its scheme is `rediss`.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if it is no URL of a server.
+    /// [`StoreError::Misconfigured`] if it is not the URL of a server.
     pub(super) fn new(url: &str, tls: &Tls) -> Result<Self, StoreError> {
         let misconfigured = |why: String| StoreError::Misconfigured(why);
         let (plain, tls) = match url.split_once("://") {
@@ -98,23 +98,23 @@ impl Dial {
         &self.address
     }
 
-    /// Connections are made by these certificates from now on, of all that were given the same
-    /// [`Tls`]; nothing changes where there is none.
+    /// Uses these certificates for new connections of all dials that share this [`Tls`]; does
+    /// nothing without TLS.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed.
+    /// [`StoreError::Misconfigured`] if a certificate or key is invalid; nothing has changed.
     pub(super) fn renew(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.tls.as_ref().map_or(Ok(()), |known| known.renew(tls))
     }
 
-    /// Connections are made as this one says from now on, of all that are clones of this one.
+    /// Uses the login of `like` for new connections of this dial and all its clones.
     pub(super) fn renew_login(&self, like: &Self) {
         let login = like.login.read().clone();
         *self.login.write() = login;
     }
 
-    /// The same way to another address. A cluster that does not say a host means the one that
-    /// was asked. None from a socket.
+    /// Returns a dial to another address, reached in the same way; `None` for a socket. An empty
+    /// `host` means this one's: clusters answer so for the node that was asked.
     pub(super) fn to(&self, host: &str, port: u16) -> Option<Self> {
         let ServerAddress::Tcp { host: known, .. } = &self.address else {
             return None;
@@ -129,7 +129,7 @@ impl Dial {
         })
     }
 
-    /// The same way, as somebody else.
+    /// Replaces the login, which is no longer shared with clones.
     pub(super) fn log_in(mut self, login: &RedisLogin) -> Self {
         let mut info = RedisConnectionInfo::default().set_db(login.database.into());
         if let Some(username) = &login.username {
@@ -142,11 +142,11 @@ impl Dial {
         self
     }
 
-    /// Connects and logs in, each answer within `patience`, as are those to all calls.
+    /// Connects and logs in. Each answer must come within `patience`, as must those to calls.
     ///
     /// # Errors
-    /// [`Trouble::Absent`] if nobody is there who may be trusted, [`Trouble::Refused`] if the
-    /// login is, [`Trouble::Later`] if the server is not ready. Nothing has run.
+    /// [`Trouble::Absent`] if no trusted server is reached, [`Trouble::Refused`] if the login is
+    /// refused, [`Trouble::Later`] if the server is not ready. Nothing has run.
     pub(super) async fn connect(&self, patience: Duration) -> Result<ServerConnection, Trouble> {
         let absent = |why: &dyn fmt::Display| Trouble::Absent(format!("{}: {why}", self.address));
         let made = timeout(patience, self.open(patience)).await;
@@ -205,7 +205,7 @@ impl Dial {
     }
 }
 
-/// The next connections to each of these are made as its URL says. All are judged first.
+/// Uses the login of each URL for new connections of its dial. All URLs are checked first.
 pub(super) fn renew_logins<'a>(
     known: impl IntoIterator<Item = &'a Dial>,
     urls: impl IntoIterator<Item = &'a String>,
@@ -230,7 +230,7 @@ pub(super) fn other_servers() -> StoreError {
     StoreError::Misconfigured("these are other servers: that needs another store".into())
 }
 
-/// Which step failed.
+/// The step that failed.
 enum Failed {
     Way(io::Error),
     Greeting(redis::RedisError),
@@ -248,7 +248,7 @@ impl From<redis::RedisError> for Failed {
     }
 }
 
-/// A connection; closed once nobody uses it.
+/// A connection; closed when its last clone is dropped.
 #[derive(Clone)]
 pub(super) struct ServerConnection {
     pub(super) connection: MultiplexedConnection,

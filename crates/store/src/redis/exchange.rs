@@ -1,13 +1,13 @@
 //! Exchange: a request decided here, and written if nothing has changed meanwhile.
 //!
 //! ```text
-//!   load --> decide --> swap, if each key still holds what was loaded --> done
+//!   load --> decide --> swap, if each key still holds the loaded value --> done
 //!    ^                     |
 //!    +---- no, another ----+      at most TRIES times
 //! ```
 //!
-//! For what the script cannot do: cores without a twin, requests that name a key twice, looks
-//! and resets, and limits whose states have changed their meaning. Two calls instead of one,
+//! For requests that the script does not support: cores without a twin, a key named twice, looks
+//! and resets, and limits with states that have changed their meaning. Two calls instead of one,
 //! one if nothing is to be written; the results are the same.
 
 use ratekeeper_core::{AnyState, EXPIRY_STEP_MICROS, Gcra, Listed as _, Paid, UnixMicros};
@@ -18,32 +18,32 @@ use super::settle::{Item, RedisAct, RedisOutcome};
 use super::state::{bytes_of, carried, learn, micros_left, paid};
 use super::trouble::Trouble;
 
-/// Times that a request is decided anew because another process has changed its keys. Each
-/// time one of the others has succeeded.
+/// Maximum number of times that a request is decided because other processes change its keys.
+/// Each time one of the others has succeeded.
 pub(super) const TRIES: u32 = 64;
 
-/// A request on its way through an exchange.
+/// A request that is decided by an exchange.
 pub(super) struct Exchange<'a> {
     batch: RedisBatch<'a>,
-    /// Keys of earlier shapes, after those of the batch: of which key, and what it was.
+    /// Keys under earlier labels, after those of the batch: index of the key, earlier limit.
     earlier: Vec<(usize, &'a Earlier)>,
     names: Vec<Vec<u8>>,
-    /// Whether the caller tells the time.
+    /// True if the caller gives the time.
     told: bool,
 }
 
-/// What an exchange has decided, and what is to be written for it.
+/// The outcome of an exchange, and the values to write.
 pub(super) struct Exchanged {
     pub(super) outcome: RedisOutcome,
-    /// The arguments of `swap.lua`; none if nothing is to be written.
+    /// The arguments of `swap.lua`; `None` if nothing is to be written.
     pub(super) swap: Option<Vec<Vec<u8>>>,
-    /// The states of the keys of the batch.
+    /// The states of the keys of the batch, afterwards.
     pub(super) after: Vec<AnyState>,
 }
 
 impl<'a> Exchange<'a> {
-    /// The exchange of `ask`; `rename` gives the names of its keys under earlier labels, `None`
-    /// for those that are not looked at.
+    /// Creates the exchange of `ask`; `rename` returns the names of its keys under earlier
+    /// labels, `None` for those that are not looked at.
     pub(super) fn of(
         ask: &'a RedisRequest,
         rename: impl Fn(usize, &Earlier) -> Option<Box<[u8]>>,
@@ -67,7 +67,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The same, at a moment that the caller tells.
+    /// Marks that the caller gives the time.
     pub(super) const fn at_a_told_moment(mut self) -> Self {
         self.told = true;
         self
@@ -77,12 +77,12 @@ impl<'a> Exchange<'a> {
         &self.batch
     }
 
-    /// All keys.
+    /// Returns the names of all keys.
     pub(super) fn names(&self) -> Vec<&[u8]> {
         self.names.iter().map(Vec::as_slice).collect()
     }
 
-    /// Decides over what was found, or what is remembered of it in `hints` if that is more.
+    /// Decides over the states found, or over the debts in `hints` where these are larger.
     pub(super) fn decide(
         &self,
         found: &ScriptReply,
@@ -107,7 +107,7 @@ impl<'a> Exchange<'a> {
         }
         let mut after = before.clone();
         let outcome = self.batch.settle_over(&mut after, now).remove(0);
-        // What was remembered and not found is written, whatever was decided.
+        // Debts that were remembered and not found are written, whatever the decision.
         let swap = self.swap(found, [&kept, &before, &after]);
         Ok(Exchanged {
             outcome,
@@ -116,7 +116,7 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// What the key has used under an earlier label, the newest there is.
+    /// Returns the usage of the key under its newest earlier label, as a state.
     fn inherited(&self, key: usize, found: &ScriptReply) -> AnyState {
         let new = &self.batch.item(key).limit.algorithm;
         let count = self.batch.items().count();
@@ -129,7 +129,7 @@ impl<'a> Exchange<'a> {
         .unwrap_or_default()
     }
 
-    /// What is written: of states as found, as believed, and as they have become.
+    /// Returns the arguments of `swap.lua`, from the states found, with hints, and afterwards.
     fn swap(
         &self,
         found: &ScriptReply,
@@ -147,7 +147,7 @@ impl<'a> Exchange<'a> {
             changes |= next != value;
             arguments.extend([value, next, expires]);
         }
-        // What was carried over is no longer needed where it was.
+        // States that were carried over are no longer needed under their earlier names.
         for value in &found.values[before.len()..] {
             changes |= value.is_some();
             arguments.extend([value.clone().unwrap_or_default(), Vec::new(), Vec::new()]);
@@ -155,8 +155,8 @@ impl<'a> Exchange<'a> {
         changes.then_some(arguments)
     }
 
-    /// What a value becomes, and for how many microseconds it stays; none if it is left as it
-    /// is. A TAT that is moved back says so: see `gcra/stored_form.rs` of the core.
+    /// Returns the new value, and for how many microseconds it stays; `None` if it is left as it
+    /// is. A TAT that is moved back is marked: see `gcra/stored_form.rs` of the core.
     fn written(
         &self,
         item: &Item,
@@ -167,7 +167,7 @@ impl<'a> Exchange<'a> {
         let algorithm = &item.limit.algorithm;
         let lasts = micros_left(algorithm, after, now);
         let act = self.batch.act();
-        // Where the caller tells the time nothing is remembered, and no mark is needed.
+        // If the caller gives the time nothing is remembered, and no mark is needed.
         let erases = act == Some(RedisAct::Erase) || act == Some(RedisAct::Reset) && self.told;
         if !erases && let Some(gcra) = Gcra::of(algorithm) {
             let (paid, was) = (paid(gcra, after, now), paid(gcra, before, now));
@@ -186,12 +186,13 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The millisecond at which a value that lasts `micros` may go: see [`EXPIRY_STEP_MICROS`].
+/// Returns the millisecond at which a value that lasts `micros` may expire: see
+/// [`EXPIRY_STEP_MICROS`].
 fn expires_ms(now: UnixMicros, micros: u64) -> Vec<u8> {
     let steps = now.get().saturating_add(micros) / EXPIRY_STEP_MICROS + 1;
     let at = steps * (EXPIRY_STEP_MICROS / 1_000); // far below 2^64
     at.min(LAST_MS).to_string().into_bytes()
 }
 
-/// The last millisecond that the store takes.
+/// The last millisecond that the store accepts.
 const LAST_MS: u64 = 1 << 62;

@@ -1,4 +1,4 @@
-//! Gather: requests that wait together go in one call.
+//! Gather: requests that wait at the same time are sent in one call.
 //!
 //! ```text
 //!   requests    a  b c   d e f g    h           while FLIGHTS calls of a slot are under way,
@@ -6,10 +6,10 @@
 //!   calls       a--+ b c----+ d e f g---+ h--   that wait leave together
 //! ```
 //!
-//! Nobody waits for company: a request that finds a place leaves at once. Under load calls
-//! carry many requests, and requests for one key share its read and its write: the more
-//! there are, the less each costs. A request whose caller has gone is not sent. A key that is
-//! asked for more often than it is worth a call waits a moment for company: see [`pace`].
+//! No request waits to fill a batch: if a worker is free it is sent at once. Under load, batches
+//! are large and requests for one key share its read and its write, so each costs less. A
+//! request is not sent if its caller has gone. Requests for a hot key are delayed for a moment,
+//! so that they share calls: see [`pace`].
 //!
 //! [`pace`]: super::pace
 
@@ -34,10 +34,10 @@ use super::servers::Servers;
 use super::settle::RedisOutcome;
 use super::trouble::Trouble;
 
-/// Requests that wait or are under way at most; further ones are turned away.
+/// Maximum number of requests that wait or are being decided; further ones are refused.
 const MAX_PRESENT: usize = 16_384;
 
-/// Where requests wait for their call.
+/// Collects requests into batches, each decided by one call.
 #[derive(Debug)]
 pub(super) struct Gather {
     inner: Arc<GatherInner>,
@@ -55,17 +55,17 @@ struct GatherInner {
 struct BatchQueue {
     lanes: Lanes,
     pace: KeyPace<WaitingRequest>,
-    /// In lanes, held back, and under way.
+    /// Number of requests that are queued, held back, or being decided.
     present: usize,
-    /// Empty but while it is held: see [`GatherInner::hold`].
+    /// Tasks to start; empty unless the lock is held: see [`GatherInner::hold`].
     errands: SmallVec<[Errand; 2]>,
 }
 
-/// What a task is to do.
+/// A task to start.
 #[derive(Debug)]
 enum Errand {
     Carry(Flight),
-    /// Lets those go who have been held back until then.
+    /// Releases the requests of a key that are held back until then.
     Wake(LaneKey, Box<[u8]>, Instant),
 }
 
@@ -84,8 +84,8 @@ impl Gather {
         }
     }
 
-    /// Decides a request whose limits all have twins, in a call of its own or with others.
-    /// `now` is for its pace only.
+    /// Decides a request in a call of its own or with others. All of its limits must have twins.
+    /// `now` is used for its pace only.
     pub(super) async fn ask(
         &self,
         ask: RedisRequest,
@@ -103,7 +103,7 @@ impl Gather {
                 return Err(Trouble::Absent(why));
             }
             queue.present += 1;
-            // Where the moment is told, requests of different moments cannot share a call.
+            // If callers give the time, requests of different times cannot share a call.
             match waiting.key() {
                 Some(key) if told.is_none() => {
                     let next = queue.pace.arrives(&key, waiting, MAX_TOGETHER, now);
@@ -119,8 +119,8 @@ impl Gather {
 }
 
 impl GatherInner {
-    /// Changes the queue, and starts what that has led to once it is let go: a runtime that
-    /// ends drops a new task at once, and what it drops wants the queue.
+    /// Changes the queue, and starts the resulting tasks after unlocking it, because a runtime
+    /// that shuts down drops a new task at once, and that drop locks the queue.
     fn hold<T>(self: &Arc<Self>, change: impl FnOnce(&mut BatchQueue) -> T) -> T {
         let (changed, errands) = {
             let mut queue = self.queue.lock();
@@ -139,7 +139,7 @@ impl GatherInner {
         changed
     }
 
-    /// Lets requests go, each lane with its flights.
+    /// Queues requests, and starts another worker for their queue unless it has enough.
     fn take_off(
         self: &Arc<Self>,
         queue: &mut BatchQueue,
@@ -156,7 +156,7 @@ impl GatherInner {
         }
     }
 
-    /// Does what the pace of a key says.
+    /// Performs the next step of a key's pace.
     fn go_on(
         self: &Arc<Self>,
         queue: &mut BatchQueue,
@@ -181,7 +181,7 @@ impl GatherInner {
     }
 }
 
-/// A place among the calls under way; given back when dropped, whatever happens.
+/// A worker of a queue; gives up its place when dropped, even if it is cancelled.
 #[derive(Debug)]
 struct Flight {
     inner: Arc<GatherInner>,
@@ -198,7 +198,7 @@ impl Drop for Flight {
 }
 
 impl Flight {
-    /// Carries what waits until nothing does.
+    /// Decides batch after batch until the queue is empty.
     async fn carry_all(mut self) {
         while let Some(group) = self.next() {
             let passengers = Passengers {
@@ -207,13 +207,13 @@ impl Flight {
                 keys: group.iter().map(WaitingRequest::key).collect(),
             };
             let told = self.inner.carry(self.way, &group).await;
-            // Before they are told: who asks again at once has not been company.
+            // Before the answers: a caller that then asks again at once is not a concurrent one.
             drop(passengers);
             tell_all(group.into_iter().zip(told));
         }
     }
 
-    /// What leaves next; if nothing does, the flight is over.
+    /// Returns the next batch; `None` if the queue is empty, which ends the worker.
     fn next(&mut self) -> Option<Vec<WaitingRequest>> {
         let way = self.way;
         let next = self.inner.hold(|queue| {
@@ -230,7 +230,7 @@ impl Flight {
     }
 }
 
-/// Requests of a call; when dropped, they have been answered, or never will be.
+/// Keys of the requests of a batch; dropped once these have an answer, or never will.
 struct Passengers<'a> {
     inner: &'a Arc<GatherInner>,
     way: LaneKey,
@@ -246,14 +246,14 @@ impl Drop for Passengers<'_> {
 }
 
 impl GatherInner {
-    /// Requests are present no more; those that they held back may go.
+    /// Counts requests out; those that were held back because of them may be sent.
     fn leave(self: &Arc<Self>, queue: &mut BatchQueue, way: LaneKey, keys: Vec<Alone>) {
         if keys.is_empty() {
             return;
         }
         queue.present = queue.present.saturating_sub(keys.len());
         if way.1.is_some() {
-            return; // where the moment is told there is no pace
+            return; // callers give the time: there is no pace
         }
         let now = Instant::now();
         for key in keys.into_iter().flatten() {
@@ -262,14 +262,14 @@ impl GatherInner {
         }
     }
 
-    /// What each request of a call is answered.
+    /// Decides a batch, and returns the answer to each of its requests.
     async fn carry(&self, way: LaneKey, group: &[WaitingRequest]) -> Vec<ReplyResult> {
         match self.decide(way, group).await {
             Ok((outcomes, now)) => {
                 let told = outcomes.into_iter().map(|outcome| Ok((outcome, now)));
                 told.collect()
             }
-            // The call did nothing, because of a key of one of them: the others go alone.
+            // The call did nothing, because of a key of one request: each is sent alone.
             Err(Trouble::Foreign(_)) if group.len() > 1 => {
                 let mut told = Vec::with_capacity(group.len());
                 for waiting in group {
@@ -285,7 +285,7 @@ impl GatherInner {
         }
     }
 
-    /// Makes the call; none for none.
+    /// Decides a batch in one call; makes no call if the batch is empty.
     async fn decide(
         &self,
         (slot, told): LaneKey,
@@ -315,7 +315,7 @@ impl GatherInner {
     }
 }
 
-/// A call answers each of its requests.
+/// The error for a call that did not answer each of its requests.
 fn nobody() -> Trouble {
     Trouble::Refused("a script answered nobody".into())
 }

@@ -1,4 +1,4 @@
-//! Hints: what this process remembers of debts, for a store that loses them.
+//! Hints: debts that this process remembers, for a store that loses them.
 //!
 //! ```text
 //!   answers     rk:{ada}:daily paid at 12:00:07      remembered, at most PLACES keys
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! * **While nothing is lost nothing is sent.** After a sign of loss, the next call for each
-//!   key says what is remembered of it; then no more is said of that key.
+//!   key sends its remembered debt; further calls for that key do not.
 //! * **The later of two moments, never the sum**: TATs only move forward. Where one has been
-//!   moved back (given back, reset, cut) its value says so, is believed, and outlives what
-//!   anybody remembers of before: see `gcra/stored_form.rs` of the core.
-//! * **Bounded.** Keys that share a place: the one whose debt lasts longer is remembered, the
-//!   other is not. What is not remembered is forgiven if the store loses it, as without hints.
-//! * **Of token buckets only** (GCRA): of them alone the later state is the whole truth.
+//!   moved back (given back, reset, cut) its value is marked, is believed, and outlives every
+//!   older hint: see `gcra/stored_form.rs` of the core.
+//! * **Bounded.** If keys share a place, only the one with the longer debt is remembered. Other
+//!   debts are forgiven if the store loses them, as without hints.
+//! * **Token buckets only** (GCRA), because only their later state is the whole truth.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -28,47 +28,47 @@ use super::batch::{RedisBatch, ScriptReply};
 use super::settle::Item;
 use super::state::paid;
 
-/// Keys that are remembered at most: 4 MiB.
+/// Maximum number of keys that are remembered: 4 MiB.
 const PLACES: usize = 65_536;
 
-/// How often something may have been lost: counted by the connections of all servers.
+/// Number of possible losses, counted by the connections of all servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses(Arc<AtomicU32>);
 
 impl Losses {
-    /// A server may have lost what it held, or another has taken over.
+    /// Counts a loss: a server may have lost its data, or another has taken over.
     pub(super) fn count(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there have been: what is learned by a call that leaves now is from after them.
+    /// Returns the number of losses so far: a call that is sent now is answered after them.
     pub(super) fn so_far(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What is remembered.
+/// The remembered debts.
 #[derive(Debug)]
 pub(super) struct KeyHints {
     places: Box<[Mutex<KeyHint>]>,
     hashers: [RandomState; 2],
     losses: Losses,
-    /// What the store's clock showed last, and when it was heard.
+    /// Last reading of the store's clock, and when it was received.
     clock: Mutex<Option<(UnixMicros, Instant)>>,
 }
 
-/// What is remembered of a key.
+/// The remembered debt of a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyHint {
-    /// Of its name, and which place it has: together 80 bits that nobody can foresee.
+    /// Hash of its name: together with its place, 80 bits that no client can predict.
     mark: u64,
-    /// None if nothing is owed, or the store knows better.
+    /// `None` if nothing is owed, or the store's value must be believed.
     paid: Option<Paid>,
-    /// When the store said so, on its clock.
+    /// Time of the answer, on the store's clock.
     seen: UnixMicros,
-    /// Of the numbers that decided.
+    /// Version of the limit that decided.
     version: u32,
-    /// How many losses there had been.
+    /// Number of losses before the call.
     losses: u32,
 }
 
@@ -82,12 +82,12 @@ impl KeyHints {
         }
     }
 
-    /// How many losses there have been.
+    /// Returns the number of losses so far.
     pub(super) fn losses(&self) -> u32 {
         self.losses.so_far()
     }
 
-    /// What the store is to be told of the keys of a batch; none if nothing.
+    /// Returns the debts to send for the keys of a batch; `None` if there is no debt to send.
     pub(super) fn of(&self, batch: &RedisBatch<'_>) -> Option<Vec<Option<Paid>>> {
         let losses = self.losses();
         let hint = |item: &Item| {
@@ -108,7 +108,7 @@ impl KeyHints {
         Some(hints)
     }
 
-    /// What the store's clock may show: values of long ago would be taken for others.
+    /// Returns an estimate of the store's clock: debts of long ago would be taken for others.
     fn now(&self) -> UnixMicros {
         let clock = *self.clock.lock();
         clock.map_or_else(UnixMicros::default, |(shown, heard)| {
@@ -117,7 +117,7 @@ impl KeyHints {
         })
     }
 
-    /// Remembers what a call has left. It was sent after so many losses.
+    /// Remembers the debts after a call, which was sent after `losses` losses.
     pub(super) fn note(
         &self,
         batch: &RedisBatch<'_>,
@@ -147,7 +147,7 @@ impl KeyHints {
         }
     }
 
-    /// Says whether the store has lost what it held before.
+    /// Remembers the debt of a key; returns true if the store has lost one that it held before.
     fn note_one(&self, item: &Item, seen: &ReplyFacts) -> bool {
         let (mark, place) = self.place(&item.name);
         let mut hint = place.lock();
@@ -188,14 +188,14 @@ impl KeyHints {
     }
 }
 
-/// What an answer says of a key.
+/// The facts of an answer about a key.
 struct ReplyFacts {
     at: UnixMicros,
-    /// Before it was asked for.
+    /// Number of losses before the call.
     losses: u32,
     before: Option<Paid>,
     after: Option<Paid>,
-    /// Whether something was given back, now or before.
+    /// True if something was given back, now or before.
     lowered: bool,
 }
 
@@ -203,7 +203,7 @@ fn gcra(item: &Item) -> Option<&Gcra> {
     Gcra::of(&item.limit.algorithm)
 }
 
-/// When a value is paid.
+/// Returns when the debt of a value is paid.
 fn gcra_state(gcra: &Gcra, bytes: &[u8], now: UnixMicros) -> Option<Paid> {
     gcra.paid(&gcra.read(bytes, now)?, now)
 }
@@ -220,7 +220,7 @@ mod tests {
     use super::super::settle::RedisAct;
     use super::*;
 
-    /// When all debts are heard of.
+    /// Time at which all debts are noted.
     const NOW: u64 = 1_000_000;
 
     struct Bench {
@@ -255,7 +255,7 @@ mod tests {
             }
         }
 
-        /// An answer at that moment: a key, of which nothing was known, owes until then.
+        /// Notes an answer at `at`: a key that was not known owes until `owed`.
         fn hears(&self, name: &str, at: u64, owed: u64) {
             let seen = ReplyFacts {
                 at: UnixMicros::new(at),
@@ -268,7 +268,7 @@ mod tests {
             assert!(!lost, "{name} was new");
         }
 
-        /// What the store would be told of a key after a loss.
+        /// Returns the debt that would be sent for a key after a loss.
         fn tells(&self, name: &str) -> Option<Paid> {
             let ask = RedisRequest {
                 act: RedisAct::Look,
@@ -277,7 +277,7 @@ mod tests {
             self.hints.of(&RedisBatch::of([&ask]))?[0]
         }
 
-        /// Which place a key has, as a number.
+        /// Returns the place of a key, as a number.
         fn place(&self, name: &str) -> usize {
             let (_, place) = self.hints.place(name.as_bytes());
             std::ptr::from_ref(place).addr()
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_full_table_keeps_of_each_place_the_longest_debt() {
         let bench = Bench::new();
-        // Three keys for each place; no two debts are of one length, and none in order.
+        // Three keys for each place; no two debts are equal, and they are not in order.
         let count = 3 * u64::try_from(PLACES).unwrap();
         let debt = |number: u64| NOW + 1 + number.wrapping_mul(0x9e37_79b1) % (1 << 40);
         let keys: Vec<_> = (0..count)

@@ -1,12 +1,12 @@
-//! Inspect: what the servers say of themselves, for those who look after them.
+//! Inspect: reports of the servers about themselves, for operators.
 //!
 //! ```text
 //!   RedisStore --servers--> one, or the nodes of a cluster
 //!                             +--> ping, clock, INFO, CONFIG GET, CLUSTER NODES
 //! ```
 //!
-//! The way there is the store's own: whatever it needs to reach a server has been shown once
-//! a server has answered here. Nothing is changed.
+//! The connections are the store's own, so an answer here shows that the store can reach the
+//! server. Nothing is changed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,9 +29,9 @@ use super::trouble::Trouble;
 use crate::StoreError;
 
 impl RedisStore {
-    /// The servers that calls go to: one, the primary that sentinels name, or those of a
-    /// cluster that hold slots, and those it was told of. A cluster that does not answer is what
-    /// it was told of.
+    /// Returns the servers that calls go to: one, the primary that sentinels name, or the nodes
+    /// of a cluster: those that hold slots and those configured. If a cluster does not answer,
+    /// returns the configured nodes.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if no sentinel names a primary.
@@ -45,7 +45,7 @@ impl RedisStore {
         Ok(servers.collect())
     }
 
-    /// How each server is doing that calls go to, as far as known: without asking anybody.
+    /// Returns the health of each server that calls go to, as far as known, without asking any.
     pub fn server_health(&self) -> Vec<ServerHealth> {
         let nodes = self.servers.known().into_iter();
         let health =
@@ -53,22 +53,22 @@ impl RedisStore {
         health.collect()
     }
 
-    /// Whether the store is a cluster, whose servers each hold a part of the keys.
+    /// Returns true if the store is a cluster, where each server holds a part of the keys.
     pub fn has_parts(&self) -> bool {
         self.servers.has_slots()
     }
 
-    /// Makes further connections by these certificates: what is trusted, or shown, has been
-    /// renewed. Open connections go on, and nothing is looked at if no server is reached by TLS.
+    /// Uses these certificates for new connections, after the trusted or own ones were renewed.
+    /// Open connections go on, and nothing is checked if no server is reached by TLS.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed then.
+    /// [`StoreError::Misconfigured`] if a certificate or key is invalid; nothing has changed then.
     pub fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
         self.servers.renew_tls(tls)
     }
 
-    /// Makes further connections by the names and passwords of these, which are the same servers
-    /// in the same order. Open connections go on.
+    /// Uses the names and passwords of `servers` for new connections. They must be the same
+    /// servers in the same order. Open connections go on.
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if they are other servers; nothing has changed then.
@@ -77,24 +77,24 @@ impl RedisStore {
     }
 }
 
-/// How a server is doing, as calls have found it.
+/// The health of a server, as calls have found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServerHealth {
     /// `host:port`, or the path of a socket.
     pub address: String,
-    /// Why it is left alone, if it is: what needs it is decided without it.
+    /// Why no calls are sent to it, if so: requests that need it are decided without it.
     pub trouble: Option<String>,
 }
 
 impl ServerHealth {
-    /// A server at that address, and why it is left alone, if it is.
+    /// Creates the health of the server at `address`; `trouble` is why it gets no calls, if so.
     pub const fn new(address: String, trouble: Option<String>) -> Self {
         Self { address, trouble }
     }
 }
 
-/// A server that a store asks.
+/// A server that a store calls.
 pub struct RedisServer {
     node: Arc<RedisNode>,
     scripts: Arc<Scripts>,
@@ -108,21 +108,21 @@ impl fmt::Debug for RedisServer {
 }
 
 impl RedisServer {
-    /// `host:port`, or the path of a socket.
+    /// Returns `host:port`, or the path of a socket.
     pub fn address(&self) -> String {
         self.node.address().to_string()
     }
 
-    /// Whether it answers; that it lets the store log in, too.
+    /// Checks that the server answers, and that the store can log in.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if it answers and refuses, as for all questions here;
+    /// [`StoreError::Misconfigured`] if it answers and refuses, as for all methods here;
     /// [`StoreError::Unavailable`] if it does not answer within the deadline.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.query(&redis::cmd("PING")).await.map(|_| ())
     }
 
-    /// `TIME`: its clock.
+    /// Returns the server's clock, by `TIME`.
     ///
     /// # Errors
     /// As [`ping`](Self::ping).
@@ -141,7 +141,7 @@ impl RedisServer {
         micros.map(UnixMicros::new).ok_or_else(strange)
     }
 
-    /// Runs a script of the store that writes nothing: it can be loaded, then.
+    /// Runs a script of the store that writes nothing, to check that scripts can be loaded.
     ///
     /// # Errors
     /// As [`ping`](Self::ping).
@@ -159,7 +159,7 @@ impl RedisServer {
         self.in_time(found).await.map(|_| ())
     }
 
-    /// `INFO`: what it says of itself.
+    /// Returns the server's report about itself, by `INFO`.
     ///
     /// # Errors
     /// As [`ping`](Self::ping).
@@ -168,10 +168,10 @@ impl RedisServer {
         Ok(ServerInfo::read(&text))
     }
 
-    /// `CONFIG GET`: a setting; none if it has no such setting.
+    /// Returns a setting, by `CONFIG GET`; `None` if the server has no such setting.
     ///
     /// # Errors
-    /// As [`ping`](Self::ping): services that are run by others often refuse this.
+    /// As [`ping`](Self::ping): managed services often refuse this.
     pub async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg(name);
@@ -186,7 +186,7 @@ impl RedisServer {
         Ok(pair.into_iter().nth(1).map(text))
     }
 
-    /// `CLUSTER NODES`: the cluster as it sees it.
+    /// Returns the cluster as the server sees it, by `CLUSTER NODES`.
     ///
     /// # Errors
     /// As [`ping`](Self::ping).
@@ -214,19 +214,19 @@ impl RedisServer {
     }
 }
 
-/// What a server says of itself, by name.
+/// The report of a server about itself, by name of the field.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServerInfo(BTreeMap<String, String>);
 
 impl ServerInfo {
-    /// Reads the answer of `INFO`: `name:value` on each line that is no heading.
+    /// Reads the answer of `INFO`: `name:value` on each line that is not a heading.
     pub fn read(text: &str) -> Self {
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim_end().to_owned());
         Self(fields.map(owned).collect())
     }
 
-    /// A field as it is written there.
+    /// Returns a field as text.
     ///
     /// # Examples
     /// ```
@@ -239,18 +239,18 @@ impl ServerInfo {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A field that is a whole number.
+    /// Returns a field that is a whole number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 }
 
-/// A node as another of its cluster sees it.
+/// A node of a cluster, as a server of the cluster sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClusterNode {
     /// `host:port`, as it is named to clients.
     pub address: String,
-    /// What it is, and how it is doing: `master`, `slave`, `fail`, `fail?`, `myself`, ...
+    /// Its role and health: `master`, `slave`, `fail`, `fail?`, `myself`, ...
     pub flags: Vec<String>,
     /// The slots that it holds.
     pub slots: Vec<RangeInclusive<u16>>,
@@ -265,7 +265,7 @@ impl ClusterNode {
             .split_once('@')
             .map_or(address, |(address, _)| address);
         let flags = fields.next()?.split(',').map(str::to_owned).collect();
-        // Slots on the move stand in brackets; they are still in the ranges of their owner.
+        // Slots that are moving stand in brackets; they are still in the ranges of their owner.
         let slots = fields.skip(5).filter(|slots| !slots.starts_with('['));
         Some(Self {
             address: address.into(),
@@ -274,12 +274,12 @@ impl ClusterNode {
         })
     }
 
-    /// Whether it is flagged so.
+    /// Returns true if the node has the flag.
     pub fn is(&self, flag: &str) -> bool {
         self.flags.iter().any(|own| own == flag)
     }
 
-    /// The slots that none of these nodes holds.
+    /// Returns the slots that no node of these holds.
     pub fn unserved(nodes: &[Self]) -> Vec<RangeInclusive<u16>> {
         let mut held: Vec<_> = nodes.iter().flat_map(|node| node.slots.clone()).collect();
         held.sort_by_key(|range| *range.start());
@@ -298,7 +298,7 @@ impl ClusterNode {
     }
 }
 
-/// `5460`, `0-5460`
+/// Reads a slot or a range of slots: `5460`, `0-5460`.
 fn slot_range(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);

@@ -1,4 +1,4 @@
-//! Lanes: the requests that wait, by what they have in common, and how they share calls.
+//! Lanes: queues of requests, by slot and time, and how their requests share calls.
 //!
 //! ```text
 //!   slot 7      a b c d    two calls under way: they wait
@@ -20,18 +20,18 @@ use super::limits::Prepared;
 use super::settle::RedisOutcome;
 use super::trouble::Trouble;
 
-/// Calls of a slot under way at a time: with two, one is decided while another travels.
+/// Workers of a queue: with two, one call is decided while another is on the network.
 const FLIGHTS: usize = 2;
-/// Requests that leave together: bounds how long the store is busy with one call.
+/// Maximum size of a batch, to bound how long the store is busy with one call.
 pub(super) const MAX_TOGETHER: usize = 128;
 
-/// What requests have in common that may leave together: slot and moment.
+/// Key of a queue, shared by the requests of a batch: the slot, and the time if callers give it.
 pub(super) type LaneKey = (u16, Option<UnixMicros>);
 
-/// The key of a request, if it is about one only.
+/// The key of a request with one charge; `None` for other requests.
 pub(super) type Alone = Option<Box<[u8]>>;
 
-/// All that wait; only those lanes are kept that have somebody in them.
+/// All queues; one is kept only while it has a waiting request or a worker.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(HashMap<LaneKey, Lane, RandomState>);
 
@@ -42,7 +42,7 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Lets requests wait; says whether another call is to carry them.
+    /// Queues requests; returns true if another worker must be started for them.
     pub(super) fn enter(
         &mut self,
         way: LaneKey,
@@ -55,7 +55,7 @@ impl Lanes {
         leaves
     }
 
-    /// Who may leave together; and the keys of those whose callers have gone.
+    /// Returns the next batch, and the keys of removed requests that no caller waits for.
     pub(super) fn board(&mut self, way: LaneKey) -> (Vec<WaitingRequest>, Vec<Alone>) {
         let (mut group, mut gone) = (Group::default(), Vec::new());
         if let Some(lane) = self.0.get_mut(&way) {
@@ -67,7 +67,7 @@ impl Lanes {
                 } else if group.takes(&waiting.ask) {
                     group.waiting.push(waiting);
                 } else {
-                    // It has other numbers than those before it; it leaves next.
+                    // It has other numbers for a limit of the batch; it begins the next one.
                     lane.waiting.push_front(waiting);
                     break;
                 }
@@ -81,7 +81,7 @@ impl Lanes {
         lane.is_none_or(|lane| lane.waiting.is_empty())
     }
 
-    /// A call is over.
+    /// Counts out a worker that has ended.
     pub(super) fn land(&mut self, way: LaneKey) {
         if let Some(lane) = self.0.get_mut(&way) {
             lane.flying = lane.flying.saturating_sub(1);
@@ -92,15 +92,15 @@ impl Lanes {
     }
 }
 
-/// What a request is answered, and when.
+/// The outcome of a request, and the time of the decision.
 pub(super) type ReplyResult = Result<(RedisOutcome, UnixMicros), Trouble>;
 
-/// A request and who waits for it.
+/// A request, and the channel to its caller.
 #[derive(Debug)]
 pub(super) struct WaitingRequest {
     pub(super) ask: RedisRequest,
     pub(super) answer: oneshot::Sender<Result<BatchReply, Trouble>>,
-    /// The runtime of who waits.
+    /// The runtime of the caller.
     pub(super) home: Handle,
 }
 
@@ -119,8 +119,8 @@ impl WaitingRequest {
     }
 }
 
-/// Answers all requests of a call. To wake a thread from another costs a system call, so those
-/// who wait in another runtime are answered there, by one task for all of them.
+/// Answers all requests of a batch. Waking a thread of another runtime costs a system call, so
+/// the callers of each other runtime are answered there, by one task for all of them.
 pub(super) fn tell_all(answers: impl IntoIterator<Item = (WaitingRequest, ReplyResult)>) {
     let here = Handle::current().id();
     let mut elsewhere = SmallVec::<[Vec<(WaitingRequest, ReplyResult)>; 4]>::new();
@@ -147,16 +147,15 @@ pub(super) fn tell_all(answers: impl IntoIterator<Item = (WaitingRequest, ReplyR
     }
 }
 
-/// What a request is answered, and when.
+/// A request, its outcome, and the time of the decision.
 #[derive(Debug)]
 pub(super) struct BatchReply {
-    /// The request itself.
     pub(super) ask: RedisRequest,
     pub(super) outcome: RedisOutcome,
     pub(super) now: UnixMicros,
 }
 
-/// Requests that leave in one call.
+/// A batch while it is collected.
 #[derive(Default)]
 struct Group {
     waiting: Vec<WaitingRequest>,
@@ -164,7 +163,7 @@ struct Group {
 }
 
 impl Group {
-    /// Whether the request may go too: a call decides a limit by one set of numbers.
+    /// Returns true if the request may join: a call decides a limit by one set of numbers.
     fn takes(&mut self, ask: &RedisRequest) -> bool {
         for item in &ask.items {
             let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);

@@ -1,5 +1,5 @@
-//! Limits as the store uses them: on its clock, with a twin if there is one, and what a limit
-//! was before its numbers changed.
+//! Limits as the store uses them: on its clock, with a twin if there is one, and with their
+//! earlier forms from before their numbers changed.
 //!
 //! ```text
 //!   name of a key     ...:per-user           GCRA: a debt means the same at any rate
@@ -9,8 +9,8 @@
 //!                                            the old one is carried over, once
 //! ```
 //!
-//! Processes that have not reloaded yet go on with the old keys; so while a new policy spreads
-//! a caller may be counted under both, each within its bound.
+//! Processes that have not reloaded yet still use the old keys, so while a new policy spreads
+//! a caller may be counted under both, each within its limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,32 +23,32 @@ use ratekeeper_core::{
 
 use super::state::micros_left;
 
-/// Earlier shapes of a limit that are remembered: more reloads within one window are rare.
+/// Maximum number of earlier shapes of a limit: more reloads within one window are rare.
 const MAX_EARLIER: usize = 4;
 
 /// A limit, ready for use.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) version: u32,
-    /// In the names of its keys.
+    /// Identifies the limit in the names of its keys.
     pub(super) label: Label,
-    /// On a clock that counts from 1970.
+    /// The algorithm, on a clock that counts from 1970.
     pub(super) algorithm: AnyAlgorithm,
     pub(super) tag: u8,
     pub(super) twin: Option<LuaTwin>,
-    /// The cheaper one for requests of one charge each.
+    /// The cheaper twin, for requests of one charge each.
     pub(super) short: Option<LuaTwin>,
-    /// What it was before; the newest first.
+    /// Its earlier forms, newest first.
     pub(super) earlier: Vec<Earlier>,
 }
 
-/// What a limit is called in the names of its keys.
+/// The parts of a key's name that identify its limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Label {
     pub(super) limit: Arc<str>,
-    /// Of its states; empty if they mean the same under any numbers.
+    /// Shape of its states; empty if they mean the same under any numbers.
     pub(super) shape: String,
-    /// Whether its keys share a slot with those of all limits that take nothing back.
+    /// True if its keys share a slot with those of all limits that take nothing back.
     pub(super) is_final: bool,
 }
 
@@ -61,15 +61,15 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Whether a state of it may still say something. The first call that knows the time
-    /// starts its last span.
+    /// Returns true if a state of it may still matter. The first call that knows the time
+    /// sets the end of that.
     fn matters(&self, now: UnixMicros) -> bool {
         if now == UnixMicros::default() {
             return true;
         }
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 {
-            // Twice: denials that are counted may charge a further quota.
+            // Doubled, because denials that are counted may charge another quota.
             let (limit, all) = (&self.algorithm, self.algorithm.capacity());
             let used_up = limit.state_with_usage(all, now.time());
             let span = micros_left(limit, &used_up, now).saturating_mul(2);
@@ -90,7 +90,7 @@ impl Prepared {
             shape: match algorithm.shape() {
                 0 if tag == Gcra::TAG => String::new(),
                 0 => format!("~{}", char::from(tag)),
-                // That two shapes of one limit share 32 bits is one chance in 4 billion.
+                // The chance that two shapes of one limit share 32 bits is one in 4 billion.
                 shape => format!("~{}{:08x}", char::from(tag), shape >> 32),
             },
             is_final: algorithm.supports(Call::Refund).is_err(),
@@ -128,7 +128,7 @@ impl Prepared {
         }
     }
 
-    /// The number of a cost, as the short twin reads it.
+    /// Returns the number that the short twin reads for a cost.
     pub(super) fn short_price(&self, cost: Permits) -> Option<f64> {
         match &self.algorithm {
             AnyAlgorithm::Gcra(gcra) => Some(gcra.short_price(cost)),
@@ -137,13 +137,13 @@ impl Prepared {
         }
     }
 
-    /// Whether a key that is not there may have been used under an earlier label. `now` is
-    /// any recent reading of the store's clock.
+    /// Returns true if a key that is not there may have been used under an earlier label.
+    /// `now` is any recent reading of the store's clock.
     pub(super) fn may_inherit(&self, now: UnixMicros) -> bool {
         self.earlier.iter().any(|earlier| earlier.matters(now))
     }
 
-    /// The numbers of a cost, as the twin reads them.
+    /// Returns the numbers that the twin reads for a cost.
     pub(super) fn price(&self, cost: Permits) -> [f64; 4] {
         self.algorithm.price(cost)
     }
@@ -155,13 +155,13 @@ pub(super) struct KnownLimits(RwLock<Known>);
 
 #[derive(Debug)]
 struct Known {
-    /// Of the clock that the limits were constructed for.
+    /// Origin of the clock that the limits were constructed for.
     origin: Origin,
     slots: Vec<Option<Arc<Prepared>>>,
 }
 
 impl KnownLimits {
-    /// Limits that were constructed for a clock with this origin.
+    /// Creates the table of limits that were constructed for a clock with this origin.
     pub(super) const fn new(origin: Origin) -> Self {
         let slots = Vec::new();
         Self(RwLock::new(Known { origin, slots }))
@@ -171,7 +171,7 @@ impl KnownLimits {
         self.0.read().origin
     }
 
-    /// Limits of another clock follow.
+    /// Sets the origin of further limits, and forgets the known ones if it has changed.
     pub(super) fn set_origin(&self, origin: Origin) {
         let mut known = self.0.write();
         if known.origin != origin {
@@ -182,7 +182,7 @@ impl KnownLimits {
         }
     }
 
-    /// The limit, at least as new as this one.
+    /// Returns the limit ready for use, in this version or a newer one.
     pub(super) fn prepare(&self, limit: &Limit) -> Arc<Prepared> {
         let id = limit.id.index();
         if let Some(Some(known)) = self.0.read().slots.get(id)

@@ -10,19 +10,19 @@
 //!
 //! * **One call a decision**, on the server's clock, read once. Scripts run one at a time, so
 //!   a limit is exact however many processes share it.
-//! * **The definition answers.** The script finds, decides and writes; what callers are told
-//!   is worked out here, by the same cores as in memory, from what the script found.
+//! * **The definition answers.** The script finds, decides and writes; the answers are computed
+//!   here, by the same cores as in memory, from the values that the script found.
 //! * **Denials write nothing**, unless the limit counts them; then it is charged by every
 //!   request that reaches it, whichever limit refuses.
 //! * **Denials are remembered** here for a second at most: see [`denied`].
 //! * **Values carry their time**; a TTL only cleans up, and never before a value has become
 //!   meaningless.
-//! * **A store that lost its data** is taught the debts that are remembered here: see [`hints`].
+//! * **A store that lost its data** receives the debts that are remembered here: see [`hints`].
 //! * **Nothing is sent twice** unless it provably did not run. A call that is not answered
 //!   within the deadline is [`StoreError::Unavailable`]; it may have been charged.
 //! * Redis 6.2 or newer, Valkey 7.2 or newer. The server must not evict keys
-//!   (`maxmemory-policy noeviction` or a `volatile-ttl` that never triggers): a key evicted is
-//!   a debt forgiven.
+//!   (`maxmemory-policy noeviction` or a `volatile-ttl` that never triggers), because evicting
+//!   a key forgives its debt.
 
 mod as_store;
 mod batch;
@@ -96,7 +96,7 @@ pub struct RedisStore {
     scripts: Arc<Scripts>,
     timings: Timings,
     hints: Arc<KeyHints>,
-    /// What the server's clock showed last; 0 if it has not been read.
+    /// Last reading of the server's clock; 0 if it has not been read.
     latest: AtomicU64,
 }
 
@@ -110,11 +110,11 @@ impl fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// A store that connects when it is first used.
+    /// Creates a store that connects when it is first used.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a URL is none, a certificate or key is none, or the
-    /// prefix holds a brace.
+    /// [`StoreError::Misconfigured`] if a URL, certificate or key is invalid, or the prefix
+    /// holds a `{`.
     pub fn new(config: RedisConfig) -> Result<Self, StoreError> {
         if config.prefix.contains('{') {
             let why = format!("prefix `{}` must not hold a `{{`", config.prefix);
@@ -139,12 +139,12 @@ impl RedisStore {
         })
     }
 
-    /// How long calls took, by how they ended.
+    /// Returns how long calls took, by how they ended.
     pub fn call_times(&self) -> CallTimes {
         self.timings.read()
     }
 
-    /// Removes what is kept of these keys, and leaves no mark that they were reset: for keys
+    /// Removes the states of these keys, and leaves no mark that they were reset: for keys
     /// that no other process knows. `now` as for [`Store::reset`](crate::Store::reset).
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl RedisStore {
         erased.map(|_| ())
     }
 
-    /// Does what a request wants, within the deadline.
+    /// Performs a request within the deadline.
     async fn ask(
         &self,
         act: RedisAct,
@@ -176,7 +176,7 @@ impl RedisStore {
                 .collect(),
         };
         if ask.items.is_empty() {
-            // Nothing is asked, so nothing is denied.
+            // Without charges no limit can deny.
             return Ok(settle(act, &[], &[], &mut [], UnixMicros::default()));
         }
         let keys: ItemKeys<'_> = charges.iter().map(|(charge, _)| charge.key).collect();
@@ -189,7 +189,7 @@ impl RedisStore {
         done.map_err(|trouble| self.error(trouble))
     }
 
-    /// What callers are told, and whom it concerns.
+    /// Returns the error for callers, by the keys that the failure affects.
     fn error(&self, trouble: Trouble) -> StoreError {
         match trouble {
             foreign @ Trouble::Foreign(_) => foreign.into(),
@@ -210,7 +210,7 @@ impl RedisStore {
         }
     }
 
-    /// Does what a request wants whose keys are of one slot.
+    /// Performs a request with all keys in one slot.
     async fn one(
         &self,
         ask: RedisRequest,
@@ -237,7 +237,7 @@ impl RedisStore {
                 answer.outcome
             })
         } else {
-            // Rare, and large: it stays out of the future of every decision.
+            // Rare and large: boxed to keep it out of the future of every decision.
             Box::pin(self.by_exchange(&ask, keys, slot, told)).await
         };
         let took = sent.elapsed();
@@ -246,7 +246,7 @@ impl RedisStore {
         answer
     }
 
-    /// Whether the script can do it.
+    /// Returns true if the script supports the request.
     fn has_script(&self, ask: &RedisRequest) -> bool {
         let now = UnixMicros::new(self.latest.load(Ordering::Relaxed));
         let limits = || ask.items.iter().map(|item| &item.limit);
@@ -255,14 +255,14 @@ impl RedisStore {
             && !RedisBatch::of([ask]).names_one_twice()
     }
 
-    /// Runs a script that says what it finds.
+    /// Runs a script that returns the values it finds.
     async fn find(&self, slot: u16, call: ScriptCall<'_>) -> Result<ScriptReply, Trouble> {
         let found = ScriptReply::read(self.servers.run(slot, call).await?, call.keys.len())?;
         self.latest.store(found.now.get(), Ordering::Relaxed);
         Ok(found)
     }
 
-    /// Load, decide, swap.
+    /// Performs a request by load, decide and swap.
     async fn by_exchange(
         &self,
         ask: &RedisRequest,
@@ -270,7 +270,7 @@ impl RedisStore {
         slot: u16,
         told: Option<UnixMicros>,
     ) -> Result<RedisOutcome, Trouble> {
-        // No call spans two slots: what a limit was that lay elsewhere is not inherited.
+        // No call spans two slots, so earlier states in other slots are not inherited.
         let has_slots = self.servers.has_slots();
         let exchange = Exchange::of(ask, |index, earlier| {
             let name = name::name(&self.config.prefix, &earlier.label, keys[index]);
@@ -323,7 +323,7 @@ impl RedisStore {
 /// The keys of a request, in the order of its items.
 type ItemKeys<'a> = SmallVec<[Key<'a>; 4]>;
 
-/// An answer of another kind than was asked for cannot be: see [`settle`].
+/// Panic message: [`settle`] always returns the kind of outcome that belongs to the act.
 const KIND: &str = "an act is answered in its own kind";
 
 fn decisions(outcome: RedisOutcome) -> Decisions {

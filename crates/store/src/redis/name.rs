@@ -9,11 +9,11 @@
 //!   rk:{#final}:warm~p:ada                  a limit that takes nothing back
 //! ```
 //!
-//! All limits that take nothing back share one slot: so a request whose keys lie on several
-//! slots charges them in one call, the last of all, and never has to take such a charge back.
+//! All limits that take nothing back share one slot, so that a request with keys in several
+//! slots charges them in one call, the last of all, and never has to refund such a charge.
 //!
 //! In a cluster the bytes between the first `{` and the first `}` after it choose the slot. So
-//! braces in values are escaped, as are `%`, `:` and what is no printable ASCII.
+//! braces in values are escaped, as are `%`, `:`, `#` and bytes that are not printable ASCII.
 
 use std::fmt::Write as _;
 
@@ -22,16 +22,16 @@ use sha2::{Digest, Sha256};
 
 use super::limits::Label;
 
-/// Values whose escaped form is longer are hashed: names stay short.
+/// Maximum length of an escaped value. Longer ones are hashed to keep names short.
 const MAX_VALUE: usize = 64;
-/// Digits of a hash, 128 bits: nobody can make two values share a name.
+/// Digits of a hash: at 128 bits, no client can make two values share a name.
 const HASH_DIGITS: usize = 32;
 
 /// The subject of all limits that take nothing back. No escaped value begins with `#`, and a
 /// hash has digits only.
 const FINAL: &str = "#final";
 
-/// The name of `key` under a limit.
+/// Returns the name of `key` under a limit.
 pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
     let Label {
         limit,
@@ -42,7 +42,7 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
     name.push_str(prefix);
     name.push_str(":{");
     if *is_final {
-        let _ = write!(name, "{FINAL}}}:{limit}{shape}"); // a string takes everything
+        let _ = write!(name, "{FINAL}}}:{limit}{shape}"); // cannot fail
         if well_formed(key) {
             for part in key.parts() {
                 name.push(':');
@@ -79,7 +79,7 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
     name.into_bytes().into()
 }
 
-/// Whether the parts of the key say all that its bytes say.
+/// Returns true if the bytes of the key are exactly its parts, encoded.
 fn well_formed(key: Key<'_>) -> bool {
     let mut bytes = Vec::with_capacity(key.as_bytes().len());
     let mut builder = KeyBuilder::new(&mut bytes);
@@ -89,7 +89,7 @@ fn well_formed(key: Key<'_>) -> bool {
     bytes == key.as_bytes()
 }
 
-/// Escaped, or hashed if that is long. No escaped value begins with `#`.
+/// Appends a value, escaped, or hashed if that is too long. No escaped value begins with `#`.
 fn push_value(name: &mut String, value: &[u8]) {
     let start = name.len();
     for &byte in value {
@@ -178,7 +178,7 @@ mod tests {
         assert!(long.starts_with("rk:{#") && long.len() == "rk:{#}:limit".len() + HASH_DIGITS);
     }
 
-    /// Prefixes, limits' names and everything that could be mistaken for a separator.
+    /// Covers prefixes, limits' names and all bytes that could be mistaken for a separator.
     #[test]
     fn no_two_keys_share_a_name() {
         let pieces: [&[u8]; 7] = [b"", b"a", b"limit", b"}:limit", b":", b"#", b"%3A"];

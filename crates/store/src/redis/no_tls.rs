@@ -1,4 +1,4 @@
-//! No TLS: this build has none, and says so.
+//! No TLS: in builds without TLS, its use is an error.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -8,20 +8,20 @@ use tokio::net::TcpStream;
 use super::config::RedisTls;
 use crate::StoreError;
 
-/// How encrypted connections are made: not at all.
+/// Settings of encrypted connections, which this build cannot make.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Tls {
     _none: (),
 }
 
 impl Tls {
-    /// Refused.
+    /// Always fails.
     pub(super) fn new(_config: &RedisTls) -> Result<Self, StoreError> {
         let why = "TLS to the store needs the feature `redis-tls`";
         Err(StoreError::Misconfigured(why.into()))
     }
 
-    /// There is nothing to renew.
+    /// Does nothing, because there is nothing to renew.
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with TLS")]
     pub(super) const fn renew(&self, _config: &RedisTls) -> Result<(), StoreError> {
         Ok(())

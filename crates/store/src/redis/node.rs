@@ -1,4 +1,4 @@
-//! Node: one server, one connection that all calls share, and what went wrong.
+//! Node: one server, one connection that all calls share, and the server's health.
 //!
 //! ```text
 //!   call --> connection (made when first needed) --> EVALSHA --> answer
@@ -7,12 +7,12 @@
 //!                +-- lost, or too slow: the next call makes a new one
 //! ```
 //!
-//! Whether a call that failed may be sent again is the question that [`Trouble`] answers: a
-//! decision that ran twice would charge twice.
+//! [`Trouble`] shows whether a failed call may be sent again, because a decision that ran twice
+//! would charge twice.
 //!
-//! A server that has failed [`FAILURES`] times in a row is left alone: calls fail at once, and
-//! a task of ours asks it whether it is back. To be out of memory, or not to let us in, is to
-//! fail, and so is not to be ready for as long as calls wait; so it is asked to write.
+//! After [`FAILURES`] failures in a row a server rests: calls fail at once, and a task probes
+//! whether it is back. Being out of memory, refusing the login, and not being ready for as long
+//! as calls wait are failures too, so the probe is a write.
 
 mod probe;
 
@@ -34,7 +34,7 @@ use probe::Probed;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Manner {
     Plain,
-    /// To a node that is taking the slot over.
+    /// After `ASKING`, to a node that is taking the slot over.
     Asking,
 }
 
@@ -68,18 +68,18 @@ impl ScriptCall<'_> {
     }
 }
 
-/// Failures in a row after which a server is left alone.
+/// Failures in a row after which a server rests.
 const FAILURES: u32 = 3;
-/// How long a server is left alone without being asked: if nobody runs our task, a call finds
-/// out.
+/// How long a server rests without being probed: if the probing task does not run, the next
+/// call finds out.
 const REST: Duration = Duration::from_secs(2);
 
-/// What a server must be, to be used.
+/// The role that a server must have, to be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
-    /// Whatever it says to calls.
+    /// Any role, without a check.
     Any,
-    /// A primary, and it is asked on every new connection: one that was may be none any more.
+    /// A primary; checked on every new connection, because a primary may have become a replica.
     Primary,
 }
 
@@ -94,19 +94,19 @@ pub(super) struct RedisNode {
     health: parking_lot::Mutex<NodeHealth>,
 }
 
-/// How it has been doing.
+/// The health of a server.
 #[derive(Debug, Default)]
 struct NodeHealth {
     /// Failures in a row.
     failures: u32,
-    /// Whether the last call was decided; none if it was another's to decide.
+    /// True if the last call was decided; `None` before the first, or if another node decides.
     decides: Option<bool>,
-    /// When not to be ready was last counted as a failure.
+    /// When not being ready was last counted as a failure.
     unready: Option<Instant>,
-    /// While it is left alone.
+    /// End of its rest.
     rests_until: Option<Instant>,
     why: String,
-    /// Whether a task asks whether it is back.
+    /// True while a task probes it.
     is_probed: bool,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Debug for RedisNode {
 }
 
 impl RedisNode {
-    /// A server that is waited for no longer than `patience`, connecting and answering each.
+    /// Creates a server with the timeout `patience`, for connecting and for answering each.
     pub(super) fn new(dial: Dial, role: Role, patience: Duration, losses: Losses) -> Self {
         Self {
             dial,
@@ -139,7 +139,7 @@ impl RedisNode {
         }
     }
 
-    /// Runs a script, unless it is left alone.
+    /// Runs a script, unless the server rests.
     pub(super) async fn run(
         self: &Arc<Self>,
         call: ScriptCall<'_>,
@@ -170,7 +170,7 @@ impl RedisNode {
         answer
     }
 
-    /// Whether calls are sent to it.
+    /// Returns an error if the server rests.
     fn is_asked(&self, now: Instant) -> Result<(), Trouble> {
         let health = self.health.lock();
         match health.rests_until {
@@ -179,18 +179,19 @@ impl RedisNode {
         }
     }
 
-    /// Failures in a row.
+    /// Returns the number of failures in a row.
     pub(super) fn failures(&self) -> u32 {
         self.health.lock().failures
     }
 
-    /// Whether the last call was decided; none if there was none, or it was another's.
+    /// Returns whether the last call was decided; `None` before the first, or if another node
+    /// decides.
     pub(super) fn decides(&self) -> Option<bool> {
         self.health.lock().decides
     }
 
-    /// It says that it is not ready: a failure, but one only in the time that a call may take.
-    /// What is over soon is waited out.
+    /// Counts a failure because the server is not ready, but only one in the time that a call
+    /// may take, so that a short unreadiness is waited out.
     fn is_not_ready(self: &Arc<Self>, why: &str, key: Option<&[u8]>) {
         let now = Instant::now();
         {
@@ -205,7 +206,7 @@ impl RedisNode {
         self.failed(why, key);
     }
 
-    /// It has failed once more, over this key.
+    /// Counts a failure, over this key.
     fn failed(self: &Arc<Self>, why: &str, key: Option<&[u8]>) {
         let was_probed = {
             let mut health = self.health.lock();
@@ -218,7 +219,7 @@ impl RedisNode {
             health.why = format!("{why}; it is not asked until it answers");
             std::mem::replace(&mut health.is_probed, true)
         };
-        // A runtime that ends drops the task at once, and that wants the lock.
+        // A runtime that shuts down drops the task at once, and that drop takes the lock.
         if !was_probed {
             let probed = Probed::new(self, key);
             tokio::spawn(async move { probed.until_back().await });
@@ -228,8 +229,8 @@ impl RedisNode {
     async fn send_to(&self, call: ScriptCall<'_>, manner: Manner) -> Result<Value, Trouble> {
         let connection = self.connection().await?;
         let answer = match self.send(&connection, call.by_name(), manner).await {
-            // It did not run: the server was restarted, or its scripts were flushed. The text
-            // teaches it anew, and cannot be forgotten between the lesson and the call.
+            // It did not run: the server was restarted, or its scripts were flushed. `EVAL`
+            // loads and runs the text in one step, so no flush can come between.
             Err(error) if error.code() == Some("NOSCRIPT") => {
                 self.send(&connection, call.in_full(), manner).await
             }
@@ -260,7 +261,7 @@ impl RedisNode {
         }
     }
 
-    /// Runs commands that change nothing, at one moment; all answers, or the first error.
+    /// Runs commands that change nothing, at one moment; returns all answers, or the first error.
     pub(super) async fn query_all(&self, pipe: &Pipeline) -> Result<Vec<Value>, Trouble> {
         let line = self.connection().await?;
         match pipe.query_async(&mut line.connection.clone()).await {
@@ -278,18 +279,18 @@ impl RedisNode {
         self.dial.address()
     }
 
-    /// How it is reached.
+    /// Returns how the server is reached.
     pub(super) const fn dial(&self) -> &Dial {
         &self.dial
     }
 
-    /// Why it is left alone, if it is.
+    /// Returns why the server rests; `None` if it does not.
     pub(super) fn trouble(&self) -> Option<String> {
         let health = self.health.lock();
         health.rests_until.map(|_| health.why.clone())
     }
 
-    /// The next call makes a new connection.
+    /// Drops the connection, so that the next call makes a new one.
     async fn forget(&self) {
         self.losses.count();
         *self.line.lock().await = None;
@@ -318,7 +319,7 @@ impl RedisNode {
         if let Some(line) = &*kept {
             return Ok(line.clone());
         }
-        // Set aside: it is large and rare, and every call would carry it.
+        // Rare and large: boxed to keep it out of the future of every call.
         let line = Box::pin(self.dial.connect(self.patience)).await?;
         if self.role == Role::Primary {
             self.check_role(&line).await?;
@@ -344,8 +345,8 @@ impl RedisNode {
     }
 }
 
-/// A call under way. One that is given up by who waits for it has failed, if it was given
-/// time; the others say themselves how they end.
+/// A call in progress. If its caller gives it up after `patience`, that counts as a failure;
+/// calls that end are counted by their result.
 struct Attempt<'a> {
     node: &'a Arc<RedisNode>,
     key: Option<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! Pace: a key that is asked for more often than it is worth a call waits a moment for company.
+//! Pace: requests for a hot key are held back for a moment, so that they share calls.
 //!
 //! ```text
 //!   requests   a  b c d e f g h i j k l m n o p     of one key, while a call of it is under way
@@ -6,10 +6,10 @@
 //!                 b c d e-+ f g h i + ..  one each GAP, but for the first BURST of them
 //! ```
 //!
-//! Requests that come while a call of their key is under way share the next one. Where that
-//! goes on, calls of the key leave no more often than one each [`GAP`]: however hot a key is, it
-//! costs the store so many calls a second, and its callers a wait as long. A caller who asks
-//! only when answered is never held back, nor is anybody because of another key.
+//! Requests that arrive while a call of their key is in progress share the next one. If that
+//! goes on, calls of the key are sent at most once each [`GAP`], which bounds the calls a second
+//! that a hot key costs, and the added wait of its callers. A caller that asks only when answered
+//! is never held back, nor is a request because of another key.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -17,18 +17,18 @@ use std::time::Duration;
 use foldhash::quality::RandomState;
 use tokio::time::Instant;
 
-/// From one call of a hot key to the next: 1,600 calls a second at most.
+/// Time between two calls of a hot key: 1,600 calls a second at most.
 const GAP: Duration = Duration::from_micros(600);
-/// Calls that may leave sooner, before a key is found to be hot.
+/// Calls that may be sent sooner, before a key counts as hot.
 const BURST: u32 = 16;
-/// Keys that are known before those that are at rest are looked for.
+/// Number of known keys up to which those at rest are not removed.
 const MAX_AT_REST: usize = 1_024;
 
-/// Keys whose calls are under way, or left a moment ago; and who is held back.
+/// Keys with calls in progress or sent a moment ago, and the requests that are held back.
 #[derive(Debug)]
 pub(super) struct KeyPace<T> {
     keys: HashMap<Box<[u8]>, Beat<T>, RandomState>,
-    /// So many keys are looked through for those that are at rest.
+    /// Number of known keys at which those at rest are removed.
     crowd: usize,
 }
 
@@ -43,21 +43,21 @@ impl<T> Default for KeyPace<T> {
 
 #[derive(Debug)]
 struct Beat<T> {
-    /// Requests of the key that have left or are about to.
+    /// Requests of the key that have been sent or are about to be.
     gone: usize,
     held: VecDeque<T>,
-    /// When calls that had company so far are made up for.
+    /// When the shared calls so far are made up for, at one each `GAP`.
     even: Instant,
-    /// Whether the call that left last is made up for.
+    /// True if the call that was sent last is counted in `even`.
     is_counted: bool,
-    /// Whether somebody will come to wake it.
+    /// True if a wake-up is scheduled.
     is_woken: bool,
 }
 
-/// What becomes of the requests of a key.
+/// The next step for the requests of a key.
 #[derive(Debug)]
 pub(super) struct PaceStep<T> {
-    /// Those that leave now, together.
+    /// Requests to send now, in one batch.
     pub(super) go: VecDeque<T>,
     /// When [`KeyPace::wakes`] is to be called.
     pub(super) wake: Option<Instant>,
@@ -77,18 +77,18 @@ impl<T> Beat<T> {
         self.gone == 0 && self.held.is_empty() && self.even <= now
     }
 
-    /// When the next call is due.
+    /// Returns when the next call is due.
     fn due(&self) -> Instant {
         self.even.checked_sub(GAP * BURST).unwrap_or(self.even)
     }
 
-    /// A call that has company is to be made up for; with all that left because they were full,
-    /// by waiting for one gap at most.
+    /// Counts a shared call, which is to be made up for by waiting. Even after calls that were
+    /// sent because they were full, that takes one gap at most.
     fn count(&mut self, now: Instant) {
         self.even = (self.even.max(now) + GAP).min(now + GAP * (BURST + 1));
     }
 
-    /// Those who wait leave if they may.
+    /// Releases the requests held back if a call is due; otherwise asks for a wake-up.
     fn next(&mut self, now: Instant) -> PaceStep<T> {
         if self.held.is_empty() {
             return PaceStep::nothing();
@@ -116,7 +116,7 @@ impl<T> Beat<T> {
 }
 
 impl<T> KeyPace<T> {
-    /// A request comes. As many as `most` held back leave whatever the pace.
+    /// Handles an arriving request. Once `most` are held back they are sent, whatever the pace.
     pub(super) fn arrives(
         &mut self,
         key: &[u8],
@@ -147,7 +147,7 @@ impl<T> KeyPace<T> {
         beat.next(now)
     }
 
-    /// A request of a call has been answered, or given up.
+    /// Handles the end of a request that was sent: it was answered, or given up.
     pub(super) fn lands(&mut self, key: &[u8], now: Instant) -> PaceStep<T> {
         let Some(beat) = self.keys.get_mut(key) else {
             return PaceStep::nothing();
@@ -168,7 +168,7 @@ impl<T> KeyPace<T> {
         beat.next(now)
     }
 
-    /// The time that [`PaceStep::wake`] named has come.
+    /// Handles the wake-up at the time of [`PaceStep::wake`].
     pub(super) fn wakes(&mut self, key: &[u8], now: Instant) -> PaceStep<T> {
         let Some(beat) = self.keys.get_mut(key) else {
             return PaceStep::nothing();
@@ -196,8 +196,8 @@ mod tests {
     const MOST: usize = 128;
     const MICRO: Duration = Duration::from_micros(1);
 
-    /// Plays requests that come each `every`, with calls that take `trip`; says how many calls
-    /// there were, and the longest that a request was held back.
+    /// Simulates requests that arrive each `every`, with calls that take `trip`; returns the
+    /// number of calls, and the maximum time that a request was held back.
     fn play(every: Duration, trip: Duration, requests: u32) -> (u32, Duration) {
         let start = Instant::now();
         let mut pace = KeyPace::<Instant>::default();
@@ -243,7 +243,7 @@ mod tests {
             let (calls, longest) = play(every, trip, requests.min(50_000));
             let span = every * requests.min(50_000);
             let most = span.as_micros() / GAP.as_micros() + u128::from(BURST) + 2;
-            // Full calls leave whatever the pace.
+            // Full calls are sent whatever the pace.
             let full = requests.min(50_000) / u32::try_from(MOST).unwrap();
             assert!(
                 u128::from(calls) <= most + u128::from(full),

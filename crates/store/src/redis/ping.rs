@@ -1,4 +1,4 @@
-//! Ping: whether the servers answer, and what time it is there.
+//! Ping: whether the servers answer, and the time on their clocks.
 
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use crate::{Decisions, Store};
 const ASKED: [u16; 3] = [0, SLOTS / 3 + 1, SLOTS / 3 * 2 + 2];
 
 impl RedisStore {
-    /// The server's clock, by the script that reads states: so scripts can be loaded and run,
-    /// too. Of a cluster, the last of the nodes that were asked; all of them must answer.
+    /// Returns the server's clock, by the script that reads states, which shows that scripts can
+    /// be loaded and run. In a cluster several nodes are asked: all must answer, and the last
+    /// one's clock is returned.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if they do not answer within the deadline.
@@ -42,16 +43,16 @@ impl RedisStore {
         Ok(latest)
     }
 
-    /// How long a call may take.
+    /// Returns the maximum time of a call.
     pub const fn deadline(&self) -> Duration {
         self.config.deadline
     }
 }
 
 impl Remote for RedisStore {
-    /// Whether states can be read and written: a server that is full, or may not write, answers
-    /// but does not decide. Of a cluster, one in each third of the slots: that some do not
-    /// decide concerns their keys only.
+    /// Checks that states can be read and written: a server that is full, or may not write,
+    /// answers but does not decide. In a cluster, one state in each third of the slots is tried
+    /// and one success is enough, because servers that do not decide affect their keys only.
     async fn ping(&self) -> Result<(), StoreError> {
         let thirds = if self.servers.has_slots() { 3 } else { 1 };
         let (mut answered, mut trouble) = (false, None);
@@ -75,7 +76,7 @@ impl Remote for RedisStore {
         }
     }
 
-    /// What was refused a moment ago may pass by now: the store may have lost what it knew.
+    /// Forgets the remembered denials first, because the store may have lost its states.
     async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         for charge in charges {
             self.denied.forget(&self.item(charge, None).name);
@@ -84,7 +85,7 @@ impl Remote for RedisStore {
     }
 }
 
-/// A key that no limit has, in a third of the slots.
+/// Returns a key that no limit has, in a third of the slots.
 fn probe_name(prefix: &str, third: u16) -> Vec<u8> {
     let name = |number: u16| format!("{prefix}:{{probe-{number}}}?").into_bytes();
     let is_there = |name: &Vec<u8>| slot_of(name) / (SLOTS / 3 + 1) == third;

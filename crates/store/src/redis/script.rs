@@ -4,7 +4,7 @@
 //!   limits of the call --> tags {g, w} --> decide.lua + gcra.lua + window.lua --> SHA-1
 //! ```
 //!
-//! A script holds no more than it needs, since the store runs all of its text on every call.
+//! A script holds only the twins it needs, because the store runs all of its text on every call.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// Where the twins go.
+/// Placeholder for the twins.
 const PLACE: &str = "--@twins\n";
 const DECIDE: &str = include_str!("decide.lua");
 const TIME: &str = include_str!("time.lua");
 
-/// A script, by which name servers know it.
+/// A script, and the hash by which servers know it.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) text: String,
@@ -33,19 +33,19 @@ impl Script {
         }
     }
 
-    /// Whether states can be written: a server that is full, or may not write, answers but does
-    /// not decide.
+    /// Returns the script that tests whether states can be written: a server that is full, or
+    /// may not write, answers but does not decide.
     pub(super) fn ping() -> Self {
         Self::new(include_str!("ping.lua"))
     }
 }
 
-/// The scripts in use: one for each set of cores that have met in a call.
+/// The scripts in use: one for each set of cores that occurred in one call.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    /// By tags, in order.
+    /// By the tags of the cores, in order.
     decide: RwLock<BTreeMap<Vec<u8>, Arc<Script>>>,
-    /// A core's own, whole.
+    /// Short twins, each a whole script, by their source.
     short: RwLock<BTreeMap<&'static str, Arc<Script>>>,
     pub(super) load: Arc<Script>,
     pub(super) swap: Arc<Script>,
@@ -63,7 +63,7 @@ impl Scripts {
         }
     }
 
-    /// The script whose text this is.
+    /// Returns the script with this text.
     pub(super) fn short(&self, source: &'static str) -> Arc<Script> {
         if let Some(script) = self.short.read().get(source) {
             return Arc::clone(script);
@@ -73,7 +73,7 @@ impl Scripts {
         script
     }
 
-    /// The script of these cores: tag and source, in any order.
+    /// Returns the script of these cores, by tag and source.
     pub(super) fn decide(&self, cores: &BTreeMap<u8, &'static str>) -> Arc<Script> {
         let tags: Vec<u8> = cores.keys().copied().collect();
         if let Some(script) = self.decide.read().get(&tags) {

@@ -1,4 +1,4 @@
-//! Sentinel: the primary that a few watchers agree on, followed when they name another.
+//! Sentinel: the primary that the sentinels agree on, followed when they name another.
 //!
 //! ```text
 //!   call --> primary, as far as known --> answer
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! * A sentinel that was cut off names the old primary, with an older epoch: it is outvoted.
-//! * Whoever is named must say itself that it is a primary, on every new connection.
-//! * An old primary that is cut off with us is left within [`LOOK`] once we hear a sentinel
-//!   that knows better. What it admitted meanwhile is lost: at most one limit more.
+//! * The named server must itself report that it is a primary, on every new connection.
+//! * An old primary that is cut off together with this process is left within [`LOOK`] once a
+//!   sentinel with a newer epoch is reached. Its charges are lost: at most one limit more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +31,13 @@ use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;
 
-/// How often sentinels are asked while all is well.
+/// Time between lookups while all is well.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often they are asked at most, while something is wrong.
+/// Minimum time between lookups while something is wrong.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long a sentinel is waited for. Calls do not wait for it longer than for anything.
+/// Timeout of a sentinel. Calls wait no longer for it, because they have their own deadline.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Sentinels that are asked at most.
+/// Maximum number of sentinels that are asked.
 const MOST: usize = 64;
 
 /// Sentinels, and the primary that they name.
@@ -48,16 +48,16 @@ pub(super) struct Sentinels {
 
 #[derive(Debug)]
 struct SentinelInner {
-    /// What they call the primary.
+    /// The sentinels' name of the primary.
     master: String,
     sentinels: Vec<RedisNode>,
     known: watch::Sender<Option<Primary>>,
     look: Mutex<SentinelLook>,
-    /// Makes the node of an address.
+    /// Creates the node of an address.
     maker: Maker,
 }
 
-/// When they were asked last, and why they named nobody.
+/// When the sentinels were asked last, and why they named no primary.
 #[derive(Debug, Default)]
 struct SentinelLook {
     last: Option<Instant>,
@@ -73,7 +73,7 @@ struct Primary {
     node: Arc<RedisNode>,
 }
 
-/// What a sentinel says.
+/// The answer of a sentinel.
 #[derive(Debug)]
 struct SentinelReply {
     host: String,
@@ -89,8 +89,8 @@ struct Maker {
 }
 
 impl Sentinels {
-    /// As configured; the primary is waited for no longer than `patience`, connecting and
-    /// answering each.
+    /// Creates the sentinels as configured; `patience` is the primary's timeout, for connecting
+    /// and for answering each.
     pub(super) fn new(
         config: &RedisSentinels,
         tls: &Tls,
@@ -167,13 +167,13 @@ impl Sentinels {
         Ok(())
     }
 
-    /// The primary, if anybody has named one yet.
+    /// Returns the primary, if a sentinel has named one yet.
     pub(super) fn known(&self) -> Option<Arc<RedisNode>> {
         let known = self.shared.known.borrow();
         known.as_ref().map(|primary| Arc::clone(&primary.node))
     }
 
-    /// The primary, if anybody names one within `deadline`.
+    /// Returns the primary, if a sentinel names one within `deadline`.
     pub(super) async fn named(&self, deadline: Duration) -> Result<Arc<RedisNode>, Trouble> {
         let mut last = None;
         match timeout(deadline, self.primary(&mut last)).await {
@@ -182,7 +182,7 @@ impl Sentinels {
         }
     }
 
-    /// The primary, once anybody has named one. What is said if nobody does goes to `last`.
+    /// Returns the primary, once a sentinel has named one. Until then, `last` holds the reason.
     async fn primary(&self, last: &mut Option<Trouble>) -> Arc<RedisNode> {
         let mut known = self.shared.known.subscribe();
         loop {
@@ -212,7 +212,7 @@ impl Sentinels {
     }
 }
 
-/// A look under way; over when dropped, whatever happens.
+/// A lookup in progress; over when dropped, even if it is cancelled.
 struct Looking(Arc<SentinelInner>);
 
 impl Drop for Looking {
@@ -245,7 +245,7 @@ impl Looking {
                 Err(_) => {} // the runtime ends
             }
         }
-        // Epochs begin anew when sentinels are set up anew: then most of them say so.
+        // Epochs begin anew when sentinels are set up anew: a majority may lower the epoch.
         if let Some(newest) = newest
             && answers * 2 > self.0.sentinels.len()
         {
@@ -254,7 +254,7 @@ impl Looking {
     }
 }
 
-/// Who says it.
+/// The number of sentinels behind an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weight {
     OfOne,
@@ -262,7 +262,7 @@ enum Weight {
 }
 
 impl SentinelInner {
-    /// Whom a sentinel names.
+    /// Asks a sentinel for the primary.
     async fn ask(&self, index: usize) -> Result<SentinelReply, String> {
         let sentinel = &self.sentinels[index];
         let mut pipe = redis::pipe();
@@ -282,7 +282,7 @@ impl SentinelInner {
             .ok_or_else(|| format!("{} names no primary `{}`", sentinel.address(), self.master))
     }
 
-    /// Takes over what was named, unless something newer is known.
+    /// Takes over the named primary, unless a newer one is known.
     fn hear(&self, named: &SentinelReply, weight: Weight) {
         self.known.send_if_modified(|known| {
             if let Some(known) = known {
@@ -310,7 +310,7 @@ impl SentinelInner {
         });
     }
 
-    /// Why no primary is known.
+    /// Returns why no primary is known.
     fn why(&self) -> String {
         let why = self.look.lock().why.clone();
         if why.is_empty() {
@@ -330,7 +330,7 @@ impl Maker {
     }
 }
 
-/// Of the answers: address, and the epoch among the facts.
+/// Reads the answers of a sentinel: the address, and the epoch among the facts.
 fn named(address: &Value, facts: &Value) -> Option<SentinelReply> {
     let Value::Array(address) = address else {
         return None;

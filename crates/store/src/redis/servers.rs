@@ -6,7 +6,7 @@
 //!   sentinel  the primary that they name       (sentinel.rs)
 //! ```
 //!
-//! A call goes on only while it provably has not run, and until the deadline.
+//! A call is tried again only while it provably has not run, and until the deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,20 +23,20 @@ use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;
 
-/// Waits before a call is tried again that could not run.
+/// Wait before a call that could not run is tried again.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// Where calls go.
+/// The servers that calls go to.
 #[derive(Debug)]
 pub(super) enum Servers {
-    /// And the deadline of a call.
+    /// The node, and the deadline of a call.
     One(Arc<RedisNode>, Duration),
     Cluster(Arc<Cluster>, Duration),
     Sentinel(Box<Sentinels>, Duration),
 }
 
 impl Servers {
-    /// As configured; nobody is asked yet.
+    /// Creates the servers as configured, without connecting.
     pub(super) fn new(config: &RedisConfig, losses: &Losses) -> Result<Self, StoreError> {
         let deadline = config.deadline;
         let tls = || Tls::new(&config.tls);
@@ -58,21 +58,20 @@ impl Servers {
         }
     }
 
-    /// Whether keys of different slots may be on different servers.
+    /// Returns true if keys of different slots may be on different servers.
     pub(super) const fn has_slots(&self) -> bool {
         matches!(self, Self::Cluster(..))
     }
 
-    /// Whether some servers of a cluster decide, while others that were asked do not.
+    /// Returns true if some servers of a cluster decide, while others that were asked do not.
     pub(super) fn are_partly_there(&self) -> bool {
         matches!(self, Self::Cluster(cluster, _) if cluster.is_partly_there())
     }
 
-    /// The next connections are made by these certificates; nothing is looked at where there
-    /// is no TLS.
+    /// Uses these certificates for new connections; checks nothing without TLS.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a certificate or key is none; nothing has changed.
+    /// [`StoreError::Misconfigured`] if a certificate or key is invalid; nothing has changed.
     pub(super) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
         match self {
             Self::One(node, _) => node.dial().renew(tls),
@@ -81,7 +80,7 @@ impl Servers {
         }
     }
 
-    /// The next connections are made by the names and passwords of these, which are the same
+    /// Uses the names and passwords of `servers` for new connections. They must be the same
     /// servers.
     ///
     /// # Errors
@@ -95,7 +94,7 @@ impl Servers {
         }
     }
 
-    /// The servers that calls go to, as far as known.
+    /// Returns the servers that calls go to, after asking the cluster or the sentinels.
     pub(super) async fn nodes(&self) -> Result<Vec<Arc<RedisNode>>, Trouble> {
         match self {
             Self::One(node, _) => Ok(vec![Arc::clone(node)]),
@@ -107,7 +106,7 @@ impl Servers {
         }
     }
 
-    /// The same, without asking anybody.
+    /// Returns the servers that calls go to, as far as known, without asking any.
     pub(super) fn known(&self) -> Vec<Arc<RedisNode>> {
         match self {
             Self::One(node, _) => vec![Arc::clone(node)],
@@ -116,7 +115,7 @@ impl Servers {
         }
     }
 
-    /// Runs a script whose keys are of one slot, within the deadline.
+    /// Runs a script with all keys in one slot, within the deadline.
     pub(super) async fn run(&self, slot: u16, call: ScriptCall<'_>) -> Result<Value, Trouble> {
         let (Self::One(_, deadline) | Self::Cluster(_, deadline) | Self::Sentinel(_, deadline)) =
             self;
@@ -130,24 +129,24 @@ impl Servers {
         };
         match tokio::time::timeout(almost(*deadline), run).await {
             Ok(answer) => answer,
-            // What came last did not run, or nothing came at all.
+            // `last` did not run; without it there was no answer at all.
             Err(_) => Err(last.unwrap_or_else(|| no_answer(*deadline))),
         }
     }
 }
 
-/// How long a call may take: so much less than the deadline that who waits for it hears why.
+/// Returns the timeout of a call: less than the deadline, so that its caller gets the reason.
 fn almost(deadline: Duration) -> Duration {
     deadline.saturating_sub(deadline / 16)
 }
 
-/// How long a node is waited for: a little less than the deadline, so that a connection that
-/// hangs is given up by who waits for it, and not kept for the next.
+/// Returns the timeout of a node: a little less than the deadline, so that the waiting call
+/// gives up a connection that hangs, and does not keep it for the next.
 pub(super) fn patience(deadline: Duration) -> Duration {
     deadline.saturating_sub(deadline / 8)
 }
 
-/// What URLs need that begin with `rediss`; nothing is looked up if none does.
+/// Returns the settings for URLs that begin with `rediss`; loads nothing if no URL does.
 fn tls_for<'a>(
     urls: impl IntoIterator<Item = &'a String>,
     tls: impl FnOnce() -> Result<Tls, StoreError>,
@@ -160,12 +159,12 @@ fn tls_for<'a>(
     }
 }
 
-/// Whether a URL is one of TLS.
+/// Returns true if a URL is one of TLS.
 pub(super) fn is_encrypted(url: &str) -> bool {
     url.starts_with("rediss://") || url.starts_with("valkeys://")
 }
 
-/// What is said of a call that was not answered.
+/// Returns the error for a call that was not answered.
 pub(super) fn no_answer(deadline: Duration) -> Trouble {
     Trouble::Lost(format!("no answer within {} ms", deadline.as_millis()))
 }

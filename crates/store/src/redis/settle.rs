@@ -1,4 +1,4 @@
-//! What a request does to the states of its keys, once they have been read.
+//! Applies requests to the states of their keys, once these have been read.
 //!
 //! The script in the store makes the same decisions; here they become answers for callers, and
 //! the values that compare-and-set writes.
@@ -18,29 +18,29 @@ use crate::settle::{self, RequestCharges};
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) limit: Arc<Prepared>,
-    /// Of the key in the store.
+    /// Name of the key in the store.
     pub(super) name: Box<[u8]>,
     pub(super) cost: Permits,
     pub(super) mode: Mode,
-    /// Whose lease is released, renewed or taken back.
+    /// The lease that is released, renewed or taken back.
     pub(super) lease: Option<LeaseId>,
 }
 
-/// What a request wants.
+/// The act that a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RedisAct {
-    /// Limits of concurrency lend as it says.
+    /// Decides the charges; concurrency limits lend as the value says.
     Decide(Lend),
     Look,
     Refund,
     Reset,
-    /// As a reset, and without a mark: nothing is left.
+    /// Like a reset, but leaves no mark.
     Erase,
     Release,
     Renew,
 }
 
-/// What a request is answered.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum RedisOutcome {
     Decided(Decisions),
@@ -50,7 +50,7 @@ pub(super) enum RedisOutcome {
     Renewed(SmallVec<[Option<Nanos>; 4]>),
 }
 
-/// Does what the request wants to the states of its items; `place` says which state is whose.
+/// Applies the request to the states of its items; `place` holds the index of each item's state.
 pub(super) fn settle(
     act: RedisAct,
     items: &[Item],
@@ -139,7 +139,7 @@ impl RequestCharges for ItemStates<'_> {
             .lend(state, self.now.time(), item.cost, self.lend)
     }
 
-    /// A loan to a name comes back by that name.
+    /// Releases a loan to a name by that name; refunds other charges.
     fn give_back(&mut self, at: usize) {
         let item = &self.items[at];
         if item.lease.is_some() && item.limit.algorithm.concurrency().is_some() {

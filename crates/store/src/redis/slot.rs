@@ -7,10 +7,10 @@
 //!
 //! Source: Redis cluster specification, "hash tags"; CRC-16/XMODEM.
 
-/// Slots of a cluster.
+/// Number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub(super) fn slot_of(name: &[u8]) -> u16 {
     crc16(tag_of(name)) % SLOTS
 }

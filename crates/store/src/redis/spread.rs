@@ -1,4 +1,4 @@
-//! Spread: requests whose keys lie on several slots of a cluster.
+//! Spread: requests with keys in several slots of a cluster.
 //!
 //! ```text
 //!   items     a.slot 7   b.slot 7   c.slot 3   d.slot 7
@@ -8,11 +8,10 @@
 //!                                       all stands
 //! ```
 //!
-//! No call spans two slots, so what is one step elsewhere is several here. They are taken so
-//! that a race or a crash between them admits less, never more: what was charged stays
-//! charged until it is given back. Limits that take nothing back share one slot, which is
-//! asked when all others have allowed. Limits that share a subject share a slot too; see
-//! [`name`](super::name).
+//! No call spans two slots, so one step elsewhere takes several here. They are ordered so
+//! that a race or a crash between them admits less, never more: a charge stays until it is
+//! given back. Limits that take nothing back share one slot, which is asked when all others
+//! have allowed. Limits that share a subject share a slot too; see [`name`](super::name).
 
 use ratekeeper_core::{Decision, Key, Lend, Permits, UnixMicros};
 use smallvec::SmallVec;
@@ -24,7 +23,7 @@ use super::trouble::Trouble;
 use super::{ItemKeys, RedisStore};
 use crate::Decisions;
 
-/// The items of one slot, and where they stand in the request.
+/// The items of one slot, and their positions in the request.
 struct SlotPart<'a> {
     slot: u16,
     at: SmallVec<[usize; 4]>,
@@ -33,7 +32,7 @@ struct SlotPart<'a> {
 }
 
 impl SlotPart<'_> {
-    /// Whether what it is charged cannot be given back.
+    /// Returns true if its charges cannot be given back.
     fn is_final(&self) -> bool {
         self.items.iter().any(|item| item.limit.label.is_final)
     }
@@ -45,7 +44,7 @@ impl SlotPart<'_> {
         }
     }
 
-    /// Those of its items that `is_of` holds for.
+    /// Returns the part with only those items for which `is_of` returns true.
     fn only(&self, is_of: impl Fn(&Item) -> bool) -> Self {
         let mut part = Self {
             slot: self.slot,
@@ -65,7 +64,7 @@ impl SlotPart<'_> {
 }
 
 impl RedisStore {
-    /// Does what a request wants, wherever its keys are.
+    /// Performs a request with keys in any slots.
     pub(super) async fn spread(
         &self,
         ask: RedisRequest,
@@ -75,7 +74,7 @@ impl RedisStore {
         if !self.servers.has_slots() {
             return self.one(ask, keys, 0, told).await;
         }
-        // Large: it stays out of the future of a decision on one server.
+        // Large: boxed to keep it out of the future of a decision on one server.
         Box::pin(self.spread_over_slots(ask, keys, told)).await
     }
 
@@ -112,7 +111,7 @@ impl RedisStore {
         self.one(part.ask(act), &part.keys, part.slot, told).await
     }
 
-    /// Charges part after part, until one denies; then gives back, and looks at the rest.
+    /// Charges the parts in order until one denies; then gives back, and looks at the rest.
     async fn decide_parts(
         &self,
         parts: &[SlotPart<'_>],
@@ -125,7 +124,7 @@ impl RedisStore {
             let outcome = match self.part(part, RedisAct::Decide(lend), told).await {
                 Ok(outcome) => outcome,
                 Err(trouble) => {
-                    // As far as it can be: what cannot be reached now stays charged.
+                    // As far as possible: charges that cannot be reached now stay.
                     let _ = self
                         .give_back(&parts[..number], &outcomes, lend, told)
                         .await;
@@ -155,8 +154,8 @@ impl RedisStore {
         Ok(join(parts, outcomes))
     }
 
-    /// What a part is answered when another has refused the request: what counts denials is
-    /// charged, and the rest looked at.
+    /// Returns the outcome of a part when another has refused the request: limits that count
+    /// denials are charged, and the others looked at.
     async fn refuse(
         &self,
         part: &SlotPart<'_>,
@@ -180,7 +179,7 @@ impl RedisStore {
         Ok(outcome)
     }
 
-    /// How a part stands: a look that costs nothing.
+    /// Returns the current states of a part, by a look of cost zero.
     async fn standing(
         &self,
         part: &SlotPart<'_>,
@@ -193,7 +192,7 @@ impl RedisStore {
         self.one(ask, &part.keys, part.slot, told).await
     }
 
-    /// Gives back what these parts were charged.
+    /// Gives back the charges of these parts.
     async fn give_back(
         &self,
         parts: &[SlotPart<'_>],
@@ -233,8 +232,8 @@ impl RedisStore {
     }
 }
 
-/// The parts of a request, in the order of their first items; the final one, if there is one,
-/// at the end.
+/// Returns the parts of a request, in the order of their first items; the final one, if there
+/// is one, at the end.
 fn parts<'a>(ask: RedisRequest, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> {
     let mut parts: Vec<SlotPart<'a>> = Vec::new();
     for (at, (item, &key)) in ask.items.into_iter().zip(keys).enumerate() {
@@ -258,7 +257,7 @@ fn parts<'a>(ask: RedisRequest, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> {
     parts
 }
 
-/// What would have passed shows the state as it stands, now that it was given back.
+/// Replaces all but the verdict of allowed charges by the states after these were given back.
 fn keep_verdicts(decided: &mut RedisOutcome, stands: RedisOutcome) {
     if let (RedisOutcome::Decided(decided), RedisOutcome::Decided(stands)) = (decided, stands) {
         for (decision, standing) in decided.each.iter_mut().zip(stands.each) {
@@ -272,7 +271,7 @@ fn keep_verdicts(decided: &mut RedisOutcome, stands: RedisOutcome) {
     }
 }
 
-/// One answer of the answers of all parts, each in its place.
+/// Joins the outcomes of all parts into one, in the order of the request.
 fn join(parts: &[SlotPart<'_>], outcomes: Vec<RedisOutcome>) -> RedisOutcome {
     let mut admitted = true;
     let mut decided = Vec::new();

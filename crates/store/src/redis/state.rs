@@ -1,30 +1,30 @@
-//! The states of a limit in Redis, beside reading and writing them.
+//! Conversions of the states of a limit in Redis.
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Paid, UnixMicros,
 };
 
-/// The bytes of a state; none if it is that of a key never seen.
+/// Returns the bytes of a state; empty if it is that of a key never seen.
 pub(super) fn bytes_of(limit: &AnyAlgorithm, state: &AnyState, now: UnixMicros) -> Vec<u8> {
     let mut bytes = Vec::new();
     limit.write(state, now, &mut bytes);
     bytes
 }
 
-/// Microseconds from `now` until a state may be forgotten, rounded up.
+/// Returns the microseconds from `now` until a state may be forgotten, rounded up.
 pub(super) fn micros_left(limit: &AnyAlgorithm, state: &AnyState, now: UnixMicros) -> u64 {
     let now = now.time();
     let span = limit.expires_at(state, now).since(now);
     span.as_nanos().div_ceil(1_000)
 }
 
-/// When the debt of a state is paid; `None` if nothing is owed.
+/// Returns when the debt of a state is paid; `None` if nothing is owed.
 pub(super) fn paid(gcra: &Gcra, state: &AnyState, now: UnixMicros) -> Option<Paid> {
     Gcra::with_state(state, |tat| gcra.paid(tat, now))
 }
 
-/// Replaces a state of a token bucket by the debt that is remembered of it, if that is more than
-/// the value found says.
+/// Replaces a state of a token bucket by its remembered debt, if that is larger and the value
+/// found is not marked as lowered.
 pub(super) fn learn(
     limit: &AnyAlgorithm,
     state: &mut AnyState,
@@ -40,7 +40,7 @@ pub(super) fn learn(
     }
 }
 
-/// The state under newer parameters: the same if it means the same, else its usage carried over.
+/// Returns the state under newer parameters: the same if it means the same, else its usage.
 pub(super) fn carried(
     state: AnyState,
     old: &AnyAlgorithm,

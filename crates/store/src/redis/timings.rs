@@ -6,8 +6,8 @@
 //!        --> nothing in time    timeout
 //! ```
 //!
-//! A call is what a request asks of one server's slot: waiting for its turn, travelling, and
-//! being tried again included. Who is refused from memory has called nobody.
+//! A call is the part of a request that goes to one slot: time in queues, on the network and
+//! in retries is included. A request that is refused from memory makes no call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// A call that fails only once its server was waited for as long as any is.
+    /// Returns how a call ended: in a timeout, if it failed after `patience` or later.
     pub(super) fn of<T>(answer: &Result<T, Trouble>, took: Duration, patience: Duration) -> Self {
         match answer {
             Ok(_) => Self::Ok,
@@ -38,21 +38,21 @@ impl Ended {
 /// How long the calls of a store took since it was made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CallTimes {
-    /// Of those that were answered.
+    /// Calls that were answered.
     pub ok: CallTime,
-    /// Of those that were refused, or found nobody.
+    /// Calls that were refused, or found no server.
     pub error: CallTime,
-    /// Of those that were given up at the deadline.
+    /// Calls that were given up at the deadline.
     pub timeout: CallTime,
 }
 
-/// How long calls took that ended alike.
+/// How long calls took, of those with the same end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CallTime {
-    /// How many took at most as long as the edge of the same index, and longer than the one
-    /// before; the last had no edge.
+    /// Number of calls that took at most as long as the edge of the same index, and longer than
+    /// the one before; the last bucket has no edge.
     pub buckets: [u64; Self::EDGES.len() + 1],
-    /// All together.
+    /// Sum of all times.
     pub sum: Nanos,
 }
 
@@ -74,7 +74,7 @@ impl CallTime {
     ];
 }
 
-/// [`CallTimes`] in the making.
+/// The counters of [`CallTimes`].
 #[derive(Debug, Default)]
 pub(super) struct Timings([Times; 3]);
 

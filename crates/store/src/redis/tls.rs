@@ -1,4 +1,4 @@
-//! TLS: whom we trust, who we are, and the handshake.
+//! TLS: the trusted authorities, the client certificate, and the handshake.
 //!
 //! ```text
 //!   TCP --> handshake: their certificate, by `ca` and `server_name`; ours, if they ask
@@ -23,24 +23,24 @@ use tokio_rustls::client::TlsStream;
 use super::config::{RedisIdentity, RedisTls};
 use crate::StoreError;
 
-/// Bytes of the longest answer to PING that is read: an error is a line.
+/// Maximum bytes of an answer to PING: an error is a line.
 const MAX_PONG: usize = 1 << 10;
 
 /// How encrypted connections are made; clones are renewed together.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
-    /// None if nothing is reached by TLS.
+    /// `None` if no server is reached by TLS.
     terms: Option<Arc<RwLock<Terms>>>,
 }
 
-/// Keys are nobody's business.
+/// Omits the private key.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tls(..)")
     }
 }
 
-/// Whom we trust, by which name, and who we are.
+/// The trusted authorities and the client certificate, and the configured name of the server.
 #[derive(Clone)]
 struct Terms {
     client: TlsConnector,
@@ -48,10 +48,10 @@ struct Terms {
 }
 
 impl Tls {
-    /// As configured.
+    /// Creates the TLS settings as configured.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] that says which certificate or key is none.
+    /// [`StoreError::Misconfigured`] that names the certificate or key that is invalid.
     pub(super) fn new(config: &RedisTls) -> Result<Self, StoreError> {
         let terms = RwLock::new(Terms::new(config)?);
         Ok(Self {
@@ -59,10 +59,10 @@ impl Tls {
         })
     }
 
-    /// From now on as configured here; nothing is looked at if nothing is reached by TLS.
+    /// Uses this configuration for new connections; checks nothing without TLS.
     ///
     /// # Errors
-    /// As [`Tls::new`]; then all stays as it is.
+    /// As [`Tls::new`]; nothing has changed then.
     pub(super) fn renew(&self, config: &RedisTls) -> Result<(), StoreError> {
         let Some(terms) = &self.terms else {
             return Ok(());
@@ -72,7 +72,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Encrypts a connection to `host`, and sees whether we are let in.
+    /// Encrypts a connection to `host`, and checks that the server accepts the client.
     pub(super) async fn shake_hands(
         &self,
         stream: TcpStream,
@@ -130,7 +130,7 @@ fn named(what: &str, why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), format!("{what}: {why}"))
 }
 
-/// Whether the server talks to us, whatever it says.
+/// Checks that the server answers, whatever the answer is.
 async fn greet(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     stream.write_all(b"PING\r\n").await?;
     let mut answer = Vec::new();
@@ -143,7 +143,7 @@ async fn greet(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
-/// Who may sign a server's certificate.
+/// Returns the authorities that may sign a server's certificate.
 fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = ca {

@@ -22,15 +22,15 @@ pub(super) enum Trouble {
     Moved { slot: u16, address: String },
     /// It did not run: the key is on its way to another node, which knows about it.
     Ask { address: String },
-    /// It did not run: nobody is there.
+    /// It did not run: the server is not there.
     Absent(String),
-    /// It did not run: the server has not answered of late, and is not asked.
+    /// It did not run: the server has not answered of late, and gets no calls.
     Resting(String),
     /// It did not run, and will not: the server refuses it.
     Refused(String),
-    /// It changed nothing: a key holds what none of ours wrote.
+    /// It changed nothing: a key holds a value that no limit of this store wrote.
     Foreign(String),
-    /// Nobody knows whether it ran.
+    /// It may have run, or not.
     Lost(String),
 }
 
@@ -82,14 +82,14 @@ impl From<RedisError> for Trouble {
                 None => Self::Refused(why),
             },
             "WRONGTYPE" | "FOREIGN" => Self::Foreign(why),
-            // Scripts fail themselves only over a value that cannot be read.
+            // Scripts raise errors only over a value that cannot be read.
             "ERR" if why.contains("user_script") => Self::Foreign(why),
             _ => Self::Refused(why),
         }
     }
 }
 
-/// The code of a server's error. Redis 6.2 wraps what a command of a script answers:
+/// Returns the code of a server's error. Redis 6.2 wraps the errors of a script's commands:
 /// `ERR Error running script (..): @user_script:35: @user_script: 35: -OOM command not ..`.
 pub(super) fn code(error: &RedisError) -> Option<&str> {
     let code = error.code()?;
@@ -110,7 +110,7 @@ pub(super) fn code(error: &RedisError) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// As Redis 7.0, and as 6.2 says the same from within a script.
+    /// Errors as Redis 7.0 reports them, and as 6.2 does from within a script.
     #[test]
     fn what_a_script_ran_into_is_understood() {
         let wrapped = |why: &str| {

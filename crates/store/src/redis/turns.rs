@@ -1,4 +1,4 @@
-//! Turns: exchanges of one process over one key wait for each other.
+//! Turns: exchanges of one process over one key run one at a time.
 //!
 //! ```text
 //!   this process    a --load-swap--> b --load-swap--> c ..     one at a time for a key
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Two processes that race at one pace may go on as they began: one swaps, the other has just
-//! loaded. So who has lost a few times in a row waits for a moment that nobody foresees.
+//! loaded. So an exchange that has lost a few times in a row waits for a random time.
 //!
-//! Without turns, of n callers at a time one gets through, and the others try again: n rounds
+//! Without turns, one of n concurrent exchanges succeeds, and the others try again: n rounds
 //! for the last. With them an exchange races with other processes only.
 
 use std::hash::BuildHasher;
@@ -18,15 +18,15 @@ use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Keys that share a turn wait for each other in vain; many turns make that rare.
+/// Number of turns. Keys that share one wait for each other in vain; many make that rare.
 const TURNS: usize = 256;
 
-/// Races lost in a row after which the next is put off.
+/// Races lost in a row after which the next is delayed.
 const UNLUCKY: u32 = 8;
-/// How long at most: several races take as long.
+/// Maximum delay: several races take as long.
 const MAX_PAUSE: Duration = Duration::from_millis(4);
 
-/// Puts off the next race of somebody who has lost so many in a row.
+/// Delays the next race of an exchange that has lost too many in a row.
 pub(super) async fn pause(lost: u32) {
     if lost >= UNLUCKY {
         let random = RandomState::default().hash_one(lost);
@@ -35,7 +35,7 @@ pub(super) async fn pause(lost: u32) {
     }
 }
 
-/// Whose turn it is.
+/// The locks that exchanges take, by key.
 #[derive(Debug)]
 pub(super) struct Turns {
     turns: Box<[Mutex<()>]>,
@@ -52,8 +52,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits until it is the turn of whoever asks, for all of these keys. Turns are taken in
-    /// one order by everybody, so nobody waits for somebody who waits.
+    /// Waits for the turns of all these keys. Every exchange takes turns in the same order, to
+    /// avoid deadlocks.
     pub(super) async fn take(&self, names: &[&[u8]]) -> SmallVec<[MutexGuard<'_, ()>; 4]> {
         let turn = |name: &&[u8]| self.hasher.hash_one(name) % TURNS as u64;
         let mut turns: SmallVec<[u64; 4]> = names.iter().map(turn).collect();

@@ -1,4 +1,4 @@
-//! What keys gain that are pushed out: no more than is forgiven, each time.
+//! Gain of keys that are pushed out: at most the forgiven part, each time.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::{
     within_budget,
 };
 
-/// What a key was admitted, here and in an endless store, and how often it was pushed out.
+/// Permits admitted for a key, here and in an endless store, and how often it was pushed out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) here: u32,
@@ -44,7 +44,7 @@ impl Account {
 }
 
 /// After every request, for every key: admitted no more often than by a store that forgets
-/// nothing, and what is forgiven each time that it was pushed out.
+/// nothing, plus the forgiven part for each time that it was pushed out.
 #[test]
 fn a_flood_gains_no_key_more_than_is_forgiven() {
     for algorithm in algorithms("5/60s") {
@@ -75,8 +75,8 @@ fn a_flood_gains_no_key_more_than_is_forgiven() {
 }
 
 /// A window that opens with the first request of a key: a request denied for want of room may
-/// open the window later, and then it can serve better. The promise of the limit, so many in
-/// any span, holds all the same, but for what is forgiven; as it does for every algorithm.
+/// open the window later, and then it can serve better. The limit's bound on any span holds all
+/// the same, but for the forgiven part; as it does for every algorithm.
 #[test]
 fn a_flood_gains_no_key_more_than_the_bound_and_what_is_forgiven() {
     const SPAN: Nanos = Nanos::from_secs(60);
@@ -108,7 +108,7 @@ fn a_flood_gains_no_key_more_than_the_bound_and_what_is_forgiven() {
     }
 }
 
-/// Conversion to states that take more room than there is: what does not fit is pushed out.
+/// Conversion to states that take more room than there is: those that do not fit are pushed out.
 #[test]
 fn conversion_keeps_the_budget_and_every_debt() {
     let quota = "4/1h";
@@ -140,8 +140,8 @@ fn conversion_keeps_the_budget_and_every_debt() {
     }
 }
 
-/// A key that spent its limit outlasts ten times what fits of keys that asked once: those go
-/// first.
+/// A key that spent its limit outlasts a flood, ten times the capacity, of keys that asked once:
+/// those go first.
 #[test]
 fn a_drained_key_outlasts_a_flood_of_keys_that_asked_once() {
     for algorithm in algorithms("5/1h") {
@@ -161,7 +161,7 @@ fn a_drained_key_outlasts_a_flood_of_keys_that_asked_once() {
     }
 }
 
-/// Pushed out by keys that owe more, a key comes back with its debt less what is forgiven.
+/// Pushed out by keys that owe more, a key comes back with its debt less the forgiven part.
 #[test]
 fn keys_that_were_pushed_out_come_back_in_debt() {
     for algorithm in algorithms("20/20h") {

@@ -106,7 +106,7 @@ fn flood(mut request: impl FnMut(Vec<u8>, Time)) {
     }
 }
 
-/// Whether a request less in the past never lets more requests pass in sum: not where a
+/// Returns true if one request less in the past never lets more requests pass in sum: not where a
 /// request sets off a window or the strokes, nor where it changes the mode.
 fn pointwise(algorithm: &AnyAlgorithm) -> bool {
     let quota: Quota = "5/60s".parse().unwrap();
@@ -118,7 +118,7 @@ fn pointwise(algorithm: &AnyAlgorithm) -> bool {
     }
 }
 
-/// What a key that comes back is forgiven: an eighth, at least 2 permits, at most half.
+/// The part that a key which comes back is forgiven: an eighth, at least 2 permits, at most half.
 fn forgiven(limit: &Limit) -> u32 {
     let capacity = limit.algorithm.capacity().get();
     (capacity / 8).max(2).min(capacity.div_ceil(2))
@@ -128,7 +128,7 @@ fn lends(algorithm: &AnyAlgorithm) -> bool {
     matches!(algorithm, AnyAlgorithm::Concurrency(_))
 }
 
-/// Ten million keys are not needed to see that the bound holds: a hundred times what fits.
+/// Ten million keys are not needed to see that the bound holds: a hundred times the capacity.
 #[test]
 fn a_flood_uses_most_of_the_budget_and_no_more() {
     let (store, limit) = (store(SMALL), limit(0, bucket("1/1h")));
@@ -284,7 +284,7 @@ fn inserts_forget_what_has_expired() {
     assert!(store.usage().limits[0].keys < 5_000, "{:?}", store.usage());
 }
 
-/// So they do after a crowd has gone.
+/// So they do after many keys have expired.
 #[test]
 fn inserts_give_back_the_room_of_those_who_left() {
     for key_bytes in [8, 24] {
@@ -308,7 +308,7 @@ fn inserts_give_back_the_room_of_those_who_left() {
     }
 }
 
-/// What was forgotten as expired stays so when the clock steps back: no second burst.
+/// A state forgotten as expired stays so when the clock steps back: no second burst.
 #[test]
 fn a_clock_set_back_brings_no_second_burst() {
     let (store, limit) = (store(SMALL), limit(0, bucket("2/2s")));

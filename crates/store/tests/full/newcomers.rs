@@ -1,5 +1,5 @@
-//! What newcomers meet in a full store: the first requests of each are admitted, whatever
-//! crowd was there before.
+//! Newcomers in a full store: the first requests of each are admitted, whatever crowd was there
+//! before.
 
 use ratekeeper_core::{
     AnyAlgorithm, Concurrency, Key, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict, Window,
@@ -12,23 +12,23 @@ use super::{
 
 const HOUR: u64 = 3_600_000_000_000;
 
-/// Newcomers one after the other, so many that `load` hundredths of what the store holds
-/// would be in debt at once in an endless one; one and a half lives of such a key long.
+/// Newcomers one after the other, at a rate that would keep `load` hundredths of the store's
+/// capacity in debt at once in an endless one; one and a half lives of such a key long.
 struct Crowd<'a> {
     limit: &'a Limit,
-    /// Of each newcomer, at once.
+    /// Requests of each newcomer, at once.
     requests: u32,
     cost: u32,
-    /// How long a key that asked so often owes anything.
+    /// How long a key with these requests owes anything.
     life: u64,
     load: u64,
 }
 
-/// What the newcomers met.
+/// Results of the newcomers.
 #[derive(Debug, Default, PartialEq)]
 struct Met {
     newcomers: u64,
-    /// Newcomers whose first permits were refused: those that a key that comes back is forgiven.
+    /// Newcomers with a refusal among the permits that a key which comes back is forgiven.
     refused: u64,
     /// Requests.
     admitted: u64,
@@ -58,7 +58,7 @@ impl Crowd<'_> {
     }
 }
 
-/// The most keys that a store of `SMALL` bytes ever holds for a limit.
+/// Maximum number of keys that a store of `SMALL` bytes ever holds for a limit.
 fn most_keys(limit: &Limit) -> u64 {
     let store = store(SMALL);
     let mut most = 0;
@@ -71,7 +71,7 @@ fn most_keys(limit: &Limit) -> u64 {
     most as u64
 }
 
-/// From half to a hundred times what fits.
+/// From half to a hundred times the capacity.
 #[test]
 fn clients_that_ask_once_do_not_shut_others_out() {
     for (quota, cost, life) in [
@@ -99,12 +99,12 @@ fn clients_that_ask_once_do_not_shut_others_out() {
     }
 }
 
-/// Crowds that spend all they get leave newcomers what a key that comes back is forgiven, and
-/// more as long as the crowd is not many times what fits.
+/// Crowds that spend all they get leave newcomers the forgiven part, and more as long as the
+/// crowd is not many times the capacity.
 #[test]
 fn crowds_that_drain_their_keys_leave_newcomers_a_beginning() {
     let limit = limit(0, bucket("5/1h"));
-    // In hundredths, of a newcomer.
+    // In hundredths: the load of the store, and permits of a newcomer.
     for (load, least) in [(50, 500), (93, 400), (200, 300), (1_000, 200), (3_000, 200)] {
         let crowd = Crowd {
             limit: &limit,
@@ -164,8 +164,8 @@ fn keys_of_another_size_find_room() {
     }
 }
 
-/// A limit that takes too much gives up a third of a table, no more; also one whose keys all
-/// owe the same until the same moment.
+/// A limit that takes too much gives up a third of a table, no more; also if all its keys owe the
+/// same until the same moment.
 #[test]
 fn a_limit_that_takes_too_much_gives_up_a_third() {
     let window = Window::fixed("5/1h".parse().unwrap(), Nanos::ZERO).unwrap();
@@ -186,8 +186,8 @@ fn a_limit_that_takes_too_much_gives_up_a_third() {
     }
 }
 
-/// Permits on loan are never forgotten for a newcomer: that is refused, and what is on loan
-/// can be given back.
+/// Permits on loan are never forgotten for a newcomer: that is refused, and the loans can be
+/// given back.
 #[test]
 fn permits_on_loan_stay_known() {
     let lending = Concurrency::new(Permits::new(2), Nanos::from_secs(60)).unwrap();

@@ -11,7 +11,7 @@ use redis::Connection;
 
 use crate::server::{Server, every_program};
 
-/// Three an hour, of every core that has a twin.
+/// Three an hour, by every core that has a twin.
 fn limits() -> Vec<Limit> {
     let quota = "3/1h".parse().unwrap();
     let hour = Nanos::from_secs(3_600);
@@ -126,8 +126,8 @@ fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
     }
 }
 
-/// Of an address, in the name of a limit of eight letters: what `used_memory` grows by, the
-/// tables of the server included.
+/// The growth of `used_memory` by an address, in the name of a limit of eight letters, the tables
+/// of the server included.
 #[test]
 fn a_gcra_key_takes_few_bytes() {
     const KEYS: u32 = 32_000;
@@ -172,7 +172,7 @@ fn used_memory(connection: &mut Connection) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// Who asks again while refused is refused here, until something comes back.
+/// A client that asks again while refused is refused here, until something comes back.
 #[test]
 fn denials_are_remembered_for_a_moment() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -255,7 +255,7 @@ fn callers_of_one_key_share_calls() {
     }
 }
 
-/// What is debited is not answered from memory: the server may have lost what it refused by.
+/// A debit is not answered from memory: the server may have lost the states that it refused by.
 #[test]
 fn a_debit_asks_the_server_whatever_was_refused_a_moment_ago() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

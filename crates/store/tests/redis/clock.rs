@@ -1,4 +1,4 @@
-//! The server's clock is stepped, under load: what passes beyond the limits for it.
+//! The server's clock is stepped, under load: the permits that pass beyond the limits for it.
 //!
 //! ```text
 //!   clock     xx:40 --- +30 min --- xx:40 ------- -2 h ------
@@ -6,10 +6,10 @@
 //!                       hour brings    left of it
 //! ```
 //!
-//! The clock is the server's own: its scripts, its expiry, all of it. The half hour begins at
-//! 40 minutes past, whenever the test runs: it always holds one turn of the hour. How fast the
-//! machine is does not matter: what was brought may be spent later, so the bound is upon all
-//! that has passed, and grows with the time that has really gone by.
+//! The clock is the server's own: its scripts, its expiry, all of it. The half hour begins at 40
+//! minutes past, whenever the test runs: it always holds one turn of the hour. The speed of the
+//! machine does not matter: permits gained may be spent later, so the bound is upon all that have
+//! passed, and grows with the time that has really gone by.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,20 +28,20 @@ use crate::server::{Server, programs};
 
 /// Permits an hour, of each core.
 const N: u32 = 1_000;
-/// That is one each so long.
+/// The time between two permits at that rate.
 const INTERVAL: Duration = Duration::from_millis(3_600);
 /// Permits of a stroke, where they come in strokes.
 const STROKE: u32 = 10;
 const STORES: usize = 2;
-/// Of each store and limit.
+/// Callers for each store and limit.
 const CALLERS: usize = 2;
 const DEADLINE: Duration = Duration::from_millis(300);
-/// How long anything that is waited for may take.
+/// Maximum time of any wait.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// Longer than denials are remembered.
 const AFTER_A_STEP: Duration = Duration::from_millis(2_500);
 
-/// Of each core, what half an hour brings at most.
+/// Limits, one for each core, and the maximum gain of each from half an hour.
 fn limits() -> Vec<(AnyAlgorithm, u32)> {
     let quota = "1000/1h".parse().unwrap();
     let (ten, thousand) = (Permits::new(10), Permits::new(N));
@@ -64,7 +64,7 @@ fn limits() -> Vec<(AnyAlgorithm, u32)> {
     ]
 }
 
-/// What the time that the test has taken brings besides, at most.
+/// Returns the maximum gain from the time that the test has taken.
 fn meanwhile(begun: Instant) -> u32 {
     let whole = begun.elapsed().as_nanos() / INTERVAL.as_nanos();
     u32::try_from(whole).unwrap() + 1 + STROKE
@@ -77,10 +77,10 @@ fn to_forty_past(server: &Server) -> i64 {
     2_400 - seconds % 3_600
 }
 
-/// A limit on trial, and what came of it.
+/// A limit on trial, and its results.
 struct Trial {
     limit: Limit,
-    /// What half an hour brings at most.
+    /// Maximum gain from half an hour.
     extra: u32,
     admitted: AtomicU32,
     /// Calls that were not answered in time.
@@ -92,12 +92,12 @@ impl Trial {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is left: of what was lost, nobody knows whether it was charged.
+    /// Returns true if nothing is left: a lost call may have been charged or not.
     fn is_spent(&self) -> bool {
         self.admitted() + self.lost.load(Ordering::Relaxed) >= N
     }
 
-    /// Whether the step was seen, where it brings something bit by bit.
+    /// Returns true if the step was seen, where permits come back bit by bit.
     fn has_gained(&self) -> bool {
         self.extra != N / 2 || self.admitted() > N + N / 4
     }
@@ -131,7 +131,7 @@ fn count(times: &CallTime) -> u64 {
     times.buckets.iter().sum()
 }
 
-/// Waits until it is so.
+/// Waits until `is_so` is true.
 fn until(runtime: &Runtime, what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {

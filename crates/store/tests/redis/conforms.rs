@@ -8,7 +8,7 @@ use ratekeeper_store::{RedisClock, RedisConfig, RedisServers, RedisStore, RedisT
 
 use crate::server::{Cluster, Server, every_program};
 
-/// Stories are told in milliseconds from their zero; keys live by the server's clock. So the
+/// Times of stories are in milliseconds from their zero; keys live by the server's clock. So the
 /// zero lies a day ahead of it.
 pub(crate) fn tomorrow() -> Origin {
     #[expect(

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Operations are charges of all sizes, peeks, looks and refunds, at moments that run forward,
-//! stand still, jump, and step back, while the numbers of the limit change. Limits are of all
-//! sizes that the twins hold. `RATEKEEPER_OPS=1000000` runs so many for each core and server.
+//! stand still, jump, and step back, while the parameters change. Limits are of all sizes that
+//! the twins hold. `RATEKEEPER_OPS=1000000` runs as many for each core and server.
 
 use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
@@ -26,13 +26,13 @@ use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 use crate::conforms::tomorrow;
 use crate::server::{Server, every_program};
 
-/// Operations for each core and server unless `RATEKEEPER_OPS` says otherwise.
+/// Operations for each core and server unless `RATEKEEPER_OPS` is set.
 const OPERATIONS: u64 = 20_000;
 /// Lives that run at the same time, so that calls share round trips.
 const LIVES: usize = 64;
 /// Operations of a life.
 const LENGTH: u64 = 200;
-/// Values of GCRA are read right for so long after they have become meaningless.
+/// Values of GCRA are read correctly for this long after they have become meaningless.
 const IDLE: Nanos = Nanos::from_secs(90 * 86_400);
 /// A few years: values are dated modulo 2.9.
 const END: Time = Time::from_nanos(5 * YEAR.as_nanos());
@@ -44,7 +44,7 @@ static ORIGIN: LazyLock<Origin> = LazyLock::new(tomorrow);
 /// A core on trial.
 struct Trial<A: Algorithm> {
     name: &'static str,
-    /// None if there is no limit of these numbers.
+    /// Returns `None` if there is no limit of these numbers.
     make: fn(Recipe) -> Option<A>,
     refund: fn(&A, &mut A::State, Time, Permits),
     /// How far before they become meaningless values are read right.
@@ -59,8 +59,7 @@ impl<A: Algorithm> Clone for Trial<A> {
 
 impl<A: Algorithm> Copy for Trial<A> {}
 
-/// What a limit is made of. Limits that differ in the seed only understand each other's
-/// states.
+/// Parameters of a limit. Limits that differ in the seed only understand each other's states.
 #[derive(Clone, Copy)]
 struct Recipe {
     per: Nanos,
@@ -483,7 +482,7 @@ fn logs_equal_their_twin() {
     });
 }
 
-/// Which has no numbers that could change under its states.
+/// Hybrids have no numbers that could change under their states.
 #[test]
 fn hybrids_equal_their_twin() {
     let make = |recipe: Recipe| {
@@ -498,7 +497,7 @@ fn hybrids_equal_their_twin() {
     });
 }
 
-/// Which have no twin, and are decided by compare-and-set.
+/// Cores without a twin are decided by compare-and-set.
 #[test]
 fn cores_without_a_twin_are_equal() {
     let make = |recipe: Recipe| {

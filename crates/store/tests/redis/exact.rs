@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use crate::server::{Cluster, Server, every_program};
 
 const STORES: u32 = 4;
-/// Of all stores.
+/// Callers of all stores together.
 const CALLERS: u32 = 64;
 const REPETITIONS: u32 = 20;
 
@@ -47,7 +47,7 @@ fn limits() -> Vec<(AnyAlgorithm, u32)> {
     ]
 }
 
-/// Asks 1,280 times for one permit each, from everywhere at once.
+/// Asks 1,280 times for one permit each, from all stores at once.
 fn admitted(runtime: &Runtime, servers: &RedisServers, limit: &Arc<Limit>) -> u32 {
     let admitted = Arc::new(AtomicU32::new(0));
     let stores: Vec<_> = (0..STORES)

@@ -1,4 +1,4 @@
-//! Expiry: whichever way a value of GCRA is written, it stays until it says nothing any more,
+//! Expiry: however a value of GCRA is written, it stays until it carries no information any more,
 //! and no longer than a step.
 //!
 //! ```text
@@ -42,7 +42,7 @@ fn look(connection: &mut redis::Connection, name: &str) -> Option<(u64, u64, Str
     Some((now, u64::try_from(stays).ok()?, value?))
 }
 
-/// When a value says nothing any more: milliseconds since 1970, rounded up.
+/// When a value becomes meaningless: milliseconds since 1970, rounded up.
 fn paid_ms(value: &str, now_ms: u64) -> u64 {
     const TURN: u64 = 92_000_000_000_000;
     let digits = value.trim_start_matches('-');
@@ -110,7 +110,7 @@ fn a_value_stays_until_it_says_nothing_and_a_step_at_most() {
                     }
                     3 | 4 => drop(store.decide(&several[..1], Time::ZERO).await.unwrap()),
                     5 => drop(store.decide(&several, Time::ZERO).await.unwrap()),
-                    // What something was given back to is marked for good: only one of the keys.
+                    // A key with a refund is marked for good: only one of the keys.
                     6 => {
                         let given = [charge(KEYS - 1, of)];
                         store.refund(&given, Time::ZERO).await.unwrap();

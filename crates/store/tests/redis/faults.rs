@@ -1,9 +1,8 @@
-//! Faults: what goes wrong with servers, and what callers then see.
+//! Faults: failures of servers, and the answers that callers then receive.
 //!
-//! In every test the limit is a thousand a day; how many more may pass is stated and checked,
-//! as is that no decision takes longer than its deadline. What a call that is not answered may
-//! have been charged is counted, call by call: a machine that is busy with other things loses
-//! calls too.
+//! In every test the limit is a thousand a day; the number that may pass beyond it is stated and
+//! checked, as is that no decision takes longer than its deadline. Possible charges by unanswered
+//! calls are counted, call by call: a machine that is busy with other things loses calls too.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,11 +18,11 @@ use tokio::time::Instant;
 use crate::punctual::in_time;
 use crate::server::{Cluster, Server, programs, signal};
 
-/// Of a decision that is to be made, however busy the machine is.
+/// Deadline of a decision that is to be made, however busy the machine is.
 const PATIENT: Duration = Duration::from_secs(30);
-/// Of a decision that is to be given up.
+/// Deadline of a decision that is to be given up.
 const HASTY: Duration = Duration::from_millis(500);
-/// How long a store may take to come back.
+/// Maximum time for a store to come back.
 const RECOVERY: Duration = Duration::from_mins(1);
 
 /// A store and one limit in it.
@@ -65,7 +64,7 @@ impl Bench {
         Self::new(servers, HASTY)
     }
 
-    /// Decides for `who`, within the deadline; says whether it passed.
+    /// Decides for `who`, within the deadline; returns true if it passed.
     fn ask(&self, who: &str, cost: u32) -> Result<bool, StoreError> {
         let mut key = Vec::new();
         KeyBuilder::new(&mut key).part(who.as_bytes());
@@ -81,7 +80,7 @@ impl Bench {
         decided.map(|decided| decided.admitted)
     }
 
-    /// What is left for `who`.
+    /// Returns the remaining permits of `who`.
     fn left(&self, who: &str) -> u32 {
         let mut key = Vec::new();
         KeyBuilder::new(&mut key).part(who.as_bytes());
@@ -97,8 +96,8 @@ impl Bench {
         looked.unwrap().each[0].remaining.get()
     }
 
-    /// Asks until a decision is made again, which must let it pass; says how many calls were
-    /// not answered before.
+    /// Asks until a decision is made again, which must let it pass; returns the number of calls
+    /// that were not answered before.
     fn until_passed(&self, who: &str) -> u32 {
         let begun = Instant::now();
         let mut lost = 0;
@@ -115,7 +114,7 @@ impl Bench {
         panic!("the store does not come back");
     }
 
-    /// Whether the store answers, as its fallback asks.
+    /// Returns `Ok` if the store answers, as its fallback asks.
     fn ping(&self) -> Result<(), StoreError> {
         self.runtime.block_on(self.store.ping())
     }
@@ -134,12 +133,12 @@ impl Bench {
     }
 }
 
-/// The primary that counts for `who`.
+/// The primary that holds the key of `who`.
 fn home(cluster: &Cluster, who: &str) -> usize {
     cluster.home(&format!("rk:{{{who}}}:daily"))
 }
 
-/// Somebody whom another primary counts.
+/// A client with a key on another primary.
 fn elsewhere(cluster: &Cluster, who: &str) -> String {
     let home_of = |who: &str| home(cluster, who);
     let mut others = (0..).map(|number| format!("other-{number}"));
@@ -147,7 +146,7 @@ fn elsewhere(cluster: &Cluster, who: &str) -> String {
     other.expect("a primary holds a third of all names")
 }
 
-/// One of these calls or several were charged, or none.
+/// Checks that at most `lost` of the calls without an answer were charged.
 fn check_left(left: u32, most: u32, lost: u32) {
     assert!(
         (most - lost..=most).contains(&left),
@@ -199,7 +198,7 @@ fn a_server_that_is_gone_is_an_error_at_once_and_comes_back() {
         }
         assert_eq!(bench.given_up(), 0, "nobody waited");
         server.restart(&program, &[]);
-        // It kept nothing, and is taught what was owed.
+        // It kept nothing, and is taught the debt.
         bench.until_passed("ada");
         assert_eq!(bench.left("ada"), 0);
     }
@@ -222,12 +221,12 @@ fn a_server_that_stands_still_costs_no_more_than_the_deadline() {
         }
         signal(&server, "CONT");
         let after = hasty.until_passed("ada");
-        // What was sent meanwhile may have been charged, once each: less passes, never more.
+        // Calls sent meanwhile may have been charged, once each: less passes, never more.
         check_left(patient.left("ada"), 98, before + 4 + after);
     }
 }
 
-/// A relay; when told so, its first connections, so many, go silent, and stay open.
+/// A relay; on command, its existing connections go silent, and stay open.
 struct Relay {
     port: u16,
     accepted: Arc<AtomicUsize>,
@@ -266,7 +265,7 @@ impl Relay {
         relay
     }
 
-    /// The connections that there are go silent.
+    /// Makes the existing connections go silent.
     fn falls_silent(&self) {
         let accepted = self.accepted.load(Ordering::Relaxed);
         self.silent.store(accepted, Ordering::Relaxed);
@@ -401,7 +400,7 @@ fn a_failover_is_waited_out_or_an_error() {
         let bench = Bench::patient(RedisServers::Cluster(cluster.urls()));
         let home = cluster.home("rk:{ada}:daily");
         assert_eq!(bench.ask("ada", 900), Ok(true));
-        // A server waits only for those who have written something themselves.
+        // WAIT works only on a connection that has written something itself.
         let mut connection = cluster.nodes[home].connect();
         let mut mark = redis::cmd("SET");
         let marked = mark.arg("rk:{ada}:mark").arg(1);
@@ -452,7 +451,7 @@ fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
         }
         assert_eq!(bench.given_up(), given_up, "nobody waited");
 
-        // Who looks after the store sees which server it is, and that it has come back.
+        // Operators see which server it is, and that it has come back.
         let address = format!("127.0.0.1:{}", cluster.nodes[dead].port);
         assert_eq!(bench.troubled(), [address]);
         let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
@@ -462,16 +461,16 @@ fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
     }
 }
 
-/// How a primary comes to refuse what it is asked, and how that ends.
+/// Ways in which a primary refuses calls, and how they end.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     /// No charge can be written: OOM.
     Full,
-    /// No replica has what is written: NOREPLICAS.
+    /// No replica has the writes: NOREPLICAS.
     Alone,
-    /// Whoever comes must log in: NOAUTH.
+    /// New connections must log in: NOAUTH.
     Locked,
-    /// A script of somebody else does not end: BUSY, which a server that loads is like.
+    /// Another client's script does not end: BUSY, which a server that loads is like.
     Busy,
 }
 
@@ -573,7 +572,7 @@ fn a_primary_that_refuses_concerns_its_keys_and_nobody_waits_for_it() {
     }
 }
 
-/// Whoever ends while callers wait for the store does end.
+/// A runtime ends although callers wait for the store.
 #[test]
 fn a_runtime_that_ends_is_not_held_up() {
     let (say, hear) = std::sync::mpsc::channel();

@@ -1,11 +1,11 @@
-//! Hints: what is taught to a store that has lost its data, and what is not.
+//! Hints: the states that a store is taught after it has lost its data, and those it is not.
 //!
 //! Bounds, for one key of a limit, beyond the limit:
 //!
-//! * a server that restarts without persistence: what other processes were told since the one
-//!   that asks first was told last;
-//! * a server that is flushed: what each process had under way, at least one call each, for
-//!   nobody says so;
+//! * a server that restarts without persistence: the answers to other processes since the last
+//!   answer to the first process that asks;
+//! * a server that is flushed: the calls each process had under way, at least one each, because a
+//!   flush is not reported;
 //! * nothing that was given back, or reset, comes back by a hint.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::server::{Server, programs, wait_a_little};
 
-/// Of a decision: nothing here is about time.
+/// Deadline of a decision: nothing here is about time.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Two processes that share a server.
@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// Whether a request of so many limits passes, by a process.
+    /// Returns true if a request of the first `limits` limits passes, by a process.
     fn ask(&self, process: usize, who: &str, limits: usize, cost: u32) -> bool {
         let key = key(who);
         let charges: Vec<_> = self.limits[..limits]
@@ -86,7 +86,7 @@ impl Bench {
         self.runtime.block_on(decided).unwrap().admitted
     }
 
-    /// What a process says is left of the first limit.
+    /// Returns the remaining permits of the first limit, by a process.
     fn left(&self, process: usize, who: &str) -> u32 {
         let key = key(who);
         let charges = [charge(&self.limits[0], &key, 0)];
@@ -128,7 +128,7 @@ fn a_flushed_store_is_taught_what_was_owed() {
             let bench = Bench::new(Server::start(&program, &[]));
             let names = ["ada", "bob", "cid"];
             for who in names {
-                // Twice: what was learned by the call that made the connection is told once.
+                // Twice: an answer on the call that made the connection is taught once.
                 assert!(bench.ask(A, who, limits, 450) && bench.ask(A, who, limits, 450));
             }
             bench.flush();
@@ -140,7 +140,7 @@ fn a_flushed_store_is_taught_what_was_owed() {
             for (who, passed) in [("ada", 101), ("bob", 100), ("cid", 100)] {
                 assert_eq!(more(who, A), passed, "{who} under {limits}");
             }
-            // Another process knows nothing of them, and is told by the store.
+            // Another process remembers nothing of them, and is answered by the store.
             assert_eq!(more("ada", B), 0);
         }
     }
@@ -201,7 +201,7 @@ fn what_was_reset_or_given_back_does_not_come_back() {
             assert!(bench.ask(B, who, 1, 1));
             assert_eq!(bench.left(A, who), left - 1, "{who}");
         }
-        // The mark outlives what anybody may remember: a day, whatever is owed.
+        // The mark outlives every memory of the key: a day, whatever is owed.
         for who in ["reset", "refund", "both"] {
             let mut lives = redis::cmd("PTTL");
             lives.arg(format!("rk:{{{who}}}:limit-0"));

@@ -1,4 +1,4 @@
-//! Load: callers of two processes who ask all through a fault, and what they were answered.
+//! Load: callers of two processes that ask all through a fault, and their answers.
 //!
 //! ```text
 //!   8 callers --> Fallback(RedisStore) --\                at most N may pass: what passed, and
@@ -26,23 +26,23 @@ use tokio::time::{Instant, sleep};
 
 use crate::punctual::in_time;
 
-/// Of a decision that is to be given up.
+/// Deadline of a decision that is to be given up.
 const HASTY: Duration = Duration::from_millis(300);
-/// Of a decision that is to be made, however busy the machine is.
+/// Deadline of a decision that is to be made, however busy the machine is.
 const PATIENT: Duration = Duration::from_secs(20);
 /// Permits of each limit, for longer than any test takes.
 const PERMITS: &str = "100000/1d";
 const N: i64 = 100_000;
-/// What comes back of a bucket in a minute, and of the shares of it together as much again: while
-/// they are in debt they fill up as the bucket does.
+/// Refill of a bucket in a minute, and of the shares of it together as much again: while they are
+/// in debt they fill up as the bucket does.
 const REFILL: u64 = 2 * 70;
 const PROCESSES: usize = 2;
 const CALLERS: usize = 8;
-/// Of a caller, between two requests.
+/// Pause of a caller between two requests.
 const PAUSE: Duration = Duration::from_millis(3);
 /// As often as the service looks after its store.
 const TEND: Duration = Duration::from_millis(100);
-/// How long anything that is waited for may take.
+/// Maximum time of any wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What may happen to a server.
@@ -81,14 +81,14 @@ pub(crate) struct Load {
     samples: Arc<std::sync::Mutex<Vec<(Instant, u64, u64)>>>,
 }
 
-/// What they saw.
+/// Results of the callers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// Permits that passed beyond those of the limit; negative: that were charged, but did not
+    /// Permits that passed beyond those of the limit; if negative, that were charged, but did not
     /// pass.
     pub(crate) firm: i64,
     pub(crate) soft: i64,
-    /// What has come back of the bucket and its shares meanwhile, at most.
+    /// Maximum refill of the bucket and its shares meanwhile.
     refilled: i64,
     /// Calls that the stores did not answer.
     pub(crate) failed: i64,
@@ -114,8 +114,8 @@ pub(crate) fn key(who: &str) -> Vec<u8> {
 }
 
 impl Load {
-    /// Starts the callers, who ask for `who` in turn, and waits until they are served: for
-    /// servers that go silent.
+    /// Starts the callers, which ask for each key of `who` in turn, and waits until they are
+    /// served: for servers that go silent.
     pub(crate) fn hasty(servers: &RedisServers, who: &'static [&'static str]) -> Self {
         Self::start(servers, HASTY, who)
     }
@@ -183,7 +183,7 @@ impl Load {
         load
     }
 
-    /// Waits until so many more pass under each limit.
+    /// Waits until `more` more pass under each limit.
     pub(crate) fn serves(&self, more: u64) {
         let (firm, soft) = self.admitted();
         self.until("callers that are served", || {
@@ -192,13 +192,13 @@ impl Load {
         });
     }
 
-    /// How many have passed so far, of `firm` and of `soft`.
+    /// Returns the numbers of requests passed so far, of `firm` and of `soft`.
     pub(crate) fn admitted(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.tally.firm), read(&self.tally.soft))
     }
 
-    /// How many passed in the last `span`, as [`admitted_since`](Self::admitted_since).
+    /// Returns the number passed in the last `span`, as [`admitted_since`](Self::admitted_since).
     pub(crate) fn admitted_within(&self, span: Duration) -> i64 {
         let then = {
             let samples = self.samples.lock().unwrap();
@@ -210,8 +210,8 @@ impl Load {
         self.admitted_since(then)
     }
 
-    /// How many have passed since so many had, of the limit of which more have; and of who is
-    /// just being answered.
+    /// Returns the number passed since then, of the limit with the larger one, plus the callers
+    /// that are just being answered.
     pub(crate) fn admitted_since(&self, (firm_then, soft_then): (u64, u64)) -> i64 {
         let (firm, soft) = self.admitted();
         let answered = u64::try_from(PROCESSES * CALLERS).unwrap();
@@ -238,7 +238,7 @@ impl Load {
         self.runtime.block_on(async { sleep(span).await });
     }
 
-    /// Waits until all are served again and all debts paid, then says what was seen.
+    /// Waits until all are served again and all debts paid, then returns the results.
     pub(crate) fn end(mut self) -> Seen {
         self.until_asked(true);
         self.serves(300);
@@ -275,13 +275,13 @@ impl Load {
         };
         println!("{seen:?}");
         assert!(seen.answers > 1_000, "a load: {seen:?}");
-        // What was charged and did not pass: calls whose answer was lost.
+        // Charges that did not pass: calls that lost their answer.
         assert!(seen.firm >= -seen.failed, "{seen:?}");
         assert!(seen.soft >= -seen.failed, "{seen:?}");
         seen
     }
 
-    /// What is left in the servers.
+    /// Returns the remaining permits in the servers.
     fn left(&self, limit: &Limit) -> i64 {
         let of_key = key("ada");
         let charge = Charge {
@@ -304,7 +304,7 @@ impl Load {
 }
 
 impl Seen {
-    /// No more passed than that beyond the limits; a bucket fills a little all the while.
+    /// Checks that at most `extra` passed beyond the limits; a bucket refills meanwhile.
     pub(crate) fn at_most(self, extra: i64) {
         assert!(self.firm <= extra, "{extra}: {self:?}");
         assert!(self.soft <= extra + self.refilled, "{extra}: {self:?}");

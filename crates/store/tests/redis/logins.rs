@@ -13,7 +13,7 @@ enum Kind {
     Sentinel,
 }
 
-/// A server, and who names it, if anybody does.
+/// A server, and the sentinel that names it, if there is one.
 struct Stage {
     server: Server,
     sentinel: Option<Server>,
@@ -38,7 +38,7 @@ impl Stage {
         stage
     }
 
-    /// What a service is told that knows this password.
+    /// Servers as configured for a service with this password.
     fn servers(&self, kind: Kind, password: &str) -> RedisServers {
         let url = |server: &Server| format!("redis://ada:{password}@127.0.0.1:{}", server.port);
         match (kind, &self.sentinel) {

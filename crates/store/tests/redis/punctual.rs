@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// What a timer may be early for another that was set before it.
+/// How early a timer may be against another that was set before it.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The answer of a decision that must be over within its deadline.

@@ -1,9 +1,9 @@
-//! Sentinel: one primary, one replica, three sentinels, and what a failover costs callers.
+//! Sentinel: one primary, one replica, three sentinels, and the cost of a failover to callers.
 //!
 //! Bounds, for one key of a limit of L that N processes share:
 //!
-//! * admitted by the stores: L, and what the processes had under way. What the primary had
-//!   admitted and its replica had not heard of is taught by the processes that were told;
+//! * admitted by the stores: L, and the calls that the processes had under way. Charges that the
+//!   replica had not received are taught by the processes that made them;
 //! * admitted while there is no primary: nothing if the limit says `deny`; the shares of the
 //!   processes, together at most L, if it says `local`; they are debited afterwards;
 //! * a decision takes no longer than the deadline, and none fails.
@@ -25,9 +25,9 @@ use tokio::time::{Instant, sleep};
 use crate::punctual::in_time;
 use crate::server::{Program, Server, programs, wait_a_little};
 
-/// Of a decision.
+/// Deadline of a decision.
 const DEADLINE: Duration = Duration::from_millis(200);
-/// At a time.
+/// Concurrent callers.
 const CALLERS: u32 = 8;
 /// L.
 const WHOLE: u32 = 1_000;
@@ -35,7 +35,7 @@ const WHOLE: u32 = 1_000;
 const WORD: &str = "primary-word";
 const OTHER_WORD: &str = "sentinel-word";
 
-/// A primary, its replica, and those who watch them.
+/// A primary, its replica, and the sentinels that watch them.
 struct Watched {
     servers: Vec<Server>,
     sentinels: Vec<Server>,
@@ -86,7 +86,7 @@ impl Watched {
         }
     }
 
-    /// What a sentinel says of the primary.
+    /// Returns a field of a sentinel's report on the primary.
     fn fact(&self, sentinel: usize, name: &str) -> String {
         let mut command = redis::cmd("SENTINEL");
         command.arg("MASTER").arg("mymaster");
@@ -146,7 +146,7 @@ fn charge(limit: &Limit) -> Charge<'_> {
     }
 }
 
-/// Callers that never rest, and what they were told.
+/// Callers that never rest, and their answers.
 struct Load {
     store: Fallback<RedisStore>,
     limits: [Limit; 2],
@@ -246,7 +246,7 @@ fn a_killed_primary_is_followed_to_its_replica() {
         // And this process's share, which is everything.
         assert!(after[1] <= 2 * WHOLE + CALLERS, "{after:?}");
 
-        // The old primary comes back, and is none any more: nobody asks it.
+        // The old primary comes back as a replica: no store asks it.
         let word = ["--requirepass", WORD, "--masterauth", WORD];
         watched.servers[0].restart(&program, &word);
         let left = runtime.block_on(load.store.look(&[charge(&load.limits[0])], load.now()));
@@ -254,7 +254,7 @@ fn a_killed_primary_is_followed_to_its_replica() {
     }
 }
 
-/// Nobody dies: the sentinels are told to name another, and the connection to the old one may
+/// No server dies: the sentinels are asked to name another, and the connection to the old one may
 /// even stay.
 #[test]
 fn a_primary_that_gives_way_is_left() {

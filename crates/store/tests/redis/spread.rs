@@ -1,4 +1,4 @@
-//! Requests whose keys lie on several nodes of a cluster: all charges are made, or none.
+//! Requests with keys on several nodes of a cluster: all charges are made, or none.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn store(cluster: &Cluster, prefix: &str) -> RedisStore {
     .unwrap()
 }
 
-/// A hundred permits, of which none comes back while the test runs; what is post-paid lets a
+/// A hundred permits, of which none comes back while the test runs; a post-paid limit lets a
 /// request go while any of them is left.
 fn shared() -> Vec<(&'static str, AnyAlgorithm)> {
     let quota = "100/10h".parse().unwrap();
@@ -69,8 +69,8 @@ fn shared() -> Vec<(&'static str, AnyAlgorithm)> {
     ]
 }
 
-/// A client whose own limit refuses all but one of its requests takes one permit of the limit
-/// that all clients share, in whichever order the policy names the two.
+/// A client with a limit of its own that refuses all but one of its requests takes one permit of
+/// the limit that all clients share, in whichever order the policy names the two.
 #[test]
 fn a_refused_request_takes_nothing_from_others() {
     let runtime = Runtime::new().unwrap();

@@ -1,4 +1,4 @@
-//! TLS: who is trusted, and who is let in.
+//! TLS: trusted servers, and admitted clients.
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +14,14 @@ use tempfile::TempDir;
 
 use crate::server::{Server, free_port, wait_a_little, with_tls};
 
-/// Somebody who signs.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // OpenSSL takes a certificate for self-signed whose names are both the default.
+        // OpenSSL takes a certificate for self-signed if both its names are the default.
         params.distinguished_name = DistinguishedName::new();
         params
             .distinguished_name
@@ -55,7 +55,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What a decision says over TLS.
+/// Returns the decision over TLS.
 fn ask(port: u16, tls: RedisTls) -> Result<bool, String> {
     ask_of(RedisServers::One(format!("rediss://127.0.0.1:{port}")), tls)
 }
@@ -174,8 +174,8 @@ fn servers_are_trusted_by_ca_and_name_and_ask_for_ours() {
     }
 }
 
-/// A server's certificate is renewed by another authority, and so are those who may sign for it
-/// and our own: no restart is needed, and what is bad is not taken.
+/// A server's certificate is renewed by another authority, and so are the trusted authorities and
+/// our own certificate: no restart is needed, and bad files are not taken.
 #[test]
 fn certificates_are_renewed_while_the_store_is_in_use() {
     let (old, new) = (Authority::new(), Authority::new());
@@ -240,7 +240,7 @@ fn certificates_are_renewed_while_the_store_is_in_use() {
     }
 }
 
-/// Until that is why.
+/// Waits until that is the reason of a failure.
 pub(crate) fn until_fails(ask: &impl Fn() -> Result<bool, String>, says: &str) {
     for _ in 0..50 {
         if ask().is_err_and(|why| why.contains(says)) {
@@ -322,7 +322,7 @@ fn clusters_and_sentinels_are_reached_by_tls() {
     }
 }
 
-/// Until it is ready.
+/// Waits until it is ready.
 pub(crate) fn until_ok(ask: impl Fn() -> Result<bool, String>) -> bool {
     for _ in 0..50 {
         if let Ok(passed) = ask() {

@@ -1,5 +1,5 @@
-//! Faults under load: what they let pass beyond a limit, what they make callers wait, and that
-//! no caller is answered anything but what its limits chose.
+//! Faults under load: the permits that pass beyond a limit, the waits of callers, and that no
+//! caller is answered anything but the choice of its limits.
 //!
 //! Each test states how many may pass beyond the limits. [`Load`] checks the rest each time:
 //! every request is answered within the deadline, and no more is charged than calls were lost.
@@ -34,7 +34,7 @@ fn load(server: &Server) -> Load {
     Load::patient(&one(server), &["ada"])
 }
 
-/// Killed, away for a moment, and started again; says how many had passed before, all told and
+/// Killed, away for a moment, and started again; returns the numbers passed before, in total and
 /// in the last two seconds.
 fn crash(program: &Program, options: &[&str]) -> (Load, Server, i64, i64) {
     let mut server = Server::start(program, options);
@@ -91,7 +91,7 @@ fn a_server_that_stands_still_for_five_seconds_loses_nothing() {
     }
 }
 
-/// Longer than calls are waited for, again and again: what was under way may be charged, and is
+/// Longer than calls are waited for, again and again: calls under way may be charged, and are
 /// answered as the limits chose.
 #[test]
 fn a_server_that_stumbles_charges_what_was_under_way_and_no_more() {
@@ -163,7 +163,7 @@ fn a_full_server_is_a_store_that_fails() {
 }
 
 /// Two of three requests are for a key that holds something else: they are decided as their
-/// limits chose, and nobody else sees anything.
+/// limits chose, and no other request is affected.
 #[test]
 fn a_value_of_a_wrong_type_concerns_its_key_only() {
     for program in programs() {
@@ -180,7 +180,7 @@ fn a_value_of_a_wrong_type_concerns_its_key_only() {
     }
 }
 
-/// Of a cluster, where the key of [`Load`] is: the node, and its slot.
+/// The place of the key of [`Load`] in a cluster: the node, and its slot.
 fn home(cluster: &Cluster) -> (usize, u16) {
     let mut command = redis::cmd("CLUSTER");
     command.arg("KEYSLOT").arg("rk:{ada}:soft");
@@ -188,9 +188,9 @@ fn home(cluster: &Cluster) -> (usize, u16) {
     (usize::from(slot / 5461).min(2), slot)
 }
 
-/// Waits until the replica of a primary has all that has been written there so far, however
-/// busy the machine is; says how much has passed before. A server waits only for those who have
-/// written something themselves.
+/// Waits until the replica of a primary has all that has been written there so far, however busy
+/// the machine is; returns the numbers passed before. WAIT works only on a connection that has
+/// written something itself.
 fn until_followed(load: &Load, primary: &Server) -> (u64, u64) {
     let before = load.admitted();
     let mut connection = primary.connect();
@@ -204,7 +204,7 @@ fn until_followed(load: &Load, primary: &Server) -> (u64, u64) {
     before
 }
 
-/// What had not reached the replica may pass again.
+/// Requests that had not reached the replica may pass again.
 #[test]
 fn a_replica_takes_over_from_a_primary_that_was_killed() {
     for program in programs() {
@@ -219,7 +219,7 @@ fn a_replica_takes_over_from_a_primary_that_was_killed() {
     }
 }
 
-/// Nobody says that it is gone: its connections stay open. The replica is found all the same.
+/// The primary is not reported gone: its connections stay open. The replica is found anyway.
 #[test]
 fn a_replica_takes_over_from_a_primary_that_hangs() {
     for program in programs() {

@@ -4,8 +4,8 @@
 //!   {"allowed":true,"at_us":5,"cost":1,"key":"ada","line":2,"op":"check","remaining":8, ..}
 //! ```
 //!
-//! Written by hand, because a serializer takes longer over these fourteen fields than reading
-//! the event and deciding it take together.
+//! Written by hand, because a serializer takes longer for these fourteen fields than reading and
+//! deciding the event take together.
 
 use ratekeeper_core::{Decision, Nanos, Time, Verdict};
 

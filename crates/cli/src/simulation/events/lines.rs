@@ -24,7 +24,7 @@ impl<R: Read> InputLines<R> {
         self.input.buffer().contains(&b'\n')
     }
 
-    /// The next line, or why it cannot be used; `None` at the end.
+    /// Returns the next line, or why it cannot be used; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Result<&str, String>>, Failure> {
         let wrong = |why: io::Error| Failure::new(format!("cannot read the events: {why}"));
         self.line.clear();

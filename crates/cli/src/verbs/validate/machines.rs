@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Checked;
 
-/// A workflow command; `%`, line ends and, in properties, `:` and `,` are escaped.
+/// Returns a workflow command; `%`, line ends and, in properties, `:` and `,` are escaped.
 pub(super) fn github(file: &str, finding: &Diagnostic) -> String {
     let kind = severity(finding);
     let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
@@ -24,7 +24,7 @@ pub(super) fn github(file: &str, finding: &Diagnostic) -> String {
     )
 }
 
-/// One run of SARIF 2.1.0 (OASIS, 2020).
+/// Returns one run of SARIF 2.1.0 (OASIS, 2020).
 pub(super) fn sarif(checked: &[Checked]) -> Value {
     let all = || {
         checked
@@ -73,12 +73,12 @@ pub(super) fn sarif(checked: &[Checked]) -> Value {
     })
 }
 
-/// Characters of `text` between two bytes.
+/// Returns the number of characters of `text` between two bytes.
 fn characters(text: &str, start: usize, end: usize) -> usize {
     text.get(start..end).map_or(0, |part| part.chars().count())
 }
 
-/// Text of a workflow command.
+/// Escapes the text of a workflow command.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")

@@ -54,7 +54,7 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    /// The application, listening; nothing if the framework is not installed.
+    /// Starts the application; `None` if the framework is not installed.
     pub(crate) fn start(framework: Framework, dir: &Path) -> Option<Self> {
         let (name, interpreter, variable, text, file, place) = match framework {
             Framework::Express => {

@@ -1,6 +1,6 @@
-//! The real clock. Everywhere else time is virtual; here the service's own clock is the
-//! subject, so waiting for the time it states is the test. Nothing waits blindly: what is
-//! not stated is polled, with a deadline.
+//! The real clock. Everywhere else time is virtual; here the service's own clock is the subject, so
+//! waiting for the time it states is the test. No wait is blind: events without a stated time are
+//! polled, with a deadline.
 #![expect(
     clippy::disallowed_methods,
     reason = "real processes keep real time; this file is the only reader"
@@ -9,7 +9,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks of [`poll`].
+/// Pause between two attempts of [`poll`].
 const PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) fn now() -> Instant {
@@ -20,10 +20,10 @@ pub(crate) fn wait(span: Duration) {
     thread::sleep(span);
 }
 
-/// Looks until `ready` gives a value.
+/// Calls `ready` until it returns a value.
 ///
 /// # Errors
-/// Says `what` was awaited if it has not come `within` the span.
+/// Returns an error that names `what` if there is no value `within` the span.
 pub(crate) fn poll<T>(
     what: &str,
     within: Duration,

@@ -18,7 +18,7 @@ use super::{clock, say};
 
 const START_WITHIN: Duration = Duration::from_mins(1);
 
-/// What Envoy does while it cannot ask.
+/// Behaviour of Envoy while it cannot ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WhenDown {
     #[default]
@@ -26,7 +26,7 @@ pub(crate) enum WhenDown {
     Refuse,
 }
 
-/// What a caller of gRPC who is over the limit is told.
+/// Status of a gRPC call over the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum GrpcRefusal {
     #[default]
@@ -34,7 +34,7 @@ pub(crate) enum GrpcRefusal {
     ResourceExhausted,
 }
 
-/// In what one stage differs from another.
+/// Differences between stages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setup<'a> {
     pub(crate) when_down: WhenDown,
@@ -53,7 +53,7 @@ pub(crate) struct EnvoyStage {
 }
 
 impl EnvoyStage {
-    /// All parts running, with a policy of `limits`; nothing if Envoy is not there.
+    /// Starts all parts, with a policy of `limits`; `None` if Envoy is not installed.
     pub(crate) fn open(limits: &str) -> Option<Self> {
         Self::open_with(limits, Setup::default())
     }
@@ -104,18 +104,18 @@ impl EnvoyStage {
         })
     }
 
-    /// Where visitors go.
+    /// Address for visitors.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the policy file lies.
+    /// Directory of the policy file.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 }
 
-/// Envoy with exactly that configuration; nothing if Envoy is not there.
+/// Starts Envoy with exactly that configuration; `None` if Envoy is not installed.
 pub(crate) fn start(dir: &Path, config: &str, address: SocketAddr) -> Option<Process> {
     let program = program()?;
     let path = dir.join("envoy.yaml");
@@ -138,7 +138,7 @@ pub(crate) fn start(dir: &Path, config: &str, address: SocketAddr) -> Option<Pro
     Some(envoy)
 }
 
-/// The program, or nothing and one line that says so. In CI it has to be there.
+/// Returns the program, or `None` after printing one line. In CI it must be there.
 fn program() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/envoy-1.40.0");
     let found = Some(home.join("envoy")).filter(|program| program.is_file());

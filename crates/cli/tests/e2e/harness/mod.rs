@@ -38,12 +38,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// All parts running, with a policy of `limits`; nothing if the proxy is not installed.
+    /// Starts all parts, with a policy of `limits`; `None` if the proxy is not installed.
     pub(crate) fn open(kind: Kind, limits: &str) -> Option<Self> {
         Self::open_with(kind, WhenDown::Refuse, |dir| write_policy(dir, limits))
     }
 
-    /// The same, with the proxy's choice and the policy file made by `policy`.
+    /// The same, with the proxy's choice and a policy file made by `policy`.
     pub(crate) fn open_with(
         kind: Kind,
         when_down: WhenDown,
@@ -70,19 +70,19 @@ impl Stage {
         })
     }
 
-    /// Where visitors go.
+    /// Address for visitors.
     pub(crate) fn address(&self) -> SocketAddr {
         self.proxy.address()
     }
 
-    /// Where the policy file and everything else of this test lies.
+    /// Directory of the policy file and of all other files of this test.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 }
 
-/// Writes a line past the capture of the test runner, so that it is seen.
+/// Writes a line past the capture of the test runner, so that it is shown.
 pub(crate) fn say(line: &str) {
-    // Nowhere to complain if standard error is closed.
+    // A failure cannot be reported if standard error is closed.
     let _ = writeln!(io::stderr(), "{line}");
 }

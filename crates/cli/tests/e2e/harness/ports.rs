@@ -1,13 +1,13 @@
-//! Ports for servers that have to be told one.
+//! Ports for servers that cannot choose one themselves.
 //!
 //! ```text
 //!   10,000 ...... 19,999   20,000 ...... 29,999      32,768 ............... 60,999
 //!   handed out here        their cluster buses       port 0 and clients: the kernel's
 //! ```
 //!
-//! A port that the kernel has just given is free for a moment only: whatever asks for any port,
-//! a client that connects too, may be given it again before the server binds it. Then a test
-//! talks to the server of another. So these ports are none that the kernel gives.
+//! A port that the kernel has just given is free for a moment only: any program that asks for a
+//! port, even a client that connects, may be given it before the server binds it. Then a test talks
+//! to the server of another test. So these ports are outside the kernel's range.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process;
@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 10_000;
-/// The bus of a cluster's node is so much higher.
+/// Offset of the bus port of a cluster's node.
 const BUS: u16 = 10_000;
-/// Processes that run at once begin far from each other.
+/// Keeps the ports of concurrent processes far from each other.
 const STRIDE: u32 = 337;
 
-/// A port of loopback that nobody listens on, handed out once in this process.
+/// Returns a free port of loopback, handed out once in this process.
 pub(crate) fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let start = process::id().wrapping_mul(STRIDE);

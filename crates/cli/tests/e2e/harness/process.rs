@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use super::{clock, say};
 
-/// How long a program may take to end after it was asked to.
+/// Maximum time for a program to end after it was asked to.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
-/// As much of a log as is worth reading after a failure, in bytes.
+/// Maximum length of the log that is shown after a failure, in bytes.
 const SHOWN_LOG: usize = 8 * 1024;
 
-/// An installed program, or nothing and one line that says so. In CI it has to be there.
+/// Returns an installed program, or `None` after printing one line. In CI it must be there.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path)
@@ -26,8 +26,8 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     or_skip(name, found)
 }
 
-/// A program that `cargo xtask test` has put at this place of the repository, or nothing and
-/// one line that says so. In CI it has to be there.
+/// Returns a program that `cargo xtask test` has put at this place of the repository, or `None`
+/// after printing one line. In CI it must be there.
 pub(crate) fn carried(place: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let program = Some(root.join(place)).filter(|program| program.is_file());
@@ -74,12 +74,12 @@ impl Process {
         }
     }
 
-    /// What it has written to standard output so far.
+    /// Returns its standard output so far.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.out).unwrap_or_default()
     }
 
-    /// What it has written to standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
@@ -111,14 +111,14 @@ impl Process {
         );
     }
 
-    /// Waits for the end.
+    /// Waits for the program to end.
     pub(crate) fn end(&mut self) -> Result<ExitStatus, String> {
         clock::poll(&format!("end of {}", self.name), END_WITHIN, || {
             self.ended()
         })
     }
 
-    /// Ends it at once, as a crash would, if it has not ended.
+    /// Kills it at once, as a crash would, if it has not ended.
     pub(crate) fn crash(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");

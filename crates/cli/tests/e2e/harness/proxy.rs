@@ -1,6 +1,6 @@
-//! A real nginx, Caddy or HAProxy, with the very text users are given: the snippet, its
-//! addresses replaced, around it only what keeps the program in the foreground, in the
-//! test's directory and off the privileged ports.
+//! A real nginx, Caddy or HAProxy, with the same text as users: the snippet, its addresses
+//! replaced, around it only the lines that keep the program in the foreground, in the test's
+//! directory and off the privileged ports.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -17,17 +17,17 @@ pub(crate) const CADDY: &str = include_str!("../../../src/snippets/Caddyfile");
 pub(crate) const HAPROXY: &str = include_str!("../../../src/snippets/haproxy.cfg");
 pub(crate) const HAPROXY_LUA: &str = include_str!("../../../src/snippets/haproxy.lua");
 
-/// The line to remove for [`WhenDown::LetPass`].
+/// Line to remove for [`WhenDown::LetPass`].
 const HAPROXY_REFUSES: &str =
     "http-request deny deny_status 503 unless { var(txn.ratekeeper_answered) -m found }";
 
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// Threads that run Caddy at once, many more than there are processors: the system stops them
-/// anywhere, and what Caddy's threads do to each other shows about 70 times as often.
+/// Threads that run Caddy, many more than there are processors, so that the system interrupts them
+/// anywhere: races between Caddy's threads then appear about 70 times as often.
 const THREADS: &str = "256";
 
-/// A free port can be taken by another before the proxy binds it; then another is tried.
+/// Number of ports to try, because another program can take a free port before the proxy binds it.
 const PORTS_TRIED: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub(crate) enum Kind {
     Haproxy,
 }
 
-/// What the proxy does with requests while ratekeeper cannot be asked.
+/// Behaviour of the proxy while ratekeeper cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenDown {
-    /// The snippet as it is written.
+    /// The snippet as written.
     Refuse,
-    /// The snippet with its other choice taken.
+    /// The snippet with its alternative.
     LetPass,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Proxy {
     address: SocketAddr,
 }
 
-/// Where the parts around the proxy are.
+/// Addresses and files of the parts around the proxy.
 pub(crate) struct Around<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) service: SocketAddr,
     pub(crate) upstream: SocketAddr,
-    /// Beside it `ratekeeper init --for` shows the configuration.
+    /// Policy for which `ratekeeper init --for` shows the configuration.
     pub(crate) policy: &'a Path,
     pub(crate) when_down: WhenDown,
 }
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// The program, or nothing and one line that says so. In CI it has to be there.
+    /// Returns the program, or `None` after printing one line. In CI it must be there.
     pub(crate) fn program(self) -> Option<PathBuf> {
         process::find(self.name())
     }
@@ -120,8 +120,8 @@ impl Proxy {
     }
 }
 
-/// Puts addresses in the places of a snippet's own. Each must be there: a snippet that
-/// changes shape fails here, not in what follows from it.
+/// Replaces the addresses of a snippet. Each must be there, so that a snippet that changes shape
+/// fails here and not later.
 fn fill(snippet: &str, places: &[(&str, String)]) -> String {
     let mut text = snippet.to_owned();
     for (place, value) in places {
@@ -134,7 +134,8 @@ fn fill(snippet: &str, places: &[(&str, String)]) -> String {
     text
 }
 
-/// Takes the choice a snippet offers as code behind a comment sign (`#code`, not `# text`).
+/// Enables the alternative that a snippet offers as code behind a comment sign (`#code`, not `#
+/// text`).
 fn uncomment(snippet: &str) -> String {
     let lines = snippet.lines().map(|line| {
         let body = line.trim_start();
@@ -154,7 +155,7 @@ fn uncomment(snippet: &str) -> String {
     text
 }
 
-/// What `ratekeeper init --for` shows beside a policy, file by file.
+/// Returns the files that `ratekeeper init --for` shows beside a policy.
 pub(crate) fn snippets<const FILES: usize>(policy: &Path, proxy: &str) -> [String; FILES] {
     let shown = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
         .arg("init")
@@ -171,8 +172,8 @@ pub(crate) fn snippets<const FILES: usize>(policy: &Path, proxy: &str) -> [Strin
 }
 
 impl Around<'_> {
-    /// A snippet with this test's addresses and its choice; `listen` is the place where it
-    /// says where to listen, and what stands there instead.
+    /// Returns a snippet with this test's addresses and its choice; `listen` is the snippet's
+    /// listening address and its replacement.
     fn site(&self, snippet: &str, listen: (&str, String)) -> String {
         let chosen = match self.when_down {
             WhenDown::Refuse => snippet.to_owned(),

@@ -11,18 +11,18 @@ use super::process::{Process, carried, find};
 
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// Which server it is.
+/// Product and version of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Make {
-    /// Of the system (Debian).
+    /// Installed by the system (Debian).
     Redis,
-    /// Where `cargo xtask test` puts them.
+    /// Installed by `cargo xtask test`.
     Valkey91,
     Valkey81,
 }
 
 impl Make {
-    /// The program; nothing and one line that says so if it is absent.
+    /// Returns the program; `None` after printing one line if it is absent.
     pub(super) fn program(self) -> Option<PathBuf> {
         let directory = match self {
             Self::Redis => return find("redis-server"),
@@ -42,22 +42,22 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// A server that keeps nothing on disk; none if it is not installed.
+    /// Starts a server that keeps nothing on disk; `None` if it is not installed.
     pub(crate) fn start(dir: &Path) -> Option<Self> {
         Self::start_with(dir, free_port(), &[])
     }
 
-    /// At that port.
+    /// Starts one at that port.
     pub(crate) fn start_at(dir: &Path, port: u16) -> Option<Self> {
         Self::start_with(dir, port, &[])
     }
 
-    /// With further options.
+    /// Starts one with further options.
     pub(crate) fn start_with(dir: &Path, port: u16, options: &[&str]) -> Option<Self> {
         Self::start_make(Make::Redis, dir, port, options)
     }
 
-    /// One of a make, with further options.
+    /// Starts one of a make, with further options.
     pub(crate) fn start_make(make: Make, dir: &Path, port: u16, options: &[&str]) -> Option<Self> {
         let program = make.program()?;
         let dir = dir.join(format!("redis-{port}"));
@@ -92,7 +92,7 @@ impl Redis {
         self.port
     }
 
-    /// What `redis-cli` prints for a command.
+    /// Returns the output of `redis-cli` for a command.
     pub(crate) fn say(&self, words: &[&str]) -> String {
         say(self.port, words)
     }
@@ -120,7 +120,7 @@ impl Redis {
     }
 }
 
-/// What `redis-cli` prints for a command to the server at that port.
+/// Returns the output of `redis-cli` for a command to the server at that port.
 pub(super) fn say(port: u16, words: &[&str]) -> String {
     let client = find("redis-cli").expect("it comes with the server");
     let output = Command::new(client)
@@ -146,12 +146,12 @@ fn spawn(program: &Path, dir: &Path, port: u16, options: &[String]) -> Process {
     )
 }
 
-/// Three primaries; none if Redis is not installed.
+/// Starts three primaries; `None` if Redis is not installed.
 pub(crate) fn cluster(dir: &Path) -> Option<Vec<Redis>> {
     cluster_of(Make::Redis, dir)
 }
 
-/// Three primaries of a make.
+/// Starts three primaries of a make.
 pub(crate) fn cluster_of(make: Make, dir: &Path) -> Option<Vec<Redis>> {
     let client = find("redis-cli")?;
     let options = &["--cluster-enabled", "yes"];

@@ -10,7 +10,7 @@ use super::ports::free_port;
 use super::process::Process;
 use super::redis::{Make, Redis, say};
 
-/// What sentinels call the primary.
+/// Name of the primary for sentinels.
 pub(crate) const MASTER: &str = "mymaster";
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -23,8 +23,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Half a second of silence makes sentinels agree on another primary; none if the servers
-    /// are not installed.
+    /// Starts servers and sentinels, which agree on another primary after half a second of silence;
+    /// `None` if the servers are not installed.
     pub(crate) fn start(make: Make, dir: &Path) -> Option<Self> {
         let at_once = ["--repl-diskless-sync-delay", "0"];
         let primary = Redis::start_make(make, dir, free_port(), &at_once)?;
@@ -47,7 +47,7 @@ impl Watched {
         ports.map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
-    /// Waits until every sentinel says so of the primary.
+    /// Waits until the field `name` of the primary is `value` at every sentinel.
     fn wait(&self, what: &str, name: &str, value: &str) {
         for (_, port) in &self.sentinels {
             let says = clock::poll(what, READY_WITHIN, || {

@@ -94,7 +94,7 @@ impl Service {
         self.admin
     }
 
-    /// The value of the metric with exactly this name and these labels.
+    /// Returns the value of the metric with exactly this name and these labels.
     pub(crate) fn metric(&self, series: &str) -> f64 {
         let text = Visitor::at(1).get(self.admin, "/metrics").body;
         text.lines()
@@ -103,7 +103,7 @@ impl Service {
     }
 }
 
-/// The address in the line that says `door` is listening.
+/// Returns the address in the line that reports `door` as listening.
 fn door(output: &str, door: &str) -> Option<SocketAddr> {
     output
         .lines()
@@ -114,14 +114,14 @@ fn door(output: &str, door: &str) -> Option<SocketAddr> {
         .ok()
 }
 
-/// Writes a policy file: the trust the proxies need, then `limits`.
+/// Writes a policy file: the trust that the proxies need, then `limits`.
 pub(crate) fn write_policy(dir: &Path, limits: &str) -> PathBuf {
     let path = dir.join("policy.toml");
     std::fs::write(&path, policy(limits)).expect("the test's directory is writable");
     path
 }
 
-/// The text of a policy that trusts the proxies (127.0.0.1) and nobody else.
+/// Returns the text of a policy that trusts only the proxies (127.0.0.1).
 pub(crate) fn policy(limits: &str) -> String {
     format!("version = 1\n\n[client_ip]\ntrusted_proxies = [\"127.0.0.1/32\"]\n\n{limits}\n")
 }

@@ -1,4 +1,4 @@
-//! The application behind the proxy: answers 200, tells the request it got, and counts.
+//! The application behind the proxy: answers 200 with the request that it received, and counts.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -45,18 +45,18 @@ impl Upstream {
         self.address
     }
 
-    /// Requests that have reached the application, whatever they asked for.
+    /// Returns the number of requests that have reached the application.
     pub(crate) fn total(&self) -> usize {
         self.counts(|counts| counts.values().sum())
     }
 
-    /// When each request has reached the application, in order.
+    /// Returns when each request reached the application, in order.
     pub(crate) fn arrivals(&self) -> Vec<Instant> {
         let arrivals = self.shared.arrivals.lock();
         arrivals.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Requests for `what`, spelled `GET /path` without the query.
+    /// Returns the number of requests for `what`, spelled `GET /path` without the query.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.counts(|counts| counts.get(what).copied().unwrap_or(0))
     }
@@ -89,12 +89,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let Ok(stream) = stream else { continue };
         let shared = Arc::clone(shared);
-        // A proxy that goes away in the middle is its own business.
+        // A proxy may close the connection at any time.
         thread::spawn(move || answer(stream, &shared).unwrap_or_default());
     }
 }
 
-/// One request a connection; the body of the answer is the head of the request.
+/// Answers one request per connection; the body of the answer is the head of the request.
 fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut head = String::new();

@@ -1,5 +1,5 @@
-//! Someone out there: a plain HTTP/1.1 client with an address of its own (all of
-//! 127.0.0.0/8 is this machine) and headers it sends each time.
+//! A visitor: a plain HTTP/1.1 client with an address of its own (all of 127.0.0.0/8 is this
+//! machine) and headers that it sends each time.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// How long any one step of an exchange may take.
+/// Maximum time of any one step of an exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub(crate) struct Answer {
 }
 
 impl Visitor {
-    /// A visitor at 127.0.0.`last`; 1 is where the proxies are.
+    /// Creates a visitor at 127.0.0.`last`; 1 is the address of the proxies.
     pub(crate) fn at(last: u8) -> Self {
         Self {
             address: Ipv4Addr::new(127, 0, 0, last),
@@ -31,7 +31,7 @@ impl Visitor {
         }
     }
 
-    /// The same visitor, sending one more header.
+    /// Returns the same visitor with one more header.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -52,10 +52,10 @@ impl Visitor {
             .unwrap_or_else(|error| panic!("POST {target}: {error}"))
     }
 
-    /// One request on its own connection.
+    /// Sends one request on its own connection.
     ///
     /// # Errors
-    /// Whatever keeps a complete answer from coming: refused, reset, cut short, too slow.
+    /// Returns an error if no complete answer comes: refused, reset, cut short, too slow.
     pub(crate) fn ask(&self, to: SocketAddr, method: &str, target: &str) -> io::Result<Answer> {
         let body = if method == "POST" { "a=b" } else { "" };
         self.exchange(to, &self.request(method, target, body))
@@ -104,7 +104,7 @@ impl Visitor {
     }
 }
 
-/// A visitor who stays: requests one after the other on one connection.
+/// A visitor that keeps its connection: requests one after the other.
 pub(crate) struct Caller {
     stream: BufReader<TcpStream>,
     to: SocketAddr,
@@ -121,7 +121,7 @@ impl Caller {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub(crate) fn post_json(&mut self, target: &str, body: &str) -> u16 {
         let status = self.exchange(target, body);
         status.unwrap_or_else(|error| panic!("POST {target} to {}: {error}", self.to))
@@ -155,7 +155,7 @@ impl Caller {
 }
 
 impl Answer {
-    /// The value of a header, if it came exactly once.
+    /// Returns the value of a header, if it came exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self
             .headers
@@ -167,7 +167,7 @@ impl Answer {
         }
     }
 
-    /// The stated wait.
+    /// Returns the stated wait.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.header("retry-after")?
             .parse()
@@ -176,7 +176,7 @@ impl Answer {
     }
 }
 
-/// A complete answer, or nothing.
+/// Returns a complete answer, or `None`.
 fn parse(bytes: &[u8]) -> Option<Answer> {
     let text = String::from_utf8_lossy(bytes);
     let (head, rest) = text.split_once("\r\n\r\n")?;

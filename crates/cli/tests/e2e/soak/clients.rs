@@ -1,4 +1,4 @@
-//! Clients of the soak: each asks one door until it is stopped, and notes what was admitted.
+//! Clients of the soak: each asks one door until it is stopped, and counts the admissions.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -17,13 +17,14 @@ use crate::harness::clock;
 use crate::harness::service::Service;
 use crate::harness::visitor::{Caller, Visitor};
 
-/// Between two requests of a client: four clients of two services share a small machine.
+/// Pause between two requests of a client, because four clients of two services share a small
+/// machine.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// What the clients of one service saw.
+/// Results of the clients of one service.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// By door and key.
+    /// Admissions by door and key.
     pub(super) admitted: Mutex<BTreeMap<(&'static str, u64), u64>>,
     pub(super) answers: AtomicU64,
     pub(super) failures: Mutex<Vec<String>>,
@@ -102,7 +103,7 @@ pub(super) fn batches(service: &Service, seen: &Seen, stop: &AtomicBool) {
     });
 }
 
-/// Connections that never ask, that leave in the middle, and that send what is no request.
+/// Makes connections that never ask, that leave in the middle, and that send invalid requests.
 pub(super) fn rude(service: &Service, stop: &AtomicBool) {
     turns(stop, |key| {
         for door in [service.http(), service.grpc()] {
@@ -121,7 +122,7 @@ pub(super) fn rude(service: &Service, stop: &AtomicBool) {
     });
 }
 
-/// Calls over one connection of HTTP/2 after the other, fifty each.
+/// Makes calls over one HTTP/2 connection after the other, fifty each.
 pub(super) fn calls(service: &Service, seen: &Seen, stop: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -145,12 +146,12 @@ pub(super) fn calls(service: &Service, seen: &Seen, stop: &AtomicBool) {
                 tokio::time::sleep(PAUSE).await;
             }
             drop(sender);
-            let _ = connection.await; // it ends because nobody asks any more
+            let _ = connection.await; // it ends because no request is left
         }
     });
 }
 
-/// Whether the call of that user was admitted.
+/// Returns true if the call of that user was admitted.
 async fn call(sender: &mut h2::client::SendRequest<Bytes>, key: u64) -> Result<bool, h2::Error> {
     let request = RateLimitRequest {
         domain: "soak".into(),

@@ -7,8 +7,8 @@
 //!        now
 //! ```
 //!
-//! The sum is kept, so that what is held is found without walking through the list: only
-//! what has ended and was not let go of yet is taken off.
+//! The sum is kept, so that the permits in use are found without walking through the list: only
+//! leases that have ended and are not dropped yet are subtracted.
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,8 @@ use crate::{Nanos, Time};
 
 /// Anonymous permits end at multiples of this part of the lease.
 pub(super) const PARTS: u64 = 16;
-/// Batches of anonymous permits kept: those of 16 parts that end at different moments are
-/// 17; two more for leases that were given under other numbers.
+/// Maximum number of batches of anonymous permits: those of 16 parts that end at different
+/// moments are 17; two more for leases that were given under other numbers.
 pub(super) const MAX_BATCHES: usize = 19;
 
 /// The name of permits on loan; unique among those of a key, chosen by its holder.
@@ -39,7 +39,7 @@ impl LeaseId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Lease {
     pub(super) ends: Time,
-    /// None of a batch of anonymous permits.
+    /// `None` for a batch of anonymous permits.
     pub(super) holder: Option<LeaseId>,
     pub(super) permits: u32,
 }
@@ -47,9 +47,9 @@ pub(super) struct Lease {
 /// The permits of one key that are on loan.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ConcurrencyState {
-    /// By end; of one end and holder there is one.
+    /// By end; one for each end and holder.
     pub(super) by_end: Vec<Lease>,
-    /// The permits of all of them.
+    /// The sum of their permits.
     pub(super) sum: u64,
     /// How long named permits were held.
     pub(super) held: HoldTimes,
@@ -63,9 +63,9 @@ pub struct ConcurrencyState {
 pub(super) struct HoldTimes {
     /// The sum, in nanoseconds.
     pub(super) nanos: u64,
-    /// How many leases have been released.
+    /// Number of leases released.
     pub(super) releases: u32,
-    /// When the key may be forgotten.
+    /// The moment from which the key may be forgotten.
     pub(super) until: Time,
 }
 
@@ -98,7 +98,7 @@ impl HoldTimes {
 }
 
 impl ConcurrencyState {
-    /// How many leases have ended at `now`.
+    /// Number of leases that have ended at `now`.
     pub(super) fn ended(&self, now: Time) -> usize {
         self.by_end.partition_point(|lease| lease.ends <= now)
     }
@@ -112,7 +112,7 @@ impl ConcurrencyState {
         self.by_end.last().map_or(Time::ZERO, |lease| lease.ends)
     }
 
-    /// Lets go of what has ended; says how many permits that were.
+    /// Drops leases that have ended, and returns the number of their permits.
     pub(super) fn drop_ended(&mut self, now: Time) -> u64 {
         let ended = self.by_end.drain(..self.ended(now));
         let permits = ended.fold(0, |sum, lease| sum + u64::from(lease.permits));
@@ -120,7 +120,7 @@ impl ConcurrencyState {
         permits
     }
 
-    /// Adds a lease, in a list that grows to `most` at most unless more are alive.
+    /// Adds a lease; the list grows to at most `most` unless more are alive.
     pub(super) fn insert(&mut self, lease: Lease, most: usize) {
         let permits = u64::from(lease.permits);
         let key = |lease: &Lease| (lease.ends, lease.holder);
@@ -134,7 +134,7 @@ impl ConcurrencyState {
             Err(at) => {
                 let length = self.by_end.len();
                 if length == self.by_end.capacity() {
-                    // Doubles, but not beyond what is accounted for.
+                    // Doubles, but not beyond the memory accounted for.
                     let room = (length + 1).next_power_of_two().min(most).max(length + 1);
                     self.by_end.reserve_exact(room - length);
                 }
@@ -150,7 +150,7 @@ impl ConcurrencyState {
         lease
     }
 
-    /// Where a name's lease stands that has not ended; a name has one at most.
+    /// The index of the lease of `id` that has not ended; there is at most one.
     pub(super) fn find(&self, id: LeaseId, now: Time) -> Option<usize> {
         let ended = self.ended(now);
         let found = self.by_end[ended..]
@@ -159,7 +159,7 @@ impl ConcurrencyState {
         found.map(|at| ended + at)
     }
 
-    /// Merges the batches that end first into later ones until few are left.
+    /// Merges the batches that end first into later ones until `MAX_BATCHES` are left.
     pub(super) fn merge_batches(&mut self) {
         let anonymous = |lease: &Lease| lease.holder.is_none();
         let batches = self.by_end.iter().filter(|lease| anonymous(lease)).count();
@@ -177,10 +177,10 @@ impl ConcurrencyState {
     }
 }
 
-/// Permits from the one that ends last.
+/// Iterates over permits from the one that ends last.
 pub(super) struct Backwards<'a> {
     rest: &'a [Lease],
-    /// Of the last of `rest`, taken already.
+    /// Permits of the last of `rest` that are taken already.
     taken: u32,
 }
 
@@ -192,12 +192,12 @@ impl<'a> Backwards<'a> {
         }
     }
 
-    /// How many end together next.
+    /// Number of permits that end together next.
     pub(super) fn permits(&self) -> Option<u32> {
         self.rest.last().map(|lease| lease.permits - self.taken)
     }
 
-    /// Takes as many as [`permits`](Self::permits) says, or fewer; says when they end.
+    /// Takes at most [`permits`](Self::permits) permits, and returns their end.
     pub(super) fn take(&mut self, permits: u32) -> Time {
         let Some((last, rest)) = self.rest.split_last() else {
             return Time::ZERO;

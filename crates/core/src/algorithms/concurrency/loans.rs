@@ -6,8 +6,8 @@ use crate::algorithm::{Algorithm as _, Refund};
 use crate::{Nanos, Permits, Time};
 
 impl Concurrency {
-    /// Takes back what `id` holds; returns how many permits came back. A name that holds
-    /// nothing, or not any more, changes nothing.
+    /// Takes back the permits of `id`, and returns their number. Nothing changes if `id` holds
+    /// none, or holds none any more.
     pub fn release(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Permits {
         let Some(at) = leases.find(id, now) else {
             return Permits::ZERO;
@@ -18,8 +18,8 @@ impl Concurrency {
         Permits::new(lease.permits)
     }
 
-    /// Lets the lease of `id` run its full length from now; returns how long that is. `None`
-    /// if it has ended or was released: then the holder must acquire again.
+    /// Extends the lease of `id` to its full length from now, and returns the time until it ends.
+    /// `None` if it has ended or was released: then the holder must acquire again.
     pub fn renew(&self, leases: &mut ConcurrencyState, now: Time, id: LeaseId) -> Option<Nanos> {
         let at = leases.find(id, now)?;
         let lease = leases.remove(at);
@@ -36,7 +36,7 @@ impl Concurrency {
 }
 
 impl Refund for Concurrency {
-    /// Gives back anonymous permits, those that end first.
+    /// Gives back the anonymous permits that end first.
     fn refund(&self, leases: &mut ConcurrencyState, now: Time, cost: Permits) {
         if cost > self.capacity() {
             return; // was never taken

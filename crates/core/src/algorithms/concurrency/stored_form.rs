@@ -13,7 +13,7 @@ use super::{Concurrency, MAX_LEASES};
 use crate::stored_form::{StateReader, StoredForm};
 use crate::{Time, UnixMicros};
 
-/// The most leases and batches that are read.
+/// Maximum number of leases and batches that are read.
 const MOST: usize = MAX_LEASES as usize + MAX_BATCHES;
 
 const BATCH: u8 = 0;
@@ -86,7 +86,7 @@ impl StoredForm for Concurrency {
         }
     }
 
-    /// A permit on loan is one, whatever the numbers.
+    /// 0, because a permit on loan is one under any numbers.
     fn shape(&self) -> u64 {
         0
     }

@@ -18,7 +18,7 @@ fn limit(permits: u32) -> Concurrency {
     Concurrency::new(Permits::new(permits), Nanos::from_secs(16)).unwrap()
 }
 
-/// What is done to a key in a story.
+/// An operation on a key in a story.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Acquire(u8, u32),
@@ -29,8 +29,8 @@ enum Act {
 }
 use Act::{Acquire, GiveBack, Release, Renew, Take};
 
-/// One row: at so many seconds, the act; then how many came back or were granted, the
-/// wait in seconds if denied, and how many are left.
+/// One row: the time in seconds, the act; then the permits that came back or were granted, or the
+/// wait in seconds if denied, and the remaining permits.
 type Row = (u64, Act, Result<u32, u64>, u32);
 
 fn check(limit: Concurrency, rows: &[Row]) {
@@ -247,7 +247,7 @@ fn batches_stay_few_however_many_the_permits() {
     let mut now = Time::ZERO;
     for _ in 0..50_000 {
         now = now + Nanos::from_millis(random.below(40));
-        // A clock far behind, for a while: what it gives ends at other moments.
+        // A clock far behind, for a while: its leases end at other moments.
         let far = Nanos::from_secs(100 * random.below(2));
         let _ = limit.decide(&mut leases, now - far, Permits::new(20));
         assert!(leases.by_end.len() <= MAX_BATCHES);

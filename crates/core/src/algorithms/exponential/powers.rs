@@ -5,7 +5,7 @@
 //!   log2 x    x = 2^e x c x (1 + r):  e, log2 c from a table, and ln(1 + r) a series
 //! ```
 //!
-//! The tables are computed when this is compiled, by longer series.
+//! The tables are computed at compile time, by longer series.
 
 use core::f64::consts::{LN_2, LOG2_E};
 
@@ -60,7 +60,7 @@ const POWERS: [f64; PIECES + 1] = {
     powers
 };
 
-/// `e^x` for small x, term by term until nothing is added; when this is compiled only.
+/// `e^x` for small x, term by term until nothing is added; at compile time only.
 const fn exp(x: f64) -> f64 {
     let mut sum = 0.0;
     let mut order = 30;
@@ -95,10 +95,10 @@ pub(super) fn half_power(y: f64) -> f64 {
     power * f64::from_bits((1_023 - (whole >> PIECES_LOG2)) << 52) // x 2^-n
 }
 
-/// The whole number below `value`, which is 0 to 2^51, and what is above it; both exact.
+/// The whole number below `value`, which is 0 to 2^51, and the rest; both exact.
 ///
-/// Beside 2^52 a float is a whole number, in its lowest bits. That is quicker than to convert
-/// it twice, and x86 makes the second conversion wait for whatever its register held before.
+/// Beside 2^52 a float is a whole number, in its lowest bits. That is quicker than to convert it
+/// twice, and x86 makes the second conversion wait for the previous value of its register.
 #[inline]
 fn split(value: f64) -> (u64, f64) {
     const ANCHOR: f64 = 4_503_599_627_370_496.0; // 2^52
@@ -116,13 +116,13 @@ fn split(value: f64) -> (u64, f64) {
 const LOG_PIECES: usize = 256;
 const LOG_PIECES_LOG2: u32 = LOG_PIECES.trailing_zeros();
 
-/// Where they begin; they run to twice that, so that 1 is well inside and a
+/// The beginning of the first piece; the last ends at twice that, so that 1 is well inside and a
 /// logarithm near 0 is not the difference of two that are near 1.
 const FIRST: u64 = 0.6875_f64.to_bits();
 
 const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 
-/// Of each piece: its middle `c`, `1 / c` and `log2 c`.
+/// For each piece, its middle `c`, `1 / c` and `log2 c`.
 const LOGS: [(f64, f64, f64); LOG_PIECES] = {
     let mut logs = [(0.0, 0.0, 0.0); LOG_PIECES];
     let mut piece = 0;
@@ -135,7 +135,7 @@ const LOGS: [(f64, f64, f64); LOG_PIECES] = {
     logs
 };
 
-/// `ln x` near 1: twice the area tangent of `(x - 1) / (x + 1)`; when this is compiled only.
+/// `ln x` near 1: twice the area tangent of `(x - 1) / (x + 1)`; at compile time only.
 const fn ln(x: f64) -> f64 {
     let ratio = (x - 1.0) / (x + 1.0);
     let square = ratio * ratio;

@@ -31,7 +31,7 @@ impl StoredForm for Exponential {
         out.extend_from_slice(&level.at.as_nanos().to_le_bytes());
     }
 
-    /// How fast levels fade.
+    /// The time constant: how fast levels fade.
     fn shape(&self) -> u64 {
         fingerprint(&[self.tau])
     }

@@ -12,7 +12,7 @@ use super::{Gcra, Tat, nanos_ceil};
 use crate::{Decision, Nanos, Permits, Time, Verdict};
 
 impl Gcra {
-    /// What `decide` does, with a queue of `queue` units.
+    /// Implements `decide`, with a queue of `queue` units.
     #[expect(
         clippy::inline_always,
         reason = "copying the answer costs more than deciding"
@@ -90,8 +90,8 @@ impl Gcra {
         }
     }
 
-    /// The clock was set back, or the limit shrank: the deepest debt there can be is owed, and
-    /// that is kept.
+    /// Cuts a debt that is too long, because the clock was set back or the limit shrank, to the
+    /// deepest possible one, and keeps the cut.
     #[cold]
     fn cut(&self, tat: &mut Tat, now: Moment) -> u64 {
         let debt = self.deepest_debt();

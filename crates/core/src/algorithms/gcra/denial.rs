@@ -1,4 +1,4 @@
-//! Denial: what is told of a debt that leaves no room, and what is charged for asking.
+//! Denial: the answer where a debt leaves no room, and the charge for the request.
 //!
 //! ```text
 //!        |<---------- limit --------->|
@@ -13,7 +13,7 @@ use crate::algorithm::{Algorithm as _, Denials};
 use crate::{Decision, Permits, Time, Verdict};
 
 impl Gcra {
-    /// Charges for asking, where denials are counted; all else stays.
+    /// Charges the denial, where denials are counted; otherwise the state stays.
     #[inline]
     pub(super) fn deny(
         &self,
@@ -34,9 +34,9 @@ impl Gcra {
         self.denied(by, now, debt, price, limit)
     }
 
-    /// A denial is charged too, up to one further limit.
+    /// Charges the denial, up to one further limit.
     ///
-    /// Out of line, for the registers of those whose denials are free.
+    /// Out of line, to save registers where denials are free.
     #[cold]
     #[inline(never)]
     fn deny_counted(&self, now: Moment, debt: u64, price: u64, limit: u64) -> (u64, Decision) {
@@ -44,7 +44,8 @@ impl Gcra {
         (after, self.denied(&self.grid, now, after, price, limit))
     }
 
-    /// The state after a charge that passes at once; what is charged for a denial is not.
+    /// The state after a charge that passes at once; `None` otherwise, so that a denial is not
+    /// charged.
     #[cold]
     #[inline(never)]
     pub(super) fn take_counted(&self, mut tat: Tat, now: Time, cost: Permits) -> Option<Tat> {
@@ -52,7 +53,7 @@ impl Gcra {
         passes.then_some(tat)
     }
 
-    /// What is told of a debt that leaves no room for `price`.
+    /// The decision on a debt that leaves no room for `price`.
     #[inline]
     fn denied(&self, by: impl Units, now: Moment, debt: u64, price: u64, limit: u64) -> Decision {
         // Waiting helps if the price fits the limit.

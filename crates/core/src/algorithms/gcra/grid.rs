@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Rounding `T = span / permits` to a tick would add an error for each permit: a client that
-//! keeps to 3 a second would be refused, or one that does not would gain. So debts are counted
-//! in units, of which `T` is a whole number `k`, and only the moment that is stored is rounded
-//! to a tick, up. No unit is shorter than a tick, so each unit has a tick of its own, and what
-//! is read is the debt that was written. Nothing adds up.
+//! keeps to 3 a second would be refused, or one that does not would gain. So debts are counted in
+//! units, of which `T` is a whole number `k`, and only the moment that is stored is rounded to a
+//! tick, up. No unit is shorter than a tick, so each unit has a tick of its own, and the debt
+//! read is the debt written. Errors do not add up.
 //!
 //! With the rate in lowest terms, `n` permits in `p` ns:
 //!
@@ -31,9 +31,9 @@
 
 use crate::{Error, Nanos, Quota, Time};
 
-/// Ticks in a nanosecond, in which states are kept.
+/// Ticks in a nanosecond; states are kept in ticks.
 pub(super) const TICKS: u64 = 64;
-/// Ticks in a microsecond: the most units that it may hold.
+/// Ticks in a microsecond: the maximum number of units in it.
 pub(super) const TICKS_PER_MICRO: u64 = 1_000 * TICKS;
 /// The longest span after which a grid repeats, 4.5 years: no product passes 128 bits.
 const LONGEST: u64 = 1 << 57;
@@ -58,13 +58,13 @@ pub(super) struct Moment {
     past: u64,
 }
 
-/// How debts in units stand to ticks.
+/// Converts debts between units and ticks.
 pub(super) trait Units: Copy {
     /// A moment on the grid.
     fn at(self, time: Time) -> Moment;
-    /// The units of a debt of so many ticks from `now` on: the fewest that last as long.
+    /// The units of a debt of `ticks` from `now` on: the fewest that last as long.
     fn units(self, ticks: u64, now: Moment) -> u64;
-    /// The ticks that a debt of so many units lasts from `now` on, rounded up.
+    /// The ticks that a debt of `units` lasts from `now` on, rounded up.
     fn ticks(self, units: u64, now: Moment) -> u64;
 }
 
@@ -123,7 +123,7 @@ impl Moment {
 }
 
 impl Grid {
-    /// The grid of a quota, and how many units a permit takes.
+    /// The grid of a quota, and the number of units in a permit.
     pub(super) fn of(quota: Quota) -> Result<(Self, u64), Error> {
         let (permits, per) = (u64::from(quota.permits().get()), quota.per().as_nanos());
         let common = gcd(permits, per);
@@ -140,7 +140,7 @@ impl Grid {
         } else {
             return Err(Error::TooLong);
         };
-        // A whole number: each way.
+        // A whole number in each case.
         let interval =
             u128::from(units) * u128::from(per) / (u128::from(nanos) * u128::from(permits));
         if interval == 0 {
@@ -154,7 +154,7 @@ impl Grid {
         Ok((grid, u64::try_from(interval).map_err(|_| Error::TooLong)?))
     }
 
-    /// How many units a microsecond holds, if that is a whole number.
+    /// Number of units in a microsecond, if that is a whole number.
     pub(super) const fn units_per_micro(&self) -> Option<u64> {
         match self.nanos {
             1 => Some(1_000 * self.units),
@@ -163,7 +163,7 @@ impl Grid {
         }
     }
 
-    /// Whether units are ticks.
+    /// Returns true if units are ticks.
     pub(super) const fn is_ticks(&self) -> bool {
         self.units == TICKS
     }
@@ -173,7 +173,7 @@ impl Grid {
         narrow(wide % u128::from(self.nanos))
     }
 
-    /// When the unit began that `now` lies in.
+    /// The beginning of the unit that contains `now`.
     pub(super) fn begun(&self, now: Moment) -> Moment {
         let since = u128::from(TICKS) * u128::from(now.past) / u128::from(self.units);
         Moment {
@@ -182,7 +182,7 @@ impl Grid {
         }
     }
 
-    /// The units that end within so many ticks of `now`: rounded down.
+    /// Number of units that end within `ticks` of `now`, rounded down.
     #[inline]
     fn units_within(&self, ticks: u64, past: u64) -> u64 {
         let wide = u128::from(ticks) * u128::from(self.units);
@@ -192,24 +192,24 @@ impl Grid {
         divide(wide + u128::from(TICKS * past), TICKS * self.nanos)
     }
 
-    /// The units that end within so many nanoseconds of `now`.
+    /// Number of units that end within `span` of `now`.
     pub(super) fn units_in(&self, span: Nanos, now: Moment) -> u64 {
         let wide = u128::from(span.as_nanos()) * u128::from(self.units) + u128::from(now.past);
         narrow(wide / u128::from(self.nanos))
     }
 
-    /// The units that end within so many nanoseconds of any moment.
+    /// Maximum number of units that end within `nanos` nanoseconds of any moment.
     pub(super) fn most_units_in(&self, nanos: u64) -> u128 {
         let wide = u128::from(nanos) * u128::from(self.units);
         wide.div_ceil(u128::from(self.nanos)) // up: one may end just after it began
     }
 
-    /// Units that take so many ticks at most.
+    /// Maximum number of units that take at most `ticks`.
     pub(super) fn units_of(&self, ticks: u64) -> u64 {
         self.units_within(ticks, 0)
     }
 
-    /// The ticks that so many units take, wherever they begin; saturating.
+    /// Maximum number of ticks that `units` take, wherever they begin; saturating.
     pub(super) fn most_ticks(&self, units: u64) -> u64 {
         let wide = u128::from(units) * u128::from(self.nanos);
         let wide = wide.saturating_mul(u128::from(TICKS));

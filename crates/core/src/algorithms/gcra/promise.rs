@@ -14,7 +14,7 @@ use crate::{Decision, Nanos, Permits, Time};
 impl Refund for Gcra {
     fn refund(&self, tat: &mut Tat, now: Time, cost: Permits) {
         let now = self.grid.at(now);
-        // A debt that is too long to be believed is not cut here: it is by the next decision.
+        // A debt that is too long is not cut here, but by the next decision.
         let debt = self.grid.units(tat.ahead(now), now);
         if debt == 0 {
             return;
@@ -35,9 +35,9 @@ impl Reserve for Gcra {
     }
 }
 
-/// Brings a state to other numbers. At another rate, what the bucket lacks stays the same share
-/// of it; at the same rate, the same permits, as far as it holds them. What is owed beyond an
-/// empty bucket, moments that were promised, stays the same time.
+/// Converts a state to other numbers. At another rate, the missing part of the bucket stays the
+/// same share of it; at the same rate, the same permits, as far as it holds them. Debt beyond an
+/// empty bucket, for promised moments, keeps its duration.
 pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time) {
     let now = new.grid.at(now);
     let debt = tat.ahead(now);
@@ -52,7 +52,7 @@ pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time) {
         lacking.min(ticks(new, new.burst + new.queue))
     } else {
         let share = u128::from(lacking) * u128::from(new_burst);
-        let share = share.div_ceil(u128::from(old_burst)); // up: nobody gains
+        let share = share.div_ceil(u128::from(old_burst)); // up: no caller gains
         u64::try_from(share).unwrap_or(u64::MAX) // at most the new burst
     };
     *tat = Tat::after(now, lacking.saturating_add(promised).min(FARTHEST_TICKS));

@@ -7,18 +7,18 @@
 //!   microseconds since 1970, modulo TURN (2.9 years): 19 digits hold no more
 //! ```
 //!
-//! A key is gone once its TAT has passed, so its value is read as the moment nearest to now of
-//! all that it may mean. No debt is deeper than twice 1.1 years and 10 s; what lies up to `PAST`
-//! behind now is a TAT that has passed.
+//! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
+//! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST` behind
+//! now is a TAT that has passed.
 //!
 //! Twins count debts in the units of the limit's grid, as the core does: whole microseconds, and
-//! units below the number that a microsecond holds. A limit whose grid has no such number, of
+//! units below the number that a microsecond holds. A limit with no such number for its grid, of
 //! more than 64,000 permits in its span in lowest terms, has no twin.
 //!
-//! TATs only move forward, but where something is given back, a key is reset, or a debt is cut.
-//! Such a value has a minus sign, keeps it, and stays for the deepest debt there can be: so
-//! whoever remembers a later TAT than an unsigned value, or none, knows that the store has lost
-//! it, and may teach it anew.
+//! TATs only move forward, except on a refund, when a key is reset, or when a debt is cut. Such a
+//! value has a minus sign, keeps it, and stays for the deepest possible debt. So a process that
+//! remembers a later TAT than an unsigned value, or than no value, knows that the store has lost
+//! it, and may write it again.
 
 use alloc::format;
 use alloc::vec;
@@ -34,16 +34,16 @@ use crate::stored_form::{LuaTwin, StoredForm, UnixMicros, double};
 const TICK_DIGITS: usize = 5;
 /// Microseconds after which values repeat: `TURN x 100,000` stays below 2^63.
 const TURN: u64 = 92_000_000_000_000;
-/// How far behind now a value may lie, 116 days.
+/// Maximum distance of a value behind now, 116 days.
 const PAST: u64 = 10_000_000_000_000;
 
-/// Microseconds by which a debt may be too long to be believed.
+/// Maximum excess of a debt before it is cut, in microseconds.
 const SLACK: u64 = CLOCK_SLACK_TICKS / TICKS;
 
-/// Begins the value of a TAT that has been moved back.
+/// The first byte of the value of a TAT that has been moved back.
 const LOWERED: u8 = b'-';
 
-/// When a debt is paid, on the clock of a shared store.
+/// The moment at which a debt is paid, on the clock of a shared store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Paid {
     micros: u64,
@@ -56,12 +56,12 @@ impl Paid {
         UnixMicros::new(self.micros)
     }
 
-    /// The bytes of a state that is paid then.
+    /// The bytes of a state that is paid at this moment.
     pub fn value(self) -> Vec<u8> {
         format!("{}{:05}", self.micros % TURN, self.ticks).into_bytes()
     }
 
-    /// The bytes of such a state, moved back.
+    /// The bytes of such a state that has been moved back.
     pub fn lowered(self) -> Vec<u8> {
         let mut bytes = vec![LOWERED];
         bytes.extend(self.value());
@@ -73,7 +73,7 @@ impl Paid {
 const EXACT: u64 = 1 << 53;
 
 impl Gcra {
-    /// When the debt of a state is paid; none if nothing is owed.
+    /// The moment at which the debt of a state is paid; `None` if nothing is owed.
     pub fn paid(&self, tat: &Tat, now: UnixMicros) -> Option<Paid> {
         let ahead = tat.ahead(self.grid.at(now.time()));
         (ahead > 0).then(|| Paid {
@@ -82,8 +82,8 @@ impl Gcra {
         })
     }
 
-    /// The last moment at which a debt can have been paid, if nothing is owed at `now`: when the
-    /// unit began that `now` lies in.
+    /// The last moment at which a debt can have been paid, if nothing is owed at `now`: the
+    /// beginning of the unit that contains `now`.
     pub fn paid_by(&self, now: UnixMicros) -> Paid {
         let moment = self.grid.at(now.time());
         let past = moment.ticks.wrapping_sub(self.grid.begun(moment).ticks);
@@ -94,7 +94,7 @@ impl Gcra {
         }
     }
 
-    /// The state of a debt that is paid then; none that has been paid.
+    /// The state of a debt that is paid at `paid`; `None` if that has passed.
     pub fn owing(&self, paid: Paid, now: UnixMicros) -> Option<Tat> {
         let ahead = paid.micros.checked_sub(now.get())?;
         let ahead = ahead.checked_mul(TICKS)?.checked_add(paid.ticks.into())?;
@@ -102,19 +102,19 @@ impl Gcra {
         (0 < ahead && ahead <= FARTHEST_TICKS).then(tat)
     }
 
-    /// Whether these bytes are of a TAT that has been moved back.
+    /// Returns true if these are the bytes of a TAT that has been moved back.
     pub fn is_lowered(bytes: &[u8]) -> bool {
         bytes.first() == Some(&LOWERED)
     }
 
-    /// Microseconds that a state which has been moved back must stay, rounded up: nobody who
-    /// shares this limit remembers a deeper debt.
+    /// Microseconds that a state must stay after it has been moved back, rounded up: no process
+    /// that shares this limit remembers a deeper debt.
     pub const fn lowered_stays(&self) -> u64 {
         (self.deepest - CLOCK_SLACK_TICKS).div_ceil(TICKS)
     }
 
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
-    /// `gcra/short.lua`. None for limits without a twin, and those whose debts may reach 2^53
+    /// `gcra/short.lua`. `None` for limits without a twin, and for debts that may reach 2^53
     /// units: 39 hours at 64,000 in a microsecond, 34 days at 3,000 (3 permits a second).
     pub fn short_twin(&self) -> Option<LuaTwin> {
         let per_micro = self.grid.units_per_micro()?;
@@ -132,8 +132,8 @@ impl Gcra {
         })
     }
 
-    /// A cost as the short twin reads it. One of twice the limit is as good as any higher, and
-    /// so is one above the deepest debt where denials are free.
+    /// A cost as the short twin reads it. A cost of twice the limit acts like any higher one, and
+    /// so does one above the deepest debt where denials are free.
     pub fn short_price(&self, cost: Permits) -> f64 {
         double(
             self.price_of(cost)
@@ -176,7 +176,7 @@ impl StoredForm for Gcra {
         }
     }
 
-    /// A debt is time, whatever the rate.
+    /// 0, because a debt is time at any rate.
     fn shape(&self) -> u64 {
         0
     }
@@ -201,7 +201,7 @@ impl StoredForm for Gcra {
     fn price(&self, cost: Permits) -> [f64; 4] {
         let per_micro = self.grid.units_per_micro();
         let price = |per_micro| micros_and_units(self.price_of(cost), per_micro);
-        let [micros, units] = per_micro.map_or([0.0; 2], price); // without a twin, none reads it
+        let [micros, units] = per_micro.map_or([0.0; 2], price); // without a twin, it is not read
         [micros, units, 0.0, 0.0]
     }
 }
@@ -225,7 +225,7 @@ mod tests {
         Gcra::token_bucket("3/1s".parse().unwrap()).unwrap()
     }
 
-    /// So many ticks from `now` on; before it if they are negative.
+    /// The TAT `ahead` ticks after `now`; before it if negative.
     fn tat(now: u64, ahead: i64) -> Tat {
         Tat::after(
             gcra().grid.at(UnixMicros::new(now).time()),

@@ -1,4 +1,4 @@
-//! Stories: what a token bucket, a leaky bucket and a gap say, moment by moment.
+//! Stories: the decisions of a token bucket, a leaky bucket and a gap, moment by moment.
 
 use super::*;
 use crate::Refund as _;
@@ -15,7 +15,7 @@ fn millis(millis: u64) -> Time {
     Time::ZERO + Nanos::from_millis(millis)
 }
 
-/// One row of a story: at `now` ms, `cost`; then the wait in ms and what remains.
+/// One row of a story: at `now` ms, `cost`; then the wait in ms and the remaining permits.
 enum Row {
     Allow(u64, u32, u32),
     After(u64, u32, u64, u32),
@@ -116,7 +116,7 @@ fn counted_denials_lock_out_for_a_finite_time() {
 fn a_counted_cost_above_the_burst_is_recorded() {
     let counted = || bucket("10/1s", 3).with_denials(Denials::Counted);
     check(counted(), &[Never(0, 4, 0), Deny(0, 1, 300, 0)]);
-    // Whatever it is, no more than one further burst.
+    // For any cost, at most one further burst.
     check(
         counted(),
         &[
@@ -153,7 +153,8 @@ fn a_refund_undoes_a_charge_and_no_more() {
 
 #[test]
 fn a_late_thread_does_not_cut_the_debt_of_others() {
-    // It read the clock, was suspended, and decides when others have moved the TAT on.
+    // A thread that read the clock, was suspended, and decides after others have moved the TAT
+    // on.
     let gcra = bucket("10/1s", 3);
     let mut tat = Tat::default();
     let _ = gcra.decide(&mut tat, millis(1_000), Permits::new(3));
@@ -188,7 +189,7 @@ fn what_is_reserved_stays_reserved() {
             wait => assert_eq!(verdict, Verdict::AllowAfter(wait)),
         }
     }
-    // Whoever does not wait, and the reload to a faster quota, leave the queue alone.
+    // Decisions without a wait, and the reload to a faster quota, leave the queue alone.
     for gcra in [gcra, bucket("10/1s", 1).with_patience(Nanos::from_secs(60))] {
         let denied = gcra.decide(&mut tat, Time::ZERO, Permits::ONE).verdict;
         assert!(
@@ -295,7 +296,7 @@ fn rates_are_met_and_never_passed() {
         let gcra = bucket(text, 4); // more than a nanosecond grants
         let per = quota(text).per().as_nanos();
         let permits = u64::from(quota(text).permits().get());
-        // A caller that returns at the very moment it is told to, for all that is there.
+        // A caller that returns exactly at the end of each wait, for all permits there.
         let (mut tat, mut now, mut admitted) = (Tat::default(), Time::ZERO, 0_u64);
         while now.as_nanos() < days_of {
             match gcra.decide(&mut tat, now, Permits::ONE).verdict {

@@ -65,7 +65,7 @@ impl StoredForm for Hybrid {
     fn price(&self, cost: Permits) -> [f64; 4] {
         let permits = f64::from(cost.get());
         if cost.get() > self.permits {
-            return [permits, 0.0, 0.0, 0.0]; // is denied whatever it takes
+            return [permits, 0.0, 0.0, 0.0]; // denied in any state
         }
         let (whole, part) = self.time_of(u64::from(cost.get()), 0);
         let [micros, nanos] = micros_and_nanos(whole.as_nanos());

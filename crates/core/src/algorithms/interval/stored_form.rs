@@ -43,7 +43,7 @@ impl StoredForm for Interval {
         fingerprint(&[self.every, kind, phase])
     }
 
-    /// None for strokes that come too fast.
+    /// `None` for strokes that come too fast.
     fn twin(&self) -> Option<LuaTwin> {
         if self.every < SHORTEST_STEP.as_nanos() {
             return None;

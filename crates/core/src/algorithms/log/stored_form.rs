@@ -45,7 +45,7 @@ impl StoredForm for Log {
         }
     }
 
-    /// The span: of a shorter one, moments that a longer one needs have been let go.
+    /// The span, because a shorter one has dropped moments that a longer one needs.
     fn shape(&self) -> u64 {
         fingerprint(&[self.per.as_nanos()])
     }

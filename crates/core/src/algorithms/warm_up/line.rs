@@ -1,4 +1,4 @@
-//! The line of prices: what a permit costs when so many are stored.
+//! The price line: the cost of a permit by the number of stored permits.
 //!
 //! ```text
 //!   k x T |              / : <- cold
@@ -9,12 +9,12 @@
 
 use crate::Error;
 
-/// What becomes of the time in which nobody comes.
+/// The effect of time without requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum RestEffect {
-    /// It cools down.
+    /// The limiter cools down.
     Cools { warm_up_us: f64, cold_factor: f64 },
-    /// It is saved up, for so many seconds.
+    /// Permits are saved up, for at most `seconds`.
     Saves { seconds: f64 },
 }
 
@@ -27,9 +27,9 @@ pub(super) struct PriceLine {
     /// The time of rest that stores one permit.
     pub(super) cooldown_us: f64,
     pub(super) most: f64,
-    /// Stored permits beyond it cost more than T,
+    /// The number of stored permits beyond which each costs more than T.
     threshold: f64,
-    /// by so many microseconds more each.
+    /// Microseconds by which the price rises with each stored permit beyond the threshold.
     slope: f64,
 }
 
@@ -63,12 +63,12 @@ impl PriceLine {
         Ok(line)
     }
 
-    /// Whether rest cools down, rather than saving up.
+    /// Returns true if rest cools down, rather than saving up.
     pub(super) const fn cools(&self) -> bool {
         matches!(self.rest, RestEffect::Cools { .. })
     }
 
-    /// The price of `cost` permits in microseconds, and how many of them are out of `stored`.
+    /// The price of `cost` permits in microseconds, and the number of them taken from `stored`.
     #[inline]
     pub(super) fn price(&self, stored: f64, cost: f64) -> (u64, f64) {
         if stored < cost {
@@ -100,7 +100,7 @@ impl PriceLine {
     }
 }
 
-/// The last microsecond that Guava's clock can tell.
+/// The last microsecond that Guava's clock can represent.
 pub(super) const END_US: u64 = u64::MAX >> 1;
 
 /// Exact below 2^53; times beyond the end are the end.
@@ -114,7 +114,7 @@ pub(super) fn float(count: u64) -> f64 {
     count.min(END_US) as i64 as f64 // signed: processors convert those in one step
 }
 
-/// Down to a whole number that Guava's clock can tell; not a number becomes 0.
+/// Rounds down to a whole number that Guava's clock can represent; NaN becomes 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -4,8 +4,8 @@ use super::{WarmUp, WarmUpState, WarmUpTicket};
 use crate::{AnyAlgorithm, Error, Gcra, Origin, Quota, Reconfigure, Time};
 
 impl WarmUp {
-    /// Changes the rate under a key: debts stay as they are, and what is stored stays the
-    /// same share of the most.
+    /// Changes the rate under a key: debts stay as they are, and stored permits stay the same
+    /// share of the maximum.
     ///
     /// # Errors
     /// [`Error::Rate`] unless the rate is above zero.

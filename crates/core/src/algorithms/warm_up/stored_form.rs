@@ -30,7 +30,7 @@ impl StoredForm for WarmUp {
         out.extend_from_slice(&ticket.next_us.to_le_bytes());
     }
 
-    /// Whether rest cools or saves.
+    /// The effect of rest: cooling or saving.
     fn shape(&self) -> u64 {
         fingerprint(&[u64::from(self.line.cools())])
     }

@@ -1,4 +1,4 @@
-//! Where windows begin: on a grid, at a key's first request, or where a calendar says.
+//! Anchors: windows begin on a grid, at a key's first request, or as a calendar defines.
 //!
 //! ```text
 //!   grid      |--- w ---|--- w ---|--- w ---|     index: 0, 1, 2, ... from `phase - w`
@@ -34,17 +34,17 @@ pub trait Calendar: fmt::Debug + Send + Sync {
     fn window_at(&self, now: Time) -> CalendarWindow;
     /// Names the calendar: `day in Europe/Oslo`. Equal names and origins mean equal windows.
     fn name(&self) -> &str;
-    /// Where the zero of its clock lies: 1970 unless the calendar says otherwise.
+    /// The origin of its clock: 1970 by default.
     fn origin(&self) -> Origin {
         Origin::UNIX
     }
-    /// The shortest window there can be.
+    /// The shortest possible window.
     fn shortest(&self) -> Nanos;
-    /// The same calendar on a clock whose zero is `origin`.
+    /// The same calendar on a clock of this origin.
     fn on_clock(&self, origin: Origin) -> Arc<dyn Calendar>;
 }
 
-/// Where windows begin.
+/// The beginning of windows.
 #[derive(Clone, Debug)]
 pub enum Anchor {
     /// At `phase` after the clock's zero and every window length from there.
@@ -54,7 +54,7 @@ pub enum Anchor {
     },
     /// At the first request of a key; the next request at or after its end opens the next.
     First,
-    /// Where a calendar says.
+    /// As a calendar defines.
     Calendar(Arc<dyn Calendar>),
 }
 
@@ -72,10 +72,10 @@ impl PartialEq for Anchor {
     }
 }
 
-/// What `now` sees of a state.
+/// A state as seen at `now`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sight {
-    /// The window that `now` belongs to; what a charge writes.
+    /// The window that contains `now`; written by a charge.
     pub(super) index: u64,
     /// By how many windows the state's newest counter is older than that.
     pub(super) shift: u64,
@@ -85,11 +85,11 @@ pub(super) struct Sight {
     pub(super) left: u64,
 }
 
-/// So old that nothing of it counts.
+/// Shift of a state that is so old that nothing of it counts.
 const GONE: u64 = u64::MAX;
 
 impl Anchor {
-    /// A grid whose first window ends `phase` after zero, which is 1 ns to `width`.
+    /// A grid with a first window that ends `phase` after zero, which is 1 ns to `width`.
     pub(super) fn on_grid(phase: Nanos, width: Nanos) -> Self {
         let width = width.as_nanos();
         let inside = phase.as_nanos() % width;
@@ -99,9 +99,9 @@ impl Anchor {
         }
     }
 
-    /// What `now` sees of a state whose newest counter is that of window `index`.
+    /// The view at `now` of a state with its newest counter in window `index`.
     ///
-    /// `touched` says whether the state holds any count; windows of `width` nanoseconds.
+    /// `touched` returns true if the state holds any count; windows are `width` nanoseconds long.
     #[inline]
     pub(super) fn sight(
         &self,
@@ -162,7 +162,7 @@ impl Anchor {
         }
     }
 
-    /// What `now` sees, on a grid, of a state whose newest window is another one.
+    /// The view at `now`, on a grid, of a state with another newest window.
     #[inline]
     fn other_window(&self, phase: u64, index: u64, now: Time, width: u64) -> Sight {
         let (current, left) = grid(phase, now.as_nanos(), width);
@@ -194,7 +194,7 @@ impl Anchor {
         }
     }
 
-    /// How many windows `older` lies before `newer`, as far as it still counts.
+    /// Number of windows from `older` to `newer`, as far as `older` still counts.
     pub(super) fn windows_between(&self, older: u64, newer: u64, width: u64) -> u64 {
         match self {
             Self::Grid { .. } => newer.saturating_sub(older),

@@ -1,4 +1,4 @@
-//! The most a span can admit: what a caller gains who knows where windows begin.
+//! The maximum that a span admits, to callers that know where windows begin.
 //!
 //! ```text
 //!          1 ns            whole windows                 the last, b ns of it
@@ -7,16 +7,15 @@
 //!            window 0           ...             last touched, number L
 //! ```
 //!
-//! A span touches most when it begins with the last nanosecond of a window; then
-//! `W - 1 = (L - 1) x w + b`, with `1 <= b <= w`. From there:
+//! A span touches the largest number of windows when it begins with the last nanosecond of one;
+//! then `W - 1 = (L - 1) x w + b`, with `1 <= b <= w`. From there:
 //!
 //! * drop: any `m` windows in a row hold at most N: `N x ceil((L + 1) / m)`. Exact.
 //! * full: any `m + 1` in a row do: `N x ceil((L + 1) / (m + 1))`. Exact.
-//! * weighted: never more than drop. If `L = J x m`, the last window and the `m` before it
-//!   hold at most `N + ceil(N x (b - 1) / w)`, and `J - 1` times `m` remain before them. With
-//!   `m = 1` it is exact below one permit a nanosecond. With more it is exact up to P, and
-//!   at worst so much above it: of 6 in 12 ns, in three buckets, 23 are told in 37 ns where
-//!   21 can pass.
+//! * weighted: never more than drop. If `L = J x m`, the last window and the `m` before it hold
+//!   at most `N + ceil(N x (b - 1) / w)`, and `J - 1` times `m` remain before them. With `m = 1`
+//!   it is exact below one permit a nanosecond. With more it is exact up to P, and at worst above
+//!   it by this: for 6 in 12 ns, in three buckets, it is 23 in 37 ns where 21 can pass.
 //! * quota reset: with `W - 1 = k x P + r`: `N x (k + 1)`, and `N - 1` more if `r > 0`,
 //!   because the request that opened the first window lies outside the span.
 
@@ -25,7 +24,7 @@ use super::{Anchor, Edge, Window};
 use crate::{Nanos, Share};
 
 impl<C> Window<C> {
-    /// The least share that is served of a client which sends at most N in any span of `per`.
+    /// The minimum share served to a client that sends at most N in any span of `per`.
     ///
     /// A request is refused because N are in sight. Where no more than `per` is in sight, the
     /// client has sent fewer. Otherwise no more than two `per` are: of at most 2N, N were served;
@@ -40,7 +39,7 @@ impl<C> Window<C> {
     }
 }
 
-/// The most that any half-open span of length `span` can admit.
+/// Maximum number of permits that any half-open span of length `span` can admit.
 pub(super) fn bound<C>(window: &Window<C>, span: Nanos) -> u64 {
     let limit = u64::from(window.permits);
     let Some(after_first) = span.as_nanos().checked_sub(1) else {

@@ -6,15 +6,15 @@ use core::fmt;
 
 /// Keeps the counters of a [`WindowState`](super::WindowState): `[u32; 2]` or [`Buckets`].
 ///
-/// Sealed: the two are all there are.
+/// Sealed: there are no others.
 pub trait Counters: Clone + Default + PartialEq + fmt::Debug + sealed::Sealed {
-    /// The counters, newest first; what is missing is 0.
+    /// The counters, newest first; missing ones are 0.
     fn as_slice(&self) -> &[u32];
     /// The sum of all but the last, which is the one that slides out of sight.
     fn whole(&self) -> u64;
     /// Adds to the newest, if there is one.
     fn charge(&mut self, cost: u32);
-    /// Lets `write` change them: `count` of them, if that many can be kept.
+    /// Calls `write` with the counters: `count` of them, if that many can be kept.
     fn change(&mut self, count: usize, write: impl FnOnce(&mut [u32]));
     /// Bytes on the heap for `count` of them.
     fn heap_bytes(count: usize) -> usize;
@@ -49,7 +49,7 @@ impl Counters for [u32; 2] {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Buckets {
     counts: Box<[u32]>,
-    /// Of all but the last.
+    /// The sum of all but the last.
     whole: u64,
 }
 
@@ -97,12 +97,12 @@ mod sealed {
     impl Sealed for Buckets {}
 }
 
-/// Counters as a later moment sees them: `shift` windows on.
+/// Counters as seen `shift` windows later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VisibleCounts<'a> {
     counts: &'a [u32],
     shift: u64,
-    /// The counter of the current window, and what is charged to it.
+    /// The counter of the current window, with the charge to it.
     pub(super) newest: u64,
 }
 
@@ -138,7 +138,7 @@ impl<'a> VisibleCounts<'a> {
         (0..windows).map(|back| self.at(back)).sum()
     }
 
-    /// The newest of `windows` that counted anything.
+    /// The newest of `windows` with a count above 0, as a number of windows back.
     #[inline]
     pub(super) fn newest_of(self, windows: usize) -> Option<usize> {
         (0..windows).find(|&back| self.at(back) > 0)

@@ -1,4 +1,4 @@
-//! Judging a request against its windows: does it fit, if not when, and what remains.
+//! Judges a request against its windows: the verdict, the wait, and the remaining permits.
 //!
 //! ```text
 //!         n(m)   n(m-1) ...  n1      n0    +1      +2
@@ -8,9 +8,9 @@
 //!                                        n(m-1) slides out, n(m) is gone
 //! ```
 //!
-//! The wait is found by counting back from now, window by window, until what counts leaves
-//! no room for the cost: the window that is too much must slide out, or, of a weighted edge,
-//! be in sight by no more than a division says.
+//! The wait is found by counting back from now, window by window, until the counts leave no room
+//! for the cost: the first window that does not fit must slide out, or, with a weighted edge, be
+//! in sight by no more than the result of a division.
 
 use super::anchor::Sight;
 use super::counters::VisibleCounts;
@@ -18,7 +18,7 @@ use super::{Counters, Edge, Window, WindowState};
 use crate::algorithm::Denials;
 use crate::{Decision, Nanos, Permits, Time, Verdict};
 
-/// How a request was judged, and what that writes.
+/// The decision on a request, and its charge.
 pub(super) struct Judged {
     pub(super) decision: Decision,
     pub(super) sight: Sight,
@@ -27,7 +27,7 @@ pub(super) struct Judged {
 }
 
 impl<C: Counters> Window<C> {
-    /// What `decide` answers, and what it writes.
+    /// The answer of `decide`, and its changes to the state.
     #[inline]
     pub(super) fn judge(&self, state: &WindowState<C>, now: Time, cost: Permits) -> Judged {
         let sight = self.sight(state, now);
@@ -77,19 +77,19 @@ impl<C: Counters> Window<C> {
 }
 
 impl<C> Window<C> {
-    /// What the oldest, of which `left` nanoseconds are in sight, still counts for.
+    /// The remaining count of the oldest window, of which `left` nanoseconds are in sight.
     #[inline]
     fn share(&self, seen: VisibleCounts<'_>, left: u64) -> u64 {
         match (self.edge, seen.at(self.whole())) {
             (Edge::Drop, _) | (Edge::Weighted, 0) => 0,
             (Edge::Full, oldest) => oldest,
-            // Down: a part of a permit counts for nothing. It is the rule of the source, and what
-            // lets a steady caller have N a span.
+            // Down: a part of a permit counts for nothing. This is the rule of the source, so
+            // that a steady caller gets N a span.
             (Edge::Weighted, oldest) => scale(oldest, left, self.width, Rounding::Down),
         }
     }
 
-    /// What a counted denial adds to the `sum`: up to one further quota.
+    /// The amount that a counted denial adds to the `sum`: up to one further quota.
     fn penalty(&self, seen: VisibleCounts<'_>, sum: u64, cost: Permits) -> u32 {
         let most = (2 * u64::from(self.permits)).saturating_sub(sum);
         let most = most.min(u64::from(u32::MAX) - seen.newest);
@@ -99,7 +99,7 @@ impl<C> Window<C> {
     /// The wait after which `cost` fits, given that it does not now. At most `m` steps.
     #[inline]
     fn retry_after(&self, seen: VisibleCounts<'_>, sight: Sight, cost: u64) -> Nanos {
-        // How many of the newest windows leave room for the cost, and how much.
+        // The number of newest windows that leave room for the cost, and that room.
         let (whole, mut stay) = (self.whole(), 0);
         let mut room = u64::from(self.permits).saturating_sub(cost);
         while stay < whole {
@@ -143,8 +143,8 @@ impl<C> Window<C> {
         }
     }
 
-    /// The most nanoseconds of a window of `count`, which is above `room`, that may be in sight
-    /// so that no more than `room` of it count.
+    /// Maximum number of nanoseconds of a window of `count`, which is above `room`, that may be
+    /// in sight so that no more than `room` of it count.
     #[inline]
     fn visible(&self, room: u64, count: u64) -> u64 {
         // count x visible / w < room + 1, so count x visible <= (room + 1) x w - 1. Down.
@@ -156,7 +156,7 @@ impl<C> Window<C> {
     }
 }
 
-/// Which way a quotient goes.
+/// The direction of rounding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounding {
     Up,

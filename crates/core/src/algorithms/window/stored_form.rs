@@ -19,7 +19,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl<C: Counters> Window<C> {
     /// A twin that is a whole script, and cheaper, for requests of one charge each: see
-    /// `window/short.lua`. `None` unless the limit has one window whose width and phase are whole
+    /// `window/short.lua`. `None` unless the limit has one window with a width and phase in whole
     /// microseconds, and no product of the weighted estimate reaches 2^53.
     pub fn short_twin(&self) -> Option<LuaTwin> {
         let twin = self.twin()?;
@@ -75,7 +75,7 @@ impl<C: Counters> StoredForm for Window<C> {
         }
     }
 
-    /// Windows: their width, how many, and where they begin.
+    /// The width, number and anchor of the windows.
     fn shape(&self) -> u64 {
         let (kind, phase) = match &self.anchor {
             Anchor::Grid { phase } => (1, phase.as_nanos()),
@@ -85,7 +85,8 @@ impl<C: Counters> StoredForm for Window<C> {
         fingerprint(&[self.width, u64::from(self.buckets), kind, phase])
     }
 
-    /// None for calendars, whose zones the store does not know, and for windows too short.
+    /// `None` for calendars, because the store does not know their zones, and for windows too
+    /// short.
     fn twin(&self) -> Option<LuaTwin> {
         let (first, phase) = match &self.anchor {
             Anchor::Grid { phase } => (0.0, phase.as_nanos()),

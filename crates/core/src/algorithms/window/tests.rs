@@ -1,4 +1,4 @@
-//! Stories: what each window says, moment by moment.
+//! Stories: the decisions of each window, moment by moment.
 
 use super::*;
 use crate::Verdict;

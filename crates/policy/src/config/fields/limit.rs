@@ -1,4 +1,4 @@
-//! Of a limit, and of `[defaults]`.
+//! Fields of a limit, and of `[defaults]`.
 
 use super::algorithm::{ALGORITHM, ALGORITHMS, BUCKET, CONCURRENCY, QUEUE, WARMUP};
 use super::requests::MATCH;
@@ -169,7 +169,7 @@ const CONCURRENCIES: &[Shape] = &[
 ];
 /// `algorithm`: a word, or a table.
 const WAYS: &[Shape] = &[Shape::Word(ALGORITHMS), Shape::Table(&ALGORITHM)];
-/// Exactly one of these says how much a limit allows.
+/// Exactly one of these sets the quantity of a limit.
 const QUANTITIES: &[&str] = &["limit", "bucket", "spacing", "concurrency"];
 
 /// One `[[limit]]`.

@@ -1,8 +1,8 @@
-//! Fields: the language as one table; everything the file may say stands here.
+//! Fields: the language as one table, which lists everything that the file may hold.
 //!
-//! A field that is built has a shape and an example. One that the language knows but that
-//! is not built yet is refused with what works today; a word that people try instead is
-//! refused with the right one.
+//! A field that is built has a shape and an example. One that the language has but that is not
+//! built yet is refused with what works today; a word that people try instead is refused with the
+//! right one.
 
 use super::shape::{FieldSpec, Need, Shape, TableSpec};
 
@@ -29,31 +29,31 @@ pub(in crate::config) use self::requests::MATCH;
 use self::response::RESPONSE;
 use self::store::STORE;
 
-/// Limits of one policy.
+/// Maximum number of limits of one policy.
 pub(in crate::config) const MAX_LIMITS: usize = 100_000;
-/// Exemptions of one policy: each is looked at for every request and limit it names.
+/// Maximum number of exemptions of one policy: each is checked per request and limit it names.
 pub(in crate::config) const MAX_EXEMPTIONS: usize = 100;
-/// Nodes that `url` of `[store.redis]` names.
+/// Maximum number of nodes that `url` of `[store.redis]` names.
 pub(in crate::config) const MAX_SEEDS: usize = 64;
-/// Names and patterns in `limits` of one exemption.
+/// Maximum number of names and patterns in `limits` of one exemption.
 pub(in crate::config) const MAX_EXEMPT_LIMITS: usize = 100;
-/// Responses of one policy.
+/// Maximum number of responses of one policy.
 pub(in crate::config) const MAX_RESPONSES: usize = 1_000;
-/// `max_connections` of `[listen]`.
+/// Largest `max_connections` of `[listen]`.
 pub(in crate::config) const MAX_CONNECTIONS: u64 = 1_000_000;
-/// Values of a list.
+/// Maximum number of values of a list.
 pub(in crate::config) const MAX_VALUES: usize = 1_000;
-/// Parts of a key.
+/// Maximum number of parts of a key.
 pub(in crate::config) const MAX_KEY_PARTS: usize = 8;
-/// Different names in `header`, `query`, `cookie` or `attr` of one match.
+/// Maximum number of distinct names in `header`, `query`, `cookie` or `attr` of one match.
 pub(in crate::config) const MAX_NAMES: usize = 32;
-/// Characters of a name.
+/// Maximum number of characters of a name.
 pub(in crate::config) const MAX_NAME: usize = 40;
-/// Permits on loan at once: core keeps a lease for each.
+/// Maximum number of permits on loan at once: core keeps a lease for each.
 pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
-/// How much dearer a cold permit may be than a warm one.
+/// Largest ratio of the price of a cold permit to that of a warm one.
 pub(in crate::config) const MAX_COLD_FACTOR: u64 = 1_000;
-/// Sub-buckets of a window.
+/// Maximum number of sub-buckets of a window.
 pub(in crate::config) const MAX_SUB_BUCKETS: u64 = 60;
 
 const NAME: &str = "^[a-z0-9-]{1,40}$";

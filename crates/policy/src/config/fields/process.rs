@@ -1,4 +1,4 @@
-//! Of the process and of all limits: addresses, doors, memory, headers.
+//! Fields of the process and of all limits: addresses, listeners, memory, headers.
 
 use super::{MAX_CONNECTIONS, MAX_VALUES, SPAN, optional, required};
 use crate::config::shape::{Inert, Shape, TableSpec, Words};
@@ -14,7 +14,7 @@ pub(super) const HEADERS: Words = Words {
     },
 };
 
-/// Most answers that may be held back at a time: as many as there are connections.
+/// Maximum number of answers held back at a time: as many as there are connections.
 pub(in crate::config) const MAX_HELD: u64 = 10_000;
 
 const ADMIN_WRITES: Words = Words {

@@ -1,4 +1,4 @@
-//! Which requests: `match`, and `[[exempt]]`.
+//! Fields that select requests: `match`, and `[[exempt]]`.
 
 use super::{MAX_EXEMPT_LIMITS, MAX_NAMES, MAX_VALUES, optional, required};
 use crate::config::shape::{Shape, TableSpec};

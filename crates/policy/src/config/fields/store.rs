@@ -1,4 +1,4 @@
-//! Of the store: where the counters are.
+//! Fields of the store: where the counters are.
 
 use super::{BYTES, MAX_SEEDS, PREFIX, SECRET, SPAN, optional, pattern, required};
 use crate::config::shape::{Shape, TableSpec};

@@ -8,7 +8,7 @@ use crate::config::diagnostic::Findings;
 use crate::config::read;
 use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, Tls, envoy};
 
-/// What `[envoy]` says of configuration files.
+/// Reads the configuration files of `[envoy]`.
 pub(super) fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
     let flag = |name| read::flag(envoy, name).unwrap_or_default();
     EnvoyFiles {
@@ -29,7 +29,7 @@ pub(super) fn envoy_files(envoy: &DeTable<'_>) -> EnvoyFiles {
     }
 }
 
-/// `[envoy]`
+/// Reads the listener settings of `[envoy]`.
 pub(super) fn envoy_door(envoy: &DeTable<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
     let word = |name| read::text(envoy, name).map(|word| word.value);
     let tls = read::table(envoy, "tls").and_then(|tls| {

@@ -8,8 +8,8 @@
 //!     variables: ["descriptors[0]['user']"]             key = ["descriptor:user"]
 //! ```
 //!
-//! Conditions are comparisons of one entry with one text, in the form above or in the older
-//! one, `method == GET`; others cannot be said.
+//! Conditions are comparisons of one entry with one text, in the form above or in the older one,
+//! `method == GET`; others are not supported.
 
 use super::Imported;
 use super::limits::{ImportedLimit, Writer};
@@ -23,10 +23,10 @@ policy cannot say.
 A native limit is for descriptors that have exactly the entries it names; Limitador's is for
 those that have at least them. Give each combination that callers send a limit of its own.";
 
-/// The limits of a file as native limits.
+/// Converts the limits of a file to native limits.
 ///
 /// # Errors
-/// Findings, if the text is not a list of limits.
+/// Returns findings if the text is not a list of limits.
 pub fn limitador(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
     let node = yaml::parse(text, &mut out);
@@ -44,7 +44,7 @@ pub fn limitador(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     Ok(writer.finish())
 }
 
-/// The list of limits: the file itself, or its field `limits`.
+/// Returns the list of limits: the file itself, or its field `limits`.
 fn limits<'n>(node: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n [YamlNode]> {
     let list = field(node, "limits").unwrap_or(node);
     if let Content::List(list) = &list.content {
@@ -112,8 +112,8 @@ fn draft(number: usize, limit: &YamlNode) -> Result<ImportedLimit, String> {
     Ok(draft)
 }
 
-/// `descriptors[0].a == 'b'`, `descriptors[0]['a'] != "b"`, `a == b`: the entry and its
-/// value, `!` before it if it is left out.
+/// Reads `descriptors[0].a == 'b'`, `descriptors[0]['a'] != "b"`, `a == b`: returns the entry and
+/// its value, with `!` before an excluded value.
 fn comparison(text: &str) -> Option<(String, String)> {
     let (left, right, negated) = match (text.split_once("=="), text.split_once("!=")) {
         (Some((left, right)), None) => (left, right, ""),
@@ -134,7 +134,7 @@ fn comparison(text: &str) -> Option<(String, String)> {
     Some((entry, format!("{negated}{value}")))
 }
 
-/// `descriptors[0].a`, `descriptors[0]['a']`, `a`
+/// Reads `descriptors[0].a`, `descriptors[0]['a']`, `a`.
 fn entry(text: &str) -> Option<String> {
     let text = text.trim();
     let name = match text.strip_prefix("descriptors[0]") {
@@ -170,7 +170,7 @@ fn texts<'n>(node: &'n YamlNode, name: &str) -> Vec<&'n str> {
         Content::List(list) => &list[..],
         _ => &[],
     });
-    // What is no text is a condition that cannot be said.
+    // An item that is no text is an unsupported condition.
     let each = list.unwrap_or_default().iter();
     each.map(|node| scalar(node).unwrap_or("")).collect()
 }

@@ -1,4 +1,4 @@
-//! Limits: native limits on descriptors, in the making.
+//! Limits: native limits on descriptors, under construction.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -6,18 +6,18 @@ use std::fmt::Write as _;
 use super::Imported;
 use crate::config::{Context, parse};
 
-/// Characters of a limit's name.
+/// Maximum number of characters of a limit's name.
 const MAX_NAME: usize = 40;
 
 /// A limit to be written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ImportedLimit {
-    /// What it is called in the other service.
+    /// Name in the other service.
     pub(super) called: String,
     pub(super) domain: String,
-    /// Entry and its values, `!` before those left out.
+    /// Entry and its values, `!` before excluded ones.
     pub(super) matches: Vec<(String, Vec<String>)>,
-    /// Entries whose values are counted apart.
+    /// Entries that are counted by value.
     pub(super) key: Vec<String>,
     /// `5/1m`
     pub(super) quota: String,
@@ -25,7 +25,7 @@ pub(super) struct ImportedLimit {
     pub(super) algorithm: &'static str,
     /// Further lines, as `mode = "shadow"`.
     pub(super) more: Vec<&'static str>,
-    /// What is lost of it.
+    /// Features of the limit that are lost.
     pub(super) lost: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl Writer {
         writer
     }
 
-    /// Writes a limit, and what is lost of it; a comment if the language refuses it.
+    /// Writes a limit, and its lost features; writes it as a comment if the language refuses it.
     pub(super) fn limit(&mut self, draft: &ImportedLimit) {
         let name = self.name(&draft.called);
         let body = body(&name, draft);
@@ -68,7 +68,7 @@ impl Writer {
         self.imported.limits += 1;
     }
 
-    /// Notes what the policy does not say.
+    /// Notes a feature that the policy does not express.
     pub(super) fn unsaid(&mut self, line: &str) {
         self.comment(&format!("UNSAID {line}"));
         self.imported.unsaid.push(visible(line));
@@ -85,7 +85,7 @@ impl Writer {
         self.imported.text.push('\n');
     }
 
-    /// A name that is free, made of what the limit was called.
+    /// Returns a free name, made from the original name of the limit.
     fn name(&self, called: &str) -> String {
         let mut slug = String::new();
         for c in called.chars().map(|c| c.to_ascii_lowercase()) {
@@ -147,14 +147,14 @@ fn listed(values: &[String]) -> String {
     }
 }
 
-/// A text as TOML writes it.
+/// Formats a text as a TOML string.
 fn quoted(text: &str) -> String {
-    // JSON escapes what TOML wants escaped, but for one control character.
+    // JSON escapes the characters that TOML requires, but for one control character.
     let json = serde_json::Value::from(text).to_string();
     json.replace('\u{7f}', "\\u007f")
 }
 
-/// A line of a comment: TOML takes no control characters there.
+/// Formats a line of a comment, where TOML allows no control characters.
 fn visible(line: &str) -> String {
     let shown = |c: char| {
         if c.is_control() {
@@ -166,7 +166,7 @@ fn visible(line: &str) -> String {
     line.chars().map(shown).collect()
 }
 
-/// The name of the entry of that key on this way: the second `a` is `a#2`.
+/// Returns the name of the entry of that key on this way: the second `a` is `a#2`.
 pub(super) fn entry_name(key: &str, before: &[String]) -> String {
     let named = |number: usize| match number {
         1 => key.to_owned(),

@@ -1,4 +1,4 @@
-//! Import: other services' limits as a native policy, and a list of what it cannot say.
+//! Import: other services' limits as a native policy, and a list of unsupported features.
 //!
 //! ```text
 //!   files --load--> rules --one by one--> [[limit]] --parse--> kept, or a comment
@@ -6,8 +6,8 @@
 //!                                 +--> unsaid: what is lost, where
 //! ```
 //!
-//! Every limit is read by the parser of the language before it is written, so what comes
-//! out is a policy.
+//! Every limit is read by the parser of the language before it is written, so the output is a
+//! valid policy.
 
 mod limitador;
 mod limits;
@@ -21,8 +21,8 @@ pub use ratelimit::ratelimit;
 pub struct Imported {
     /// The policy: TOML, with comments.
     pub text: String,
-    /// How many limits it has.
+    /// Number of limits in it.
     pub limits: usize,
-    /// What could not be said: one line each, which stands as a comment in the text too.
+    /// Features that could not be expressed: one line each, which is a comment in the text too.
     pub unsaid: Vec<String>,
 }

@@ -6,8 +6,8 @@
 //!   any        key: a               descriptor.a = ["*", "!b", "!b*"]
 //! ```
 //!
-//! There the first rule that matches is taken; here all limits that match apply. So what
-//! goes before a rule on its level is left out of its match.
+//! There the first rule that matches is taken; here all limits that match apply. So the rules
+//! before a rule on its level are excluded from its match.
 
 use super::Imported;
 use super::limits::{ImportedLimit, Writer, entry_name};
@@ -24,7 +24,7 @@ each descriptor on its own. Entries may come in any order. Counters begin afresh
 Any limit may now become another one: limit = \"100/1m\" without `algorithm` slides, and
 bucket = { size = 20, refill = \"10/1s\" } allows bursts.";
 
-/// The rules of a configuration as native limits.
+/// Converts the rules of a configuration to native limits.
 pub fn ratelimit(config: &EnvoyConfig) -> Imported {
     let mut writer = Writer::new(HEADING);
     let mut rules = Vec::new();
@@ -53,7 +53,7 @@ pub fn ratelimit(config: &EnvoyConfig) -> Imported {
     writer.finish()
 }
 
-/// A limit; else why there is none, if that is a loss.
+/// Returns a limit; else the reason why there is none, if that is a loss.
 fn draft(
     domain: &str,
     way: &[TreeStep<'_>],
@@ -64,7 +64,7 @@ fn draft(
         unit,
     } = rule.limit
     else {
-        return Err(None); // its values are left out of the others
+        return Err(None); // its values are excluded from the others
     };
     if requests_per_unit == 0 {
         let path = &rule.path;
@@ -109,7 +109,7 @@ fn draft(
     Ok(draft)
 }
 
-/// Notes what else the rule says.
+/// Notes the other features of the rule.
 fn lose(rule: &EnvoyRule, draft: &mut ImportedLimit) {
     if rule.shadow {
         draft.more.push("mode = \"shadow\"");

@@ -1,8 +1,8 @@
-//! Answer: what the limits said, in Envoy's words.
+//! Answer: the decisions of the limits, in Envoy's words.
 //!
-//! What a client is told by Envoy comes from the statuses: `x-ratelimit-*`, if its filter is
-//! set so, and `retry-after`, the longest reset of the descriptors that are over. So a
-//! refusal's reset is the wait that helps, not the time until all is free again.
+//! Envoy makes the fields of a client's response from the statuses: `x-ratelimit-*`, if its
+//! filter is set so, and `retry-after`, the longest reset of the descriptors that are over. So a
+//! refusal's reset is the wait that helps, not the time until the whole limit is free again.
 
 use prost_types::{Duration, Struct};
 use ratekeeper::{Answer, Answers, Outcome};
@@ -14,10 +14,10 @@ use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 
 use super::fields::{self, draft_03, header};
 
-/// Tells the application which limits in shadow mode would have refused.
+/// Names, for the application, the limits in shadow mode that would have refused.
 const SHADOW: &str = "x-ratekeeper-shadow";
 
-/// Units that a limit is told in, the longest that fits first.
+/// Units of a limit, the longest that fits first.
 const UNITS: [(u64, Unit); 7] = [
     (365 * 86_400, Unit::Year),
     (30 * 86_400, Unit::Month),
@@ -65,7 +65,7 @@ pub(super) fn response(answers: &Answers) -> RateLimitResponse {
     response
 }
 
-/// What one descriptor is told: of several limits, the tightest. Limits in shadow mode
+/// Returns the status of one descriptor: of several limits, the tightest. Limits in shadow mode
 /// promise nothing.
 fn status(answers: &Answers, index: usize) -> DescriptorStatus {
     let shown = answers.outcomes(index);
@@ -100,7 +100,7 @@ pub(super) const fn code(over: bool) -> Code {
     if over { Code::OverLimit } else { Code::Ok }
 }
 
-/// A limit in Envoy's units; one that has no such span is told without.
+/// Returns a limit in Envoy's units; the unit is `Unknown` if no unit fits its window.
 fn limit(outcome: &Outcome<'_>) -> RateLimit {
     let (quota, window) = outcome.quota_per_window();
     let fits = |seconds: u64| {

@@ -22,7 +22,7 @@ use super::refusal::{store_down, wrong};
 use crate::context::ServiceContext;
 use crate::grpc;
 
-/// Values within values of a rule's metadata; what lies deeper is left out.
+/// Maximum depth of values in a rule's metadata; deeper values are left out.
 const MAX_DEPTH: usize = 32;
 
 /// Decides a call under `config`.
@@ -89,7 +89,7 @@ fn response<C: Clock>(
     response
 }
 
-/// The names of rules in shadow mode that would be over.
+/// Returns the names of rules in shadow mode that would be over.
 fn shadow_denied(
     answer: &EnvoyAnswer<'_>,
     statuses: &[DescriptorStatus],
@@ -229,7 +229,7 @@ fn value_of(value: &serde_json::Value, depth: usize) -> Option<Value> {
     })
 }
 
-/// The text form of a protocol buffer, which is how the Go service shows an override:
+/// Returns the text form of a protocol buffer, which is how the Go service shows an override:
 /// `requests_per_unit:42 unit:HOUR`. Fields that hold their default are left out.
 fn override_text(limit: &RateLimitOverride) -> String {
     let mut fields = Vec::new();

@@ -1,4 +1,4 @@
-//! Fields: what a client is told beside the statuses, worked out from them.
+//! Fields: the parts of a response beside the statuses, derived from them.
 //!
 //! ```text
 //!   statuses --> limits, the tightest first --> RateLimit-Policy, RateLimit     (ietf)
@@ -22,10 +22,10 @@ use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use serde_json::json;
 
-/// The status that Envoy refuses with, unless it is told another.
+/// Default status of a refusal by Envoy.
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// One limit of an answer, as a client is told.
+/// One limit of an answer, as a client sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct LimitFields {
     over: bool,
@@ -39,7 +39,7 @@ struct LimitFields {
 }
 
 impl LimitFields {
-    /// None for a descriptor without a limit that has a number.
+    /// Returns `None` for a descriptor without a limit that has a number.
     fn of(status: &DescriptorStatus) -> Option<Self> {
         let limit = status.current_limit.as_ref()?;
         let reset = status.duration_until_reset.as_ref();
@@ -56,8 +56,8 @@ impl LimitFields {
     }
 }
 
-/// The limits of an answer: what is over before what is not, the longest wait first, then
-/// the least that is left.
+/// Returns the limits of an answer: those that are over first, then by the longest wait, then by
+/// the lowest remaining quota.
 fn limits(statuses: &[DescriptorStatus]) -> Vec<LimitFields> {
     let mut limits: Vec<_> = statuses.iter().filter_map(LimitFields::of).collect();
     limits.sort_by_key(|told| {
@@ -67,7 +67,7 @@ fn limits(statuses: &[DescriptorStatus]) -> Vec<LimitFields> {
     limits
 }
 
-/// Its own name, or `3-per-hour`, `5-per-10-minute`.
+/// Returns the limit's own name, or `3-per-hour`, `5-per-10-minute`.
 pub(super) fn name(limit: &RateLimit) -> String {
     if !limit.name.is_empty() {
         return limit.name.clone();
@@ -131,7 +131,7 @@ pub(super) fn draft_03(
     ]
 }
 
-/// Content type and content of a refusal: a problem document.
+/// Returns content type and content of a refusal: a problem document.
 pub(super) fn problem(statuses: &[DescriptorStatus]) -> Option<(HeaderValue, Vec<u8>)> {
     let limits = limits(statuses);
     let over: Vec<_> = limits.iter().filter(|told| told.over).collect();
@@ -178,7 +178,7 @@ pub(super) fn metadata(
     fields.filter_map(move |(key, kind)| Some((key.to_owned(), value(kind?))))
 }
 
-/// The limit that refuses, and how many seconds to wait for it.
+/// Returns the limit that refuses, and how many seconds to wait for it.
 pub(super) fn refused(statuses: &[DescriptorStatus]) -> Option<(String, Option<u64>)> {
     let first = limits(statuses)
         .into_iter()
@@ -195,7 +195,7 @@ pub(super) fn header(key: &str, value: String) -> HeaderValue {
     }
 }
 
-/// A string of a field: what is not printable ASCII becomes `?`.
+/// Returns a string of a field; characters that are not printable ASCII become `?`.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

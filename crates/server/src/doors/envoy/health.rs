@@ -1,7 +1,7 @@
 //! Health: whether to ask this server, as gRPC's health checking says it.
 //!
 //! Healthy is what `/readyz` calls ready: a policy is in force and the service does not
-//! stop. When it stops, whoever watches is told so before the last call is taken.
+//! stop. When it stops, callers of `Watch` learn of it before the last call is taken.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SERVICES: [&str; 3] = [
     "ratelimit",
     "envoy.service.ratelimit.v3.RateLimitService",
 ];
-/// Bytes of a name.
+/// Maximum number of bytes of a name.
 const MAX_NAME: usize = 1_024;
 
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl HealthService {
         call.unary(list).await;
     }
 
-    /// `Watch`: the status now and after each change, until the caller leaves or we do.
+    /// `Watch`: sends the status now and after each change, until the caller or the server ends it.
     pub(super) async fn watch(mut self, mut call: GrpcCall) {
         let asked = match call.next_message().await {
             Ok(Some(message)) => read(&message),
@@ -111,9 +111,9 @@ impl HealthService {
     }
 }
 
-/// Returns when the server stops, after those who watch have heard of it.
+/// Returns `linger` after the service begins to stop, so that watchers can learn of it first.
 async fn lingered(closing: &mut watch::Receiver<bool>, linger: Duration) {
-    let _ = closing.wait_for(|closing| *closing).await; // an error: who could tell is gone
+    let _ = closing.wait_for(|closing| *closing).await; // an error: the sender is gone
     sleep(linger).await;
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Names and forms are those of JSON in proto3: lower camel case or as in the proto, 64-bit
 //! numbers as text or number, units by name or number, a duration as `"37s"`. The status is
-//! 200, 429 if the call is over, and 400 for every error. The body of a refusal, which is for
-//! Envoy to send, is not told.
+//! 200, 429 if the call is over, and 400 for every error. The body of a refusal is left out,
+//! because it is for Envoy to send.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ use crate::doors::json;
 use crate::listener::Reply;
 use crate::metrics::{Protocol, RequestResult};
 
-/// Decides what the body asks.
+/// Decides the call in the body.
 pub(crate) async fn serve<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> Response<Reply> {
     let answered = match read(&body) {
         Ok(request) => {

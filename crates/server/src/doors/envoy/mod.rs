@@ -39,7 +39,7 @@ use crate::{Config, Event, StartError, listener};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How often the certificate files are looked at.
+/// How often the certificate files are checked.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Envoy's rate limit service.

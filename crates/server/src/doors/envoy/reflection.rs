@@ -1,4 +1,4 @@
-//! Reflection: what this server offers, for tools that have no protos at hand.
+//! Reflection: the services of this server, for tools that have no protos at hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -40,7 +40,7 @@ pub(super) async fn serve(mut call: GrpcCall) {
     answers.end(&end);
 }
 
-/// The descriptors, by what they are asked for.
+/// The descriptors, by the names that requests ask for.
 #[derive(Debug, Default)]
 struct Offered {
     files: BTreeMap<String, ProtoFile>,
@@ -58,7 +58,7 @@ struct ProtoFile {
 
 impl Offered {
     fn read(descriptors: &[u8]) -> Self {
-        // Written by our own generator, and looked at by a test.
+        // Written by our own generator, and checked by a test.
         let set = FileDescriptorSet::decode(descriptors).unwrap_or_default();
         let mut offered = Self::default();
         for file in set.file {
@@ -156,7 +156,7 @@ impl Offered {
         }
     }
 
-    /// A file and all that it imports, each once, the file itself first.
+    /// Returns a file and all its imports, each once, the file itself first.
     fn with_imports(&self, name: &str) -> Vec<Vec<u8>> {
         let (mut names, mut next) = (vec![name], 0);
         let mut encoded = Vec::new();
@@ -187,7 +187,7 @@ mod tests {
         response.message_response.unwrap()
     }
 
-    /// Names of the files in an answer.
+    /// Returns the names of the files in an answer.
     fn files(response: MessageResponse) -> Vec<String> {
         let MessageResponse::FileDescriptorResponse(files) = response else {
             panic!("{response:?}");

@@ -4,7 +4,7 @@ use ratekeeper_store::StoreError;
 
 use crate::grpc::{Code, GrpcStatus};
 
-/// Nothing internal is told: the log has it. Envoy's `failure_mode_deny` decides.
+/// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
 pub(super) fn store_down(error: &StoreError) -> GrpcStatus {
     if let StoreError::Unsupported(why) = error {
         return wrong(why.clone());
@@ -13,7 +13,7 @@ pub(super) fn store_down(error: &StoreError) -> GrpcStatus {
     GrpcStatus::new(Code::Unavailable, "the store cannot answer")
 }
 
-/// The request makes no sense.
+/// Returns the status of a request that is not valid.
 pub(super) fn wrong(message: impl Into<String>) -> GrpcStatus {
     GrpcStatus::new(Code::InvalidArgument, message)
 }

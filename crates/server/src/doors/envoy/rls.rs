@@ -1,4 +1,4 @@
-//! Rls: a call of Envoy becomes facts, and what the limits say becomes its answer.
+//! Rls: turns a call of Envoy into facts, and the decisions of the limits into its answer.
 //!
 //! ```text
 //!   descriptor --> facts, act --\                      /--> status: its tightest limit
@@ -10,8 +10,8 @@
 //! instead; so is every domain if the policy has no limits of its own.
 //!
 //! Every descriptor has a status: where one has none, Envoy sends no headers at all. Spans
-//! are whole seconds, rounded up: Envoy cuts fractions off, and a client told 0 would try
-//! again at once.
+//! are whole seconds, rounded up, because Envoy cuts fractions off, and a client that reads 0
+//! would try again at once.
 
 use bytes::Bytes;
 use ratekeeper::{Act, Asked, Clock};
@@ -30,7 +30,7 @@ use crate::context::ServiceContext;
 use crate::grpc::{Code, GrpcStatus};
 use crate::metrics::Protocol;
 
-/// `ShouldRateLimit`; who calls this counts what fails.
+/// `ShouldRateLimit`; the caller counts failures.
 pub(super) async fn should_rate_limit<C: Clock>(
     shared: &ServiceContext<C>,
     message: Bytes,
@@ -77,7 +77,7 @@ pub(super) async fn decide<C: Clock>(
     Ok(answer::response(&answers))
 }
 
-/// What one descriptor asks.
+/// Returns the facts and the charge that one descriptor asks for.
 fn ask<'a>(
     request: &'a RateLimitRequest,
     descriptor: &RateLimitDescriptor,
@@ -106,7 +106,7 @@ fn ask<'a>(
     })
 }
 
-/// The numbers that a call brings along.
+/// Returns the numbers that a call brings along.
 fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
     let unit = match limit.unit() {
         RateLimitUnit::Unknown => {

@@ -3,7 +3,7 @@
 use ratekeeper::Answer;
 use ratekeeper_core::Mode;
 
-/// The limits, keys and costs of a request: alike where two may change places.
+/// Returns the limits, keys and costs of a request: equal for two that may change places.
 pub(super) fn charges_of(answer: &Answer) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(64);
     for outcome in answer.outcomes() {

@@ -1,4 +1,4 @@
-//! Descriptor: what a check says instead of a request.
+//! Descriptor: the part of a check that replaces a request.
 //!
 //! A list of entries, as the JSON of Envoy's service has it: keys may come twice, and their
 //! order counts then.
@@ -10,7 +10,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use super::{Blame, Fields, Object};
 use crate::doors::values::{BodyText, Pairs, TextAt, expecting_as_shown, optional};
 
-/// Entries of a descriptor; one with more has no limit of its own.
+/// Maximum number of entries; a descriptor with more has no limit of its own.
 const MAX_ENTRIES: usize = 64;
 
 /// `{"domain": .., "entries": [{"key": .., "value": ..}]}`
@@ -66,7 +66,7 @@ impl<'a> Fields<'a> for DescriptorEntry<'a> {
     }
 }
 
-/// `entries`, to where they are kept.
+/// Reads `entries` to their place.
 struct Entries<'p, 'b, 'a> {
     into: &'p mut Pairs<'a>,
     blame: &'b Blame,

@@ -1,4 +1,4 @@
-//! Promises: what those who wait and those who plan ask of a shard.
+//! Promises: operations of a shard for callers that wait or plan.
 
 use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
 
@@ -6,7 +6,7 @@ use super::super::table::{Made, TableAsk};
 use super::Shard;
 
 impl Shard {
-    /// Charges at `ask.now`, if that may pass by `by`; else nothing.
+    /// Charges at `ask.now`, if that may pass by `by`; otherwise charges nothing.
     pub(in crate::memory) fn take(
         &mut self,
         limit: &Limit,
@@ -26,15 +26,15 @@ impl Shard {
         }
     }
 
-    /// How long at least until `ask.cost` permits have been granted one after the other.
+    /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Nanos {
         match self.prepare(limit, ask.now).and_then(|id| self.slot(id)) {
             Some(slot) => slot.at_least(ask),
-            None => Nanos::ZERO, // nobody knows
+            None => Nanos::ZERO, // not known
         }
     }
 
-    /// Charges for a moment at most `max_wait` from now; the algorithm is one that promises.
+    /// Charges for a moment at most `max_wait` from now; the algorithm supports reservations.
     pub(in crate::memory) fn reserve(
         &mut self,
         limit: &Limit,
@@ -48,7 +48,7 @@ impl Shard {
         }
     }
 
-    /// `None` if there is no room.
+    /// Returns `None` if there is no room.
     fn try_reserve(
         &mut self,
         limit: &Limit,
@@ -60,7 +60,7 @@ impl Shard {
         slot.reserve(ask, max_wait, &self.budget)
     }
 
-    /// Gives back what was reserved, if nothing was charged since; says whether it did.
+    /// Gives back a reservation, if nothing was charged since; returns true if it did.
     pub(in crate::memory) fn cancel(
         &mut self,
         limit: &Limit,

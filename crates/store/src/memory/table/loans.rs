@@ -31,19 +31,19 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         })
     }
 
-    /// Starts the lease of a name anew; returns how long it runs, `None` if it has ended.
+    /// Restarts the lease of a name; returns its length, `None` if it has ended.
     pub(in crate::memory) fn renew(&mut self, ask: &TableAsk<'_>, id: LeaseId) -> Option<Nanos> {
         let (limit, state) = self.here(ask)?;
         limit.try_renew(state, ask.now, id)
     }
 
-    /// Permits on loan, of all keys.
+    /// Returns the permits on loan, of all keys.
     pub(in crate::memory) fn on_loan(&self, now: Time) -> u64 {
         let held = |state| self.algorithm.on_loan(state, now);
         self.entries.iter().map(|entry| held(&entry.state)).sum()
     }
 
-    /// The limit, and the state of a key that is here.
+    /// Returns the limit, and the state of a key that is here.
     pub(super) fn here(&mut self, ask: &TableAsk<'_>) -> Option<(&A, &mut A::State)> {
         let at = self.find(ask)?;
         let state = &mut self.entries.get_mut(at)?.state;

@@ -1,4 +1,4 @@
-//! Promises: charges for a later moment, and how long those who wait have to.
+//! Promises: charges for a later moment, and the minimum wait for them.
 
 use ratekeeper_core::{Decision, Listed, Nanos, Permits, Time};
 
@@ -7,7 +7,7 @@ use super::super::key::StoredKey;
 use super::{Table, TableAsk};
 
 impl<A: Listed, K: StoredKey> Table<A, K> {
-    /// How long at least until `ask.cost` permits have been granted one after the other.
+    /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos {
         if let Some((limit, state)) = self.here(ask) {
             return limit.at_least(state, ask.now, ask.cost);
@@ -21,8 +21,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Charges for a moment at most `max_wait` from now. `None` if the key is new and there is
-    /// no room for it: then nothing was done.
+    /// Charges for a moment at most `max_wait` from now. Returns `None` if the key is new and
+    /// there is no room for it: then nothing was done.
     pub(in crate::memory) fn reserve(
         &mut self,
         ask: &TableAsk<'_>,
@@ -40,8 +40,8 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.begin(ask, budget, reserve)
     }
 
-    /// Gives back what was charged at `made`, if nothing was charged since: if the key still
-    /// stands where that charge left it. Returns whether it did.
+    /// Gives back the charge made at `made`, if nothing was charged since: if the key still
+    /// stands where that charge left it. Returns true if it was given back.
     pub(in crate::memory) fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool {
         let Some((limit, state)) = self.here(ask) else {
             return false;
@@ -52,7 +52,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 }
 
-/// When something was reserved, and where that left the key.
+/// Moment of a reservation, and `reset_after` of its key then.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::memory) struct Made {
     pub(in crate::memory) at: Time,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   grow             by a quarter, before it is more than 4/5 full, if the budget allows
-//!   sweep            forget what has expired, a few slots at a time, downwards
+//!   sweep            forget expired keys, a few slots at a time, downwards
 //!   evict            one key to the floor, the one that used least of a sample
 //!   squeeze          a third of the array given up, those that used least to the floor
 //!   shrink           when a quarter of the room is used at most, at the end of a round of
@@ -21,7 +21,7 @@ const SAMPLE: usize = 16;
 /// Entries looked at to learn how much the lower third used.
 const QUANTILE_SAMPLE: usize = 64;
 
-/// What a key would be missed for: the least is the first to be pushed out.
+/// Rank of a key: the lowest is the first to be pushed out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     used: Permits,
@@ -42,12 +42,12 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         self.entries.len()
     }
 
-    /// Bytes taken from the budget.
+    /// Returns the bytes taken from the budget.
     pub(in crate::memory) fn bytes(&self) -> usize {
         array_bytes::<A, K>(self.entries.slots()) + self.heap_bytes
     }
 
-    /// Takes what one more key of this length needs; grows if need be.
+    /// Takes the bytes that one more key of this length needs; grows if necessary.
     pub(super) fn make_room(&mut self, key_length: usize, budget: &MemoryBudget) -> bool {
         let heap = self.heap_of(key_length);
         if !budget.take(heap, Purpose::Grow) {
@@ -64,7 +64,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     /// Looks at up to `count` slots, and forgets entries that have expired.
     pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
         for _ in 0..count.min(self.entries.slots()) {
-            // Downwards: what moves into a gap comes from above and has been looked at.
+            // Downwards: entries that move into a gap come from above and have been looked at.
             self.hand = match self.hand.min(self.entries.slots()) {
                 0 => self.entries.slots(),
                 hand => hand,
@@ -78,14 +78,14 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         }
     }
 
-    /// Gives back what the array has too much.
+    /// Shrinks the array if at most a quarter of its room is used.
     pub(in crate::memory) fn shrink(&mut self, budget: &MemoryBudget) {
         if let Some(slots) = self.entries.shrunk() {
             self.resize(slots, Purpose::Move, budget);
         }
     }
 
-    /// Pushes out the key that has used least of a sample; `false` if none may go.
+    /// Pushes out the key that has used least of a sample; returns false if none may go.
     pub(in crate::memory) fn evict(&mut self, now: Time, budget: &MemoryBudget) -> bool {
         let slots = self.entries.slots();
         let judged_at = now.max(self.forgotten);
@@ -129,7 +129,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         let (algorithm, hasher) = (&self.algorithm, &self.hasher);
         let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
         let judged_at = now.max(self.forgotten);
-        // Of equals the hash chooses, backwards: its high bits are their order in the array.
+        // The hash decides between equals, reversed: its high bits are their order in the array.
         let rank = |entry: &TableEntry<K, A::State>| {
             let rank = Rank::of(algorithm, &entry.state, judged_at);
             (rank, hash(entry).reverse_bits())
@@ -164,12 +164,12 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
                 }
             },
         );
-        // What is there now has been taken on top of what was there before.
+        // The bytes of the new array were taken on top of those in use before.
         budget.give(before + array_bytes::<A, K>(slots) - self.bytes());
         true
     }
 
-    /// Moves to an array of `slots`, which hold all there is.
+    /// Moves to an array of `slots`; returns false if that is too small, or over the budget.
     pub(super) fn resize(&mut self, slots: usize, purpose: Purpose, budget: &MemoryBudget) -> bool {
         let (old, new) = (self.entries.slots(), slots);
         if flat::most(new) < self.entries.len() || !budget.take(array_bytes::<A, K>(new), purpose) {
@@ -214,7 +214,7 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         Some(entry.state)
     }
 
-    /// Counts all states as large as those of `new`.
+    /// Changes the account of all states to the size of those of `new`.
     pub(super) fn resize_states(&mut self, new: &A, budget: &MemoryBudget) -> bool {
         let bytes = |algorithm: &A| block(algorithm.heap_bytes()) * self.entries.len();
         let (old, new) = (bytes(&self.algorithm), bytes(new));
@@ -226,13 +226,13 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
         true
     }
 
-    /// Bytes on the heap of an entry with a key of this length.
+    /// Heap bytes of an entry with a key of this length.
     pub(super) fn heap_of(&self, key_length: usize) -> usize {
         K::heap_bytes(key_length) + block(self.algorithm.heap_bytes())
     }
 }
 
-/// Bytes of the array of a table with that many slots.
+/// Bytes of the array of a table with `slots` slots.
 fn array_bytes<A: Listed, K>(slots: usize) -> usize {
     Flat::<TableEntry<K, A::State>>::bytes_of(slots)
 }

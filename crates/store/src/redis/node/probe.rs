@@ -1,4 +1,4 @@
-//! Probe: whether a server that is left alone is back.
+//! Probe: whether a server that rests is back.
 //!
 //! ```text
 //!   a call fails over  rk:{ada}:daily  three times in a row
@@ -6,8 +6,8 @@
 //!                                                    \-> written, or another's slot: back
 //! ```
 //!
-//! A server that is out of memory, or may not write, answers a PING like any other. So it is
-//! asked to write, beside a key of a call that failed: that is of the same slot.
+//! A server that is out of memory, or may not write, answers a PING like any other. So the
+//! probe writes, beside a key of a call that failed, in the same slot.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,19 +18,19 @@ use super::{Manner, REST, RedisNode, ScriptCall};
 use crate::redis::script::Script;
 use crate::redis::trouble::Trouble;
 
-/// How often a server that is left alone is asked.
+/// Time between probes of a server that rests.
 const PROBE: Duration = Duration::from_millis(100);
-/// Ends the name that it is asked to write; no limit's key ends so.
+/// Suffix of the name that a probe writes; no limit's key ends with it.
 const MARK: &[u8] = b"?";
 
-/// A server that is left alone, and what it is asked to write.
+/// A server that rests, and the name that probes write.
 pub(super) struct Probed {
     node: Weak<RedisNode>,
     name: Option<Vec<u8>>,
 }
 
 impl Probed {
-    /// A server that has failed over this key.
+    /// Creates the probe of a server that has failed over this key.
     pub(super) fn new(node: &Arc<RedisNode>, key: Option<&[u8]>) -> Self {
         Self {
             node: Arc::downgrade(node),
@@ -38,7 +38,7 @@ impl Probed {
         }
     }
 
-    /// Asks until it is back, or nobody needs it.
+    /// Probes until the server is back, or is dropped.
     pub(super) async fn until_back(self) {
         let script = Script::ping();
         loop {
@@ -60,7 +60,7 @@ impl Probed {
             let mut health = node.health.lock();
             match answer {
                 Ok(_) => health.decides = Some(true),
-                // Others hold the slot by now; it is there.
+                // Another node holds the slot by now; this one is there.
                 Err(Trouble::Moved { .. } | Trouble::Ask { .. }) => health.decides = None,
                 Err(_) => {
                     health.rests_until = Some(Instant::now() + REST);
