@@ -63,7 +63,7 @@ macro_rules! call {
 
 /// Generates [`AnyAlgorithm`], [`AnyState`] and [`Listed`] from the list.
 macro_rules! closed_set {
-    ($($(#[$doc:meta])* $name:ident: $($call:ident),+;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $($call:ident),*;)*) => {
         /// The algorithms that can be chosen at run time: a closed set.
         #[derive(Clone, PartialEq, Debug)]
         pub enum AnyAlgorithm {
@@ -180,7 +180,7 @@ macro_rules! closed_set {
                     AnyState::$name(state)
                 }
 
-                $(call!($call);)+
+                $(call!($call);)*
             }
         )*
     };
