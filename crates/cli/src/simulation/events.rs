@@ -35,7 +35,7 @@ const MAX_KEY: usize = 1_000;
 /// Maximum memory of the keys of one sequence and their states: 1 GiB.
 const MAX_KEYS_BYTES: usize = 1 << 30;
 /// Approximate memory of a key and its state, without the heap of the state.
-const KEY_BYTES: usize = 160;
+const KEY_BYTES: usize = 192;
 /// The fields of an event.
 const FIELDS: [&str; 6] = ["at_us", "op", "cost", "max_wait_us", "key", "limit"];
 /// Operations of an event.
