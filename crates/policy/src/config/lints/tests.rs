@@ -1,0 +1,255 @@
+//! Lints: which limits are found needless, and that those never refuse.
+
+use proptest::prelude::*;
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, AnyState, Permits, Time};
+
+use super::*;
+use crate::config::{Context, parse};
+
+/// Returns two limits for the same requests, and the findings that one never refuses.
+fn needless(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
+    let limit = |name: &str, lines: &str| {
+        format!("[[limit]]\nname = \"{name}\"\nkey = [\"ip\"]\n{lines}\n")
+    };
+    let head = "version = 1\ntimezone = \"UTC\"\n";
+    let text = format!("{head}{}{}", limit("a", first), limit("b", second));
+    let loaded = parse(&text, Context::default()).unwrap();
+    let found = loaded
+        .warnings
+        .iter()
+        .filter(|found| found.code == codes::NEVER_REFUSES);
+    let message = |found: &crate::config::Diagnostic| found.message.clone();
+    let algorithms = loaded
+        .policy
+        .rules
+        .iter()
+        .map(|rule| rule.limit.algorithm.clone());
+    (algorithms.collect(), found.map(message).collect())
+}
+
+#[test]
+fn the_looser_one_is_found() {
+    let day = "limit = \"20000/day\"";
+    for (first, second, name) in [
+        ("limit = \"10/1m\"", day, Some("`b`")),
+        (day, "limit = \"10/1m\"", Some("`a`")),
+        ("limit = \"15/1m\"", day, None),
+        ("limit = \"10/1m\"", "limit = \"11/1m\"", Some("`b`")),
+        ("limit = \"10/1m\"", "limit = \"10/1m\"", Some("`b`")),
+        ("limit = \"10/1m\"", "limit = \"11/2m\"", None),
+        (
+            "limit = \"10/1m\"",
+            "limit = \"11/1m\"\nalgorithm = \"fixed-window\"",
+            None,
+        ),
+        (
+            "limit = \"10/1m\"",
+            "limit = \"50/1m\"\nalgorithm = \"fixed-window\"",
+            Some("`b`"),
+        ),
+        (
+            "limit = \"10/1m\"\nmode = \"shadow\"",
+            "limit = \"11/1m\"",
+            None,
+        ),
+        ("limit = \"10/1m\"", "limit = \"11/1m\"\ncost = 2", None),
+        (
+            "limit = \"10/1m\"",
+            "limit = \"11/1m\"\nmatch = { path = \"/a\" }",
+            Some("`b`"),
+        ),
+        (
+            "limit = \"10/1m\"\ncount_denied = true",
+            "limit = \"11/1m\"",
+            None,
+        ),
+        ("spacing = \"1s\"", "limit = \"120/1m\"", Some("`b`")),
+        ("spacing = \"1s\"", "limit = \"50/1m\"", None),
+        (
+            "bucket = { size = 5, refill = \"1/1s\" }",
+            "bucket = { size = 6, refill = \"2/1s\" }",
+            Some("`b`"),
+        ),
+        (
+            "bucket = { size = 5, refill = \"2/1s\" }",
+            "bucket = { size = 6, refill = \"1/1s\" }",
+            None,
+        ),
+        (
+            "limit = \"10/1m\"",
+            "limit = \"20/1m\"\nalgorithm = \"sliding-window-log\"",
+            None, // only the same way of counting is compared with a log
+        ),
+        (
+            "limit = \"10/1m\"",
+            "limit = \"20/1m\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"1s\" }",
+            None,
+        ),
+        (
+            "spacing = \"1s\"",
+            "bucket = { size = 6, refill = \"2/1s\" }\nqueue = { max = 9 }",
+            None,
+        ),
+        (
+            "limit = \"1/1m\"",
+            "limit = \"99/1m\"\nalgorithm = \"hybrid\"",
+            None,
+        ),
+    ] {
+        let (_, found) = needless(first, second);
+        assert_eq!(
+            found.len(),
+            usize::from(name.is_some()),
+            "{first} {second} {found:?}"
+        );
+        assert!(
+            found.iter().all(|found| found.contains(name.unwrap())),
+            "{found:?}"
+        );
+    }
+}
+
+/// One key of a limit: looks (`false`) or charges (`true`), and returns true if it allows.
+type Key = Box<dyn FnMut(Time, bool) -> bool>;
+
+fn key(algorithm: &AnyAlgorithm) -> Key {
+    let (algorithm, mut state) = (algorithm.clone(), AnyState::default());
+    Box::new(move |now, charge| {
+        let decision = if charge {
+            algorithm.decide(&mut state, now, Permits::ONE)
+        } else {
+            algorithm.look(&state, now, Permits::ONE)
+        };
+        decision.verdict.allows()
+    })
+}
+
+fn quantity() -> impl Strategy<Value = String> {
+    let algorithm = prop::sample::select(vec![
+        "\"sliding-window-counter\"",
+        "\"fixed-window\"",
+        "\"quota-reset\"",
+        "\"token-bucket\"",
+        "{ name = \"sub-buckets\", count = 3, edge = \"full\" }",
+        "{ name = \"sub-buckets\", count = 4, edge = \"weighted\" }",
+        "{ name = \"sub-buckets\", count = 5, edge = \"drop\" }",
+        "\"sliding-window-log\"",
+        "\"hybrid\"",
+        "\"exponential\"",
+        "\"leaky-bucket\"\nqueue = { max = 3 }",
+    ]);
+    let number = prop_oneof![1..8_u32, 1..200_u32];
+    let period = prop_oneof![1..8_u32, 1..200_u32];
+    prop_oneof![
+        4 => (number.clone(), period.clone(), algorithm)
+            .prop_map(|(n, p, with)| format!("limit = \"{n}/{p}s\"\nalgorithm = {with}")),
+        1 => (1..400_u32).prop_map(|n| format!("limit = \"{n}/hour\"")),
+        3 => (number.clone(), number, period, any::<bool>()).prop_map(|(s, n, p, step)| {
+            format!("bucket = {{ size = {s}, refill = \"{n}/{p}s\", step = {step} }}")
+        }),
+        1 => (100..20_000_u32).prop_map(|p| format!("spacing = \"{p}ms\"")),
+    ]
+}
+
+/// Returns the same, where the second limit is for some of the requests only.
+fn needless_within(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
+    needless(first, &format!("{second}\nmatch = {{ path = \"/login\" }}"))
+}
+
+#[test]
+fn a_limit_within_a_tighter_one_on_everything_is_found() {
+    for (wide, narrow, found) in [
+        ("limit = \"10/1m\"", "limit = \"100/1m\"", true),
+        ("limit = \"100/1m\"", "limit = \"10/1m\"", false),
+        (
+            "limit = \"10/1m\"\nalgorithm = \"quota-reset\"",
+            "limit = \"11/1m\"\nalgorithm = \"quota-reset\"",
+            false,
+        ),
+        (
+            "limit = \"10/1m\"\nmode = \"shadow\"",
+            "limit = \"100/1m\"",
+            false,
+        ),
+        ("limit = \"10/1m\"\ncost = 2", "limit = \"100/1m\"", false),
+        (
+            "limit = \"10/1m\"\nmissing_key = \"skip\"",
+            "limit = \"100/1m\"",
+            false,
+        ),
+    ] {
+        let (_, messages) = needless_within(wide, narrow);
+        assert_eq!(
+            messages.len(),
+            usize::from(found),
+            "{wide} {narrow} {messages:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        max_global_rejects: 1_000_000, // most pairs of limits are not nested
+        ..ProptestConfig::with_cases(3_000)
+    })]
+
+    /// A limit reported as never refusing within another never does, whatever else comes.
+    #[test]
+    fn what_is_found_within_never_refuses(
+        first in quantity(),
+        second in quantity(),
+        steps in prop::collection::vec((prop_oneof![
+            Just(0_u64), Just(1), 1..2_000_000_000_u64, 1..200_000_000_000_u64,
+        ], any::<bool>()), 200),
+        tries in 1..30_usize,
+    ) {
+        let (algorithms, found) = needless_within(&first, &second);
+        prop_assume!(!found.is_empty());
+        let mut keys: Vec<Key> = algorithms.iter().map(key).collect();
+        let mut now = Time::ZERO;
+        for (gap, of_both) in steps {
+            now = now + Nanos::from_nanos(gap);
+            for _ in 0..tries {
+                if !keys[0](now, false) {
+                    break;
+                }
+                if of_both {
+                    prop_assert!(keys[1](now, false), "{found:?}\n{first}\n{second}");
+                    keys[1](now, true);
+                }
+                keys[0](now, true);
+            }
+        }
+    }
+
+    /// A limit reported as never refusing does not refuse, at whatever times requests come.
+    #[test]
+    fn what_is_found_never_refuses(
+        first in quantity(),
+        second in quantity(),
+        gaps in prop::collection::vec(prop_oneof![
+            Just(0_u64), Just(1), 1..2_000_000_000_u64, 1..200_000_000_000_u64,
+        ], 100),
+        tries in 1..60_usize,
+    ) {
+        let (algorithms, found) = needless(&first, &second);
+        for message in found {
+            let loose = usize::from(message.contains("`b`"));
+            let mut keys: Vec<Key> = algorithms.iter().map(key).collect();
+            let mut now = Time::ZERO;
+            for gap in &gaps {
+                now = now + Nanos::from_nanos(*gap);
+                for _ in 0..tries {
+                    let strict = keys[1 - loose](now, false);
+                    prop_assert!(!strict || keys[loose](now, false), "{message}\n{first}\n{second}");
+                    if !strict {
+                        break;
+                    }
+                    for key in &mut keys {
+                        key(now, true);
+                    }
+                }
+            }
+        }
+    }
+}
