@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Charge, Key, KeyBuilder, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{Cost, Rule};
-use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{Look, MemoryConfig, MemoryStore};
 
 use crate::output::{BAD, GOOD, WARN, paint};
 
@@ -63,7 +63,7 @@ impl Trial {
                     .map(|decision| Mark::of(decision.verdict)),
             );
         }
-        let after = store.look_now(&[charge], now);
+        let after = store.settle_now(Look, &[charge], now);
         let next = after
             .each
             .first()

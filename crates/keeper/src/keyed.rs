@@ -24,7 +24,7 @@ use ratekeeper_core::{
     AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, Mode, Outage, Permits, Quota,
     Refund, Time,
 };
-use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{GiveBack, MemoryConfig, MemoryStore, Reset};
 
 use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
@@ -240,7 +240,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         A: Refund,
     {
         self.with(key.as_ref(), cost, |charge, now| {
-            self.store.refund_now(&[*charge], now);
+            self.store.settle_now(GiveBack, &[*charge], now);
         });
         self.lines.wake(key.as_ref());
     }
@@ -256,7 +256,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     pub fn reset(&self, key: impl AsRef<[u8]>) -> bool {
         let was_there = self.with(key.as_ref(), Permits::ZERO, |charge, now| {
-            self.store.reset_now(&[*charge], now).contains(&true)
+            self.store
+                .settle_now(Reset, &[*charge], now)
+                .contains(&true)
         });
         self.lines.wake(key.as_ref());
         was_there

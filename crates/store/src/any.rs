@@ -3,11 +3,10 @@
 //! The memory store is called directly, as if it were the only one. The futures of the other
 //! stores are boxed, so that a future of the memory store stays small.
 
-use ratekeeper_core::{Charge, Lend, Nanos, Origin, Permits, Time};
-use smallvec::SmallVec;
+use ratekeeper_core::{Origin, Time};
 
 use crate::fallback::Fallback;
-use crate::{Decisions, Hold, MemoryStore, RedisStore, Store, StoreError};
+use crate::{MemoryStore, RedisStore, Store, StoreAct, StoreError};
 
 /// A store chosen at run time.
 #[derive(Debug)]
@@ -36,16 +35,6 @@ impl AnyStore {
     }
 }
 
-/// Awaits `$call` on the chosen store.
-macro_rules! ask {
-    ($any:expr, $store:ident => $call:expr) => {
-        match $any {
-            AnyStore::Memory($store) => $call.await,
-            AnyStore::Redis($store) => Box::pin($call).await,
-        }
-    };
-}
-
 impl Store for AnyStore {
     fn answers_at_once(&self) -> bool {
         matches!(self, Self::Memory(_))
@@ -58,48 +47,15 @@ impl Store for AnyStore {
         }
     }
 
-    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        ask!(self, store => store.decide(charges, now))
-    }
-
-    async fn acquire(
+    async fn settle<A: StoreAct>(
         &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
+        act: A,
+        items: &[A::Item<'_>],
         now: Time,
-    ) -> Result<Decisions, StoreError> {
-        ask!(self, store => store.acquire(charges, lend, now))
-    }
-
-    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        ask!(self, store => store.look(charges, now))
-    }
-
-    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        ask!(self, store => store.refund(charges, now))
-    }
-
-    async fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        ask!(self, store => store.reset(charges, now))
-    }
-
-    async fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        ask!(self, store => store.release(holds, now))
-    }
-
-    async fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        ask!(self, store => store.renew(holds, now))
+    ) -> Result<A::Answer, StoreError> {
+        match self {
+            Self::Memory(memory) => memory.settle(act, items, now).await,
+            Self::Redis(redis) => Box::pin(redis.settle(act, items, now)).await,
+        }
     }
 }

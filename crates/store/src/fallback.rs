@@ -25,6 +25,7 @@
 //!   request itself does that.
 //! * **A key with a foreign value** is decided in the same way, alone: the store still answers.
 
+mod acts;
 mod debts;
 mod health;
 mod upkeep;
@@ -37,12 +38,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ratekeeper_core::{Charge, Lend, Limit, LimitId, Nanos, Origin, Permits, Time};
+use ratekeeper_core::{Charge, Limit, LimitId, Nanos, Origin, Time};
 use ratekeeper_resilience::{Breaker, BreakerSettings, SplitMix};
-use smallvec::SmallVec;
 
-use crate::store::can_refund;
-use crate::{Decisions, Hold, MemoryStore, Store, StoreError};
+use crate::{ActKind, Decisions, MemoryStore, Store, StoreAct, StoreError};
+pub(crate) use acts::FallbackAct;
 pub use health::{FallbackCounts, Health, HealthChange};
 
 /// When the breaker opens and closes again. Sooner than for a service, because the memory store
@@ -82,7 +82,8 @@ pub trait Remote: Store + 'static {
 pub struct Fallback<S>(Arc<FallbackInner<S>>);
 
 #[derive(Debug)]
-struct FallbackInner<S> {
+#[expect(unnameable_types, reason = "sealed, as acts are")]
+pub struct FallbackInner<S> {
     main: S,
     local: MemoryStore,
     nodes: NonZeroU32,
@@ -222,119 +223,21 @@ impl<S: Remote> Store for Fallback<S> {
         self.0.local.set_origin(origin);
     }
 
-    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        if charges.is_empty() {
-            return Ok(self.0.nothing(now));
-        }
-        if self.0.upkeep_is_due(now) {
-            Box::pin(self.look_after(now)).await;
-        }
-        match self.0.ask(|main| main.decide(charges, now), now).await {
-            Ok(decisions) => Ok(decisions),
-            Err(error) => self
-                .0
-                .decide_without(charges, Some(Lend::Unnamed), now, error),
-        }
-    }
-
-    async fn acquire(
+    async fn settle<A: StoreAct>(
         &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
+        act: A,
+        items: &[A::Item<'_>],
         now: Time,
-    ) -> Result<Decisions, StoreError> {
-        if charges.is_empty() {
-            return Ok(self.0.nothing(now));
-        }
-        if self.0.upkeep_is_due(now) {
-            Box::pin(self.look_after(now)).await;
-        }
-        match self
-            .0
-            .ask(|main| main.acquire(charges, lend, now), now)
-            .await
-        {
-            Ok(decisions) => Ok(decisions),
-            Err(error) => self.0.decide_without(charges, Some(lend), now, error),
-        }
-    }
-
-    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        if charges.is_empty() {
-            return Ok(self.0.nothing(now));
-        }
-        if self.0.upkeep_is_due(now) {
-            Box::pin(self.look_after(now)).await;
-        }
-        match self.0.ask(|main| main.look(charges, now), now).await {
-            Ok(decisions) => Ok(decisions),
-            Err(error) => self.0.decide_without(charges, None, now, error),
-        }
-    }
-
-    /// While the store fails, only charges made here can be given back here. Fails, and gives
-    /// nothing back, if some were not made here.
-    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        can_refund(charges)?;
-        let Err(error) = self.0.ask(|main| main.refund(charges, now), now).await else {
-            return Ok(());
-        };
-        let shares: SmallVec<[Charge<'_>; 4]> =
-            charges.iter().map(|charge| self.0.scaled(charge)).collect();
-        if !shares.iter().all(|share| self.0.is_owed_here(share, now)) {
-            return Err(error);
-        }
-        self.0.local.refund_now(&shares, now);
-        Ok(())
-    }
-
-    /// Fails if the store does, because its states would not be forgotten.
-    async fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        let mut there = self.0.ask(|main| main.reset(charges, now), now).await?;
-        let here = self.0.local.reset_now(charges, now);
-        for (there, here) in there.iter_mut().zip(here) {
-            *there |= here;
-        }
-        Ok(there)
-    }
-
-    /// Gives permits back where they were lent. Fails if some were not lent here, and the store
-    /// does not answer.
-    async fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        let here = self.0.local.release_now(holds, now);
-        let nodes = self.0.nodes;
-        let here = here.iter().map(|back| Permits::new(back.get() / nodes));
-        let mut back: SmallVec<[Permits; 4]> = here.collect();
-        let rest = |back: &Permits| *back == Permits::ZERO;
-        if back.iter().any(rest) {
-            let there = self.0.ask(|main| main.release(holds, now), now).await?;
-            for (back, there) in back.iter_mut().zip(there) {
-                *back = (*back).max(there);
+    ) -> Result<A::Answer, StoreError> {
+        if matches!(act.kind(), ActKind::Decide(_) | ActKind::Look) {
+            if items.is_empty() {
+                return Ok(self.0.local.settle_now(act, items, now)); // not asked of the store
+            }
+            if self.0.upkeep_is_due(now) {
+                Box::pin(self.look_after(now)).await;
             }
         }
-        Ok(back)
-    }
-
-    async fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        let mut spans = self.0.local.renew_now(holds, now);
-        if spans.iter().any(Option::is_none) {
-            let there = self.0.ask(|main| main.renew(holds, now), now).await?;
-            for (span, there) in spans.iter_mut().zip(there) {
-                *span = span.or(there);
-            }
-        }
-        Ok(spans)
+        act.check(items)?;
+        act.perform(&self.0, items, now).await
     }
 }

@@ -1,5 +1,6 @@
 //! Stores: where the states of limits live, and how decisions are made atomic.
 
+mod act;
 #[cfg(all(feature = "redis", not(loom)))]
 mod any;
 mod cell;
@@ -13,6 +14,7 @@ mod redis;
 mod settle;
 mod store;
 
+pub use act::{ActItem, ActKind, Decide, GiveBack, Hold, Look, Release, Renew, Reset, StoreAct};
 #[cfg(all(feature = "redis", not(loom)))]
 pub use any::AnyStore;
 pub use cell::Cell;
@@ -28,4 +30,4 @@ pub use redis::{
     CallTime, CallTimes, ClusterNode, RedisClock, RedisConfig, RedisIdentity, RedisLogin,
     RedisSentinels, RedisServer, RedisServers, RedisStore, RedisTls, ServerHealth, ServerInfo,
 };
-pub use store::{Decisions, Hold, Store, StoreError};
+pub use store::{Decisions, Store, StoreError};

@@ -55,7 +55,6 @@
 //! Nothing stops the world. The longest pause is one pass over one table of one shard, front
 //! to back: when it grows by a quarter, shrinks, gives up a third, or changes its algorithm.
 
-mod as_store;
 mod budget;
 mod flat;
 mod key;
@@ -73,17 +72,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::quality::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Nanos, Permits, Time,
+    Algorithm, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
 };
-use smallvec::{SmallVec, smallvec};
 
-use crate::{Decisions, Hold, settle};
+use crate::{Decide, Decisions, Store, StoreAct, StoreError};
 use budget::MemoryBudget;
 use key::{LongKey, ShortKey, SizeClass, WordKey, hash_of};
 pub use listing::KeyEntry;
 use listing::Listing;
 pub use promise::Reserved;
-use request::LockedRequest;
+use request::MemoryRequest;
 use shard::Shard;
 use slot::KeySize;
 use table::TableAsk;
@@ -173,12 +171,17 @@ impl MemoryStore {
         }
     }
 
-    /// See [`Store::decide`](crate::Store::decide); answers at once.
+    /// Decides and charges, at once: see [`Store::decide`](crate::Store::decide).
+    #[inline]
     pub fn decide_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
-        match charges {
-            [charge] => alone(charge, self.decide_one(charge, now)),
-            _ => settle::decide(&mut LockedRequest::new(self, charges, Lend::Unnamed, now)),
-        }
+        self.settle_now(Decide(Lend::Unnamed), charges, now)
+    }
+
+    /// Performs an act at once, without [`Store::settle`](crate::Store::settle)'s check: a limit
+    /// that does not support refunds is left as it is.
+    #[inline]
+    pub fn settle_now<A: StoreAct>(&self, act: A, items: &[A::Item<'_>], now: Time) -> A::Answer {
+        act.run(&mut MemoryRequest::new(self, items, act.kind().lend(), now))
     }
 
     /// Decides a request of one charge, and charges it if it allows.
@@ -189,50 +192,6 @@ impl MemoryStore {
             SizeClass::Short => self.decide_sized::<ShortKey>(charge, now),
             SizeClass::Long => self.decide_sized::<LongKey>(charge, now),
         }
-    }
-
-    /// See [`Store::acquire`](crate::Store::acquire); answers at once.
-    pub fn acquire_now(&self, charges: &[Charge<'_>], lend: Lend, now: Time) -> Decisions {
-        settle::decide(&mut LockedRequest::new(self, charges, lend, now))
-    }
-
-    /// See [`Store::look`](crate::Store::look).
-    pub fn look_now(&self, charges: &[Charge<'_>], now: Time) -> Decisions {
-        settle::look(&mut LockedRequest::new(self, charges, Lend::Nothing, now))
-    }
-
-    /// As [`Store::refund`](crate::Store::refund), without a check: a limit that does not support
-    /// refunds is left as it is.
-    pub fn refund_now(&self, charges: &[Charge<'_>], now: Time) {
-        for charge in charges {
-            self.with(charge, now, Shard::refund);
-        }
-    }
-
-    /// See [`Store::reset`](crate::Store::reset).
-    pub fn reset_now(&self, charges: &[Charge<'_>], now: Time) -> SmallVec<[bool; 4]> {
-        let reset = |charge| self.with(charge, now, Shard::reset);
-        charges.iter().map(reset).collect()
-    }
-
-    /// See [`Store::release`](crate::Store::release).
-    pub fn release_now(&self, holds: &[Hold<'_>], now: Time) -> SmallVec<[Permits; 4]> {
-        let release = |hold: &Hold<'_>| {
-            self.with(&hold.free(), now, |shard, limit, ask| {
-                shard.release(limit, ask, hold.lease)
-            })
-        };
-        holds.iter().map(release).collect()
-    }
-
-    /// See [`Store::renew`](crate::Store::renew).
-    pub fn renew_now(&self, holds: &[Hold<'_>], now: Time) -> SmallVec<[Option<Nanos>; 4]> {
-        let renew = |hold: &Hold<'_>| {
-            self.with(&hold.free(), now, |shard, limit, ask| {
-                shard.renew(limit, ask, hold.lease)
-            })
-        };
-        holds.iter().map(renew).collect()
     }
 
     /// Returns the permits that a limit has on loan; zero if it lends nothing. Shards are walked
@@ -351,10 +310,19 @@ impl MemoryStore {
     }
 }
 
-/// Returns the answer to a request of one charge.
-fn alone(charge: &Charge<'_>, decision: Decision) -> Decisions {
-    Decisions {
-        admitted: decision.verdict.allows() || charge.mode == Mode::Shadow,
-        each: smallvec![decision],
+/// Every answer is there at once.
+impl Store for MemoryStore {
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    async fn settle<A: StoreAct>(
+        &self,
+        act: A,
+        items: &[A::Item<'_>],
+        now: Time,
+    ) -> Result<A::Answer, StoreError> {
+        act.check(items)?;
+        Ok(self.settle_now(act, items, now))
     }
 }

@@ -18,13 +18,17 @@
 //! * Charges of one request that name the same limit and key are judged one upon the other, so
 //!   that their sum stays within the bound.
 
-use ratekeeper_core::{Decision, Mode, Permits};
-use smallvec::SmallVec;
+use ratekeeper_core::{Decision, Mode, Nanos, Permits};
+use smallvec::{SmallVec, smallvec};
 
 use crate::Decisions;
 
-/// The charges of a request, with their states at hand. Charges are numbered from 0.
-pub(crate) trait RequestCharges {
+/// The items of a request, with their states at hand. Items are numbered from 0.
+#[expect(
+    unnameable_types,
+    reason = "sealed: acts run over the stores of this crate"
+)]
+pub trait RequestStates {
     /// Returns the number of charges.
     fn count(&self) -> usize;
     /// The mode of a charge.
@@ -32,7 +36,7 @@ pub(crate) trait RequestCharges {
     /// The cost of a charge.
     fn cost(&self, at: usize) -> Permits;
     /// The last charge before this one with the same limit and key.
-    fn earlier(&self, at: usize) -> Option<usize>;
+    fn earlier(&mut self, at: usize) -> Option<usize>;
     /// Returns true if the charge is made even if the request is refused.
     fn charges_even_if_refused(&self, at: usize) -> bool;
     /// The decision about `cost`; charges nothing.
@@ -41,12 +45,24 @@ pub(crate) trait RequestCharges {
     fn charge(&mut self, at: usize) -> Decision;
     /// Gives back a charge that was made.
     fn give_back(&mut self, at: usize);
+    /// Forgets a state; returns true if it owed something.
+    fn forget(&mut self, at: usize) -> bool;
+    /// Takes back the permits that the item's name holds.
+    fn release(&mut self, at: usize) -> Permits;
+    /// Restarts the lease of the item's name; returns its length, or `None` if it has ended.
+    fn renew(&mut self, at: usize) -> Option<Nanos>;
+
+    /// Decides and charges the only item, where the store has a shorter way for that; the result
+    /// is the same.
+    fn decide_alone(&mut self) -> Option<Decision> {
+        None
+    }
 }
 
 type Each = SmallVec<[Decision; 4]>;
 
 /// Returns the answer that [`decide`] would give, with every key as it stands; charges nothing.
-pub(crate) fn look(charges: &mut impl RequestCharges) -> Decisions {
+pub(crate) fn look(charges: &mut impl RequestStates) -> Decisions {
     let (mut each, _) = judge(charges);
     let admitted = admitted(charges, &each);
     show_standing(charges, &mut each);
@@ -54,7 +70,18 @@ pub(crate) fn look(charges: &mut impl RequestCharges) -> Decisions {
 }
 
 /// Charges all that are allowed, or none; and limits that count denials in either case.
-pub(crate) fn decide(charges: &mut impl RequestCharges) -> Decisions {
+#[inline]
+pub(crate) fn decide(charges: &mut impl RequestStates) -> Decisions {
+    if let Some(decision) = charges.decide_alone() {
+        return Decisions {
+            admitted: decision.verdict.allows() || charges.mode(0) == Mode::Shadow,
+            each: smallvec![decision],
+        };
+    }
+    decide_all(charges)
+}
+
+fn decide_all(charges: &mut impl RequestStates) -> Decisions {
     let (mut each, before) = judge(charges);
     let free: SmallVec<[bool; 4]> = (0..each.len())
         .map(|at| !charges.charges_even_if_refused(at))
@@ -85,7 +112,7 @@ pub(crate) fn decide(charges: &mut impl RequestCharges) -> Decisions {
 
 /// Looks at every charge as if those before it to the same limit and key were made. Returns the
 /// decisions and the sum of those charges.
-fn judge(charges: &mut impl RequestCharges) -> (Each, SmallVec<[Permits; 4]>) {
+fn judge(charges: &mut impl RequestStates) -> (Each, SmallVec<[Permits; 4]>) {
     let mut each = Each::new();
     let mut before = SmallVec::<[Permits; 4]>::new();
     for at in 0..charges.count() {
@@ -104,7 +131,7 @@ fn judge(charges: &mut impl RequestCharges) -> (Each, SmallVec<[Permits; 4]>) {
 }
 
 /// Returns true if no enforcing charge denies.
-fn admitted(charges: &impl RequestCharges, each: &[Decision]) -> bool {
+fn admitted(charges: &impl RequestStates, each: &[Decision]) -> bool {
     let denies = |(at, decision): (usize, &Decision)| {
         !decision.verdict.allows() && charges.mode(at) == Mode::Enforce
     };
@@ -114,7 +141,7 @@ fn admitted(charges: &impl RequestCharges, each: &[Decision]) -> bool {
 /// Makes the charges that are allowed. Only a store without memory can still deny one: then the
 /// others are given back, and the result is false. (A charge that the algorithm cannot take back
 /// stays: less is admitted, never more.)
-fn charge_all(charges: &mut impl RequestCharges, each: &mut Each, free: &[bool]) -> bool {
+fn charge_all(charges: &mut impl RequestStates, each: &mut Each, free: &[bool]) -> bool {
     for at in 0..each.len() {
         if !free[at] || !each[at].verdict.allows() {
             continue;
@@ -135,7 +162,7 @@ fn charge_all(charges: &mut impl RequestCharges, each: &mut Each, free: &[bool])
 }
 
 /// Charges that were allowed and not made show their key as it stands.
-fn show_standing(charges: &mut impl RequestCharges, each: &mut Each) {
+fn show_standing(charges: &mut impl RequestStates, each: &mut Each) {
     for (at, decision) in each.iter_mut().enumerate() {
         if decision.verdict.allows() {
             *decision = Decision {

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::future::Future;
 
-use ratekeeper_core::{
-    Call, Charge, Decision, Key, LeaseId, Lend, Limit, Mode, Nanos, Origin, Permits, Time,
-};
+use ratekeeper_core::{Charge, Decision, Lend, Nanos, Origin, Permits, Time};
 use smallvec::SmallVec;
+
+use crate::act::{Decide, GiveBack, Hold, Look, Release, Renew, Reset, StoreAct};
 
 /// The decisions of one request, one for each charge, in the order of the charges.
 ///
@@ -22,29 +22,6 @@ pub struct Decisions {
     pub each: SmallVec<[Decision; 4]>,
 }
 
-/// Permits on loan, under the name they were lent to.
-#[derive(Clone, Copy, Debug)]
-pub struct Hold<'a> {
-    /// The limit that lent them.
-    pub limit: &'a Limit,
-    /// The key that was charged.
-    pub key: Key<'a>,
-    /// The name that holds them.
-    pub lease: LeaseId,
-}
-
-impl<'a> Hold<'a> {
-    /// A charge of nothing to the same limit and key.
-    pub(crate) const fn free(&self) -> Charge<'a> {
-        Charge {
-            limit: self.limit,
-            key: self.key,
-            cost: Permits::ZERO,
-            mode: Mode::Enforce,
-        }
-    }
-}
-
 /// Holds the states of limits, and decides by them.
 ///
 /// All charges of a request are made together, or none is: a request passes if every charge in
@@ -57,6 +34,8 @@ impl<'a> Hold<'a> {
 /// [`Store::refund`] takes back; [`Store::acquire`] lends to a name, and [`Store::release`] takes
 /// back from it. Where such a limit counts denials, a loan without a name is made even if another
 /// limit refuses, because it will be given back.
+///
+/// A store implements [`Store::settle`]; the other calls are its acts by name.
 pub trait Store: Send + Sync {
     /// Returns true if every answer is ready at once, as with a store in memory. Callers that
     /// cannot wait then need no helper that waits for them.
@@ -68,12 +47,22 @@ pub trait Store: Send + Sync {
     /// that keeps states by another clock. Must be called before any other method.
     fn set_origin(&self, _origin: Origin) {}
 
+    /// Performs an act on the states of a request's items; the act gives the type of the answer.
+    fn settle<A: StoreAct>(
+        &self,
+        act: A,
+        items: &[A::Item<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<A::Answer, StoreError>> + Send;
+
     /// Decides and charges.
     fn decide(
         &self,
         charges: &[Charge<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+        self.settle(Decide(Lend::Unnamed), charges, now)
+    }
 
     /// As [`Store::decide`]; concurrency limits lend as `lend` says.
     fn acquire(
@@ -81,7 +70,9 @@ pub trait Store: Send + Sync {
         charges: &[Charge<'_>],
         lend: Lend,
         now: Time,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+        self.settle(Decide(lend), charges, now)
+    }
 
     /// Returns the decisions that [`Store::decide`] would make; charges nothing, so `remaining`
     /// and `reset_after` show every state as it stands.
@@ -89,21 +80,27 @@ pub trait Store: Send + Sync {
         &self,
         charges: &[Charge<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+        self.settle(Look, charges, now)
+    }
 
     /// Gives back costs that were charged and not used: all of them, or none and an error.
     fn refund(
         &self,
         charges: &[Charge<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.settle(GiveBack, charges, now)
+    }
 
     /// Forgets the states of these limits and keys; returns true for each that had one.
     fn reset(
         &self,
         charges: &[Charge<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[bool; 4]>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<SmallVec<[bool; 4]>, StoreError>> + Send {
+        self.settle(Reset, charges, now)
+    }
 
     /// Takes back the permits that these names hold, each on its own; returns for each the number
     /// of permits that came back: 0 if it was released before, or has ended.
@@ -111,7 +108,9 @@ pub trait Store: Send + Sync {
         &self,
         holds: &[Hold<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[Permits; 4]>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<SmallVec<[Permits; 4]>, StoreError>> + Send {
+        self.settle(Release, holds, now)
+    }
 
     /// Restarts the leases of these names at full length from `now`, each on its own; returns the
     /// length of each, or `None` if it was released, or has ended.
@@ -119,7 +118,9 @@ pub trait Store: Send + Sync {
         &self,
         holds: &[Hold<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[Option<Nanos>; 4]>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<SmallVec<[Option<Nanos>; 4]>, StoreError>> + Send {
+        self.settle(Renew, holds, now)
+    }
 }
 
 /// Why a store could not answer. The memory store always can.
@@ -138,23 +139,6 @@ pub enum StoreError {
     Foreign(String),
     /// A limit of this request does not support the call, in any store: nothing was done.
     Unsupported(String),
-}
-
-/// Checks that all of these limits can make a refund, before any is made.
-///
-/// # Errors
-/// [`StoreError::Unsupported`] if one of them cannot.
-pub(crate) fn can_refund(charges: &[Charge<'_>]) -> Result<(), StoreError> {
-    for Charge { limit, cost, .. } in charges {
-        if *cost == Permits::ZERO {
-            continue; // there is nothing to give back
-        }
-        if let Err(unsupported) = limit.algorithm.supports(Call::Refund) {
-            let why = format!("the limit `{}`: {unsupported}", limit.name);
-            return Err(StoreError::Unsupported(why));
-        }
-    }
-    Ok(())
 }
 
 impl fmt::Display for StoreError {

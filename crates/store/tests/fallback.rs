@@ -10,10 +10,9 @@ use ratekeeper_core::{
     Verdict, WarmUp, Window,
 };
 use ratekeeper_store::{
-    BreakerState, Decisions, Fallback, HealthChange, Hold, MemoryConfig, MemoryStore, Remote,
-    Store, StoreError, conformance,
+    ActItem as _, ActKind, BreakerState, Decisions, Fallback, HealthChange, Hold, MemoryConfig,
+    MemoryStore, Remote, Store, StoreAct, StoreError, conformance,
 };
-use smallvec::SmallVec;
 
 /// A memory store behind a wire that can be cut.
 struct Distant {
@@ -40,54 +39,19 @@ impl Distant {
 const FOREIGN: &[u8] = b"not ours";
 
 impl Store for Distant {
-    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
+    async fn settle<A: StoreAct>(
+        &self,
+        act: A,
+        items: &[A::Item<'_>],
+        now: Time,
+    ) -> Result<A::Answer, StoreError> {
         let store = self.reach()?;
-        let of_it = |charge: &Charge<'_>| charge.key.as_bytes() == FOREIGN;
-        if self.foreign.load(Ordering::Relaxed) && charges.iter().any(of_it) {
+        let of_it = |item: &A::Item<'_>| item.charge().key.as_bytes() == FOREIGN;
+        let is_decided = act.kind() == ActKind::Decide(Lend::Unnamed);
+        if is_decided && self.foreign.load(Ordering::Relaxed) && items.iter().any(of_it) {
             return Err(StoreError::Foreign("a list".into()));
         }
-        store.decide(charges, now).await
-    }
-
-    async fn acquire(
-        &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
-        now: Time,
-    ) -> Result<Decisions, StoreError> {
-        self.reach()?.acquire(charges, lend, now).await
-    }
-
-    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        self.reach()?.look(charges, now).await
-    }
-
-    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        self.reach()?.refund(charges, now).await
-    }
-
-    async fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        self.reach()?.reset(charges, now).await
-    }
-
-    async fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        self.reach()?.release(holds, now).await
-    }
-
-    async fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        self.reach()?.renew(holds, now).await
+        store.settle(act, items, now).await
     }
 }
 
@@ -190,53 +154,25 @@ fn without_its_store_it_is_a_store() {
 struct Local(Fallback<Distant>);
 
 impl Store for Local {
-    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        self.0.decide(charges, now).await
-    }
-
-    async fn acquire(
+    async fn settle<A: StoreAct>(
         &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
+        act: A,
+        items: &[A::Item<'_>],
         now: Time,
-    ) -> Result<Decisions, StoreError> {
-        self.0.acquire(charges, lend, now).await
-    }
-
-    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        self.0.look(charges, now).await
-    }
-
-    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        match self.0.refund(charges, now).await {
-            Err(StoreError::Unavailable(_)) => self.0.local().refund(charges, now).await,
-            refunded => refunded,
+    ) -> Result<A::Answer, StoreError> {
+        let local = self.0.local();
+        match act.kind() {
+            ActKind::GiveBack => match self.0.settle(act, items, now).await {
+                Err(StoreError::Unavailable(_)) => local.settle(act, items, now).await,
+                refunded => refunded,
+            },
+            ActKind::Reset => {
+                assert!(self.0.settle(act, items, now).await.is_err());
+                local.settle(act, items, now).await
+            }
+            ActKind::Release | ActKind::Renew => local.settle(act, items, now).await,
+            _ => self.0.settle(act, items, now).await,
         }
-    }
-
-    async fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        assert!(self.0.reset(charges, now).await.is_err());
-        self.0.local().reset(charges, now).await
-    }
-
-    async fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        self.0.local().release(holds, now).await
-    }
-
-    async fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        self.0.local().renew(holds, now).await
     }
 }
 

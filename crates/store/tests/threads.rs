@@ -10,7 +10,7 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Outage,
     Permits, SubBuckets, Time, Window,
 };
-use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{GiveBack, Look, MemoryConfig, MemoryStore, Reset};
 
 const THREADS: u32 = 64;
 const NOW: Time = Time::from_nanos(5_000_000_000);
@@ -61,7 +61,7 @@ fn on_threads(work: impl Fn(u32) + Sync) {
 }
 
 fn used(store: &MemoryStore, limit: &Limit, key: &[u8]) -> u32 {
-    let left = store.look_now(&[charge(limit, key, 0)], NOW).each[0].remaining;
+    let left = store.settle_now(Look, &[charge(limit, key, 0)], NOW).each[0].remaining;
     (limit.algorithm.capacity() - left).get()
 }
 
@@ -220,7 +220,7 @@ fn refunds_race_with_charges() {
                 if store.decide_now(&charges, NOW).admitted {
                     assert!(held.fetch_add(1, Ordering::Relaxed) < 10);
                     held.fetch_sub(1, Ordering::Relaxed);
-                    store.refund_now(&charges, NOW);
+                    store.settle_now(GiveBack, &charges, NOW);
                 }
             }
         });
@@ -241,7 +241,7 @@ fn resets_race_with_charges() {
     on_threads(|thread| {
         for turn in 0..200 {
             if thread == 0 && turn % 10 == 0 {
-                store.reset_now(&[charge(&limit, b"key", 1)], NOW);
+                store.settle_now(Reset, &[charge(&limit, b"key", 1)], NOW);
             }
             let decisions = store.decide_now(&[charge(&limit, b"key", 1)], NOW);
             admitted.fetch_add(u32::from(decisions.admitted), Ordering::Relaxed);

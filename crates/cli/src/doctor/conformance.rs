@@ -88,8 +88,8 @@ pub(crate) fn store_for(
 mod tests {
     use std::sync::Arc;
 
-    use ratekeeper_core::{Charge, Lend, Nanos, Permits, Time};
-    use ratekeeper_store::{Decisions, Hold, MemoryConfig, MemoryStore};
+    use ratekeeper_core::{Charge, Lend, Permits, Time};
+    use ratekeeper_store::{Decisions, MemoryConfig, MemoryStore, StoreAct};
 
     use super::*;
 
@@ -112,10 +112,17 @@ mod tests {
         charges.iter().map(cheaper).collect()
     }
 
-    type Answer<T> = Result<T, StoreError>;
-
     impl Store for Generous {
-        async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Answer<Decisions> {
+        async fn settle<A: StoreAct>(
+            &self,
+            act: A,
+            items: &[A::Item<'_>],
+            now: Time,
+        ) -> Result<A::Answer, StoreError> {
+            self.0.settle(act, items, now).await
+        }
+
+        async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
             self.0.decide(&cheaper(charges), now).await
         }
 
@@ -124,40 +131,8 @@ mod tests {
             charges: &[Charge<'_>],
             lend: Lend,
             now: Time,
-        ) -> Answer<Decisions> {
+        ) -> Result<Decisions, StoreError> {
             self.0.acquire(&cheaper(charges), lend, now).await
-        }
-
-        async fn look(&self, charges: &[Charge<'_>], now: Time) -> Answer<Decisions> {
-            self.0.look(charges, now).await
-        }
-
-        async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Answer<()> {
-            self.0.refund(charges, now).await
-        }
-
-        async fn reset(
-            &self,
-            charges: &[Charge<'_>],
-            now: Time,
-        ) -> Answer<smallvec::SmallVec<[bool; 4]>> {
-            self.0.reset(charges, now).await
-        }
-
-        async fn release(
-            &self,
-            holds: &[Hold<'_>],
-            now: Time,
-        ) -> Answer<smallvec::SmallVec<[Permits; 4]>> {
-            self.0.release(holds, now).await
-        }
-
-        async fn renew(
-            &self,
-            holds: &[Hold<'_>],
-            now: Time,
-        ) -> Answer<smallvec::SmallVec<[Option<Nanos>; 4]>> {
-            self.0.renew(holds, now).await
         }
     }
 

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Permits, Unsupported};
 use ratekeeper_policy::config::LimitTextError;
-use ratekeeper_store::MemoryConfig;
+use ratekeeper_store::{GiveBack, MemoryConfig};
 
 use super::{KeyedLimiter, KeyedReservation};
 use crate::limiter::limit_of;
@@ -63,7 +63,7 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
         let key = key.as_ref();
         self.with(key, cost, |charge, now| {
             charge.limit.algorithm.supports(Call::Refund)?;
-            self.store.refund_now(&[*charge], now);
+            self.store.settle_now(GiveBack, &[*charge], now);
             Ok(())
         })?;
         self.lines.wake(key);

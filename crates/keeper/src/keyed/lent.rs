@@ -3,7 +3,7 @@
 use ratekeeper_core::{
     AnyAlgorithm, Concurrency, Decision, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict,
 };
-use ratekeeper_store::Hold;
+use ratekeeper_store::{Decide, Hold, Release, Renew};
 
 use super::KeyedLimiter;
 use super::wait::OneKey;
@@ -37,7 +37,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             return self.behind_the_line(key, cost);
         }
         self.with(key, cost, |charge, now| {
-            let lent = self.store.acquire_now(&[*charge], Lend::To(lease), now);
+            let lent = self
+                .store
+                .settle_now(Decide(Lend::To(lease)), &[*charge], now);
             let decision = lent.each.first().copied();
             let decision = decision.expect("one decision for one charge");
             (decision, now)
@@ -49,7 +51,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     pub(crate) fn release(&self, permit: &Permit) {
         let now = self.clock.now();
         self.limit.with(|limit| {
-            self.store.release_now(&[hold(limit, permit)], now);
+            self.store.settle_now(Release, &[hold(limit, permit)], now);
         });
         self.lines.wake(permit.key().as_bytes());
     }
@@ -58,7 +60,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     pub(crate) fn renew(&self, permit: &Permit) {
         let now = self.clock.now();
         self.limit.with(|limit| {
-            self.store.renew_now(&[hold(limit, permit)], now);
+            self.store.settle_now(Renew, &[hold(limit, permit)], now);
         });
     }
 }

@@ -20,6 +20,7 @@ use crate::limiter::line::WaitLine;
 use crate::limiter::turn::{TurnStep, Until};
 use crate::limiter::wait::{answer, block, wait};
 use crate::{Block, Clock, Timer};
+use ratekeeper_store::Decide;
 
 /// Waiting by a thread.
 impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
@@ -256,7 +257,7 @@ impl<A, C: Clock> OneKey<'_, A, C> {
             let lent = self
                 .limiter
                 .store
-                .acquire_now(&[*charge], Lend::To(lease), now);
+                .settle_now(Decide(Lend::To(lease)), &[*charge], now);
             let decision = lent.each.first().copied();
             decision.expect("one decision for one charge").verdict
         })

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use http::StatusCode;
-use ratekeeper::core::{Charge, Lend, Nanos, Permits, Time};
-use ratekeeper::store::{Decisions, Hold, MemoryConfig, MemoryStore, Store, StoreError};
+use ratekeeper::core::{Lend, Nanos, Time};
+use ratekeeper::store::{ActKind, MemoryConfig, MemoryStore, Store, StoreAct, StoreError};
 use ratekeeper::tower::{ByPolicy, RateLimitLayer};
 use ratekeeper::{Clock, Keeper};
-use smallvec::SmallVec;
 use tokio::task::yield_now;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -53,51 +52,17 @@ impl Distant {
 }
 
 impl Store for Distant {
-    async fn decide(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        self.reach().await?.decide(charges, now).await
-    }
-
-    async fn acquire(
+    async fn settle<A: StoreAct>(
         &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
+        act: A,
+        items: &[A::Item<'_>],
         now: Time,
-    ) -> Result<Decisions, StoreError> {
-        let decisions = self.reach().await?.acquire(charges, lend, now).await;
-        self.arrive().await;
-        decisions
-    }
-
-    async fn look(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        self.reach().await?.look(charges, now).await
-    }
-
-    async fn refund(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        self.reach().await?.refund(charges, now).await
-    }
-
-    async fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        self.reach().await?.reset(charges, now).await
-    }
-
-    async fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        self.reach().await?.release(holds, now).await
-    }
-
-    async fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        self.reach().await?.renew(holds, now).await
+    ) -> Result<A::Answer, StoreError> {
+        let answer = self.reach().await?.settle(act, items, now).await;
+        if matches!(act.kind(), ActKind::Decide(Lend::Nothing | Lend::To(_))) {
+            self.arrive().await;
+        }
+        answer
     }
 }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ratekeeper::{Answer, Clock, Outcome};
 use ratekeeper_core::{AnyAlgorithm, Charge, Nanos, Time};
-use ratekeeper_store::{AnyStore, Reserved, Store};
+use ratekeeper_store::{AnyStore, GiveBack, Reserved, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
@@ -275,7 +275,7 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
         }
         // Its moment went to the requests behind it; its other charges go back.
         match shared.keeper.store() {
-            AnyStore::Memory(memory) => memory.refund_now(&unpromised(&self.answer), now),
+            AnyStore::Memory(memory) => memory.settle_now(GiveBack, &unpromised(&self.answer), now),
             AnyStore::Redis(_) => {
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     let (shared, answer) = (Arc::clone(shared), self.answer.clone());

@@ -7,7 +7,7 @@ use ratekeeper_core::{
 };
 
 use super::{FallbackInner, Remote, add};
-use crate::StoreError;
+use crate::{GiveBack, StoreError};
 
 /// Maximum number of keys of a limit debited in one go, by descending debt.
 const MAX_DEBITS: usize = 4_096;
@@ -63,7 +63,7 @@ impl<S: Remote> FallbackInner<S> {
                 let debit = charge(used.div_ceil(self.nodes.get()));
                 let Err(error) = self.debit(debit, now).await else {
                     // Permits admitted here meanwhile are still owed.
-                    self.local.refund_now(&[charge(used)], now);
+                    self.local.settle_now(GiveBack, &[charge(used)], now);
                     continue;
                 };
                 if !matches!(error, StoreError::Foreign(_) | StoreError::Partly(_)) {

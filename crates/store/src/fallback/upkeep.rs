@@ -7,7 +7,7 @@ use ratekeeper_core::Time;
 use ratekeeper_resilience::BreakerState;
 
 use super::{BREAKER, FallbackInner, Remote, UPKEEP, add};
-use crate::{Decisions, StoreError};
+use crate::StoreError;
 
 impl<S: Remote> FallbackInner<S> {
     /// Returns true if this request must start the upkeep; for one request at a time.
@@ -75,12 +75,6 @@ impl<S: Remote> FallbackInner<S> {
     pub(super) fn failed(&self, error: &StoreError) {
         add(&self.counts.failed, 1);
         *self.last_error.lock() = error.to_string();
-    }
-
-    /// Returns the answer to a request without charges. It needs no store, so it does not affect
-    /// the health of the store.
-    pub(super) fn nothing(&self, now: Time) -> Decisions {
-        self.local.look_now(&[], now)
     }
 
     pub(super) fn is_asked(&self) -> bool {

@@ -8,7 +8,7 @@ use ratekeeper_core::{
 use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote, add};
-use crate::{Decisions, StoreError};
+use crate::{Decide, Decisions, Look, StoreError};
 
 /// `retry_after` of a refusal where nothing better is known: about when the store is asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
@@ -30,7 +30,7 @@ impl<S: Remote> FallbackInner<S> {
             cost: Permits::ZERO,
             ..*share
         };
-        let stands = self.local.look_now(&[free], now);
+        let stands = self.local.settle_now(Look, &[free], now);
         let whole = share.limit.algorithm.capacity();
         let left = stands.each.first().map_or(whole, |each| each.remaining);
         whole - left >= share.cost
@@ -82,9 +82,9 @@ impl<S: Remote> FallbackInner<S> {
         let local = match lend {
             Some(lend) if !refused => {
                 self.remember(&shares);
-                self.local.acquire_now(&shares, lend, now)
+                self.local.settle_now(Decide(lend), &shares, now)
             }
-            _ => self.local.look_now(&shares, now),
+            _ => self.local.settle_now(Look, &shares, now),
         };
         if lend.is_some() {
             let counts = &self.counts;

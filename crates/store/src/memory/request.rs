@@ -1,63 +1,67 @@
-//! A request of several charges, under the locks of the shards it touches.
+//! A request, under the locks of the shards it touches.
 //!
 //! ```text
-//!   sort by shard --> lock, ascending --> settle: all or none
+//!   one charge --> its own short way
+//!   several    --> sort by shard --> lock, ascending --> settle: all or none
 //! ```
 //!
 //! Locks are taken in one order everywhere, so that no two requests wait for each other. The rules
 //! are those of [`settle`](crate::settle).
 
 use parking_lot::MutexGuard;
-use ratekeeper_core::{Charge, Decision, Lend, Limit, Mode, Permits, Time};
+use ratekeeper_core::{Charge, Decision, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
 use super::key::hash_of;
 use super::shard::Shard;
 use super::table::TableAsk;
-use crate::settle::RequestCharges;
+use crate::act::ActItem;
+use crate::settle::RequestStates;
 
-/// A request with its shards locked.
-pub(super) struct LockedRequest<'a> {
-    charges: &'a [Charge<'a>],
+/// A request; its shards are locked when a state is first needed.
+pub(super) struct MemoryRequest<'a, I> {
+    store: &'a MemoryStore,
+    items: &'a [I],
     /// How concurrency limits lend.
     lend: Lend,
     now: Time,
-    /// One for each charge.
-    places: SmallVec<[ChargePlace; 4]>,
+    locked: Option<LockedShards<'a>>,
+}
+
+/// The locked shards of a request.
+struct LockedShards<'a> {
+    /// One for each item.
+    places: SmallVec<[ItemPlace; 4]>,
     shards: SmallVec<[MutexGuard<'a, Shard>; 4]>,
 }
 
-/// Where a charge is made.
+/// Where the state of an item is.
 #[derive(Clone, Copy)]
-struct ChargePlace {
+struct ItemPlace {
     hash: u64,
     /// Index of the shard in the store, then among the locked shards.
     shard: usize,
-    /// See [`RequestCharges::earlier`].
+    /// See [`RequestStates::earlier`].
     earlier: Option<usize>,
 }
 
-impl<'a> LockedRequest<'a> {
-    /// Locks the shards that the charges need.
-    pub(super) fn new(
-        store: &'a MemoryStore,
-        charges: &'a [Charge<'a>],
-        lend: Lend,
-        now: Time,
-    ) -> Self {
-        let place = |charge: &Charge<'_>| {
-            let hash = hash_of(&store.hasher, charge.key.as_bytes());
-            ChargePlace {
+impl<'a> LockedShards<'a> {
+    /// Locks the shards that the items need.
+    fn new<'i>(store: &'a MemoryStore, items: &[impl ActItem<'i>]) -> Self {
+        let charge_of = |at: usize| items[at].charge();
+        let place = |item: &_| {
+            let hash = hash_of(&store.hasher, ActItem::charge(*item).key.as_bytes());
+            ItemPlace {
                 hash,
                 shard: store.shard_of(hash),
                 earlier: None,
             }
         };
-        let mut places: SmallVec<[ChargePlace; 4]> = charges.iter().map(place).collect();
-        let mut order: SmallVec<[usize; 4]> = (0..charges.len()).collect();
+        let mut places: SmallVec<[ItemPlace; 4]> = items.iter().map(place).collect();
+        let mut order: SmallVec<[usize; 4]> = (0..items.len()).collect();
         let rank = |at: usize| {
-            let (place, charge) = (&places[at], &charges[at]);
+            let (place, charge) = (&places[at], charge_of(at));
             let key = charge.key.as_bytes();
             (place.shard, place.hash, charge.limit.id, key, at)
         };
@@ -71,59 +75,77 @@ impl<'a> LockedRequest<'a> {
             }
             places[at].shard = shards.len() - 1;
             let same = |other: &usize| {
-                let (a, b) = (&charges[*other], &charges[at]);
+                let (a, b) = (charge_of(*other), charge_of(at));
                 a.limit.id == b.limit.id && a.key == b.key
             };
             places[at].earlier = last.filter(same);
             last = Some(at);
         }
+        Self { places, shards }
+    }
+}
+
+impl<'a, 'i, I: ActItem<'i>> MemoryRequest<'a, I> {
+    pub(super) const fn new(store: &'a MemoryStore, items: &'a [I], lend: Lend, now: Time) -> Self {
         Self {
-            charges,
+            store,
+            items,
             lend,
             now,
-            places,
-            shards,
+            locked: None,
         }
     }
 
-    /// Calls `act` with the shard of a charge.
+    fn locked(&mut self) -> &mut LockedShards<'a> {
+        let (store, items) = (self.store, self.items);
+        self.locked
+            .get_or_insert_with(|| LockedShards::new(store, items))
+    }
+
+    fn charge_of(&self, at: usize) -> Charge<'i> {
+        self.items[at].charge()
+    }
+
+    /// Calls `act` with the shard of an item.
     fn with<T>(
         &mut self,
         at: usize,
         cost: Permits,
         act: impl FnOnce(&mut Shard, &Limit, &TableAsk<'_>) -> T,
     ) -> T {
-        let (charge, place) = (&self.charges[at], self.places[at]);
+        let (charge, lend, now) = (self.charge_of(at), self.lend, self.now);
+        let locked = self.locked();
+        let place = locked.places[at];
         let ask = TableAsk {
             key: charge.key.as_bytes(),
             hash: place.hash,
-            now: self.now,
+            now,
             cost,
-            lend: self.lend,
+            lend,
         };
-        act(&mut self.shards[place.shard], charge.limit, &ask)
+        act(&mut locked.shards[place.shard], charge.limit, &ask)
     }
 }
 
-impl RequestCharges for LockedRequest<'_> {
+impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
     fn count(&self) -> usize {
-        self.charges.len()
+        self.items.len()
     }
 
     fn mode(&self, at: usize) -> Mode {
-        self.charges[at].mode
+        self.charge_of(at).mode
     }
 
     fn cost(&self, at: usize) -> Permits {
-        self.charges[at].cost
+        self.charge_of(at).cost
     }
 
-    fn earlier(&self, at: usize) -> Option<usize> {
-        self.places[at].earlier
+    fn earlier(&mut self, at: usize) -> Option<usize> {
+        self.locked().places[at].earlier
     }
 
     fn charges_even_if_refused(&self, at: usize) -> bool {
-        let limit = self.charges[at].limit;
+        let limit = self.charge_of(at).limit;
         limit.algorithm.charges_even_if_refused(self.lend)
     }
 
@@ -132,10 +154,40 @@ impl RequestCharges for LockedRequest<'_> {
     }
 
     fn charge(&mut self, at: usize) -> Decision {
-        self.with(at, self.charges[at].cost, Shard::decide)
+        self.with(at, self.cost(at), Shard::decide)
     }
 
     fn give_back(&mut self, at: usize) {
-        self.with(at, self.charges[at].cost, Shard::refund);
+        self.with(at, self.cost(at), Shard::refund);
+    }
+
+    fn forget(&mut self, at: usize) -> bool {
+        self.with(at, self.cost(at), Shard::reset)
+    }
+
+    fn release(&mut self, at: usize) -> Permits {
+        let Some(lease) = self.items[at].lease() else {
+            return Permits::ZERO;
+        };
+        self.with(at, Permits::ZERO, |shard, limit, ask| {
+            shard.release(limit, ask, lease)
+        })
+    }
+
+    fn renew(&mut self, at: usize) -> Option<Nanos> {
+        let lease = self.items[at].lease()?;
+        self.with(at, Permits::ZERO, |shard, limit, ask| {
+            shard.renew(limit, ask, lease)
+        })
+    }
+
+    #[inline]
+    fn decide_alone(&mut self) -> Option<Decision> {
+        match self.items {
+            [item] if self.lend == Lend::Unnamed => {
+                Some(self.store.decide_one(&item.charge(), self.now))
+            }
+            _ => None,
+        }
     }
 }

@@ -19,13 +19,14 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use super::script::{Script, Scripts};
-use super::settle::{Item, RedisAct, RedisOutcome, settle};
+use super::settle::{Item, settle};
 use super::trouble::Trouble;
+use crate::act::{Act, ScriptAct};
 
 /// The act that a request asks for, and its charges.
 #[derive(Debug)]
-pub(super) struct RedisRequest {
-    pub(super) act: RedisAct,
+pub(super) struct RedisRequest<A> {
+    pub(super) act: A,
     pub(super) items: SmallVec<[Item; 2]>,
 }
 
@@ -35,16 +36,16 @@ const REGARDLESS: u8 = 4;
 const LAST: u8 = 8;
 
 /// Requests, and their distinct keys.
-pub(super) struct RedisBatch<'a> {
-    asks: Vec<&'a RedisRequest>,
+pub(super) struct RedisBatch<'a, A> {
+    asks: Vec<&'a RedisRequest<A>>,
     /// The first item of each key.
     keys: Vec<&'a Item>,
     /// For each request, the index of each item's key.
     places: Vec<SmallVec<[usize; 2]>>,
 }
 
-impl<'a> RedisBatch<'a> {
-    pub(super) fn of(asks: impl IntoIterator<Item = &'a RedisRequest>) -> Self {
+impl<'a, A: Act> RedisBatch<'a, A> {
+    pub(super) fn of(asks: impl IntoIterator<Item = &'a RedisRequest<A>>) -> Self {
         let asks: Vec<_> = asks.into_iter().collect();
         let mut known = HashMap::new();
         let mut keys = Vec::new();
@@ -89,11 +90,35 @@ impl<'a> RedisBatch<'a> {
         })
     }
 
-    /// Returns the act of the first request.
-    pub(super) fn act(&self) -> Option<RedisAct> {
-        self.asks.first().map(|ask| ask.act)
+    /// Returns the answer to each request over the values found, and the states afterwards.
+    pub(super) fn settle(
+        &self,
+        found: &ScriptReply,
+    ) -> Result<(Vec<A::Answer>, Vec<AnyState>), Trouble> {
+        let mut states = self.states(found)?;
+        let answers = self.settle_over(&mut states, found.now);
+        Ok((answers, states))
     }
 
+    /// Settles the requests in order, over the states of the keys.
+    pub(super) fn settle_over(&self, states: &mut [AnyState], now: UnixMicros) -> Vec<A::Answer> {
+        let requests = self.asks.iter().zip(&self.places);
+        let settled =
+            requests.map(|(ask, places)| settle(ask.act, &ask.items, places, states, now));
+        settled.collect()
+    }
+
+    /// Reads the states of the keys.
+    fn states(&self, found: &ScriptReply) -> Result<Vec<AnyState>, Trouble> {
+        let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
+            Some(bytes) => state_of(item, bytes, found.now),
+            None => Ok(AnyState::default()),
+        };
+        self.keys.iter().zip(&found.values).map(read).collect()
+    }
+}
+
+impl RedisBatch<'_, ScriptAct> {
     /// Returns the script and its arguments; `None` if a limit has no twin. `hints` holds the
     /// remembered debt of each key.
     pub(super) fn script(
@@ -136,7 +161,7 @@ impl<'a> RedisBatch<'a> {
             packs.push(bytes_of(&twin.numbers));
         }
         for (ask, places) in self.asks.iter().zip(&self.places) {
-            let ([item], [place], RedisAct::Decide(_)) = (&*ask.items, &**places, ask.act) else {
+            let ([item], [place], ScriptAct::Decide(_)) = (&*ask.items, &**places, ask.act) else {
                 return None;
             };
             packs[*place].extend(bytes_of(&[item.limit.short_price(item.cost)?]));
@@ -150,12 +175,12 @@ impl<'a> RedisBatch<'a> {
         for (ask, places) in self.asks.iter().zip(&self.places) {
             for (at, (item, &place)) in ask.items.iter().zip(places).enumerate() {
                 let act = match (ask.act, item.mode) {
-                    (RedisAct::Refund, _) => 2,
+                    (ScriptAct::GiveBack, _) => 2,
                     (_, Mode::Shadow) => 1,
                     (_, Mode::Enforce) => 0,
                 };
                 let regardless = match ask.act {
-                    RedisAct::Decide(lend)
+                    ScriptAct::Decide(lend)
                         if item.limit.algorithm.charges_even_if_refused(lend) =>
                     {
                         REGARDLESS
@@ -170,37 +195,6 @@ impl<'a> RedisBatch<'a> {
             }
         }
         bytes
-    }
-
-    /// Returns the outcome of each request over the values found, and the states afterwards.
-    pub(super) fn settle(
-        &self,
-        found: &ScriptReply,
-    ) -> Result<(Vec<RedisOutcome>, Vec<AnyState>), Trouble> {
-        let mut states = self.states(found)?;
-        let outcomes = self.settle_over(&mut states, found.now);
-        Ok((outcomes, states))
-    }
-
-    /// Settles the requests in order, over the states of the keys.
-    pub(super) fn settle_over(
-        &self,
-        states: &mut [AnyState],
-        now: UnixMicros,
-    ) -> Vec<RedisOutcome> {
-        let requests = self.asks.iter().zip(&self.places);
-        let settled =
-            requests.map(|(ask, places)| settle(ask.act, &ask.items, places, states, now));
-        settled.collect()
-    }
-
-    /// Reads the states of the keys.
-    fn states(&self, found: &ScriptReply) -> Result<Vec<AnyState>, Trouble> {
-        let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
-            Some(bytes) => state_of(item, bytes, found.now),
-            None => Ok(AnyState::default()),
-        };
-        self.keys.iter().zip(&found.values).map(read).collect()
     }
 }
 

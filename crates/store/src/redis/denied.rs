@@ -21,8 +21,7 @@ use ratekeeper_core::{
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-use super::batch::RedisRequest;
-use super::settle::{RedisAct, RedisOutcome};
+use super::settle::Item;
 use crate::Decisions;
 
 /// Maximum time that a denial is remembered, whatever its `retry_after`.
@@ -51,8 +50,8 @@ struct Denial {
 
 impl DenialCache {
     /// Returns the denial of the same request, if one is remembered and not over.
-    pub(super) fn recall(&self, ask: &RedisRequest, now: Instant) -> Option<RedisOutcome> {
-        let ([item], RedisAct::Decide(_)) = (&*ask.items, ask.act) else {
+    pub(super) fn recall(&self, items: &[Item], now: Instant) -> Option<Decisions> {
+        let [item] = items else {
             return None;
         };
         let denial = *self.keys.lock().get(&item.name)?;
@@ -74,21 +73,16 @@ impl DenialCache {
             more_after: decision.more_after.saturating_sub(passed),
             ..decision
         };
-        Some(RedisOutcome::Decided(Decisions {
+        Some(Decisions {
             admitted: item.mode == Mode::Shadow,
             each: smallvec![decision],
-        }))
+        })
     }
 
     /// Remembers a denial that will hold for a while. Its wait is counted from `sent`, before
     /// the store decided, so that it is over here no later than in the store.
-    pub(super) fn note(&self, ask: &RedisRequest, outcome: &RedisOutcome, sent: Instant) {
-        let ([item], RedisAct::Decide(_), RedisOutcome::Decided(decisions)) =
-            (&*ask.items, ask.act, outcome)
-        else {
-            return;
-        };
-        let [decision] = *decisions.each else {
+    pub(super) fn note(&self, items: &[Item], decisions: &Decisions, sent: Instant) {
+        let ([item], [decision]) = (items, &*decisions.each) else {
             return;
         };
         let Verdict::Deny { retry_after } = decision.verdict else {
@@ -106,7 +100,7 @@ impl DenialCache {
         }
         let denial = Denial {
             cost: item.cost,
-            decision,
+            decision: *decision,
             at: sent,
             until: sent + Duration::from(retry_after).min(LONGEST),
             version: item.limit.version,

@@ -14,17 +14,19 @@ use ratekeeper_core::{AnyState, EXPIRY_STEP_MICROS, Gcra, Listed as _, Paid, Uni
 
 use super::batch::{RedisBatch, RedisRequest, ScriptReply, state_of};
 use super::limits::Earlier;
-use super::settle::{Item, RedisAct, RedisOutcome};
+use super::settle::Item;
 use super::state::{bytes_of, carried, learn, micros_left, paid};
 use super::trouble::Trouble;
+use crate::act::{Act, ActKind};
 
 /// Maximum number of times that a request is decided because other processes change its keys.
 /// Each time one of the others has succeeded.
 pub(super) const TRIES: u32 = 64;
 
 /// A request that is decided by an exchange.
-pub(super) struct Exchange<'a> {
-    batch: RedisBatch<'a>,
+pub(super) struct Exchange<'a, A> {
+    act: ActKind,
+    batch: RedisBatch<'a, A>,
     /// Keys under earlier labels, after those of the batch: index of the key, earlier limit.
     earlier: Vec<(usize, &'a Earlier)>,
     names: Vec<Vec<u8>>,
@@ -32,20 +34,20 @@ pub(super) struct Exchange<'a> {
     told: bool,
 }
 
-/// The outcome of an exchange, and the values to write.
-pub(super) struct Exchanged {
-    pub(super) outcome: RedisOutcome,
+/// The answer of an exchange, and the values to write.
+pub(super) struct Exchanged<T> {
+    pub(super) answer: T,
     /// The arguments of `swap.lua`; `None` if nothing is to be written.
     pub(super) swap: Option<Vec<Vec<u8>>>,
     /// The states of the keys of the batch, afterwards.
     pub(super) after: Vec<AnyState>,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a, A: Act> Exchange<'a, A> {
     /// Creates the exchange of `ask`; `rename` returns the names of its keys under earlier
     /// labels, `None` for those that are not looked at.
     pub(super) fn of(
-        ask: &'a RedisRequest,
+        ask: &'a RedisRequest<A>,
         rename: impl Fn(usize, &Earlier) -> Option<Box<[u8]>>,
     ) -> Self {
         let batch = RedisBatch::of([ask]);
@@ -60,6 +62,7 @@ impl<'a> Exchange<'a> {
             }
         }
         Self {
+            act: ask.act.kind(),
             batch,
             earlier,
             names,
@@ -73,7 +76,7 @@ impl<'a> Exchange<'a> {
         self
     }
 
-    pub(super) const fn batch(&self) -> &RedisBatch<'a> {
+    pub(super) const fn batch(&self) -> &RedisBatch<'a, A> {
         &self.batch
     }
 
@@ -87,7 +90,7 @@ impl<'a> Exchange<'a> {
         &self,
         found: &ScriptReply,
         hints: Option<&[Option<Paid>]>,
-    ) -> Result<Exchanged, Trouble> {
+    ) -> Result<Exchanged<A::Answer>, Trouble> {
         let now = found.now;
         let count = self.batch.items().count();
         let mut before = Vec::with_capacity(count);
@@ -106,11 +109,11 @@ impl<'a> Exchange<'a> {
             }
         }
         let mut after = before.clone();
-        let outcome = self.batch.settle_over(&mut after, now).remove(0);
+        let answer = self.batch.settle_over(&mut after, now).remove(0);
         // Debts that were remembered and not found are written, whatever the decision.
         let swap = self.swap(found, [&kept, &before, &after]);
         Ok(Exchanged {
-            outcome,
+            answer,
             swap,
             after,
         })
@@ -166,12 +169,11 @@ impl<'a> Exchange<'a> {
     ) -> Option<(Vec<u8>, u64)> {
         let algorithm = &item.limit.algorithm;
         let lasts = micros_left(algorithm, after, now);
-        let act = self.batch.act();
         // If the caller gives the time nothing is remembered, and no mark is needed.
-        let erases = act == Some(RedisAct::Erase) || act == Some(RedisAct::Reset) && self.told;
+        let is_reset = self.act == ActKind::Reset;
+        let erases = self.act == ActKind::Erase || is_reset && self.told;
         if !erases && let Some(gcra) = Gcra::of(algorithm) {
             let (paid, was) = (paid(gcra, after, now), paid(gcra, before, now));
-            let is_reset = act == Some(RedisAct::Reset);
             let was_lowered = Gcra::is_lowered(value);
             let moved_back = kept != after && (was_lowered || paid < was);
             if is_reset && !was_lowered || moved_back {

@@ -31,8 +31,9 @@ use super::node::ScriptCall;
 use super::pace::{KeyPace, PaceStep};
 use super::script::Scripts;
 use super::servers::Servers;
-use super::settle::RedisOutcome;
 use super::trouble::Trouble;
+use crate::Decisions;
+use crate::act::ScriptAct;
 
 /// Maximum number of requests that wait or are being decided; further ones are refused.
 const MAX_PRESENT: usize = 16_384;
@@ -88,7 +89,7 @@ impl Gather {
     /// `now` is used for its pace only.
     pub(super) async fn ask(
         &self,
-        ask: RedisRequest,
+        ask: RedisRequest<ScriptAct>,
         slot: u16,
         told: Option<UnixMicros>,
         now: Instant,
@@ -265,18 +266,18 @@ impl GatherInner {
     /// Decides a batch, and returns the answer to each of its requests.
     async fn carry(&self, way: LaneKey, group: &[WaitingRequest]) -> Vec<ReplyResult> {
         match self.decide(way, group).await {
-            Ok((outcomes, now)) => {
-                let told = outcomes.into_iter().map(|outcome| Ok((outcome, now)));
-                told.collect()
+            Ok((each, now)) => {
+                let replies = each.into_iter().map(|decisions| Ok((decisions, now)));
+                replies.collect()
             }
             // The call did nothing, because of a key of one request: each is sent alone.
             Err(Trouble::Foreign(_)) if group.len() > 1 => {
                 let mut told = Vec::with_capacity(group.len());
                 for waiting in group {
                     let alone = self.decide(way, std::slice::from_ref(waiting)).await;
-                    told.push(alone.and_then(|(mut outcomes, now)| {
-                        let outcome = outcomes.pop().ok_or_else(nobody)?;
-                        Ok((outcome, now))
+                    told.push(alone.and_then(|(mut each, now)| {
+                        let decisions = each.pop().ok_or_else(nobody)?;
+                        Ok((decisions, now))
                     }));
                 }
                 told
@@ -290,7 +291,7 @@ impl GatherInner {
         &self,
         (slot, told): LaneKey,
         group: &[WaitingRequest],
-    ) -> Result<(Vec<RedisOutcome>, UnixMicros), Trouble> {
+    ) -> Result<(Vec<Decisions>, UnixMicros), Trouble> {
         if group.is_empty() {
             return Ok((Vec::new(), UnixMicros::default()));
         }
@@ -307,11 +308,11 @@ impl GatherInner {
         };
         let answer = self.servers.run(slot, call).await?;
         let found = ScriptReply::read(answer, call.keys.len())?;
-        let (outcomes, after) = batch.settle(&found)?;
+        let (each, after) = batch.settle(&found)?;
         if told.is_none() {
             self.hints.note(&batch, &found, &after, losses);
         }
-        Ok((outcomes, found.now))
+        Ok((each, found.now))
     }
 }
 

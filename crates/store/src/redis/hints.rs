@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use super::batch::{RedisBatch, ScriptReply};
 use super::settle::Item;
 use super::state::paid;
+use crate::act::Act;
 
 /// Maximum number of keys that are remembered: 4 MiB.
 const PLACES: usize = 65_536;
@@ -88,7 +89,7 @@ impl KeyHints {
     }
 
     /// Returns the debts to send for the keys of a batch; `None` if there is no debt to send.
-    pub(super) fn of(&self, batch: &RedisBatch<'_>) -> Option<Vec<Option<Paid>>> {
+    pub(super) fn of<A: Act>(&self, batch: &RedisBatch<'_, A>) -> Option<Vec<Option<Paid>>> {
         let losses = self.losses();
         let hint = |item: &Item| {
             gcra(item)?;
@@ -118,9 +119,9 @@ impl KeyHints {
     }
 
     /// Remembers the debts after a call, which was sent after `losses` losses.
-    pub(super) fn note(
+    pub(super) fn note<A: Act>(
         &self,
-        batch: &RedisBatch<'_>,
+        batch: &RedisBatch<'_, A>,
         found: &ScriptReply,
         after: &[AnyState],
         losses: u32,
@@ -217,7 +218,6 @@ mod tests {
 
     use super::super::batch::RedisRequest;
     use super::super::limits::KnownLimits;
-    use super::super::settle::RedisAct;
     use super::*;
 
     /// Time at which all debts are noted.
@@ -271,7 +271,7 @@ mod tests {
         /// Returns the debt that would be sent for a key after a loss.
         fn tells(&self, name: &str) -> Option<Paid> {
             let ask = RedisRequest {
-                act: RedisAct::Look,
+                act: crate::Look,
                 items: smallvec![self.item(name)],
             };
             self.hints.of(&RedisBatch::of([&ask]))?[0]

@@ -17,8 +17,9 @@ use tokio::sync::oneshot;
 
 use super::batch::RedisRequest;
 use super::limits::Prepared;
-use super::settle::RedisOutcome;
 use super::trouble::Trouble;
+use crate::Decisions;
+use crate::act::ScriptAct;
 
 /// Workers of a queue: with two, one call is decided while another is on the network.
 const FLIGHTS: usize = 2;
@@ -92,13 +93,13 @@ impl Lanes {
     }
 }
 
-/// The outcome of a request, and the time of the decision.
-pub(super) type ReplyResult = Result<(RedisOutcome, UnixMicros), Trouble>;
+/// The decisions about a request, and their time.
+pub(super) type ReplyResult = Result<(Decisions, UnixMicros), Trouble>;
 
 /// A request, and the channel to its caller.
 #[derive(Debug)]
 pub(super) struct WaitingRequest {
-    pub(super) ask: RedisRequest,
+    pub(super) ask: RedisRequest<ScriptAct>,
     pub(super) answer: oneshot::Sender<Result<BatchReply, Trouble>>,
     /// The runtime of the caller.
     pub(super) home: Handle,
@@ -107,7 +108,11 @@ pub(super) struct WaitingRequest {
 impl WaitingRequest {
     pub(super) fn tell(self, told: ReplyResult) {
         let ask = self.ask;
-        let answer = told.map(|(outcome, now)| BatchReply { ask, outcome, now });
+        let answer = told.map(|(decisions, now)| BatchReply {
+            ask,
+            decisions,
+            now,
+        });
         let _ = self.answer.send(answer); // or the caller has gone
     }
 
@@ -147,11 +152,11 @@ pub(super) fn tell_all(answers: impl IntoIterator<Item = (WaitingRequest, ReplyR
     }
 }
 
-/// A request, its outcome, and the time of the decision.
+/// A request, the decisions about it, and their time.
 #[derive(Debug)]
 pub(super) struct BatchReply {
-    pub(super) ask: RedisRequest,
-    pub(super) outcome: RedisOutcome,
+    pub(super) ask: RedisRequest<ScriptAct>,
+    pub(super) decisions: Decisions,
     pub(super) now: UnixMicros,
 }
 
@@ -164,7 +169,7 @@ struct Group {
 
 impl Group {
     /// Returns true if the request may join: a call decides a limit by one set of numbers.
-    fn takes(&mut self, ask: &RedisRequest) -> bool {
+    fn takes(&mut self, ask: &RedisRequest<ScriptAct>) -> bool {
         for item in &ask.items {
             let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);
             if self.limits.iter().any(same) {

@@ -24,7 +24,6 @@
 //!   (`maxmemory-policy noeviction` or a `volatile-ttl` that never triggers), because evicting
 //!   a key forgives its debt.
 
-mod as_store;
 mod batch;
 mod cluster;
 mod config;
@@ -57,11 +56,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ratekeeper_core::{Charge, Key, LeaseId, Time, UnixMicros};
+use ratekeeper_core::{Charge, Key, Origin, Time, UnixMicros};
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::{Decisions, Hold, StoreError};
+use crate::act::{Act, ActItem, ActKind};
+use crate::{Store, StoreAct, StoreError};
 pub use config::{
     RedisClock, RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls,
 };
@@ -77,7 +77,7 @@ use limits::KnownLimits;
 use node::ScriptCall;
 use script::Scripts;
 use servers::{Servers, no_answer, patience};
-use settle::{Item, RedisAct, RedisOutcome, settle};
+use settle::{Erase, Item, settle};
 use slot::slot_of;
 use timings::{Ended, Timings};
 use trouble::Trouble;
@@ -150,17 +150,16 @@ impl RedisStore {
     /// # Errors
     /// [`StoreError`] if the store cannot be asked.
     pub async fn erase(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        let erased = self.ask(RedisAct::Erase, &unnamed(charges), now).await;
-        erased.map(|_| ())
+        self.ask(Erase, charges, now).await.map(|_| ())
     }
 
-    /// Performs a request within the deadline.
-    async fn ask(
+    /// Performs an act within the deadline.
+    async fn ask<A: Act>(
         &self,
-        act: RedisAct,
-        charges: &[(Charge<'_>, Option<LeaseId>)],
+        act: A,
+        items: &[A::Item<'_>],
         now: Time,
-    ) -> Result<RedisOutcome, StoreError> {
+    ) -> Result<A::Answer, StoreError> {
         let told = match self.config.clock {
             RedisClock::Server => None,
             RedisClock::Caller => {
@@ -170,16 +169,13 @@ impl RedisStore {
         };
         let ask = RedisRequest {
             act,
-            items: charges
-                .iter()
-                .map(|(charge, lease)| self.item(charge, *lease))
-                .collect(),
+            items: items.iter().map(|&item| self.item(item)).collect(),
         };
         if ask.items.is_empty() {
             // Without charges no limit can deny.
             return Ok(settle(act, &[], &[], &mut [], UnixMicros::default()));
         }
-        let keys: ItemKeys<'_> = charges.iter().map(|(charge, _)| charge.key).collect();
+        let keys: ItemKeys<'_> = items.iter().map(|item| item.charge().key).collect();
         let deadline = self.config.deadline;
         let done = tokio::time::timeout(deadline, self.spread(ask, &keys, told)).await;
         let done = done.unwrap_or_else(|_| {
@@ -198,7 +194,8 @@ impl RedisStore {
         }
     }
 
-    fn item(&self, charge: &Charge<'_>, lease: Option<LeaseId>) -> Item {
+    fn item<'a>(&self, item: impl ActItem<'a>) -> Item {
+        let charge = item.charge();
         let limit = self.limits.prepare(charge.limit);
         let name = name::name(&self.config.prefix, &limit.label, charge.key);
         Item {
@@ -206,39 +203,50 @@ impl RedisStore {
             name,
             cost: charge.cost,
             mode: charge.mode,
-            lease,
+            lease: item.lease(),
         }
     }
 
     /// Performs a request with all keys in one slot.
-    async fn one(
+    async fn one<A: Act>(
         &self,
-        ask: RedisRequest,
+        ask: RedisRequest<A>,
         keys: &[Key<'_>],
         slot: u16,
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
+    ) -> Result<A::Answer, Trouble> {
         let sent = tokio::time::Instant::now();
         let remembers = told.is_none();
-        if !matches!(ask.act, RedisAct::Decide(_) | RedisAct::Look) {
-            ask.items
-                .iter()
-                .for_each(|item| self.denied.forget(&item.name));
-        } else if remembers && let Some(outcome) = self.denied.recall(&ask, sent) {
-            return Ok(outcome);
-        }
-        let answer = if self.has_script(&ask) {
-            let answer = self.gather.ask(ask, slot, told, sent).await;
-            answer.map(|answer| {
-                self.latest.store(answer.now.get(), Ordering::Relaxed);
-                if remembers {
-                    self.denied.note(&answer.ask, &answer.outcome, sent);
+        let script = ask.act.script();
+        match (ask.act.kind(), &script) {
+            (ActKind::Look, _) => {}
+            (ActKind::Decide(_), Some(script)) => {
+                if remembers && let Some(denied) = self.denied.recall(&ask.items, sent) {
+                    return Ok((script.answer)(denied));
                 }
-                answer.outcome
-            })
-        } else {
+            }
+            _ => {
+                let names = ask.items.iter().map(|item| &item.name);
+                names.for_each(|name| self.denied.forget(name));
+            }
+        }
+        let answer = match script {
+            Some(script) if self.has_script(&ask) => {
+                let act = script.act;
+                let items = ask.items;
+                let reply = self
+                    .gather
+                    .ask(RedisRequest { act, items }, slot, told, sent);
+                reply.await.map(|reply| {
+                    self.latest.store(reply.now.get(), Ordering::Relaxed);
+                    if remembers {
+                        self.denied.note(&reply.ask.items, &reply.decisions, sent);
+                    }
+                    (script.answer)(reply.decisions)
+                })
+            }
             // Rare and large: boxed to keep it out of the future of every decision.
-            Box::pin(self.by_exchange(&ask, keys, slot, told)).await
+            _ => Box::pin(self.by_exchange(&ask, keys, slot, told)).await,
         };
         let took = sent.elapsed();
         let ended = Ended::of(&answer, took, patience(self.config.deadline));
@@ -246,12 +254,11 @@ impl RedisStore {
         answer
     }
 
-    /// Returns true if the script supports the request.
-    fn has_script(&self, ask: &RedisRequest) -> bool {
+    /// Returns true if the script supports the limits and keys of the request.
+    fn has_script<A: Act>(&self, ask: &RedisRequest<A>) -> bool {
         let now = UnixMicros::new(self.latest.load(Ordering::Relaxed));
-        let limits = || ask.items.iter().map(|item| &item.limit);
-        matches!(ask.act, RedisAct::Decide(_) | RedisAct::Refund)
-            && limits().all(|limit| limit.twin.is_some() && !limit.may_inherit(now))
+        let mut limits = ask.items.iter().map(|item| &item.limit);
+        limits.all(|limit| limit.twin.is_some() && !limit.may_inherit(now))
             && !RedisBatch::of([ask]).names_one_twice()
     }
 
@@ -263,13 +270,13 @@ impl RedisStore {
     }
 
     /// Performs a request by load, decide and swap.
-    async fn by_exchange(
+    async fn by_exchange<A: Act>(
         &self,
-        ask: &RedisRequest,
+        ask: &RedisRequest<A>,
         keys: &[Key<'_>],
         slot: u16,
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
+    ) -> Result<A::Answer, Trouble> {
         // No call spans two slots, so earlier states in other slots are not inherited.
         let has_slots = self.servers.has_slots();
         let exchange = Exchange::of(ask, |index, earlier| {
@@ -302,7 +309,7 @@ impl RedisStore {
             };
             let Some(arguments) = exchanged.swap else {
                 note();
-                return Ok(exchanged.outcome);
+                return Ok(exchanged.answer);
             };
             let swap = ScriptCall {
                 script: &self.scripts.swap,
@@ -311,7 +318,7 @@ impl RedisStore {
             };
             if self.servers.run(slot, swap).await? == Value::Int(1) {
                 note();
-                return Ok(exchanged.outcome);
+                return Ok(exchanged.answer);
             }
             turns::pause(lost).await;
         }
@@ -323,23 +330,18 @@ impl RedisStore {
 /// The keys of a request, in the order of its items.
 type ItemKeys<'a> = SmallVec<[Key<'a>; 4]>;
 
-/// Panic message: [`settle`] always returns the kind of outcome that belongs to the act.
-const KIND: &str = "an act is answered in its own kind";
-
-fn decisions(outcome: RedisOutcome) -> Decisions {
-    match outcome {
-        RedisOutcome::Decided(decisions) => decisions,
-        _ => unreachable!("{KIND}"),
+impl Store for RedisStore {
+    fn set_origin(&self, origin: Origin) {
+        self.limits.set_origin(origin);
     }
-}
 
-type Asked<'a> = SmallVec<[(Charge<'a>, Option<LeaseId>); 4]>;
-
-fn unnamed<'a>(charges: &[Charge<'a>]) -> Asked<'a> {
-    charges.iter().map(|&charge| (charge, None)).collect()
-}
-
-fn named<'a>(holds: &[Hold<'a>]) -> Asked<'a> {
-    let asked = |hold: &Hold<'a>| (hold.free(), Some(hold.lease));
-    holds.iter().map(asked).collect()
+    async fn settle<A: StoreAct>(
+        &self,
+        act: A,
+        items: &[A::Item<'_>],
+        now: Time,
+    ) -> Result<A::Answer, StoreError> {
+        act.check(items)?;
+        self.ask(act, items, now).await
+    }
 }

@@ -79,7 +79,7 @@ impl Remote for RedisStore {
     /// Forgets the remembered denials first, because the store may have lost its states.
     async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         for charge in charges {
-            self.denied.forget(&self.item(charge, None).name);
+            self.denied.forget(&self.item(*charge).name);
         }
         self.decide(charges, now).await
     }

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyState, Decision, LeaseId, Lend, Mode, Nanos, Permits, UnixMicros,
+    Algorithm as _, AnyState, Charge, Decision, LeaseId, Lend, Mode, Nanos, Permits, UnixMicros,
 };
-use smallvec::SmallVec;
 
 use super::limits::Prepared;
-use crate::Decisions;
-use crate::settle::{self, RequestCharges};
+use crate::act::{Act, ActKind, Reset};
+use crate::settle::RequestStates;
 
 /// One charge of a request.
 #[derive(Clone, Debug)]
@@ -26,67 +25,37 @@ pub(super) struct Item {
     pub(super) lease: Option<LeaseId>,
 }
 
-/// The act that a request asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RedisAct {
-    /// Decides the charges; concurrency limits lend as the value says.
-    Decide(Lend),
-    Look,
-    Refund,
-    Reset,
-    /// Like a reset, but leaves no mark.
-    Erase,
-    Release,
-    Renew,
-}
-
-/// The outcome of a request.
-#[derive(Debug)]
-pub(super) enum RedisOutcome {
-    Decided(Decisions),
-    Refunded,
-    WereThere(SmallVec<[bool; 4]>),
-    Released(SmallVec<[Permits; 4]>),
-    Renewed(SmallVec<[Option<Nanos>; 4]>),
-}
-
-/// Applies the request to the states of its items; `place` holds the index of each item's state.
-pub(super) fn settle(
-    act: RedisAct,
+/// Performs an act on the states of its items; `place` holds the index of each item's state.
+pub(super) fn settle<A: Act>(
+    act: A,
     items: &[Item],
     place: &[usize],
     states: &mut [AnyState],
     now: UnixMicros,
-) -> RedisOutcome {
-    let lend = match act {
-        RedisAct::Decide(lend) => lend,
-        _ => Lend::Nothing,
-    };
-    let mut table = ItemStates {
+) -> A::Answer {
+    act.run(&mut ItemStates {
         items,
         place,
         states,
-        lend,
+        lend: act.kind().lend(),
         now,
-    };
-    match act {
-        RedisAct::Decide(_) => RedisOutcome::Decided(settle::decide(&mut table)),
-        RedisAct::Look => RedisOutcome::Decided(settle::look(&mut table)),
-        RedisAct::Refund => {
-            (0..items.len()).for_each(|at| table.give_back(at));
-            RedisOutcome::Refunded
-        }
-        RedisAct::Reset | RedisAct::Erase => {
-            let were_there = (0..items.len()).map(|at| table.forget(at));
-            RedisOutcome::WereThere(were_there.collect())
-        }
-        RedisAct::Release => {
-            let released = (0..items.len()).map(|at| table.release(at));
-            RedisOutcome::Released(released.collect())
-        }
-        RedisAct::Renew => {
-            RedisOutcome::Renewed((0..items.len()).map(|at| table.renew(at)).collect())
-        }
+    })
+}
+
+/// A reset that leaves no mark, for keys that no other process knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Erase;
+
+impl Act for Erase {
+    type Item<'a> = Charge<'a>;
+    type Answer = <Reset as Act>::Answer;
+
+    fn kind(self) -> ActKind {
+        ActKind::Erase
+    }
+
+    fn run(self, states: &mut impl RequestStates) -> Self::Answer {
+        Reset.run(states)
     }
 }
 
@@ -98,7 +67,7 @@ struct ItemStates<'a> {
     now: UnixMicros,
 }
 
-impl RequestCharges for ItemStates<'_> {
+impl RequestStates for ItemStates<'_> {
     fn count(&self) -> usize {
         self.items.len()
     }
@@ -111,7 +80,7 @@ impl RequestCharges for ItemStates<'_> {
         self.items[at].cost
     }
 
-    fn earlier(&self, at: usize) -> Option<usize> {
+    fn earlier(&mut self, at: usize) -> Option<usize> {
         (0..at)
             .rev()
             .find(|&earlier| self.place[earlier] == self.place[at])
@@ -152,9 +121,7 @@ impl RequestCharges for ItemStates<'_> {
             .algorithm
             .try_refund(state, self.now.time(), item.cost);
     }
-}
 
-impl ItemStates<'_> {
     fn release(&mut self, at: usize) -> Permits {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
         let release = |id| item.limit.algorithm.release(state, self.now.time(), id);

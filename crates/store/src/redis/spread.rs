@@ -17,11 +17,12 @@ use ratekeeper_core::{Decision, Key, Lend, Permits, UnixMicros};
 use smallvec::SmallVec;
 
 use super::batch::RedisRequest;
-use super::settle::{Item, RedisAct, RedisOutcome};
+use super::settle::Item;
 use super::slot::slot_of;
 use super::trouble::Trouble;
 use super::{ItemKeys, RedisStore};
 use crate::Decisions;
+use crate::act::{Act, ActAnswer, Decide, GiveBack, Look, ScriptAct};
 
 /// The items of one slot, and their positions in the request.
 struct SlotPart<'a> {
@@ -37,7 +38,7 @@ impl SlotPart<'_> {
         self.items.iter().any(|item| item.limit.label.is_final)
     }
 
-    fn ask(&self, act: RedisAct) -> RedisRequest {
+    fn ask<A: Act>(&self, act: A) -> RedisRequest<A> {
         RedisRequest {
             act,
             items: self.items.clone(),
@@ -65,12 +66,12 @@ impl SlotPart<'_> {
 
 impl RedisStore {
     /// Performs a request with keys in any slots.
-    pub(super) async fn spread(
+    pub(super) async fn spread<A: Act>(
         &self,
-        ask: RedisRequest,
+        ask: RedisRequest<A>,
         keys: &[Key<'_>],
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
+    ) -> Result<A::Answer, Trouble> {
         if !self.servers.has_slots() {
             return self.one(ask, keys, 0, told).await;
         }
@@ -78,36 +79,37 @@ impl RedisStore {
         Box::pin(self.spread_over_slots(ask, keys, told)).await
     }
 
-    async fn spread_over_slots(
+    async fn spread_over_slots<A: Act>(
         &self,
-        ask: RedisRequest,
+        ask: RedisRequest<A>,
         keys: &[Key<'_>],
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
+    ) -> Result<A::Answer, Trouble> {
         let act = ask.act;
-        let mut parts = parts(ask, keys);
+        let mut parts = parts(ask.items, keys);
         if parts.len() == 1 {
             let part = parts.remove(0);
             return self.one(part.ask(act), &part.keys, part.slot, told).await;
         }
-        match act {
-            RedisAct::Decide(lend) => self.decide_parts(&parts, lend, told).await,
-            act => {
-                let mut outcomes = Vec::with_capacity(parts.len());
-                for part in &parts {
-                    outcomes.push(self.part(part, act, told).await?);
-                }
-                Ok(join(&parts, outcomes))
-            }
+        if let Some(script) = act.script()
+            && let ScriptAct::Decide(lend) = script.act
+        {
+            let decisions = self.decide_parts(&parts, lend, told).await?;
+            return Ok((script.answer)(decisions));
         }
+        let mut answers = Vec::with_capacity(parts.len());
+        for part in &parts {
+            answers.push(self.part(part, act, told).await?);
+        }
+        Ok(join(&parts, answers))
     }
 
-    async fn part(
+    async fn part<A: Act>(
         &self,
         part: &SlotPart<'_>,
-        act: RedisAct,
+        act: A,
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
+    ) -> Result<A::Answer, Trouble> {
         self.one(part.ask(act), &part.keys, part.slot, told).await
     }
 
@@ -117,66 +119,64 @@ impl RedisStore {
         parts: &[SlotPart<'_>],
         lend: Lend,
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
-        let mut outcomes = Vec::with_capacity(parts.len());
+    ) -> Result<Decisions, Trouble> {
+        let mut answers: Vec<Decisions> = Vec::with_capacity(parts.len());
         let mut denied = None;
         for (number, part) in parts.iter().enumerate() {
-            let outcome = match self.part(part, RedisAct::Decide(lend), told).await {
-                Ok(outcome) => outcome,
+            let decisions = match self.part(part, Decide(lend), told).await {
+                Ok(decisions) => decisions,
                 Err(trouble) => {
                     // As far as possible: charges that cannot be reached now stay.
-                    let _ = self
-                        .give_back(&parts[..number], &outcomes, lend, told)
-                        .await;
+                    let made = &parts[..number];
+                    let _ = self.give_back(made, &answers, lend, told).await;
                     return Err(trouble);
                 }
             };
-            let admitted =
-                matches!(&outcome, RedisOutcome::Decided(decisions) if decisions.admitted);
-            outcomes.push(outcome);
+            let admitted = decisions.admitted;
+            answers.push(decisions);
             if !admitted {
                 denied = Some(number);
                 break;
             }
         }
         if let Some(denied) = denied {
-            self.give_back(&parts[..denied], &outcomes, lend, told)
-                .await?;
+            let made = &parts[..denied];
+            self.give_back(made, &answers, lend, told).await?;
             for (number, part) in parts.iter().enumerate().filter(|(at, _)| *at != denied) {
                 if number > denied {
-                    outcomes.push(self.refuse(part, lend, told).await?);
+                    answers.push(self.refuse(part, lend, told).await?);
                 } else {
                     let stands = self.standing(part, told).await?;
-                    keep_verdicts(&mut outcomes[number], stands);
+                    keep_verdicts(&mut answers[number], stands);
                 }
             }
         }
-        Ok(join(parts, outcomes))
+        Ok(join(parts, answers))
     }
 
-    /// Returns the outcome of a part when another has refused the request: limits that count
+    /// Returns the decisions about a part when another has refused the request: limits that count
     /// denials are charged, and the others looked at.
     async fn refuse(
         &self,
         part: &SlotPart<'_>,
         lend: Lend,
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
+    ) -> Result<Decisions, Trouble> {
         let regardless = |item: &Item| item.limit.algorithm.charges_even_if_refused(lend);
         let taken = part.only(regardless);
         if taken.items.is_empty() {
-            return self.part(part, RedisAct::Look, told).await;
+            return self.part(part, Look, told).await;
         }
-        let mut outcomes = vec![self.part(&taken, RedisAct::Decide(lend), told).await?];
+        let mut answers = vec![self.part(&taken, Decide(lend), told).await?];
         let mut parts = vec![taken];
         let rest = part.only(|item| !regardless(item));
         if !rest.items.is_empty() {
-            outcomes.push(self.part(&rest, RedisAct::Look, told).await?);
+            answers.push(self.part(&rest, Look, told).await?);
             parts.push(rest);
         }
-        let mut outcome = join(&parts, outcomes);
-        keep_verdicts(&mut outcome, self.standing(part, told).await?);
-        Ok(outcome)
+        let mut decisions = join(&parts, answers);
+        keep_verdicts(&mut decisions, self.standing(part, told).await?);
+        Ok(decisions)
     }
 
     /// Returns the current states of a part, by a look of cost zero.
@@ -184,8 +184,8 @@ impl RedisStore {
         &self,
         part: &SlotPart<'_>,
         told: Option<UnixMicros>,
-    ) -> Result<RedisOutcome, Trouble> {
-        let mut ask = part.ask(RedisAct::Look);
+    ) -> Result<Decisions, Trouble> {
+        let mut ask = part.ask(Look);
         for item in &mut ask.items {
             item.cost = Permits::ZERO;
         }
@@ -196,14 +196,11 @@ impl RedisStore {
     async fn give_back(
         &self,
         parts: &[SlotPart<'_>],
-        outcomes: &[RedisOutcome],
+        answers: &[Decisions],
         lend: Lend,
         told: Option<UnixMicros>,
     ) -> Result<(), Trouble> {
-        for (part, outcome) in parts.iter().zip(outcomes) {
-            let RedisOutcome::Decided(decisions) = outcome else {
-                continue;
-            };
+        for (part, decisions) in parts.iter().zip(answers) {
             let mut keys = ItemKeys::new();
             let mut items = SmallVec::new();
             for (at, decision) in decisions.each.iter().enumerate() {
@@ -223,7 +220,7 @@ impl RedisStore {
                 keys.push(part.keys[at]);
             }
             if !items.is_empty() {
-                let act = RedisAct::Refund;
+                let act = GiveBack;
                 self.one(RedisRequest { act, items }, &keys, part.slot, told)
                     .await?;
             }
@@ -234,9 +231,9 @@ impl RedisStore {
 
 /// Returns the parts of a request, in the order of their first items; the final one, if there
 /// is one, at the end.
-fn parts<'a>(ask: RedisRequest, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> {
+fn parts<'a>(items: SmallVec<[Item; 2]>, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> {
     let mut parts: Vec<SlotPart<'a>> = Vec::new();
-    for (at, (item, &key)) in ask.items.into_iter().zip(keys).enumerate() {
+    for (at, (item, &key)) in items.into_iter().zip(keys).enumerate() {
         let slot = slot_of(&item.name);
         let known = parts.iter().position(|part| part.slot == slot);
         let number = known.unwrap_or_else(|| {
@@ -258,56 +255,18 @@ fn parts<'a>(ask: RedisRequest, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> {
 }
 
 /// Replaces all but the verdict of allowed charges by the states after these were given back.
-fn keep_verdicts(decided: &mut RedisOutcome, stands: RedisOutcome) {
-    if let (RedisOutcome::Decided(decided), RedisOutcome::Decided(stands)) = (decided, stands) {
-        for (decision, standing) in decided.each.iter_mut().zip(stands.each) {
-            if decision.verdict.allows() {
-                *decision = Decision {
-                    verdict: decision.verdict,
-                    ..standing
-                };
-            }
+fn keep_verdicts(decided: &mut Decisions, stands: Decisions) {
+    for (decision, standing) in decided.each.iter_mut().zip(stands.each) {
+        if decision.verdict.allows() {
+            *decision = Decision {
+                verdict: decision.verdict,
+                ..standing
+            };
         }
     }
 }
 
-/// Joins the outcomes of all parts into one, in the order of the request.
-fn join(parts: &[SlotPart<'_>], outcomes: Vec<RedisOutcome>) -> RedisOutcome {
-    let mut admitted = true;
-    let mut decided = Vec::new();
-    let (mut there, mut released, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
-    for (part, outcome) in parts.iter().zip(outcomes) {
-        let places = part.at.iter().copied();
-        match outcome {
-            RedisOutcome::Decided(decisions) => {
-                admitted &= decisions.admitted;
-                decided.extend(places.zip(decisions.each));
-            }
-            RedisOutcome::WereThere(each) => there.extend(places.zip(each)),
-            RedisOutcome::Released(each) => released.extend(places.zip(each)),
-            RedisOutcome::Renewed(each) => renewed.extend(places.zip(each)),
-            RedisOutcome::Refunded => return RedisOutcome::Refunded,
-        }
-    }
-    if !there.is_empty() {
-        return RedisOutcome::WereThere(in_order(there));
-    }
-    if !released.is_empty() {
-        return RedisOutcome::Released(in_order(released));
-    }
-    if !renewed.is_empty() {
-        return RedisOutcome::Renewed(in_order(renewed));
-    }
-    RedisOutcome::Decided(Decisions {
-        admitted,
-        each: in_order(decided),
-    })
-}
-
-fn in_order<T>(mut placed: Vec<(usize, T)>) -> SmallVec<[T; 4]>
-where
-    [T; 4]: smallvec::Array<Item = T>,
-{
-    placed.sort_unstable_by_key(|(place, _)| *place);
-    placed.into_iter().map(|(_, each)| each).collect()
+/// Joins the answers about all parts into one, in the order of the request.
+fn join<T: ActAnswer>(parts: &[SlotPart<'_>], answers: Vec<T>) -> T {
+    T::join(parts.iter().map(|part| &*part.at).zip(answers))
 }

@@ -4,7 +4,7 @@
 use ratekeeper_core::{
     AnyAlgorithm, Concurrency, Key, LeaseId, Lend, Limit, Nanos, Permits, Time, Verdict, Window,
 };
-use ratekeeper_store::Hold;
+use ratekeeper_store::{Decide, Hold, Release};
 
 use super::{
     SMALL, admits, algorithms, bucket, charge, forgiven, lends, limit, store, within_budget,
@@ -198,7 +198,7 @@ fn permits_on_loan_stay_known() {
         let key = number.to_le_bytes();
         let charges = [charge(&limit, &key, 1)];
         let lease = LeaseId::from_bytes(u128::from(number).to_le_bytes());
-        let decisions = store.acquire_now(&charges, Lend::To(lease), Time::ZERO);
+        let decisions = store.settle_now(Decide(Lend::To(lease)), &charges, Time::ZERO);
         if decisions.admitted {
             lent.push((key, lease));
         } else {
@@ -216,7 +216,10 @@ fn permits_on_loan_stay_known() {
             key: Key::from_bytes(key),
             lease: *lease,
         };
-        assert_eq!(store.release_now(&[hold], Time::ZERO)[0], Permits::ONE);
+        assert_eq!(
+            store.settle_now(Release, &[hold], Time::ZERO)[0],
+            Permits::ONE
+        );
     }
     assert!(admits(&store, &limit, b"new", Time::ZERO));
 }

@@ -1,0 +1,351 @@
+//! Act: one thing that a store does with the states of a request, and the type of its answer.
+//!
+//! ```text
+//!   Decide     judge all, charge all or none   -> Decisions
+//!   Look       judge all, charge nothing       -> Decisions
+//!   GiveBack   give back what was charged      -> ()
+//!   Reset      forget the states               -> had one? for each
+//!   Release    take back a name's permits      -> permits, for each
+//!   Renew      restart a name's lease          -> its length, for each
+//! ```
+//!
+//! An act is written once, over [`RequestStates`]: the memory store gives it locked shards, the
+//! Redis store the values that its script found.
+
+#![expect(
+    unnameable_types,
+    reason = "sealed: callers choose an act and write none"
+)]
+
+use std::fmt::Debug;
+
+use ratekeeper_core::{Call, Charge, LeaseId, Lend, Mode, Nanos, Permits};
+use smallvec::SmallVec;
+
+use crate::settle::{self, RequestStates};
+use crate::{Decisions, StoreError};
+
+/// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
+/// [`Reset`], [`Release`] or [`Renew`].
+#[cfg(feature = "redis")]
+pub trait StoreAct: Act + crate::fallback::FallbackAct {}
+#[cfg(feature = "redis")]
+impl<A: Act + crate::fallback::FallbackAct> StoreAct for A {}
+
+/// One thing that a store does with the states of a request: [`Decide`], [`Look`], [`GiveBack`],
+/// [`Reset`], [`Release`] or [`Renew`].
+#[cfg(not(feature = "redis"))]
+pub trait StoreAct: Act {}
+#[cfg(not(feature = "redis"))]
+impl<A: Act> StoreAct for A {}
+
+/// The definition of an act.
+pub trait Act: Copy + Debug + Send + Sync + 'static {
+    /// One item of the request: a [`Charge`], or a [`Hold`].
+    type Item<'a>: ActItem<'a>;
+    /// The answer of the act.
+    type Answer: ActAnswer;
+
+    /// Returns the act among all acts.
+    fn kind(self) -> ActKind;
+
+    /// Performs the act on the states of a request.
+    fn run(self, states: &mut impl RequestStates) -> Self::Answer;
+
+    /// Returns the act in the form that the script of the Redis store performs.
+    fn script(self) -> Option<Scripted<Self::Answer>> {
+        None
+    }
+
+    /// Checks that all limits support the act.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] if one of them does not.
+    fn check(self, _items: &[Self::Item<'_>]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// An act that the script of the Redis store performs, and the answer that its decisions are.
+#[derive(Clone, Copy, Debug)]
+pub struct Scripted<T> {
+    pub(crate) act: ScriptAct,
+    pub(crate) answer: fn(Decisions) -> T,
+}
+
+/// An act that the script of the Redis store performs; giving back has no decisions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ScriptAct {
+    Decide(Lend),
+    GiveBack,
+}
+
+impl Act for ScriptAct {
+    type Item<'a> = Charge<'a>;
+    type Answer = Decisions;
+
+    fn kind(self) -> ActKind {
+        match self {
+            Self::Decide(lend) => Decide(lend).kind(),
+            Self::GiveBack => GiveBack.kind(),
+        }
+    }
+
+    fn run(self, states: &mut impl RequestStates) -> Decisions {
+        match self {
+            Self::Decide(lend) => Decide(lend).run(states),
+            Self::GiveBack => {
+                GiveBack.run(states);
+                Decisions::default()
+            }
+        }
+    }
+}
+
+/// An act among all acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ActKind {
+    /// [`Decide`].
+    Decide(Lend),
+    /// [`Look`].
+    Look,
+    /// [`GiveBack`].
+    GiveBack,
+    /// [`Reset`].
+    Reset,
+    /// Like a reset, but leaves no mark.
+    #[doc(hidden)]
+    Erase,
+    /// [`Release`].
+    Release,
+    /// [`Renew`].
+    Renew,
+}
+
+impl ActKind {
+    /// Returns how limits of concurrency lend under this act.
+    pub(crate) const fn lend(self) -> Lend {
+        match self {
+            Self::Decide(lend) => lend,
+            Self::GiveBack => Lend::Unnamed,
+            _ => Lend::Nothing,
+        }
+    }
+}
+
+/// One item of a request.
+pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
+    /// The charge of the item; of nothing, for a hold.
+    fn charge(self) -> Charge<'a>;
+
+    /// The name that holds permits.
+    fn lease(self) -> Option<LeaseId> {
+        None
+    }
+}
+
+impl<'a> ActItem<'a> for Charge<'a> {
+    #[inline]
+    fn charge(self) -> Charge<'a> {
+        self
+    }
+}
+
+/// Permits on loan, under the name they were lent to.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold<'a> {
+    /// The limit that lent them.
+    pub limit: &'a ratekeeper_core::Limit,
+    /// The key that was charged.
+    pub key: ratekeeper_core::Key<'a>,
+    /// The name that holds them.
+    pub lease: LeaseId,
+}
+
+impl<'a> ActItem<'a> for Hold<'a> {
+    fn charge(self) -> Charge<'a> {
+        Charge {
+            limit: self.limit,
+            key: self.key,
+            cost: Permits::ZERO,
+            mode: Mode::Enforce,
+        }
+    }
+
+    fn lease(self) -> Option<LeaseId> {
+        Some(self.lease)
+    }
+}
+
+/// The answer of an act.
+pub trait ActAnswer: Debug + Send + 'static {
+    /// Joins the answers about parts of a request, each with the positions of its items.
+    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self
+    where
+        Self: Sized;
+}
+
+impl ActAnswer for () {
+    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) {
+        parts.for_each(drop);
+    }
+}
+
+impl ActAnswer for Decisions {
+    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self {
+        let mut admitted = true;
+        let each = parts.map(|(at, decisions)| {
+            admitted &= decisions.admitted;
+            (at, decisions.each)
+        });
+        let each = in_order(each);
+        Self { admitted, each }
+    }
+}
+
+impl<T: Debug + Send + 'static> ActAnswer for SmallVec<[T; 4]> {
+    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self {
+        in_order(parts)
+    }
+}
+
+fn in_order<'p, T>(
+    parts: impl Iterator<Item = (&'p [usize], SmallVec<[T; 4]>)>,
+) -> SmallVec<[T; 4]> {
+    let mut placed: Vec<_> = parts
+        .flat_map(|(at, each)| at.iter().copied().zip(each))
+        .collect();
+    placed.sort_unstable_by_key(|(at, _)| *at);
+    placed.into_iter().map(|(_, each)| each).collect()
+}
+
+/// Decides and charges, all or none; limits of concurrency lend as the value says.
+#[derive(Clone, Copy, Debug)]
+pub struct Decide(pub Lend);
+
+impl Act for Decide {
+    type Item<'a> = Charge<'a>;
+    type Answer = Decisions;
+
+    fn kind(self) -> ActKind {
+        ActKind::Decide(self.0)
+    }
+
+    #[inline]
+    fn run(self, states: &mut impl RequestStates) -> Decisions {
+        settle::decide(states)
+    }
+
+    fn script(self) -> Option<Scripted<Decisions>> {
+        Some(Scripted {
+            act: ScriptAct::Decide(self.0),
+            answer: |decisions| decisions,
+        })
+    }
+}
+
+/// Judges as [`Decide`] would; charges nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Look;
+
+impl Act for Look {
+    type Item<'a> = Charge<'a>;
+    type Answer = Decisions;
+
+    fn kind(self) -> ActKind {
+        ActKind::Look
+    }
+
+    fn run(self, states: &mut impl RequestStates) -> Decisions {
+        settle::look(states)
+    }
+}
+
+/// Gives back charges that were made and not used.
+#[derive(Clone, Copy, Debug)]
+pub struct GiveBack;
+
+impl Act for GiveBack {
+    type Item<'a> = Charge<'a>;
+    type Answer = ();
+
+    fn kind(self) -> ActKind {
+        ActKind::GiveBack
+    }
+
+    fn run(self, states: &mut impl RequestStates) {
+        (0..states.count()).for_each(|at| states.give_back(at));
+    }
+
+    fn script(self) -> Option<Scripted<()>> {
+        Some(Scripted {
+            act: ScriptAct::GiveBack,
+            answer: drop,
+        })
+    }
+
+    fn check(self, charges: &[Self::Item<'_>]) -> Result<(), StoreError> {
+        for Charge { limit, cost, .. } in charges {
+            if *cost == Permits::ZERO {
+                continue; // there is nothing to give back
+            }
+            if let Err(unsupported) = limit.algorithm.supports(Call::Refund) {
+                let why = format!("the limit `{}`: {unsupported}", limit.name);
+                return Err(StoreError::Unsupported(why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Forgets the states of limits and keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Reset;
+
+impl Act for Reset {
+    type Item<'a> = Charge<'a>;
+    type Answer = SmallVec<[bool; 4]>;
+
+    fn kind(self) -> ActKind {
+        ActKind::Reset
+    }
+
+    fn run(self, states: &mut impl RequestStates) -> Self::Answer {
+        (0..states.count()).map(|at| states.forget(at)).collect()
+    }
+}
+
+/// Takes back the permits that names hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Release;
+
+impl Act for Release {
+    type Item<'a> = Hold<'a>;
+    type Answer = SmallVec<[Permits; 4]>;
+
+    fn kind(self) -> ActKind {
+        ActKind::Release
+    }
+
+    fn run(self, states: &mut impl RequestStates) -> Self::Answer {
+        (0..states.count()).map(|at| states.release(at)).collect()
+    }
+}
+
+/// Restarts the leases of names at full length.
+#[derive(Clone, Copy, Debug)]
+pub struct Renew;
+
+impl Act for Renew {
+    type Item<'a> = Hold<'a>;
+    type Answer = SmallVec<[Option<Nanos>; 4]>;
+
+    fn kind(self) -> ActKind {
+        ActKind::Renew
+    }
+
+    fn run(self, states: &mut impl RequestStates) -> Self::Answer {
+        (0..states.count()).map(|at| states.renew(at)).collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! Acts on a store that may fail: what the memory store does when it does.
+
+use std::future::Future;
+
+use ratekeeper_core::{Charge, Nanos, Permits, Time};
+use smallvec::SmallVec;
+
+use super::{FallbackInner, Remote};
+use crate::act::{Act, Decide, GiveBack, Look, Release, Renew, Reset};
+use crate::{Decisions, StoreError};
+
+/// An act on a store that may fail.
+#[expect(unnameable_types, reason = "sealed, as acts are")]
+pub trait FallbackAct: Act {
+    /// Asks the store, and the memory store where the store fails or has only a part.
+    fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        items: &[Self::Item<'_>],
+        now: Time,
+    ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
+}
+
+impl FallbackAct for Decide {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        charges: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        let Self(lend) = self;
+        match store.ask(|main| main.settle(self, charges, now), now).await {
+            Ok(decisions) => Ok(decisions),
+            Err(error) => store.decide_without(charges, Some(lend), now, error),
+        }
+    }
+}
+
+impl FallbackAct for Look {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        charges: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<Decisions, StoreError> {
+        match store.ask(|main| main.settle(self, charges, now), now).await {
+            Ok(decisions) => Ok(decisions),
+            Err(error) => store.decide_without(charges, None, now, error),
+        }
+    }
+}
+
+/// While the store fails, only charges made here can be given back here. Fails, and gives nothing
+/// back, if some were not made here.
+impl FallbackAct for GiveBack {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        charges: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let asked = store.ask(|main| main.settle(self, charges, now), now).await;
+        let Err(error) = asked else {
+            return Ok(());
+        };
+        let shares: SmallVec<[Charge<'_>; 4]> =
+            charges.iter().map(|charge| store.scaled(charge)).collect();
+        if !shares.iter().all(|share| store.is_owed_here(share, now)) {
+            return Err(error);
+        }
+        store.local.settle_now(self, &shares, now);
+        Ok(())
+    }
+}
+
+/// Fails if the store does, because its states would not be forgotten.
+impl FallbackAct for Reset {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        charges: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
+        let asked = store.ask(|main| main.settle(self, charges, now), now).await;
+        let mut there = asked?;
+        let here = store.local.settle_now(self, charges, now);
+        for (there, here) in there.iter_mut().zip(here) {
+            *there |= here;
+        }
+        Ok(there)
+    }
+}
+
+/// Gives permits back where they were lent. Fails if some were not lent here, and the store does
+/// not answer.
+impl FallbackAct for Release {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        holds: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
+        let here = store.local.settle_now(self, holds, now);
+        let here = here
+            .iter()
+            .map(|back| Permits::new(back.get() / store.nodes));
+        let mut back: SmallVec<[Permits; 4]> = here.collect();
+        if back.contains(&Permits::ZERO) {
+            let there = store.ask(|main| main.settle(self, holds, now), now).await?;
+            for (back, there) in back.iter_mut().zip(there) {
+                *back = (*back).max(there);
+            }
+        }
+        Ok(back)
+    }
+}
+
+impl FallbackAct for Renew {
+    async fn perform<S: Remote>(
+        self,
+        store: &FallbackInner<S>,
+        holds: &[Self::Item<'_>],
+        now: Time,
+    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
+        let mut spans = store.local.settle_now(self, holds, now);
+        if spans.iter().any(Option::is_none) {
+            let there = store.ask(|main| main.settle(self, holds, now), now).await?;
+            for (span, there) in spans.iter_mut().zip(there) {
+                *span = span.or(there);
+            }
+        }
+        Ok(spans)
+    }
+}
