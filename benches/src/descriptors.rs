@@ -3,7 +3,7 @@
 use ratekeeper::core::{Origin, Permits};
 use ratekeeper::policy::{Descriptor, Facts, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Act, Asked, Keeper, ManualClock};
+use ratekeeper::{Act, Asked, Keeper, ManualClock, at_once};
 
 use crate::measure::{Contender, measure};
 use crate::{Effort, report};
@@ -94,7 +94,7 @@ fn decide(keeper: &BenchKeeper, entries: &[(&str, &str)]) -> bool {
         },
         act: Act::Charge,
     };
-    let answers = keeper.call_now(&[asked]).expect("nothing is given back");
+    let answers = at_once(keeper.call(&[asked])).expect("nothing is given back");
     assert_eq!(answers.outcomes(0).count(), 1, "one limit applies");
     answers.allowed()
 }

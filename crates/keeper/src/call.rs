@@ -10,12 +10,12 @@ use std::ops::Range;
 
 use ratekeeper_core::{Lend, Mode, Permits, Verdict};
 use ratekeeper_policy::{Charges, Facts};
-use ratekeeper_store::{MemoryStore, Store, StoreError};
+use ratekeeper_store::{Store, StoreError};
 use smallvec::SmallVec;
 
 use crate::Clock;
 use crate::answer::{Answer, ChargeSpan, Outcome};
-use crate::keeper::{ChargeList, Keeper, list, ready, refused_at_once};
+use crate::keeper::{ChargeList, Keeper, list, refused_at_once};
 
 /// One item of a call.
 #[derive(Clone, Copy, Debug)]
@@ -127,17 +127,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             answer: Answer::new(policy, charges, decisions, now),
             ends,
         })
-    }
-}
-
-/// The memory store needs no waiting, so neither does its keeper.
-impl<C: Clock> Keeper<MemoryStore, C> {
-    /// [`call`](Self::call), at once.
-    ///
-    /// # Errors
-    /// [`StoreError::Unsupported`], as [`call`](Self::call).
-    pub fn call_now(&self, asked: &[Asked<'_>]) -> Result<Answers, StoreError> {
-        ready(self.call(asked))
     }
 }
 

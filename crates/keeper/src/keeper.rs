@@ -20,7 +20,7 @@ use ratekeeper_policy::{Charges, Facts, Numbers, Policy, RuleMode, envoy};
 use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::{Answer, Clock, RateLimitError};
+use crate::{Answer, Clock};
 
 /// A policy, a store and a clock: decides requests for every front end.
 #[derive(Debug)]
@@ -292,56 +292,33 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 }
 
-/// The memory store needs no waiting, so neither does its keeper.
 impl<C: Clock> Keeper<MemoryStore, C> {
-    /// [`check`](Self::check), at once.
+    /// [`check`](Self::check) on the memory store, which always answers, and at once. For the
+    /// other calls there is [`at_once`].
     pub fn check_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
-        at_once(self.check(facts, scope))
-    }
-
-    /// [`rate_limit`](Self::rate_limit), at once.
-    ///
-    /// # Errors
-    /// For a call that asks nothing or too much.
-    pub fn rate_limit_now<'c>(
-        &self,
-        config: &'c envoy::EnvoyConfig,
-        call: &envoy::EnvoyCall<'_>,
-    ) -> Result<envoy::EnvoyAnswer<'c>, envoy::EnvoyCallError> {
-        match ready(self.rate_limit(config, call)) {
-            Ok(answer) => Ok(answer),
-            Err(RateLimitError::Call(error)) => Err(error),
-            Err(RateLimitError::Store(_)) => unreachable!("the memory store always answers"),
-        }
-    }
-
-    /// [`peek`](Self::peek), at once.
-    pub fn peek_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
-        at_once(self.peek(facts, scope))
-    }
-
-    /// [`refund`](Self::refund), at once.
-    ///
-    /// # Errors
-    /// [`StoreError::Unsupported`] if a limit cannot take permits back: then nothing is given back.
-    pub fn refund_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        ready(self.refund(facts, scope))
-    }
-
-    /// [`reset`](Self::reset), at once.
-    pub fn reset_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
-        at_once(self.reset(facts, scope))
+        let answer = at_once(self.check(facts, scope));
+        answer.unwrap_or_else(|_| unreachable!("the memory store always answers"))
     }
 }
 
-/// Returns the answer of the memory store.
-pub(crate) fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> T {
-    ready(answer).unwrap_or_else(|_| unreachable!("the memory store always answers"))
-}
-
-/// Returns the output of a future that never waits: every method of `MemoryStore` is ready at once.
-pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
-    poll_once(future).unwrap_or_else(|| unreachable!("the memory store never waits"))
+/// Returns the output of a call on a keeper, or a store, in the memory of this process: such a
+/// call never waits.
+///
+/// ```
+/// # use ratekeeper::policy::{Facts, Policy};
+/// # use ratekeeper::store::{MemoryConfig, MemoryStore};
+/// # use ratekeeper::{Keeper, Scope, SystemClock, at_once};
+/// # let store = MemoryStore::new(MemoryConfig::default());
+/// let keeper = Keeper::new(Policy::default(), store, SystemClock::new());
+/// let shown = at_once(keeper.peek(&Facts::default(), Scope::All))?;
+/// assert!(shown.allowed());
+/// # Ok::<(), ratekeeper::store::StoreError>(())
+/// ```
+///
+/// # Panics
+/// If the future waits, as one of a Redis store does.
+pub fn at_once<T>(call: impl Future<Output = T>) -> T {
+    poll_once(call).expect("a call on the memory store never waits")
 }
 
 /// Returns the output of a future, if it is ready at the first poll.

@@ -128,7 +128,7 @@ pub use call::{Act, Answers, Asked};
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
-pub use keeper::{Keeper, MAX_REPLACED, Scope};
+pub use keeper::{Keeper, MAX_REPLACED, Scope, at_once};
 pub use keyed::{KeyedLimiter, KeyedReservation, MostWaiting};
 pub use limiter::{Limiter, Reservation, Settlement, WaitError};
 #[cfg(feature = "redis")]

@@ -10,10 +10,10 @@
 
 use ratekeeper_core::{LeaseId, Lend, Nanos, Permits};
 use ratekeeper_policy::{Facts, Policy};
-use ratekeeper_store::{Hold, MemoryStore, Store, StoreError};
+use ratekeeper_store::{Hold, Store, StoreError};
 use smallvec::SmallVec;
 
-use crate::keeper::{at_once, list, refused_at_once};
+use crate::keeper::{list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope};
 
 impl Answer {
@@ -83,24 +83,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let (at, holds) = holds(permits, &policy);
         let renewed = self.store().renew(&holds, now).await?;
         Ok(spread(permits.len(), &at, renewed))
-    }
-}
-
-/// The memory store needs no waiting, so neither does its keeper.
-impl<C: Clock> Keeper<MemoryStore, C> {
-    /// [`acquire`](Self::acquire), at once.
-    pub fn acquire_now(&self, facts: &Facts<'_>, scope: Scope<'_>, lease: LeaseId) -> Answer {
-        at_once(self.acquire(facts, scope, lease))
-    }
-
-    /// [`release`](Self::release), at once.
-    pub fn release_now(&self, permits: &[Permit]) -> SmallVec<[Permits; 4]> {
-        at_once(self.release(permits))
-    }
-
-    /// [`renew`](Self::renew), at once.
-    pub fn renew_now(&self, permits: &[Permit]) -> SmallVec<[Option<Nanos>; 4]> {
-        at_once(self.renew(permits))
     }
 }
 

@@ -23,7 +23,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// use ratekeeper::policy::envoy::{EnvoyCall, EnvoyCode, EnvoyDescriptor, EnvoySettings, File, load};
     /// use ratekeeper::policy::Policy;
     /// use ratekeeper::store::{MemoryConfig, MemoryStore};
-    /// use ratekeeper::{Keeper, ManualClock};
+    /// use ratekeeper::{Keeper, ManualClock, at_once};
     ///
     /// let text = "
     /// domain: shop
@@ -40,7 +40,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// let ann = EnvoyDescriptor { entries: [("user", "ann")].into_iter().collect(), ..Default::default() };
     /// let call = EnvoyCall { domain: "shop", descriptors: [ann].into_iter().collect(), hits_addend: 0 };
     /// let config = keeper.envoy().unwrap();
-    /// let ask = || keeper.rate_limit_now(&config, &call).unwrap();
+    /// let ask = || at_once(keeper.rate_limit(&config, &call)).unwrap();
     /// assert_eq!(ask().overall, EnvoyCode::Ok);
     /// assert_eq!(ask().overall, EnvoyCode::OverLimit);
     /// ```

@@ -5,7 +5,7 @@
 use ratekeeper::core::{Nanos, Origin, Permits};
 use ratekeeper::policy::{Descriptor, Facts, Numbers, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Act, Answers, Asked, Keeper, ManualClock};
+use ratekeeper::{Act, Answers, Asked, Keeper, ManualClock, at_once};
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
@@ -42,7 +42,7 @@ fn asked((entries, cost, act): Row<'_>) -> Asked<'_> {
 
 fn call(keeper: &TestKeeper, rows: &[Row<'_>]) -> Answers {
     let asked: Vec<_> = rows.iter().map(|row| asked(*row)).collect();
-    keeper.call_now(&asked).unwrap()
+    at_once(keeper.call(&asked)).unwrap()
 }
 
 /// `ok` or `over`, then the remaining quota of each limit asked.
@@ -150,7 +150,7 @@ fn a_caller_brings_numbers_of_its_own() {
         if let Some(descriptor) = &mut asked.facts.descriptor {
             descriptor.instead = Some(numbers);
         }
-        let answers = keeper.call_now(&[asked]).unwrap();
+        let answers = at_once(keeper.call(&[asked])).unwrap();
         let outcome = answers.outcomes(0).next().unwrap();
         let (quota, window) = (outcome.quota(), outcome.window().unwrap());
         format!("{} of {quota}/{window}", shown(&answers))
@@ -251,7 +251,7 @@ limit = "5/1m"
         (&[up_once, barred], "over flights=0,calls=3,plain=4 !user=0"),
         (&[up_once], "over !flights=0,calls=2,plain=4"),
     ] {
-        assert_eq!(shown(&keeper.call_now(asked).unwrap()), expected);
+        assert_eq!(shown(&at_once(keeper.call(asked)).unwrap()), expected);
     }
     // Each of the three gives back; then as many fit as before, and no more.
     for _ in 0..3 {

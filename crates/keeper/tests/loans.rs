@@ -4,7 +4,7 @@
 use ratekeeper::core::{LeaseId, Nanos, Origin, Permits};
 use ratekeeper::policy::{Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Act, Answer, Asked, Keeper, ManualClock, Permit, Scope};
+use ratekeeper::{Act, Answer, Asked, Keeper, ManualClock, Permit, Scope, at_once};
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
@@ -59,7 +59,7 @@ fn acquire(keeper: &TestKeeper, name: u8, cost: u32) -> Answer {
         cost: Some(Permits::new(cost)),
         ..ANN
     };
-    keeper.acquire_now(&facts, Scope::All, LeaseId::from_bytes([name; 16]))
+    at_once(keeper.acquire(&facts, Scope::All, LeaseId::from_bytes([name; 16]))).unwrap()
 }
 
 fn permits(answer: &Answer) -> Vec<Permit> {
@@ -98,10 +98,10 @@ fn a_permit_is_taken_told_and_given_back_once() {
     let permit: Permit = permit.to_string().parse().unwrap();
     let again = [permit.clone(), permit];
     assert_eq!(
-        keeper.release_now(&again)[..],
+        at_once(keeper.release(&again)).unwrap()[..],
         [Permits::ONE, Permits::ZERO]
     );
-    assert_eq!(keeper.renew_now(&again)[..], [None, None]);
+    assert_eq!(at_once(keeper.renew(&again)).unwrap()[..], [None, None]);
 }
 
 #[test]
@@ -120,7 +120,10 @@ fn a_refusal_lends_nothing_and_says_when_a_lease_ends() {
     // The holder has crashed.
     keeper.clock().advance(Nanos::from_millis(500));
     assert!(acquire(&keeper, 3, 2).allowed());
-    assert_eq!(keeper.release_now(&permits(&held))[..], [Permits::ZERO]);
+    assert_eq!(
+        at_once(keeper.release(&permits(&held))).unwrap()[..],
+        [Permits::ZERO]
+    );
 }
 
 #[test]
@@ -129,7 +132,10 @@ fn who_renews_keeps_what_it_holds() {
     let held = permits(&acquire(&keeper, 1, 2));
     for _ in 0..5 {
         keeper.clock().advance(Nanos::from_secs(59));
-        assert_eq!(keeper.renew_now(&held)[..], [Some(Nanos::from_secs(60))]);
+        assert_eq!(
+            at_once(keeper.renew(&held)).unwrap()[..],
+            [Some(Nanos::from_secs(60))]
+        );
         assert!(!acquire(&keeper, 2, 1).allowed());
     }
 }
@@ -141,7 +147,10 @@ fn rates_are_charged_and_permits_taken_together_or_not_at_all() {
     assert_eq!(left(&first), [0, 1]);
     let refused = acquire(&keeper, 2, 1);
     assert_eq!((refused.allowed(), left(&refused)), (false, vec![0, 1]));
-    assert_eq!(keeper.release_now(&permits(&first))[..], [Permits::new(2)]);
+    assert_eq!(
+        at_once(keeper.release(&permits(&first))).unwrap()[..],
+        [Permits::new(2)]
+    );
     let last = acquire(&keeper, 3, 1);
     assert_eq!(left(&last), [1, 0]);
     let by_the_rate = acquire(&keeper, 4, 1);
@@ -157,9 +166,15 @@ fn a_check_looks_at_permits_and_pays_the_rate() {
     let held = permits(&acquire(&keeper, 1, 2));
     let refused = check();
     assert_eq!((refused.allowed(), left(&refused)), (false, vec![0, 0]));
-    keeper.refund_now(&ANN, Scope::All).unwrap(); // of the check: no permit comes back
-    assert_eq!(left(&keeper.peek_now(&ANN, Scope::All)), [0, 1]);
-    assert_eq!(keeper.release_now(&held)[..], [Permits::new(2)]);
+    at_once(keeper.refund(&ANN, Scope::All)).unwrap(); // of the check: no permit comes back
+    assert_eq!(
+        left(&at_once(keeper.peek(&ANN, Scope::All)).unwrap()),
+        [0, 1]
+    );
+    assert_eq!(
+        at_once(keeper.release(&held)).unwrap()[..],
+        [Permits::new(2)]
+    );
     assert_eq!((check().allowed(), check().allowed()), (true, false));
 }
 
@@ -167,8 +182,7 @@ fn a_check_looks_at_permits_and_pays_the_rate() {
 fn a_call_takes_without_a_name_and_gives_back() {
     let keeper = keeper(IN_FLIGHT);
     let call = |act| {
-        keeper
-            .call_now(&[Asked { facts: ANN, act }])
+        at_once(keeper.call(&[Asked { facts: ANN, act }]))
             .unwrap()
             .allowed()
     };
@@ -188,20 +202,26 @@ fn a_reload_keeps_what_is_on_loan() {
         &IN_FLIGHT.replace("max = 2, lease = \"60s\"", "max = 1"),
     ));
     assert!(!acquire(&keeper, 3, 1).allowed());
-    assert_eq!(keeper.release_now(&held)[..], [Permits::new(2)]);
-    assert_eq!(keeper.release_now(&permits(&more))[..], [Permits::ONE]);
+    assert_eq!(
+        at_once(keeper.release(&held)).unwrap()[..],
+        [Permits::new(2)]
+    );
+    assert_eq!(
+        at_once(keeper.release(&permits(&more))).unwrap()[..],
+        [Permits::ONE]
+    );
     let last = permits(&acquire(&keeper, 3, 1));
     // A limit that is gone returns no permits, and no error either.
     keeper.install(policy(&IN_FLIGHT.replace("in-flight", "other")));
-    assert_eq!(keeper.release_now(&last)[..], [Permits::ZERO]);
-    assert_eq!(keeper.renew_now(&last)[..], [None]);
+    assert_eq!(at_once(keeper.release(&last)).unwrap()[..], [Permits::ZERO]);
+    assert_eq!(at_once(keeper.renew(&last)).unwrap()[..], [None]);
 }
 
 #[test]
 fn a_missing_key_that_refuses_lends_nothing() {
     let keeper = keeper(&IN_FLIGHT.replace("key =", "missing_key = \"deny\"\nkey ="));
     let lease = LeaseId::from_bytes([1; 16]);
-    let nobody = keeper.acquire_now(&Facts::default(), Scope::All, lease);
+    let nobody = at_once(keeper.acquire(&Facts::default(), Scope::All, lease)).unwrap();
     assert!(!nobody.allowed());
     assert_eq!(permits(&nobody), []);
 }

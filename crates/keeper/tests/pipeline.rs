@@ -3,7 +3,7 @@
 use ratekeeper::core::{Nanos, Origin};
 use ratekeeper::policy::{Facts, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Answer, Clock, Keeper, ManualClock, Scope};
+use ratekeeper::{Answer, Clock, Keeper, ManualClock, Scope, at_once};
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
@@ -245,19 +245,19 @@ fn scope_narrows_peek_looks_refund_gives_back_reset_forgets() {
             cost: Some(ratekeeper::core::Permits::ZERO),
             ..facts
         };
-        let answer = keeper.peek_now(&free, Scope::All);
+        let answer = at_once(keeper.peek(&free, Scope::All)).unwrap();
         answer
             .outcomes()
             .map(|outcome| outcome.decision.remaining.get())
             .collect()
     };
     assert_eq!(remaining(), [2, 2]);
-    keeper.peek_now(&facts, Scope::All).allowed();
+    at_once(keeper.peek(&facts, Scope::All)).unwrap().allowed();
     assert_eq!(remaining(), [2, 2], "peeking is free");
-    keeper.refund_now(&facts, only).unwrap();
+    at_once(keeper.refund(&facts, only)).unwrap();
     assert_eq!(remaining(), [3, 2]);
     keeper.check_now(&facts, Scope::All).allowed();
-    keeper.reset_now(&facts, Scope::All);
+    at_once(keeper.reset(&facts, Scope::All)).unwrap();
     assert_eq!(remaining(), [3, 2]);
 }
 
@@ -366,7 +366,7 @@ fn calendars_keep_to_the_clock_of_the_keeper() {
         for installed in [false, true] {
             if installed {
                 keeper.install(policy.clone());
-                keeper.reset_now(&Facts::default(), Scope::All);
+                at_once(keeper.reset(&Facts::default(), Scope::All)).unwrap();
             }
             assert!(keeper.check_now(&Facts::default(), Scope::All).allowed());
             let refused = keeper.check_now(&Facts::default(), Scope::All);

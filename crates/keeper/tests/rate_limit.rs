@@ -18,7 +18,7 @@ use ratekeeper::policy::envoy::{
     EnvoyDescriptor, EnvoySettings, File, Hits, Override, Unit, load,
 };
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Keeper, ManualClock};
+use ratekeeper::{Keeper, ManualClock, at_once};
 use serde_json::{Map, Value, json};
 
 /// Quirks that are not followed; the guide says why. Each must differ.
@@ -141,9 +141,7 @@ fn step(
     let call = call(&step["call"]);
     let mut answer = Err("never asked".to_owned());
     for _ in 0..step["repeat"].as_u64().unwrap_or(1) {
-        answer = keeper
-            .rate_limit_now(&config, &call)
-            .map_err(|error| error.to_string());
+        answer = at_once(keeper.rate_limit(&config, &call)).map_err(|error| error.to_string());
         if let Ok(answer) = &answer {
             count(answer, &config, counters);
         }

@@ -9,7 +9,7 @@
 use ratekeeper::core::{Nanos, Origin, Permits};
 use ratekeeper::policy::{Facts, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{Answer, Clock, Keeper, ManualClock, Scope};
+use ratekeeper::{Answer, Clock, Keeper, ManualClock, Scope, at_once};
 
 /// 2026-11-22 20:00:00.35 UTC: no window of any limit below begins here.
 const ORIGIN: Origin = Origin::from_unix_nanos(1_795_377_600_350_000_000);
@@ -101,7 +101,9 @@ impl Life {
             cost: Some(Permits::new(cost)),
             ..Facts::default()
         };
-        self.keeper.peek_now(&facts, Scope::All).allowed()
+        at_once(self.keeper.peek(&facts, Scope::All))
+            .unwrap()
+            .allowed()
     }
 
     /// Returns true if `cost` would pass `seconds` from now.
