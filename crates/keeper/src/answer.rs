@@ -12,6 +12,8 @@ use ratekeeper_core::{Decision, Key, LeaseId, Limit, Mode, Nanos, Permits, Time,
 use ratekeeper_policy::{Charges, Numbers, Policy, Rule};
 use ratekeeper_store::Decisions;
 
+use crate::report::wait;
+
 /// The decisions of the limits about one request.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -94,15 +96,6 @@ impl Outcome<'_> {
     /// Returns the mode in which it was decided.
     pub fn mode(&self) -> Option<Mode> {
         self.rule.mode.charge_mode()
-    }
-
-    /// Orders refusals: the longer wait is the worse; forever is the worst.
-    pub(crate) fn wait(&self) -> Nanos {
-        match self.decision.verdict {
-            Verdict::Allow | Verdict::AllowAfter(_) => Nanos::ZERO,
-            Verdict::Deny { retry_after } => retry_after,
-            Verdict::DenyForever => Nanos::MAX,
-        }
     }
 }
 
@@ -213,7 +206,7 @@ impl Answer {
         let refusals = refusals.filter(|(_, outcome)| outcome.refuses());
         // The first of equals, so that the policy's order decides.
         let longest = refusals.reduce(|worst, next| {
-            if next.1.wait() > worst.1.wait() {
+            if wait(&next.1.decision) > wait(&worst.1.decision) {
                 next
             } else {
                 worst

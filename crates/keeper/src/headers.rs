@@ -15,13 +15,11 @@
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026); RFC 9110, section 10.2.3 (Retry-After).
 //!   The draft still moves; nothing outside this file knows its syntax.
 
-use std::cmp::Reverse;
-
 use ratekeeper_core::{Mode, Nanos};
 use ratekeeper_policy::HeaderStyle;
 use smallvec::SmallVec;
 
-use crate::{Answer, Outcome};
+use crate::{Answer, LimitReport, Outcome};
 
 /// Names of the fields, lower case as HTTP/2 wants them.
 pub mod names {
@@ -59,47 +57,39 @@ impl Answer {
     /// Passes name and value of each of the [`header_fields`](Self::header_fields) to `put`; the
     /// values are written one after the other into the same buffer.
     pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
+        let style = self.policy().headers;
         let mut value = FieldValue::new();
-        self.put_fields(self.policy().headers, &mut value, &mut put);
+        if style != HeaderStyle::Off {
+            let reports = self.reports();
+            put_promise(&reports, style, &mut value, &mut put);
+            put_balance(&reports, style, &mut value, &mut put);
+        }
         put_wait(self.retry_after(), &mut value, &mut put);
     }
 
-    /// Passes the fields of `style` to `put`, whatever style the policy has; no `Retry-After`.
-    pub fn put_limit_fields(&self, style: HeaderStyle, mut put: impl FnMut(&'static str, &str)) {
-        self.put_fields(style, &mut FieldValue::new(), &mut put);
-    }
-
-    fn put_fields(
-        &self,
-        style: HeaderStyle,
-        value: &mut FieldValue,
-        put: &mut impl FnMut(&'static str, &str),
-    ) {
-        if style == HeaderStyle::Off {
-            return;
-        }
-        let mut shown: SmallVec<[Outcome<'_>; 4]> = SmallVec::new();
+    /// Returns the reports to show to the client, the tightest limit first.
+    pub fn reports(&self) -> SmallVec<[LimitReport<'_>; 4]> {
         let enforced = |outcome: &Outcome<'_>| outcome.mode() == Some(Mode::Enforce);
-        shown.extend(self.outcomes().filter(enforced));
-        if shown.len() > 1 {
-            shown.sort_by_key(|outcome| Reverse(tightness(outcome)));
-            // A request with two credentials has two counters of one limit: keeps the tighter one.
-            let mut named: SmallVec<[&str; 4]> = SmallVec::new();
-            shown.retain(|outcome| {
-                let name: &str = &outcome.rule.limit.name;
-                let is_new = !named.contains(&name);
-                named.push(name);
-                is_new
-            });
-        }
-        put_promise(&shown, style, value, put);
-        put_balance(&shown, style, value, put);
+        let shown = self.outcomes().filter(enforced);
+        LimitReport::tightest_first(shown.map(|outcome| outcome.report()))
     }
 }
 
-/// Passes to `put` the fields that are equal in every answer of these limits, tightest limit first.
+/// Passes the fields of `style` that describe these limits to `put`, the tightest limit first; no
+/// `Retry-After`.
+pub fn put_fields(
+    reports: &[LimitReport<'_>],
+    style: HeaderStyle,
+    mut put: impl FnMut(&'static str, &str),
+) {
+    let mut value = FieldValue::new();
+    put_promise(reports, style, &mut value, &mut put);
+    put_balance(reports, style, &mut value, &mut put);
+}
+
+/// Passes to `put` the fields that are equal in every answer of these limits.
 pub(crate) fn put_promise(
-    shown: &[Outcome<'_>],
+    shown: &[LimitReport<'_>],
     style: HeaderStyle,
     value: &mut FieldValue,
     put: &mut impl FnMut(&'static str, &str),
@@ -109,9 +99,9 @@ pub(crate) fn put_promise(
     }
 }
 
-/// Passes the state of these limits to `put`, the tightest first.
+/// Passes the state of these limits to `put`.
 pub(crate) fn put_balance(
-    shown: &[Outcome<'_>],
+    shown: &[LimitReport<'_>],
     style: HeaderStyle,
     value: &mut FieldValue,
     put: &mut impl FnMut(&'static str, &str),
@@ -140,33 +130,6 @@ pub(crate) fn put_wait(
     }
 }
 
-impl Outcome<'_> {
-    /// Returns the quota and its window in whole seconds; `None` for months and years of the
-    /// calendar. For a window under a second, returns the quota of one second if a whole number of
-    /// windows makes a second, else no window.
-    pub fn quota_per_window(&self) -> (u64, Option<u64>) {
-        let quota = u64::from(self.quota().get());
-        match self.window() {
-            None => (quota, None),
-            Some(window) if window >= Nanos::SECOND => (quota, Some(window.as_secs_ceil())),
-            Some(window) => {
-                let second = Nanos::SECOND.as_nanos();
-                if window > Nanos::ZERO && second.is_multiple_of(window.as_nanos()) {
-                    (quota.saturating_mul(second / window.as_nanos()), Some(1))
-                } else {
-                    (quota, None)
-                }
-            }
-        }
-    }
-
-    /// Returns true if this limit matters more to a client than `other`: the client waits longer,
-    /// or a smaller share is left.
-    pub fn is_tighter_than(&self, other: &Self) -> bool {
-        tightness(self) > tightness(other)
-    }
-}
-
 /// Buffer for the value of one field at a time.
 pub(crate) struct FieldValue(String);
 
@@ -175,15 +138,31 @@ impl FieldValue {
         Self(String::with_capacity(USUAL_BYTES))
     }
 
-    fn list(&mut self, outcomes: &[Outcome<'_>], item: fn(&Outcome<'_>, &mut Self)) -> &str {
+    fn list(&mut self, reports: &[LimitReport<'_>], item: fn(&LimitReport<'_>, &mut Self)) -> &str {
         self.0.clear();
-        for (index, outcome) in outcomes.iter().enumerate() {
-            // Names are `[a-z0-9-]`: nothing in them needs escaping.
+        for (index, report) in reports.iter().enumerate() {
             self.0.push_str(if index > 0 { ", \"" } else { "\"" });
-            self.0.push_str(&outcome.rule.limit.name);
-            item(outcome, self);
+            self.push_escaped(report.name);
+            item(report, self);
         }
         &self.0
+    }
+
+    /// Adds a text as a string of RFC 9651 (2024), section 3.3.3; characters that are not printable
+    /// ASCII become `?`. Names in policies are `[a-z0-9-]`; those in Envoy's files are any text.
+    fn push_escaped(&mut self, text: &str) {
+        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        if text.bytes().all(plain) {
+            self.0.push_str(text);
+            return;
+        }
+        for letter in text.chars() {
+            match letter {
+                '"' | '\\' => self.0.extend(['\\', letter]),
+                ' '..='~' => self.0.push(letter),
+                _ => self.0.push('?'),
+            }
+        }
     }
 
     fn number(&mut self, number: u64) -> &str {
@@ -204,19 +183,11 @@ pub fn retry_after_secs(wait: Nanos) -> u64 {
     wait.as_secs_ceil().max(1)
 }
 
-/// Sort key, the greatest first: longest wait, then the least share left.
-fn tightness(outcome: &Outcome<'_>) -> (Nanos, u64) {
-    let quota = u64::from(outcome.quota().get()).max(1);
-    let left = u64::from(outcome.decision.remaining.get());
-    let used_ppm = (quota.saturating_sub(left) * 1_000_000) / quota; // floor: an order, no more
-    (outcome.wait(), used_ppm)
-}
-
 /// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` for a level, which has no rate.
-fn policy_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
-    let (quota, window) = outcome.quota_per_window();
+fn policy_item(report: &LimitReport<'_>, list: &mut FieldValue) {
+    let (quota, window) = report.quota_per_window();
     list.push("\";q=", quota);
-    if is_level(outcome) {
+    if report.is_level {
         list.0.push_str(";qu=\"concurrent-requests\"");
     }
     if let Some(seconds) = window {
@@ -224,31 +195,20 @@ fn policy_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
     }
 }
 
-/// Returns true if permits come back when work is done, not with time.
-fn is_level(outcome: &Outcome<'_>) -> bool {
-    outcome.limit.algorithm.concurrency().is_some()
-}
-
 /// `;r=0;t=37`: after `t` seconds more than `r` may be used, if no other request is charged
 /// meanwhile. A level has no `t`.
-fn limit_item(outcome: &Outcome<'_>, list: &mut FieldValue) {
-    list.push("\";r=", outcome.decision.remaining.get().into());
-    if is_level(outcome) {
-        return;
-    }
-    let algorithm = &outcome.limit.algorithm;
-    let window = algorithm.effective_window(&outcome.decision);
-    if let Some(window) = window.or(outcome.window()) {
-        list.push(";t=", window.as_secs_ceil());
+fn limit_item(report: &LimitReport<'_>, list: &mut FieldValue) {
+    list.push("\";r=", report.decision.remaining.get().into());
+    if let Some(span) = report.more_after {
+        list.push(";t=", span.as_secs_ceil());
     }
 }
 
-fn legacy(tightest: &Outcome<'_>) -> [(&'static str, u64); 4] {
+fn legacy(tightest: &LimitReport<'_>) -> [(&'static str, u64); 4] {
     let decision = tightest.decision;
-    let quota = tightest.quota();
-    let used = quota - decision.remaining;
+    let used = tightest.quota - decision.remaining;
     [
-        (names::X_RATELIMIT_LIMIT, quota.get().into()),
+        (names::X_RATELIMIT_LIMIT, tightest.quota.get().into()),
         (
             names::X_RATELIMIT_REMAINING,
             decision.remaining.get().into(),

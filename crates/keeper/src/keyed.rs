@@ -192,7 +192,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 let charge = charge_of(limit, key, cost);
                 self.store.decide_one(&charge, self.clock.now())
             }
-            _ => self.check_at(key, cost).0,
+            _ => self.check_slowly(key, cost),
         }
     }
 
@@ -298,15 +298,13 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         &self.store
     }
 
-    /// Like [`check_n`](Self::check_n); also returns the moment for which it was decided.
+    /// Like [`check_n`](Self::check_n), for the cases that it does not decide inline.
     #[inline(never)]
-    pub(crate) fn check_at(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
+    pub(crate) fn check_slowly(&self, key: &[u8], cost: Permits) -> Decision {
         if self.lines.present() > 0 && self.lines.find(key).is_some() {
             return self.behind_the_line(key, cost);
         }
-        self.with(key, cost, |charge, now| {
-            (self.store.decide_one(charge, now), now)
-        })
+        self.with(key, cost, |charge, now| self.store.decide_one(charge, now))
     }
 
     /// Returns the number of waiters for `key`.
@@ -339,9 +337,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 
     #[cold]
-    fn behind_the_line(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
-        let now = self.clock.now();
-        (behind_the_line(&self.desk(key), now, cost), now)
+    fn behind_the_line(&self, key: &[u8], cost: Permits) -> Decision {
+        behind_the_line(&self.desk(key), self.clock.now(), cost)
     }
 }
 

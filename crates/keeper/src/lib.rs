@@ -119,6 +119,7 @@ pub mod problem;
 mod rate_limit;
 #[cfg(feature = "redis")]
 mod redis_settings;
+mod report;
 mod smooth;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -140,6 +141,7 @@ pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;
 #[cfg(feature = "redis")]
 pub use redis_settings::redis_config;
+pub use report::LimitReport;
 pub use smooth::SmoothRateLimiter;
 
 /// The code of the README compiles and runs.

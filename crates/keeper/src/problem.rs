@@ -7,7 +7,7 @@ use ratekeeper_core::Verdict;
 use ratekeeper_policy::Body;
 
 use crate::headers::retry_after_secs;
-use crate::{Answer, Outcome};
+use crate::{Answer, LimitReport, Outcome};
 
 /// Content type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -40,48 +40,64 @@ impl Answer {
     /// limit's own, because a problem document contains its status (RFC 9457, section 3.1.2).
     pub fn body_sent_with(&self, status: u16) -> Option<RefusalBody<'_>> {
         let refused_by = self.refused_by()?;
-        match &refused_by.rule.refusal.body {
-            Body::Empty => None,
-            Body::Text {
-                content,
-                content_type,
-            } => Some(RefusalBody {
-                content_type,
-                content: fill(content, &refused_by),
-            }),
-            Body::ProblemJson => Some(RefusalBody {
-                content_type: PROBLEM_JSON,
-                content: self.problem(&refused_by, status),
-            }),
-        }
+        let violated = self.outcomes().filter(Outcome::refuses);
+        let violated = violated.map(|outcome| &*outcome.rule.limit.name);
+        body(&refused_by.report(), violated, status)
     }
+}
 
-    fn problem(&self, refused_by: &Outcome<'_>, status: u16) -> String {
-        let (r#type, title) = match refused_by.rule.refusal.status {
-            503 => (REDUCED_CAPACITY, "Temporarily reduced capacity"),
-            _ => (QUOTA_EXCEEDED, "Too many requests"),
-        };
-        let mut number = itoa::Buffer::new();
-        let mut document = String::with_capacity(USUAL_BYTES);
-        document.extend(["{\"type\":\"", r#type, "\",\"title\":\"", title]);
-        document.extend(["\",\"status\":", number.format(status), ",\"detail\":\""]);
+/// Returns the body of a refusal by this limit, sent with `status`; `None` if it is empty.
+/// `violated` holds the names of all limits that refuse.
+pub fn body<'a>(
+    refused_by: &LimitReport<'a>,
+    violated: impl Iterator<Item = &'a str>,
+    status: u16,
+) -> Option<RefusalBody<'a>> {
+    let (content_type, content) = match &refused_by.refusal.body {
+        Body::Empty => return None,
+        Body::Text {
+            content,
+            content_type,
+        } => (&**content_type, fill(content, refused_by)),
+        Body::ProblemJson => (PROBLEM_JSON, problem(refused_by, violated, status)),
+    };
+    Some(RefusalBody {
+        content_type,
+        content,
+    })
+}
+
+fn problem<'a>(
+    refused_by: &LimitReport<'a>,
+    violated: impl Iterator<Item = &'a str>,
+    status: u16,
+) -> String {
+    let (r#type, title) = match refused_by.refusal.status {
+        503 => (REDUCED_CAPACITY, "Temporarily reduced capacity"),
+        _ => (QUOTA_EXCEEDED, "Too many requests"),
+    };
+    let mut number = itoa::Buffer::new();
+    let mut document = String::with_capacity(USUAL_BYTES);
+    document.extend(["{\"type\":\"", r#type, "\",\"title\":\"", title]);
+    document.extend(["\",\"status\":", number.format(status), ",\"detail\":\""]);
+    let start = document.len();
+    push_detail(&mut document, refused_by);
+    escape_from(start, &mut document);
+    document.push_str("\",\"violated-policies\":[");
+    for (index, name) in violated.enumerate() {
+        document.push_str(if index > 0 { ",\"" } else { "\"" });
         let start = document.len();
-        push_detail(&mut document, refused_by);
+        document.push_str(name);
         escape_from(start, &mut document);
-        document.push_str("\",\"violated-policies\":[");
-        for (index, outcome) in self.outcomes().filter(Outcome::refuses).enumerate() {
-            // Names are `[a-z0-9-]`: nothing in them needs escaping.
-            let before = if index > 0 { ",\"" } else { "\"" };
-            document.extend([before, &*outcome.rule.limit.name, "\""]);
-        }
-        document.push(']');
-        if let Some(wait) = refused_by.decision.verdict.retry_after() {
-            let seconds = number.format(retry_after_secs(wait));
-            document.extend([",\"retry_after\":", seconds]);
-        }
-        document.push('}');
-        document
+        document.push('"');
     }
+    document.push(']');
+    if let Some(wait) = refused_by.decision.verdict.retry_after() {
+        let seconds = number.format(retry_after_secs(wait));
+        document.extend([",\"retry_after\":", seconds]);
+    }
+    document.push('}');
+    document
 }
 
 /// Escapes the text from `start` on for a string of JSON; most texts need no change.
@@ -101,35 +117,34 @@ fn escape_from(start: usize, document: &mut String) {
 
 /// Returns the policy's detail, or the standard sentence.
 #[cfg(feature = "tower")]
-pub(crate) fn detail(refused_by: &Outcome<'_>) -> String {
+pub(crate) fn detail(refused_by: &LimitReport<'_>) -> String {
     let mut text = String::new();
     push_detail(&mut text, refused_by);
     text
 }
 
 /// Appends the policy's detail, or one or two sentences for the person who reads the response.
-fn push_detail(text: &mut String, outcome: &Outcome<'_>) {
-    let rule = outcome.rule;
-    let name = &*rule.limit.name;
+fn push_detail(text: &mut String, report: &LimitReport<'_>) {
+    let name = report.name;
     let mut number = itoa::Buffer::new();
-    if let Some(detail) = &rule.refusal.detail {
-        text.push_str(&fill(detail, outcome));
+    if let Some(detail) = &report.refusal.detail {
+        text.push_str(&fill(detail, report));
         return;
     }
-    match outcome.decision.verdict {
-        Verdict::DenyForever if outcome.key_missing => text.extend([
+    match report.decision.verdict {
+        Verdict::DenyForever if report.key_missing => text.extend([
             "Limit ",
             name,
             " needs a value for its key, and the request has none.",
         ]),
         Verdict::DenyForever => {
-            text.extend(["The request costs ", number.format(outcome.cost.get())]);
+            text.extend(["The request costs ", number.format(report.cost.get())]);
             text.extend([", more than limit ", name, " can ever allow ("]);
-            text.extend([number.format(rule.quota.get()), ")."]);
+            text.extend([number.format(report.quota.get()), ")."]);
         }
         Verdict::Deny { retry_after } => {
             let seconds = number.format(retry_after_secs(retry_after));
-            text.extend(["Limit ", name, " allows ", &rule.text]);
+            text.extend(["Limit ", name, " allows ", report.text]);
             text.extend([". Try again in ", seconds, " s."]);
         }
         Verdict::Allow | Verdict::AllowAfter(_) => {}
@@ -137,14 +152,14 @@ fn push_detail(text: &mut String, outcome: &Outcome<'_>) {
 }
 
 /// Replaces `{retry_after}` and `{limit}` in a text of the policy.
-fn fill(template: &str, outcome: &Outcome<'_>) -> String {
-    let wait = outcome.decision.verdict.retry_after().map_or_else(
+fn fill(template: &str, report: &LimitReport<'_>) -> String {
+    let wait = report.decision.verdict.retry_after().map_or_else(
         || "no time".into(),
         |wait| format!("{} s", retry_after_secs(wait)),
     );
     template
         .replace("{retry_after}", &wait)
-        .replace("{limit}", &outcome.rule.limit.name)
+        .replace("{limit}", report.name)
 }
 
 #[cfg(test)]

@@ -27,12 +27,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 
     /// Returns the decision for a request that waited in vain; nothing is charged.
-    pub(crate) fn refusal(&self, key: &[u8], cost: Permits) -> (Decision, Time) {
+    pub(crate) fn refusal(&self, key: &[u8], cost: Permits) -> Decision {
         self.behind_the_line(key, cost)
     }
 
     /// Lends to a name, under a limit of concurrency; denied while others wait for the key.
-    pub(crate) fn lend(&self, key: &[u8], cost: Permits, lease: LeaseId) -> (Decision, Time) {
+    pub(crate) fn lend(&self, key: &[u8], cost: Permits, lease: LeaseId) -> Decision {
         if self.lines.present() > 0 && self.lines.find(key).is_some() {
             return self.behind_the_line(key, cost);
         }
@@ -41,8 +41,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 .store
                 .settle_now(Decide(Lend::To(lease)), &[*charge], now);
             let decision = lent.each.first().copied();
-            let decision = decision.expect("one decision for one charge");
-            (decision, now)
+            decision.expect("one decision for one charge")
         })
     }
 

@@ -77,7 +77,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 
     fn refused(&self, key: &[u8], cost: Permits) -> KeyedReservation<'_, A, C> {
-        let (decision, made) = self.behind_the_line(key, cost);
+        let decision = self.behind_the_line(key, cost);
+        let made = self.clock.now();
         self.reservation(key, cost, Reserved { decision, made })
     }
 

@@ -25,7 +25,8 @@ use ratekeeper_core::{Nanos, Permits, Time};
 pub(crate) const LATENESS: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
-pub(crate) struct WaitLine {
+#[expect(unnameable_types, reason = "limits are made in this crate only")]
+pub struct WaitLine {
     /// The number of waiters; a hint for callers that do not hold the lock.
     length: AtomicUsize,
     queue: Mutex<Waiters>,

@@ -12,51 +12,32 @@
 //! * Time spent in line is not measured, because the line is before the limit.
 //! * The laws, and the signals that they use, are in the crate `ratekeeper-resilience`.
 
-use std::fmt;
-use std::future::ready;
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use parking_lot::Mutex;
-use ratekeeper_core::{AnyAlgorithm, Decision, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Nanos, Permits, Time};
 use ratekeeper_policy::{Body, HeaderStyle};
-use ratekeeper_resilience::{
-    AdaptiveConcurrency, AdaptivePermit, AdaptiveSettings, End, Error, SplitMix,
-};
+use ratekeeper_resilience::{AdaptiveConcurrency, AdaptiveSettings, End, Error, SplitMix};
 
-use super::described::Described;
-use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, RequestHold, Ruling};
-use super::in_flight::{MAX_WAITING, RETRY, decision, shown};
+use super::counted::{Counted, Places};
+use super::hold::RequestHold;
 use super::measured::{Measured, MeasuredCourse};
 use super::{GateSettings, RateLimitLayer};
-use crate::limiter::WaitError;
-use crate::limiter::desk::Waitable;
 use crate::limiter::line::WaitLine;
-use crate::limiter::turn::Until;
-use crate::limiter::wait::wait;
 use crate::{Clock, SystemClock, Timer};
 
 /// Default time after which a client that goes away has given up.
 const GIVEN_UP_AFTER: Nanos = Nanos::SECOND;
 
-type GatePermit = AdaptivePermit<Arc<AdaptiveConcurrency>>;
 type Judge = dyn Fn(StatusCode, &HeaderMap) -> End + Send + Sync;
 
 /// As many concurrent requests as the server can bear; see
 /// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
-pub struct Adaptive<C = SystemClock> {
-    shared: Arc<AdaptiveInner<C>>,
-    /// Shown, never run.
-    algorithm: AnyAlgorithm,
-    pub(super) described: Described,
-    patience: Nanos,
-    most_waiting: usize,
-}
+pub type Adaptive<C = SystemClock> = Counted<AdaptivePlaces<C>>;
 
-/// State shared by its requests. Clones are the same limit, with the same line.
-struct AdaptiveInner<C> {
+/// Places whose number follows the times of requests.
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub struct AdaptivePlaces<C> {
     limit: Arc<AdaptiveConcurrency>,
     line: Arc<WaitLine>,
     clock: Arc<C>,
@@ -98,46 +79,19 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
     /// Like [`adaptive`](RateLimitLayer::adaptive), by an existing limit, with times measured by
     /// `clock`. Permits taken elsewhere do not wake the waiters when they come back.
     pub fn adaptive_with_clock(limit: impl Into<Arc<AdaptiveConcurrency>>, clock: C) -> Self {
-        let limit = limit.into();
-        let algorithm = shown();
-        let most = Permits::new(limit.limit());
-        let mut described = Described::new("adaptive", (algorithm.clone(), most));
-        described.set_refusal(503, Body::ProblemJson);
-        described.set_headers(HeaderStyle::Off);
-        let shared = AdaptiveInner {
-            limit,
-            line: Arc::default(),
-            clock: Arc::new(clock),
-            judge: Arc::new(judge),
-            given_up_after: GIVEN_UP_AFTER,
-        };
-        let gate = Adaptive {
-            shared: Arc::new(shared),
-            algorithm,
-            described,
-            patience: Nanos::ZERO,
-            most_waiting: MAX_WAITING,
-        };
+        let mut gate = Counted::new(
+            "adaptive",
+            AdaptivePlaces {
+                limit: limit.into(),
+                line: Arc::default(),
+                clock: Arc::new(clock),
+                judge: Arc::new(judge),
+                given_up_after: GIVEN_UP_AFTER,
+            },
+        );
+        gate.described.set_refusal(503, Body::ProblemJson);
+        gate.described.set_headers(HeaderStyle::Off);
         Self::made(gate, GateSettings::default())
-    }
-
-    /// Lets requests that would be refused wait for at most `longest`, in order of arrival, at most
-    /// 1,000 of them by default (see [`most_waiting`](Self::most_waiting)). It is not known in
-    /// advance when a turn comes, so a waiter is refused only when `longest` has passed. A client
-    /// that goes away leaves the line.
-    ///
-    /// Keep it short: it is meant to fill gaps, and waiting makes nothing faster.
-    #[must_use]
-    pub fn queue(mut self, longest: Nanos) -> Self {
-        self.gate.patience = longest;
-        self
-    }
-
-    /// Sets the maximum number of waiters; further requests are refused at once.
-    #[must_use]
-    pub fn most_waiting(mut self, most: usize) -> Self {
-        self.gate.most_waiting = most;
-        self
     }
 
     /// Sets how a response is judged, in place of [`End::of_http`] and [`End::of_grpc`]: by its
@@ -160,7 +114,7 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
         mut self,
         judge: impl Fn(StatusCode, &HeaderMap) -> End + Send + Sync + 'static,
     ) -> Self {
-        Arc::make_mut(&mut self.gate.shared).judge = Arc::new(judge);
+        Arc::make_mut(&mut self.gate.places).judge = Arc::new(judge);
         self
     }
 
@@ -169,7 +123,7 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
     /// ignored. One second by default.
     #[must_use]
     pub fn given_up_after(mut self, span: Nanos) -> Self {
-        Arc::make_mut(&mut self.gate.shared).given_up_after = span;
+        Arc::make_mut(&mut self.gate.places).given_up_after = span;
         self
     }
 }
@@ -177,12 +131,7 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
 impl<C> RateLimitLayer<Adaptive<C>> {
     /// Returns the limit: its height, the requests at work, and the free permits.
     pub fn limit(&self) -> &Arc<AdaptiveConcurrency> {
-        &self.gate.shared.limit
-    }
-
-    /// Returns the number of waiters.
-    pub fn waiting(&self) -> usize {
-        self.gate.shared.line.length()
+        &self.gate.places.limit
     }
 }
 
@@ -197,82 +146,38 @@ fn judge(status: StatusCode, fields: &HeaderMap) -> End {
     }
 }
 
-impl<C: Timer + 'static> Adaptive<C> {
-    fn try_acquire(&self) -> Option<GatePermit> {
-        let AdaptiveInner { limit, clock, .. } = &*self.shared;
-        limit.try_acquire_owned(clock.now())
+impl<C: Timer + 'static> Places for AdaptivePlaces<C> {
+    type Clock = C;
+
+    fn clock(&self) -> &C {
+        &self.clock
     }
 
-    fn at_work(&self, permit: GatePermit) -> RequestHold {
-        let course = Arc::clone(&self.shared);
-        RequestHold::Measured(Measured::new(permit, course))
+    fn line(&self) -> &WaitLine {
+        &self.line
     }
 
-    fn ruling(&self, verdict: Verdict, cost: Permits, hold: Option<RequestHold>) -> Ruling {
-        let limit = self.shared.limit.limit();
-        let left = limit.saturating_sub(self.shared.limit.in_flight());
-        let decision = decision(verdict, left);
-        let limited = || (self.algorithm.clone(), Permits::new(limit));
-        if verdict.allows() {
-            self.described.passes(limited, decision, hold)
-        } else {
-            self.described
-                .denied(&limited(), decision, cost, Time::ZERO)
-        }
+    fn most(&self) -> Permits {
+        Permits::new(self.limit.limit())
     }
 
-    fn refused(&self, cost: Permits) -> Ruling {
-        let retry_after = RETRY;
-        self.ruling(Verdict::Deny { retry_after }, cost, None)
+    fn at_work(&self) -> u32 {
+        self.limit.in_flight()
     }
 
-    fn passes(&self, cost: Permits, permit: Option<GatePermit>) -> Ruling {
-        let hold = permit.map(|permit| self.at_work(permit));
-        self.ruling(Verdict::Allow, cost, hold)
+    /// Every request is one, whatever it costs.
+    fn needed(&self, _: Permits) -> Permits {
+        Permits::ONE
     }
 
-    async fn wait(self, cost: Permits) -> Ruling {
-        let turn = AdaptiveTurn {
-            gate: &self,
-            permit: Mutex::default(),
-        };
-        let until = Until::Span(self.patience);
-        let waited = wait(&turn, &*self.shared.clock, Permits::ONE, until).await;
-        match (waited, turn.permit.into_inner()) {
-            (Ok(Some(_)), permit @ Some(_)) => self.passes(cost, permit),
-            _ => self.refused(cost),
-        }
+    fn take(self: &Arc<Self>, _: Permits, _: bool) -> Option<RequestHold> {
+        let permit = self.limit.try_acquire_owned(self.clock.now())?;
+        let measured = Measured::new(permit, Arc::clone(self) as Arc<_>);
+        Some(RequestHold::Measured(measured))
     }
 }
 
-impl<C: Timer + 'static> Ask for Adaptive<C> {
-    fn ask(&self, _: &Parts, cost: Option<Permits>) -> Asked {
-        let cost = cost.unwrap_or(Permits::ONE);
-        if cost == Permits::ZERO {
-            return Asked::Now(self.passes(cost, None));
-        }
-        if self.shared.line.length() == 0
-            && let permit @ Some(_) = self.try_acquire()
-        {
-            return Asked::Now(self.passes(cost, permit));
-        }
-        if self.patience == Nanos::ZERO {
-            return Asked::Now(self.refused(cost));
-        }
-        Asked::Later(Box::pin(self.clone().wait(cost)))
-    }
-
-    fn forbid_waiting(&mut self) {
-        self.patience = Nanos::ZERO;
-    }
-
-    /// Ready at once: a count delays no request.
-    fn sleep(&self, _: Nanos) -> Boxed<()> {
-        Box::pin(ready(()))
-    }
-}
-
-impl<C: Clock> MeasuredCourse for AdaptiveInner<C> {
+impl<C: Clock> MeasuredCourse for AdaptivePlaces<C> {
     fn now(&self) -> Time {
         self.clock.now()
     }
@@ -291,75 +196,7 @@ impl<C: Clock> MeasuredCourse for AdaptiveInner<C> {
     }
 }
 
-/// One request in line, and the permit that it received.
-struct AdaptiveTurn<'a, C> {
-    gate: &'a Adaptive<C>,
-    permit: Mutex<Option<GatePermit>>,
-}
-
-impl<C: Timer + 'static> Waitable for &AdaptiveTurn<'_, C> {
-    fn now(&self) -> Time {
-        self.gate.shared.clock.now()
-    }
-
-    fn line(&self) -> &WaitLine {
-        &self.gate.shared.line
-    }
-
-    fn room(&self, waiting: usize) -> Result<(), WaitError> {
-        let most = self.gate.most_waiting;
-        if waiting < most {
-            return Ok(());
-        }
-        Err(WaitError::TooManyWaiting { most })
-    }
-
-    fn capacity(&self) -> Permits {
-        Permits::new(self.gate.shared.limit.limit())
-    }
-
-    fn look(&self, _: Time, _: Permits) -> Decision {
-        let limit = &self.gate.shared.limit;
-        decision(
-            Verdict::Allow,
-            limit.limit().saturating_sub(limit.in_flight()),
-        )
-    }
-
-    fn comes_back(&self) -> bool {
-        true
-    }
-
-    fn at_least(&self, _: Time, _: Permits) -> Nanos {
-        Nanos::ZERO
-    }
-
-    fn take(&self, _: Time, _: Permits, _: Time) -> Verdict {
-        match self.gate.try_acquire() {
-            permit @ Some(_) => {
-                *self.permit.lock() = permit;
-                Verdict::Allow
-            }
-            None => Verdict::Deny {
-                retry_after: Nanos::MAX,
-            },
-        }
-    }
-}
-
-impl<C> Clone for Adaptive<C> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            algorithm: self.algorithm.clone(),
-            described: self.described.clone(),
-            patience: self.patience,
-            most_waiting: self.most_waiting,
-        }
-    }
-}
-
-impl<C> Clone for AdaptiveInner<C> {
+impl<C> Clone for AdaptivePlaces<C> {
     fn clone(&self) -> Self {
         Self {
             limit: Arc::clone(&self.limit),
@@ -368,13 +205,5 @@ impl<C> Clone for AdaptiveInner<C> {
             judge: Arc::clone(&self.judge),
             given_up_after: self.given_up_after,
         }
-    }
-}
-
-impl<C> fmt::Debug for Adaptive<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adaptive")
-            .field("limit", &self.shared.limit)
-            .finish_non_exhaustive()
     }
 }

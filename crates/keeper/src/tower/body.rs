@@ -8,7 +8,7 @@ use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::gate::RequestHold;
+use super::hold::RequestHold;
 use super::measured::Measured;
 
 pin_project! {

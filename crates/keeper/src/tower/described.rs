@@ -1,32 +1,21 @@
-//! Described: a limit of the program, shown to clients as a policy of one rule would be.
+//! Described: how clients are shown a limit that no policy describes.
 //!
-//! ```text
-//!   allowed --> fields: quotas, made once; standing, made for this request
-//!   denied  --> an answer by a policy of one rule
-//! ```
-//!
-//! Headers, body and status of a refusal have one definition, that of policies; so a limiter
-//! without a policy answers by a policy of its own, rebuilt when its limit is changed.
+//! The fields of such a limit that never change are written once. They are written again when the
+//! program changes the limit.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
-use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Decision, Key, Limit, LimitId, Nanos, Outage, Permits, Quota,
-    Time, Verdict,
-};
-use ratekeeper_policy::{
-    Body, Charges, Cost, Entry, HeaderStyle, Matcher, MissingKey, Policy, Refusal, Rule, RuleMode,
-    Rules,
-};
-use ratekeeper_store::Decisions;
-use smallvec::smallvec;
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Decision, Nanos, Permits, Quota, Verdict};
+use ratekeeper_policy::{Body, HeaderStyle, Refusal};
 
-use super::gate::{Denied, RequestHold, Ruling};
+use super::denial::{Denial, DeniedBy};
+use super::gate::{Denied, Ruling};
+use super::hold::RequestHold;
 use super::pass::{FieldsToSend, Pass, put, put_text};
+use crate::LimitReport;
 use crate::headers::{FieldValue, names, put_balance, put_promise, put_wait};
 use crate::latest::Latest;
-use crate::{Answer, Outcome};
 
 /// The longest name of a limit, as in policies.
 const MAX_NAME: usize = 40;
@@ -36,7 +25,7 @@ const MAX_NAME: usize = 40;
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Described {
     look: Appearance,
-    shown: Arc<Latest<Arc<Shown>>>,
+    shown: Arc<Latest<Arc<ShownLimit>>>,
 }
 
 /// The settings of the program.
@@ -47,22 +36,55 @@ struct Appearance {
     headers: HeaderStyle,
 }
 
-/// The current limit.
-#[derive(Debug)]
-pub(super) struct Shown {
-    /// A policy of one rule.
-    policy: Arc<Policy>,
-    /// The value of `RateLimit-Policy`, where that is sent.
-    promise: Option<HeaderValue>,
+/// The limit that is shown.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Limited {
+    /// A maximum number of concurrent requests.
+    Level(Permits),
+    By(AnyAlgorithm),
 }
 
-/// An algorithm, and the quota to show for it.
-pub(super) type Limited = (AnyAlgorithm, Permits);
+impl Limited {
+    fn quota(&self) -> Permits {
+        match self {
+            Self::Level(most) => *most,
+            Self::By(algorithm) => algorithm.capacity(),
+        }
+    }
 
-/// Pairs an algorithm with its own quota.
-pub(super) fn limited(algorithm: AnyAlgorithm) -> Limited {
-    let quota = algorithm.capacity();
-    (algorithm, quota)
+    fn is_level(&self) -> bool {
+        match self {
+            Self::Level(_) => true,
+            Self::By(algorithm) => algorithm.concurrency().is_some(),
+        }
+    }
+
+    fn window(&self) -> Option<Nanos> {
+        match self {
+            Self::Level(_) => None,
+            Self::By(algorithm) => algorithm.window(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let quota = self.quota();
+        match self.window() {
+            _ if self.is_level() => format!("{quota} at once"),
+            Some(window) => Quota::new(quota, window)
+                .map_or_else(|_| quota.to_string(), |quota| quota.to_string()),
+            None => format!("{quota} at once, and more with time"),
+        }
+    }
+}
+
+/// A limit with its appearance.
+#[derive(Debug)]
+pub(super) struct ShownLimit {
+    limited: Limited,
+    look: Appearance,
+    text: String,
+    /// The value of `RateLimit-Policy`, where that is sent.
+    promise: Option<HeaderValue>,
 }
 
 impl Described {
@@ -72,7 +94,7 @@ impl Described {
             refusal: Arc::default(),
             headers: HeaderStyle::default(),
         };
-        let shown = Arc::new(Latest::new(Arc::new(look.at(limited))));
+        let shown = Arc::new(Latest::new(Arc::new(ShownLimit::new(limited, &look))));
         Self { look, shown }
     }
 
@@ -107,15 +129,9 @@ impl Described {
 
     /// Changes are shown by this one and its later clones, not by earlier ones.
     fn show_again(&mut self) {
-        let limited = self.shown.with(|shown| {
-            let mut rules = shown.policy.rules.iter();
-            rules
-                .next()
-                .map(|rule| (rule.limit.algorithm.clone(), rule.quota))
-        });
-        if let Some(limited) = limited {
-            self.shown = Arc::new(Latest::new(Arc::new(self.look.at(limited))));
-        }
+        let limited = self.shown.with(|shown| shown.limited.clone());
+        let shown = Arc::new(ShownLimit::new(limited, &self.look));
+        self.shown = Arc::new(Latest::new(shown));
     }
 
     /// Returns the ruling for a request that passes.
@@ -129,7 +145,7 @@ impl Described {
         let told = if self.look.headers == HeaderStyle::Off {
             FieldsToSend::Nothing
         } else {
-            FieldsToSend::Limit(self.shown(&limited()), decision)
+            FieldsToSend::Limit(self.shown(limited()), decision)
         };
         let delay = match decision.verdict {
             Verdict::AllowAfter(wait) => wait,
@@ -140,138 +156,84 @@ impl Described {
 
     /// Returns the ruling for a request that is denied.
     #[cold]
-    pub(super) fn denied(
-        &self,
-        limited: &Limited,
-        decision: Decision,
-        cost: Permits,
-        now: Time,
-    ) -> Ruling {
-        let shown = self.shown(limited);
-        let policy = Arc::clone(&shown.policy);
-        let mut charges = Charges::default();
-        charges.entries.push(Entry {
-            rule: 0,
-            key: 0..0,
-            cost,
-            fallback: false,
-            replaced: None,
-        });
-        let decisions = Decisions {
-            admitted: false,
-            each: smallvec![decision],
-        };
+    pub(super) fn denied(&self, limited: Limited, decision: Decision, cost: Permits) -> Ruling {
+        let limit = self.shown(limited);
         Ruling::Denied(Denied {
-            answer: Box::new(Answer::new(policy, charges, decisions, now)),
-            told: FieldsToSend::Limit(shown, decision),
+            told: FieldsToSend::Limit(Arc::clone(&limit), decision),
+            denial: Denial(DeniedBy::Limit {
+                limit,
+                decision,
+                cost,
+            }),
             hold: None,
         })
     }
 
     /// Returns the current limit, rebuilt if it was changed.
-    fn shown(&self, limited: &Limited) -> Arc<Shown> {
+    fn shown(&self, limited: Limited) -> Arc<ShownLimit> {
         let shown = self.shown.with(Arc::clone);
-        if shown.is(limited) {
+        if shown.limited == limited {
             return shown;
         }
-        let shown = Arc::new(self.look.at(limited.clone()));
+        let shown = Arc::new(ShownLimit::new(limited, &self.look));
         self.shown.store(Arc::new(Arc::clone(&shown))); // of two at once one is kept: either is right
         shown
     }
 }
 
-impl Shown {
-    fn is(&self, (algorithm, quota): &Limited) -> bool {
-        let rule = self.policy.rules.first();
-        rule.is_some_and(|rule| rule.quota == *quota && rule.limit.algorithm == *algorithm)
-    }
-
-    /// Adds a decision to the fields of a response.
-    pub(super) fn tell(&self, decision: Decision, headers: &mut HeaderMap) {
-        if let Some(promise) = &self.promise {
-            put(headers, names::RATELIMIT_POLICY, promise.clone());
-        }
-        if let Some(rule) = self.policy.rules.first() {
-            let (shown, mut value) = ([outcome(rule, decision)], FieldValue::new());
-            let mut put = |name, value: &str| put_text(headers, name, value);
-            put_balance(&shown, self.policy.headers, &mut value, &mut put);
-            put_wait(decision.verdict.retry_after(), &mut value, &mut put);
-        }
-    }
-}
-
-/// Returns the shown part of a decision; the fields use neither key nor cost.
-fn outcome(rule: &Rule, decision: Decision) -> Outcome<'_> {
-    Outcome {
-        rule,
-        limit: &rule.limit,
-        decision,
-        key: Key::ALL,
-        cost: Permits::ZERO,
-        numbers: None,
-        key_missing: false,
-    }
-}
-
-impl Appearance {
-    /// Shows `limited` with this appearance.
-    fn at(&self, limited: Limited) -> Shown {
-        let rule = self.rule(limited);
+impl ShownLimit {
+    fn new(limited: Limited, look: &Appearance) -> Self {
+        let mut shown = Self {
+            text: limited.text(),
+            limited,
+            look: look.clone(),
+            promise: None,
+        };
         let fresh = Decision {
             verdict: Verdict::Allow,
-            remaining: rule.quota,
+            remaining: shown.limited.quota(),
             reset_after: Nanos::ZERO,
             more_after: Nanos::ZERO,
         };
-        let mut promise = None;
-        let shown = [outcome(&rule, fresh)];
-        put_promise(
-            &shown,
-            self.headers,
-            &mut FieldValue::new(),
-            &mut |_, value| {
-                promise = HeaderValue::from_str(value).ok();
-            },
-        );
-        let policy = Policy {
-            rules: Rules::new(vec![rule]),
-            headers: self.headers,
-            ..Policy::default()
+        let (mut value, mut promise) = (FieldValue::new(), None);
+        let report = shown.report(fresh, Permits::ZERO);
+        put_promise(&[report], look.headers, &mut value, &mut |_, value| {
+            promise = HeaderValue::from_str(value).ok();
+        });
+        shown.promise = promise;
+        shown
+    }
+
+    pub(super) fn report(&self, decision: Decision, cost: Permits) -> LimitReport<'_> {
+        let window = self.limited.window();
+        let more_after = match &self.limited {
+            Limited::By(algorithm) if !self.limited.is_level() => {
+                algorithm.effective_window(&decision).or(window)
+            }
+            _ => None,
         };
-        Shown {
-            policy: Arc::new(policy),
-            promise,
+        LimitReport {
+            name: &self.look.name,
+            quota: self.limited.quota(),
+            window,
+            more_after,
+            is_level: self.limited.is_level(),
+            text: &self.text,
+            decision,
+            cost,
+            key_missing: false,
+            refusal: &self.look.refusal,
         }
     }
 
-    fn rule(&self, (algorithm, quota): Limited) -> Rule {
-        let window = algorithm.window();
-        let text = match (window, algorithm.concurrency()) {
-            (_, Some(_)) => format!("{quota} at once"),
-            (Some(window), None) => Quota::new(quota, window)
-                .map_or_else(|_| quota.to_string(), |quota| quota.to_string()),
-            (None, None) => format!("{quota} at once, and more with time"),
-        };
-        Rule {
-            limit: Limit {
-                name: Arc::clone(&self.name),
-                id: LimitId::default(),
-                version: 0,
-                algorithm,
-                outage: Outage::default(),
-            },
-            mode: RuleMode::Enforce,
-            matcher: Matcher::default(),
-            key: Vec::new(),
-            missing_key: MissingKey::default(),
-            cost: Cost::Request,
-            exemptions: Vec::new(),
-            refusal: Arc::clone(&self.refusal),
-            quota,
-            window,
-            keeps_to: window.and_then(|window| Quota::new(quota, window).ok()),
-            text,
-            line: 0,
+    /// Adds a decision to the fields of a response.
+    pub(super) fn put_into(&self, decision: Decision, headers: &mut HeaderMap) {
+        if let Some(promise) = &self.promise {
+            put(headers, names::RATELIMIT_POLICY, promise.clone());
         }
+        let (report, mut value) = (self.report(decision, Permits::ZERO), FieldValue::new());
+        let mut put = |name, value: &str| put_text(headers, name, value);
+        put_balance(&[report], self.look.headers, &mut value, &mut put);
+        put_wait(decision.verdict.retry_after(), &mut value, &mut put);
     }
 }

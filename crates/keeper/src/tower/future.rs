@@ -16,7 +16,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::LimitedBody;
-use super::gate::{Boxed, RequestHold};
+use super::gate::Boxed;
+use super::hold::RequestHold;
 use super::pass::Pass;
 use super::settle::Settled;
 

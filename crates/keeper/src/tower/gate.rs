@@ -5,18 +5,15 @@
 //!       \-> later: a future that waits for a store, or in line
 //! ```
 
-use std::any::Any;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
 use http::request::Parts;
 use ratekeeper_core::{Nanos, Permits};
 
-use super::in_flight::CountGuard;
-use super::measured::Measured;
+use super::denial::Denial;
+use super::hold::RequestHold;
 use super::pass::{FieldsToSend, Pass};
-use crate::Answer;
 
 /// Decides about requests: made by the constructors of [`RateLimitLayer`](super::RateLimitLayer).
 /// Clones share their counts.
@@ -26,30 +23,6 @@ impl<G: sealed::Ask> Gate for G {}
 
 /// A future on the heap.
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// The permits that a request holds: given back when it is dropped.
-pub(super) enum RequestHold {
-    Counted(#[expect(dead_code, reason = "kept to be dropped")] CountGuard),
-    /// Notified of the progress of the request.
-    Measured(Measured),
-    Other(#[expect(dead_code, reason = "kept to be dropped")] Box<dyn Any + Send>),
-}
-
-impl RequestHold {
-    /// Returns the measured request that must be notified of progress.
-    pub(super) fn measured(&mut self) -> Option<&mut Measured> {
-        match self {
-            Self::Measured(measured) => Some(measured),
-            Self::Counted(_) | Self::Other(_) => None,
-        }
-    }
-}
-
-impl fmt::Debug for RequestHold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestHold").finish_non_exhaustive()
-    }
-}
 
 /// The decision of a gate.
 #[expect(unnameable_types, reason = "gates are made in this module only")]
@@ -64,7 +37,7 @@ pub enum Ruling {
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Denied {
-    pub(super) answer: Box<Answer>,
+    pub(super) denial: Denial,
     pub(super) told: FieldsToSend,
     /// Set if it passes all the same, because no enforced limit refuses it.
     pub(super) hold: Option<RequestHold>,
@@ -76,14 +49,13 @@ pub(super) mod sealed {
     /// The interface between gates and the service.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
     pub trait Ask: Clone + Send + Sync + 'static {
-        /// Decides about the request with these parts.
-        fn ask(&self, parts: &Parts, cost: Option<Permits>) -> Asked;
+        /// Decides about the request with these parts, which may wait in line for `patience`.
+        fn ask(&self, parts: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked;
 
-        /// Makes requests that would wait be refused from now on.
-        fn forbid_waiting(&mut self);
-
-        /// Completes when `span` has passed.
-        fn sleep(&self, span: Nanos) -> Boxed<()>;
+        /// Completes when `span` has passed; at once for a gate that delays no request.
+        fn sleep(&self, _span: Nanos) -> Boxed<()> {
+            Box::pin(std::future::ready(()))
+        }
     }
 
     /// A ruling, now or later.

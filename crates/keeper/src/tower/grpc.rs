@@ -17,8 +17,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use ratekeeper_core::Nanos;
 
+use super::denial::Denial;
 use crate::permit::encoded_in;
-use crate::{Answer, problem};
+use crate::problem;
 
 const RESOURCE_EXHAUSTED: u8 = 8;
 const UNAVAILABLE: u8 = 14;
@@ -48,11 +49,12 @@ pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
 }
 
 /// Adds the status, its reason, and the retry time of a refused call.
-pub(super) fn put_status(headers: &mut HeaderMap, answer: &Answer) {
-    let refused_by = answer.refused_by();
-    let message = refused_by.map_or_else(String::new, |refused_by| problem::detail(&refused_by));
+pub(super) fn put_status(headers: &mut HeaderMap, denial: &Denial) {
+    let message = denial
+        .by()
+        .map_or_else(String::new, |by| problem::detail(&by));
     // A limit that answers 503 protects the service itself from all clients.
-    let code = match answer.status() {
+    let code = match denial.status() {
         503 => UNAVAILABLE,
         _ => RESOURCE_EXHAUSTED,
     };
@@ -61,7 +63,7 @@ pub(super) fn put_status(headers: &mut HeaderMap, answer: &Answer) {
     if let Ok(text) = HeaderValue::try_from(percent_encoded(&message)) {
         headers.insert(GRPC_MESSAGE, text);
     }
-    if let Some(wait) = answer.retry_after()
+    if let Some(wait) = denial.retry_after()
         && let Ok(text) = HeaderValue::try_from(encoded_in(DIGITS, &status(code, &message, wait)))
     {
         headers.insert(GRPC_DETAILS, text);

@@ -14,13 +14,14 @@ use std::sync::Arc;
 
 use http::Extensions;
 use http::request::Parts;
-use ratekeeper_core::{AnyAlgorithm, Decision, Key, LeaseId, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{AnyAlgorithm, Decision, Key, LeaseId, Nanos, Permits, Verdict};
 use ratekeeper_policy::ClientIp;
 
-use super::described::{Described, limited};
+use super::described::{Described, Limited};
 use super::facts::client_address;
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, RequestHold, Ruling};
+use super::gate::{Boxed, Ruling};
+use super::hold::RequestHold;
 use super::ledger::{Ledger, Lender, new_lease};
 use crate::{KeyedLimiter, Permit, Timer};
 
@@ -30,7 +31,6 @@ pub struct Keyed<F, A, C> {
     pub(super) described: Described,
     pub(super) key: F,
     pub(super) ledger: Ledger<KeyedLimiter<A, C>>,
-    pub(super) patience: Nanos,
 }
 
 /// Finds the client's address, for a limit per address: the peer's, or behind trusted proxies the
@@ -104,19 +104,19 @@ where
     C: Timer + 'static,
 {
     /// Lends for the life of the request; `None` if the request must wait.
-    fn lend(&self, key: &[u8], cost: Permits, length: Nanos) -> Option<Ruling> {
+    fn lend(&self, key: &[u8], cost: Permits, length: Nanos, patience: Nanos) -> Option<Ruling> {
         let lease = new_lease();
-        let (decision, now) = self.limiter.lend(key, cost, lease);
-        let waits = self.patience > Nanos::ZERO;
+        let decision = self.limiter.lend(key, cost, lease);
+        let waits = patience > Nanos::ZERO;
         if waits && matches!(decision.verdict, Verdict::Deny { .. }) {
             return None;
         }
-        Some(self.lent((decision, now), key, cost, (lease, length)))
+        Some(self.lent(decision, key, cost, (lease, length)))
     }
 
     fn lent(
         &self,
-        (decision, now): (Decision, Time),
+        decision: Decision,
         key: &[u8],
         cost: Permits,
         (lease, length): (LeaseId, Nanos),
@@ -124,49 +124,46 @@ where
         let lent = decision.verdict.allows() && cost > Permits::ZERO;
         let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
         let hold = self.ledger.hold(lent.then(permit).into_iter());
-        self.ruling((decision, now), cost, hold)
+        self.ruling(decision, cost, hold)
     }
 
-    fn ruling(
-        &self,
-        (decision, now): (Decision, Time),
-        cost: Permits,
-        hold: Option<RequestHold>,
-    ) -> Ruling {
-        let limited = || limited(self.limiter.algorithm());
+    fn ruling(&self, decision: Decision, cost: Permits, hold: Option<RequestHold>) -> Ruling {
+        let limited = || Limited::By(self.limiter.algorithm());
         if decision.verdict.allows() {
             self.described.passes(limited, decision, hold)
         } else {
-            self.described.denied(&limited(), decision, cost, now)
+            self.described.denied(limited(), decision, cost)
         }
     }
 
     /// Waits in line for a permit that other requests of the key hold.
-    async fn wait_for_a_loan(self, key: Box<[u8]>, cost: Permits, length: Nanos) -> Ruling {
+    async fn wait_for_a_loan(
+        self,
+        key: Box<[u8]>,
+        cost: Permits,
+        length: Nanos,
+        patience: Nanos,
+    ) -> Ruling {
         let (limiter, lease) = (&self.limiter, new_lease());
-        let waiting = limiter.lend_within(&key, cost, lease, self.patience);
+        let waiting = limiter.lend_within(&key, cost, lease, patience);
         let decided = if waiting.await {
-            let allowed = Decision {
+            Decision {
                 verdict: Verdict::Allow,
                 ..limiter.peek(&key)
-            };
-            (allowed, limiter.clock().now())
+            }
         } else {
             limiter.refusal(&key, cost)
         };
         self.lent(decided, &key, cost, (lease, length))
     }
 
-    async fn wait(self, key: Box<[u8]>, cost: Permits) -> Ruling {
-        let granted = self.limiter.try_acquire(&key, cost, self.patience).await;
+    async fn wait(self, key: Box<[u8]>, cost: Permits, patience: Nanos) -> Ruling {
+        let granted = self.limiter.try_acquire(&key, cost, patience).await;
         let decided = match granted {
-            Ok(Some(_waited)) => {
-                let allowed = Decision {
-                    verdict: Verdict::Allow,
-                    ..self.limiter.peek(&key)
-                };
-                (allowed, self.limiter.clock().now())
-            }
+            Ok(Some(_waited)) => Decision {
+                verdict: Verdict::Allow,
+                ..self.limiter.peek(&key)
+            },
             Ok(None) | Err(_) => self.limiter.refusal(&key, cost),
         };
         self.ruling(decided, cost, None)
@@ -180,30 +177,27 @@ where
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    fn ask(&self, parts: &Parts, cost: Option<Permits>) -> Asked {
+    fn ask(&self, parts: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
         let found = (self.key)(parts);
         let key = found.as_ref().map_or(&[][..], AsRef::as_ref);
         if let Some(length) = self.limiter.lease() {
-            if let Some(ruling) = self.lend(key, cost, length) {
+            if let Some(ruling) = self.lend(key, cost, length, patience) {
                 return Asked::Now(ruling);
             }
             return Asked::Later(Box::pin(self.clone().wait_for_a_loan(
                 key.into(),
                 cost,
                 length,
+                patience,
             )));
         }
-        let (decision, now) = self.limiter.check_at(key, cost);
-        let waits = matches!(decision.verdict, Verdict::Deny { .. }) && self.patience > Nanos::ZERO;
+        let decision = self.limiter.check_slowly(key, cost);
+        let waits = matches!(decision.verdict, Verdict::Deny { .. }) && patience > Nanos::ZERO;
         if !waits {
-            return Asked::Now(self.ruling((decision, now), cost, None));
+            return Asked::Now(self.ruling(decision, cost, None));
         }
-        Asked::Later(Box::pin(self.clone().wait(key.into(), cost)))
-    }
-
-    fn forbid_waiting(&mut self) {
-        self.patience = Nanos::ZERO;
+        Asked::Later(Box::pin(self.clone().wait(key.into(), cost, patience)))
     }
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {
@@ -219,7 +213,6 @@ impl<F: Clone, A, C> Clone for Keyed<F, A, C> {
             described: self.described.clone(),
             key: self.key.clone(),
             ledger: self.ledger.clone(),
-            patience: self.patience,
         }
     }
 }

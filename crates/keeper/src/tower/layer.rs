@@ -10,10 +10,10 @@ use ratekeeper_policy::{Body, HeaderStyle};
 use ratekeeper_store::{Store, StoreError};
 use tower_layer::Layer;
 
-use super::adaptive::Adaptive;
-use super::described::{Described, limited};
+use super::counted::Counted;
+use super::denial::Denial;
+use super::described::{Described, Limited};
 use super::gate::Gate;
-use super::in_flight::InFlight;
 use super::keyed::Keyed;
 use super::ledger::Ledger;
 use super::policy::ByPolicy;
@@ -21,7 +21,7 @@ use super::service::{LayerContext, RateLimited};
 use super::settle::{Counts, GateSettings};
 use super::single::Single;
 use crate::limiter::LimiterAlgorithm;
-use crate::{Answer, Keeper, KeyedLimiter, Limiter, Timer};
+use crate::{Keeper, KeyedLimiter, Limiter, Timer};
 
 /// Puts services behind limits; see the [module](crate::tower).
 ///
@@ -55,32 +55,10 @@ where
         let limiter = limiter.into();
         let algorithm = limiter.show(|algorithm| algorithm.clone().into());
         let gate = Single {
-            described: Described::new("default", limited(algorithm)),
+            described: Described::new("default", Limited::By(algorithm)),
             limiter,
-            patience: Nanos::ZERO,
         };
         Self::made(gate, GateSettings::default())
-    }
-
-    /// Lets requests that would be refused wait for at most `longest`, in order of arrival. A
-    /// request that cannot be served in time is refused at once, and so is one that finds the
-    /// maximum number of waiters of [`with_most_waiting`](Limiter::with_most_waiting): choose it,
-    /// because each waiter holds a connection. Under a limit of concurrency it is not known when a
-    /// turn comes: requests wait for those at work, until `longest` has passed.
-    ///
-    /// ```
-    /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::Nanos;
-    /// use ratekeeper::tower::RateLimitLayer;
-    ///
-    /// let limiter = Limiter::per("100/1s")?.with_most_waiting(50);
-    /// let layer = RateLimitLayer::new(limiter).queue(Nanos::from_millis(500));
-    /// # Ok::<(), ratekeeper::core::Error>(())
-    /// ```
-    #[must_use]
-    pub fn queue(mut self, longest: Nanos) -> Self {
-        self.gate.patience = longest;
-        self
     }
 }
 
@@ -112,23 +90,12 @@ where
     pub fn keyed(limiter: impl Into<Arc<KeyedLimiter<A, C>>>, key: F) -> Self {
         let limiter = limiter.into();
         let gate = Keyed {
-            described: Described::new("default", limited(limiter.algorithm())),
+            described: Described::new("default", Limited::By(limiter.algorithm())),
             ledger: Ledger::new(Arc::clone(&limiter)),
             limiter,
             key,
-            patience: Nanos::ZERO,
         };
         Self::made(gate, GateSettings::default())
-    }
-
-    /// Lets requests that would be refused wait for at most `longest`, with a line for each key. As
-    /// under [one limit](RateLimitLayer::new), a request that cannot be served in time is refused
-    /// at once, and so is one that finds the maximum number of waiters of
-    /// [`with_most_waiting`](KeyedLimiter::with_most_waiting).
-    #[must_use]
-    pub fn queue(mut self, longest: Nanos) -> Self {
-        self.gate.patience = longest;
-        self
     }
 }
 
@@ -198,18 +165,18 @@ impl<G> RateLimitLayer<G> {
         self
     }
 
-    /// Calls `tell` for each request that passes although a limit in shadow mode, or in a
+    /// Calls `callback` for each request that passes although a limit in shadow mode, or in a
     /// layer in [`shadow`](Self::shadow) mode, denies it.
     #[must_use]
-    pub fn on_shadow(mut self, tell: impl Fn(&Answer) + Send + Sync + 'static) -> Self {
-        self.settings.on_shadow = Some(Arc::new(tell));
+    pub fn on_shadow(mut self, callback: impl Fn(&Denial) + Send + Sync + 'static) -> Self {
+        self.settings.on_shadow = Some(Arc::new(callback));
         self
     }
 
-    /// Calls `tell` for each request that is refused.
+    /// Calls `callback` for each request that is refused.
     #[must_use]
-    pub fn on_refused(mut self, tell: impl Fn(&Answer) + Send + Sync + 'static) -> Self {
-        self.settings.on_refused = Some(Arc::new(tell));
+    pub fn on_refused(mut self, callback: impl Fn(&Denial) + Send + Sync + 'static) -> Self {
+        self.settings.on_refused = Some(Arc::new(callback));
         self
     }
 
@@ -228,8 +195,35 @@ impl<G> RateLimitLayer<G> {
     }
 }
 
-/// The appearance of a limit without a policy.
+/// The queue and the appearance of a limit without a policy.
 impl<G: OneLimit> RateLimitLayer<G> {
+    /// Lets requests that would be refused wait for at most `longest`, in order of arrival; under a
+    /// limit for each key, in the order of that key. A request that cannot be served in time is
+    /// refused at once, and so is one that finds the maximum number of waiters: choose that number,
+    /// because each waiter holds a connection. A client that goes away leaves the line.
+    ///
+    /// The maximum is that of the limiter ([`with_most_waiting`](Limiter::with_most_waiting)), or
+    /// that of [`most_waiting`](Self::most_waiting) for concurrent requests.
+    ///
+    /// Where permits come back when work is done, it is not known when a turn comes, so a waiter is
+    /// refused only when `longest` has passed. Keep it short: a queue fills gaps, and makes nothing
+    /// faster.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use ratekeeper::core::Nanos;
+    /// use ratekeeper::tower::RateLimitLayer;
+    ///
+    /// let limiter = Limiter::per("100/1s")?.with_most_waiting(50);
+    /// let layer = RateLimitLayer::new(limiter).queue(Nanos::from_millis(500));
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn queue(mut self, longest: Nanos) -> Self {
+        self.settings.patience = longest;
+        self
+    }
+
     /// Sets the name that clients see: up to 40 lower-case letters, digits and `-`; other
     /// characters become `-`.
     #[must_use]
@@ -259,22 +253,19 @@ impl<S, G: Gate> Layer<S> for RateLimitLayer<G> {
     type Service = RateLimited<S, G>;
 
     fn layer(&self, inner: S) -> RateLimited<S, G> {
-        let mut gate = self.gate.clone();
-        if self.settings.mode == Mode::Shadow {
-            gate.forbid_waiting();
+        let mut settings = self.settings.clone();
+        if settings.mode == Mode::Shadow {
+            settings.patience = Nanos::ZERO;
         }
-        let shared = LayerContext {
-            gate,
-            settings: self.settings.clone(),
-        };
-        RateLimited::new(inner, shared)
+        let gate = self.gate.clone();
+        RateLimited::new(inner, LayerContext { gate, settings })
     }
 }
 
 use one_limit::OneLimit;
 
 mod one_limit {
-    use super::{Adaptive, Described, InFlight, Keyed, LimiterAlgorithm, Single};
+    use super::{Counted, Described, Keyed, LimiterAlgorithm, Single};
 
     /// Gates of one limit without a policy.
     #[expect(unnameable_types, reason = "gates are made in this module only")]
@@ -295,13 +286,7 @@ mod one_limit {
         }
     }
 
-    impl<C> OneLimit for InFlight<C> {
-        fn described(&mut self) -> &mut Described {
-            &mut self.described
-        }
-    }
-
-    impl<C> OneLimit for Adaptive<C> {
+    impl<P> OneLimit for Counted<P> {
         fn described(&mut self) -> &mut Described {
             &mut self.described
         }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use ratekeeper_core::{LeaseId, Nanos};
 use tokio::runtime::Handle;
 
-use super::gate::RequestHold;
+use super::hold::RequestHold;
 use crate::Permit;
 use crate::keeper::poll_once;
 

@@ -30,7 +30,8 @@ pub(super) trait MeasuredCourse: Send + Sync {
 }
 
 /// A request at work.
-pub(super) struct Measured {
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub struct Measured {
     /// `None` when it was returned.
     permit: Option<AdaptivePermit<Arc<AdaptiveConcurrency>>>,
     course: Arc<dyn MeasuredCourse>,

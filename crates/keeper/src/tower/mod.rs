@@ -41,11 +41,14 @@
 
 mod adaptive;
 mod body;
+mod counted;
+mod denial;
 mod described;
 mod facts;
 mod future;
 mod gate;
 mod grpc;
+mod hold;
 mod in_flight;
 mod keyed;
 mod layer;
@@ -60,6 +63,8 @@ mod source;
 
 pub use adaptive::Adaptive;
 pub use body::LimitedBody;
+pub use counted::Counted;
+pub use denial::Denial;
 pub use facts::Peer;
 pub use future::ResponseFuture;
 pub use gate::Gate;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use ratekeeper_core::{Decision, Nanos};
 
-use super::described::Shown;
-use super::gate::RequestHold;
+use super::described::ShownLimit;
+use super::hold::RequestHold;
 use crate::Answer;
 use crate::headers::names;
 
@@ -37,7 +37,7 @@ pub struct Pass {
 pub(super) enum FieldsToSend {
     Nothing,
     /// The state of one limit.
-    Limit(Arc<Shown>, Decision),
+    Limit(Arc<ShownLimit>, Decision),
     /// Anything else, by name.
     Fields(Vec<(&'static str, HeaderValue)>),
 }
@@ -68,7 +68,7 @@ impl FieldsToSend {
     pub(super) fn put_into(&mut self, headers: &mut HeaderMap) {
         match self {
             Self::Nothing => {}
-            Self::Limit(shown, decision) => shown.tell(*decision, headers),
+            Self::Limit(limit, decision) => limit.put_into(*decision, headers),
             Self::Fields(fields) => {
                 for (name, value) in fields.drain(..) {
                     put(headers, name, value);

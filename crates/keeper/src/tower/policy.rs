@@ -32,6 +32,7 @@ use ratekeeper_store::{Decisions, Store, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
+use super::denial::{Denial, DeniedBy};
 use super::facts::{Attributes, client_address, facts, fields, own_peer};
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Denied, Ruling};
@@ -107,8 +108,8 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         let hold = self.ledger.hold(answer.permits());
         let told = FieldsToSend::by(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
-            let answer = Box::new(answer);
-            return Ruling::Denied(Denied { answer, told, hold });
+            let denial = Denial(DeniedBy::Policy(Box::new(answer)));
+            return Ruling::Denied(Denied { denial, told, hold });
         }
         Ruling::Pass(Pass {
             told,
@@ -119,7 +120,8 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 }
 
 impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
-    fn ask(&self, parts: &Parts, cost: Option<Permits>) -> Asked {
+    /// There is no line: the answer contains how long a request is held back.
+    fn ask(&self, parts: &Parts, cost: Option<Permits>, _: Nanos) -> Asked {
         let asked = self.charges(parts, cost);
         if self.keeper.store().answers_at_once()
             && let Some(admitted) = poll_once(self.keeper.admit(&asked))
@@ -146,9 +148,6 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
             _ => Asked::Later(Box::pin(asking)),
         }
     }
-
-    /// There is no line: the answer contains how long a request is held back.
-    fn forbid_waiting(&mut self) {}
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {
         let keeper = Arc::clone(&self.keeper);

@@ -64,7 +64,7 @@ where
         let (parts, body) = request.into_parts();
         let LayerContext { gate, settings } = &*self.shared;
         let cost = settings.cost.as_ref().map(|cost| cost(&parts));
-        let settled = match gate.ask(&parts, cost) {
+        let settled = match gate.ask(&parts, cost, settings.patience) {
             Asked::Now(ruling) => match settings.settle(ruling, || grpc::content_type(&parts)) {
                 Settled::Pass(pass) if pass.delay == Nanos::ZERO => {
                     let future = self.inner.call(Request::from_parts(parts, body));

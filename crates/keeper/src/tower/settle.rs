@@ -14,24 +14,26 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use ratekeeper_core::{Mode, Nanos, Permits};
 
+use super::denial::Denial;
 use super::gate::{Denied, Ruling};
 use super::grpc;
 use super::pass::{FieldsToSend, Pass, SHADOW};
 use crate::problem::PROBLEM_JSON;
-use crate::{Answer, Outcome};
 
 /// Settings for every gate.
 #[derive(Clone)]
 pub(super) struct GateSettings {
     pub(super) mode: Mode,
+    /// How long a request may wait in line.
+    pub(super) patience: Nanos,
     pub(super) cost: Option<Arc<CostOf>>,
-    pub(super) on_refused: Option<Arc<OnAnswer>>,
-    pub(super) on_shadow: Option<Arc<OnAnswer>>,
+    pub(super) on_refused: Option<Arc<OnDenial>>,
+    pub(super) on_shadow: Option<Arc<OnDenial>>,
     pub(super) tally: Arc<DecisionTally>,
 }
 
 pub(super) type CostOf = dyn Fn(&Parts) -> Permits + Send + Sync;
-pub(super) type OnAnswer = dyn Fn(&Answer) + Send + Sync;
+pub(super) type OnDenial = dyn Fn(&Denial) + Send + Sync;
 
 #[derive(Debug, Default)]
 pub(super) struct DecisionTally {
@@ -61,6 +63,7 @@ impl Default for GateSettings {
     fn default() -> Self {
         Self {
             mode: Mode::Enforce,
+            patience: Nanos::ZERO,
             cost: None,
             on_refused: None,
             on_shadow: None,
@@ -79,10 +82,10 @@ impl GateSettings {
     ) -> Settled {
         let shows = self.mode == Mode::Enforce;
         match ruling {
-            Ruling::Denied(Denied { answer, told, .. }) if shows && !answer.allowed() => {
+            Ruling::Denied(Denied { denial, told, .. }) if shows && !denial.is_shadow() => {
                 add(&self.tally.refused);
-                tell(self.on_refused.as_deref(), &answer);
-                Settled::Refuse(refusal(&answer, told, grpc()))
+                call(self.on_refused.as_deref(), &denial);
+                Settled::Refuse(refusal(&denial, told, grpc()))
             }
             Ruling::Denied(denied) => Settled::Pass(self.shadowed(denied)),
             Ruling::Pass(mut pass) => {
@@ -99,19 +102,17 @@ impl GateSettings {
     /// Passes a request that a limit in shadow mode refuses, or any limit of a layer in shadow
     /// mode.
     fn shadowed(&self, denied: Denied) -> Pass {
-        let Denied { answer, told, hold } = denied;
+        let Denied { denial, told, hold } = denied;
         add(&self.tally.passed);
         add(&self.tally.shadowed);
-        tell(self.on_shadow.as_deref(), &answer);
+        call(self.on_shadow.as_deref(), &denial);
         let (mut told, delay) = match self.mode {
-            Mode::Enforce => (told, answer.delay()),
+            Mode::Enforce => (told, denial.delay()),
             Mode::Shadow => (FieldsToSend::Nothing, Nanos::ZERO),
         };
-        let ruled_out = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
-        let denials = answer.outcomes().filter(ruled_out);
-        let denials: Vec<_> = denials.map(|outcome| &*outcome.rule.limit.name).collect();
-        if let Ok(denials) = HeaderValue::try_from(denials.join(", ")) {
-            told.add(SHADOW, denials);
+        let names: Vec<_> = denial.names().collect();
+        if let Ok(names) = HeaderValue::try_from(names.join(", ")) {
+            told.add(SHADOW, names);
         }
         Pass { told, delay, hold }
     }
@@ -127,7 +128,7 @@ impl GateSettings {
 }
 
 fn refusal(
-    answer: &Answer,
+    denial: &Denial,
     mut told: FieldsToSend,
     grpc: Option<HeaderValue>,
 ) -> Response<Vec<u8>> {
@@ -135,10 +136,9 @@ fn refusal(
     if let Some(content_type) = grpc {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
-        grpc::put_status(headers, answer);
+        grpc::put_status(headers, denial);
     } else {
-        let status = answer.status();
-        if let Some(body) = answer.body_sent_with(status) {
+        if let Some(body) = denial.body() {
             let content_type = match body.content_type {
                 PROBLEM_JSON => Ok(HeaderValue::from_static(PROBLEM_JSON)),
                 other => HeaderValue::from_str(other),
@@ -149,7 +149,7 @@ fn refusal(
             }
             *response.body_mut() = body.content.into_bytes();
         }
-        let status = StatusCode::from_u16(status);
+        let status = StatusCode::from_u16(denial.status());
         *response.status_mut() = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     }
     told.put_into(response.headers_mut());
@@ -160,9 +160,9 @@ fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn tell(whom: Option<&OnAnswer>, answer: &Answer) {
-    if let Some(tell) = whom {
-        tell(answer);
+fn call(callback: Option<&OnDenial>, denial: &Denial) {
+    if let Some(callback) = callback {
+        callback(denial);
     }
 }
 

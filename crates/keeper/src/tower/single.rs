@@ -15,9 +15,10 @@ use std::sync::Arc;
 use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time, Verdict};
 
-use super::described::{Described, limited};
+use super::described::{Described, Limited};
 use super::gate::sealed::{Ask, Asked};
-use super::gate::{Boxed, RequestHold, Ruling};
+use super::gate::{Boxed, Ruling};
+use super::hold::RequestHold;
 use crate::limiter::LimiterAlgorithm;
 use crate::{Clock, Limiter, Timer};
 
@@ -25,7 +26,6 @@ use crate::{Clock, Limiter, Timer};
 pub struct Single<A: LimiterAlgorithm, C> {
     pub(super) limiter: Arc<Limiter<A, C>>,
     pub(super) described: Described,
-    pub(super) patience: Nanos,
 }
 
 /// Permits lent by a limit of concurrency. They have no name there, so they cannot be renewed; and
@@ -53,15 +53,14 @@ where
     #[inline]
     fn ruling(&self, decision: Decision, cost: Permits) -> Ruling {
         let limiter = &self.limiter;
-        let shown = || limited(limiter.show(|algorithm| algorithm.clone().into()));
+        let limited = || Limited::By(limiter.show(|algorithm| algorithm.clone().into()));
         if !decision.verdict.allows() {
-            let now = limiter.clock().now();
-            return self.described.denied(&shown(), decision, cost, now);
+            return self.described.denied(limited(), decision, cost);
         }
         let hold = limiter
             .show(LimiterAlgorithm::comes_back)
             .then(|| self.lent(cost));
-        self.described.passes(shown, decision, hold.flatten())
+        self.described.passes(limited, decision, hold.flatten())
     }
 
     /// Returns the permits lent by a limit of concurrency.
@@ -75,8 +74,8 @@ where
         })))
     }
 
-    async fn wait(self, cost: Permits) -> Ruling {
-        let granted = self.limiter.try_acquire(cost, self.patience).await;
+    async fn wait(self, cost: Permits, patience: Nanos) -> Ruling {
+        let granted = self.limiter.try_acquire(cost, patience).await;
         let decision = match granted {
             Ok(Some(_waited)) => Decision {
                 verdict: Verdict::Allow,
@@ -93,9 +92,9 @@ where
     A: LimiterAlgorithm<State: Send> + Clone + Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
-    fn ask(&self, _: &Parts, cost: Option<Permits>) -> Asked {
+    fn ask(&self, _: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
-        let waits = self.patience > Nanos::ZERO;
+        let waits = patience > Nanos::ZERO;
         if !waits || self.limiter.waiting() == 0 {
             let decision = self.limiter.check_n(cost);
             let hopeless = decision.verdict == Verdict::DenyForever;
@@ -103,11 +102,7 @@ where
                 return Asked::Now(self.ruling(decision, cost));
             }
         }
-        Asked::Later(Box::pin(self.clone().wait(cost)))
-    }
-
-    fn forbid_waiting(&mut self) {
-        self.patience = Nanos::ZERO;
+        Asked::Later(Box::pin(self.clone().wait(cost, patience)))
     }
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {
@@ -121,7 +116,6 @@ impl<A: LimiterAlgorithm, C> Clone for Single<A, C> {
         Self {
             limiter: Arc::clone(&self.limiter),
             described: self.described.clone(),
-            patience: self.patience,
         }
     }
 }
@@ -130,7 +124,6 @@ impl<A: LimiterAlgorithm + fmt::Debug, C> fmt::Debug for Single<A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Single")
             .field("limiter", &self.limiter)
-            .field("patience", &self.patience)
             .finish_non_exhaustive()
     }
 }

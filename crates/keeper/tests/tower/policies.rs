@@ -181,14 +181,12 @@ limit = "3/1m"
     let log = Log::default();
     let [shadowed, refused] = [Arc::clone(&log), Arc::clone(&log)];
     let layer = policy(text, &clock())
-        .on_shadow(move |answer| {
-            let names = answer
-                .shadow_denials()
-                .map(|it| it.rule.limit.name.to_string());
+        .on_shadow(move |denial| {
+            let names = denial.names().map(str::to_owned);
             shadowed.lock().unwrap().extend(names);
         })
-        .on_refused(move |answer| {
-            let name = answer.refused_by().unwrap().rule.limit.name.to_string();
+        .on_refused(move |denial| {
+            let name = denial.by().unwrap().name.to_string();
             refused.lock().unwrap().push(name);
         });
     let mut service = layer.layer(Stage::default());

@@ -9,7 +9,7 @@ use ratekeeper::core::{Log as SlidingLog, Nanos, Permits};
 use ratekeeper::policy::{Body, ClientIp, HeaderStyle, network};
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::tower::{Counts, Peer, RateLimitLayer, by_address};
-use ratekeeper::{KeyedLimiter, Limiter, Outcome};
+use ratekeeper::{KeyedLimiter, Limiter};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -236,9 +236,8 @@ fn a_layer_in_shadow_mode_refuses_nobody() {
     let layer = RateLimitLayer::new(limiter("1/1m", &clock()))
         .named("trial")
         .shadow()
-        .on_shadow(move |answer| {
-            let denials = answer.outcomes().filter(Outcome::refuses);
-            let names = denials.map(|outcome| outcome.rule.limit.name.to_string());
+        .on_shadow(move |denial| {
+            let names = denial.names().map(str::to_owned);
             written.lock().unwrap().extend(names);
         });
     let mut service = layer.layer(Stage::default());

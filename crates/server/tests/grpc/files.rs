@@ -78,7 +78,7 @@ fn a_body_comes_if_asked_for() {
             "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
             "title": "Too many requests",
             "status": 429,
-            "detail": "Limit 1-per-hour is exceeded. Try again in 3600 s.",
+            "detail": "Limit 1-per-hour allows 1 per hour. Try again in 3600 s.",
             "violated-policies": ["1-per-hour"],
             "retry_after": 3600,
         })

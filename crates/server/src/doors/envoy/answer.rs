@@ -5,14 +5,14 @@
 //! refusal's reset is the wait that helps, not the time until the whole limit is free again.
 
 use prost_types::{Duration, Struct};
-use ratekeeper::{Answer, Answers, Outcome};
-use ratekeeper_core::{Mode, Nanos, Verdict};
-use ratekeeper_policy::{EnvoyBody, EnvoyHeaders, HeaderStyle};
+use ratekeeper::{Answer, Answers, LimitReport, Outcome};
+use ratekeeper_core::Mode;
+use ratekeeper_policy::EnvoyBody;
 use ratekeeper_wire::RateLimitResponse;
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 
-use super::fields::{self, draft_03, header};
+use super::fields::{self, header};
 
 /// Names, for the application, the limits in shadow mode that would have refused.
 const SHADOW: &str = "x-ratekeeper-shadow";
@@ -38,22 +38,11 @@ pub(super) fn response(answers: &Answers) -> RateLimitResponse {
             .collect(),
         ..RateLimitResponse::default()
     };
-    let fields = &mut response.response_headers_to_add;
-    match settings.headers {
-        EnvoyHeaders::Off => {}
-        EnvoyHeaders::Ietf => whole.put_limit_fields(HeaderStyle::Ietf, |name, value| {
-            fields.push(header(name, value.to_owned()));
-        }),
-        EnvoyHeaders::Draft03 => {
-            fields.extend(draft_03(&response.statuses, &settings.header_names));
-        }
-    }
+    fields::put_headers(&mut response, &whole.reports(), settings);
     if settings.body == EnvoyBody::Limit
         && let Some(body) = whole.body()
     {
-        let content_type = header("content-type", body.content_type.to_owned());
-        response.response_headers_to_add.push(content_type);
-        response.raw_body = body.content.into_bytes();
+        fields::put_body(&mut response, body);
     }
     let shadow = whole
         .shadow_denials()
@@ -70,6 +59,7 @@ pub(super) fn response(answers: &Answers) -> RateLimitResponse {
 fn status(answers: &Answers, index: usize) -> DescriptorStatus {
     let shown = answers.outcomes(index);
     let shown = shown.filter(|outcome| outcome.mode() == Some(Mode::Enforce));
+    let shown = shown.map(|outcome| outcome.report());
     let tightest = shown.reduce(|tightest, next| {
         if next.is_tighter_than(&tightest) {
             next
@@ -81,13 +71,10 @@ fn status(answers: &Answers, index: usize) -> DescriptorStatus {
         code: code(answers.refuses(index)).into(),
         ..DescriptorStatus::default()
     };
-    if let Some(outcome) = tightest {
-        status.current_limit = Some(limit(&outcome));
-        status.limit_remaining = outcome.decision.remaining.get();
-        let reset = match outcome.decision.verdict {
-            Verdict::Deny { retry_after } => retry_after,
-            _ => outcome.decision.reset_after,
-        };
+    if let Some(report) = tightest {
+        status.current_limit = Some(limit(&report));
+        status.limit_remaining = report.decision.remaining.get();
+        let reset = fields::until_reset(&report.decision);
         status.duration_until_reset = Some(Duration {
             seconds: i64::try_from(reset.as_secs_ceil()).unwrap_or(i64::MAX),
             nanos: 0,
@@ -101,15 +88,15 @@ pub(super) const fn code(over: bool) -> Code {
 }
 
 /// Returns a limit in Envoy's units; the unit is `Unknown` if no unit fits its window.
-fn limit(outcome: &Outcome<'_>) -> RateLimit {
-    let (quota, window) = outcome.quota_per_window();
+fn limit(report: &LimitReport<'_>) -> RateLimit {
+    let (quota, window) = report.quota_per_window();
     let fits = |seconds: u64| {
         let fitting = UNITS.iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
         fitting.map(|(unit, name)| (*name, seconds / unit))
     };
     let (unit, units) = window.and_then(fits).unwrap_or((Unit::Unknown, 1));
     RateLimit {
-        name: name(outcome),
+        name: report.name.to_owned(),
         requests_per_unit: u32::try_from(quota).unwrap_or(u32::MAX),
         unit: unit.into(),
         unit_multiplier: u32::try_from(units).ok().filter(|units| *units > 1),
@@ -121,12 +108,9 @@ fn name(outcome: &Outcome<'_>) -> String {
 }
 
 fn metadata(whole: &Answer) -> Struct {
-    let refused = whole.refused_by().map(|refused| {
-        let wait = refused.decision.verdict.retry_after();
-        (name(&refused), wait.map(Nanos::as_secs_ceil))
-    });
+    let refused_by = whole.refused_by().map(|outcome| outcome.report());
     let shadow = whole.shadow_denials().map(|denial| name(&denial));
     Struct {
-        fields: fields::metadata(whole.allowed(), refused, shadow).collect(),
+        fields: fields::metadata(whole.allowed(), refused_by.as_ref(), shadow).collect(),
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use prost_types::value::Kind;
 use prost_types::{Duration, ListValue, Struct, Value};
-use ratekeeper::{Clock, RateLimitError};
+use ratekeeper::{Clock, RateLimitError, problem};
 use ratekeeper_policy::envoy::{
     CurrentLimit, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
     EnvoyDescriptor, Override, Unit,
 };
-use ratekeeper_policy::{EnvoyBody, EnvoyHeaders};
+use ratekeeper_policy::{EnvoyBody, Refusal};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
 use ratekeeper_wire::rate_limit_response::{DescriptorStatus, RateLimit};
@@ -59,21 +59,22 @@ fn response<C: Clock>(
     let settings = &policy.settings.envoy;
     let over = answer.overall == EnvoyCode::OverLimit;
     let statuses: Vec<_> = answer.statuses.iter().map(status).collect();
+    let (texts, refusal) = (fields::texts_of(&statuses), Refusal::default());
+    let reports = fields::reports_of(&statuses, &texts, &refusal);
+    let over_limits = reports
+        .iter()
+        .filter(|report| !report.decision.verdict.allows());
+    let refused_by = over_limits.clone().next().filter(|_| over);
     let mut response = RateLimitResponse {
         overall_code: code(over).into(),
-        response_headers_to_add: match settings.headers {
-            EnvoyHeaders::Off => Vec::new(),
-            EnvoyHeaders::Ietf => fields::ietf(&statuses),
-            EnvoyHeaders::Draft03 => fields::draft_03(&statuses, &settings.header_names),
-        },
         ..RateLimitResponse::default()
     };
-    if over
-        && settings.body == EnvoyBody::Limit
-        && let Some((content_type, body)) = fields::problem(&statuses)
+    fields::put_headers(&mut response, &reports, settings);
+    if settings.body == EnvoyBody::Limit
+        && let Some(refused_by) = refused_by
+        && let Some(body) = problem::body(refused_by, over_limits.map(|it| it.name), refusal.status)
     {
-        response.response_headers_to_add.push(content_type);
-        response.raw_body = body;
+        fields::put_body(&mut response, body);
     }
     let mut told = Struct::default();
     if config.settings().dynamic_metadata {
@@ -81,8 +82,8 @@ fn response<C: Clock>(
     }
     if settings.metadata {
         let shadow = shadow_denied(answer, &statuses);
-        let refused = fields::refused(&statuses).filter(|_| over);
-        told.fields.extend(fields::metadata(!over, refused, shadow));
+        told.fields
+            .extend(fields::metadata(!over, refused_by, shadow));
     }
     response.dynamic_metadata = Some(told).filter(|told| !told.fields.is_empty());
     response.statuses = statuses;
@@ -102,7 +103,7 @@ fn shadow_denied(
     let both = answer.statuses.iter().zip(statuses);
     let both = both.filter(move |(status, _)| shadowed(status));
     let limits = both.filter_map(|(_, told)| told.current_limit.as_ref());
-    limits.map(fields::name)
+    limits.map(|limit| fields::LimitTexts::of(limit).name)
 }
 
 fn descriptor(descriptor: &RateLimitDescriptor) -> Result<EnvoyDescriptor<'_>, grpc::GrpcStatus> {

@@ -1,82 +1,80 @@
-//! Fields: the parts of a response beside the statuses, derived from them.
+//! Fields: the parts of a response beside the statuses.
 //!
 //! ```text
-//!   statuses --> limits, the tightest first --> RateLimit-Policy, RateLimit     (ietf)
-//!                                           --> RateLimit-Limit, -Remaining, -Reset
-//!                                           --> problem document, dynamic metadata
+//!   statuses --> reports, the tightest first --> RateLimit-Policy, RateLimit     (ietf)
+//!                                            --> RateLimit-Limit, -Remaining, -Reset
+//!                                            --> problem document, dynamic metadata
 //! ```
 //!
-//! Sources: draft-ietf-httpapi-ratelimit-headers-11 (2026) and -03 (2022); RFC 9457 (2023);
-//! strings of fields are those of RFC 9651 (2024), section 3.3.3.
-
-use std::cmp::Reverse;
-use std::fmt::Write as _;
+//! Source: draft-ietf-httpapi-ratelimit-headers-03 (2022), for the fields of one number.
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Value};
-use ratekeeper::headers::names;
-use ratekeeper::problem::{PROBLEM_JSON, QUOTA_EXCEEDED};
-use ratekeeper_policy::EnvoyHeaderNames;
-use ratekeeper_wire::HeaderValue;
+use ratekeeper::LimitReport;
+use ratekeeper::headers::{put_fields, retry_after_secs};
+use ratekeeper::problem::RefusalBody;
+use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
+use ratekeeper_policy::{EnvoyDoor, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Refusal};
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
-use serde_json::json;
+use ratekeeper_wire::{HeaderValue, RateLimitResponse};
+use smallvec::SmallVec;
 
-/// Default status of a refusal by Envoy.
-const TOO_MANY_REQUESTS: u16 = 429;
-
-/// One limit of an answer, as a client sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct LimitFields {
-    over: bool,
-    name: String,
-    quota: u32,
-    /// In seconds.
-    window: Option<u64>,
-    left: u32,
-    /// In seconds.
-    reset: u64,
+/// The name and the quota of a limit, as texts.
+#[derive(Default)]
+pub(super) struct LimitTexts {
+    pub(super) name: String,
+    text: String,
 }
 
-impl LimitFields {
-    /// Returns `None` for a descriptor without a limit that has a number.
-    fn of(status: &DescriptorStatus) -> Option<Self> {
-        let limit = status.current_limit.as_ref()?;
-        let reset = status.duration_until_reset.as_ref();
-        let reset = reset.and_then(|reset| u64::try_from(reset.seconds).ok());
-        Some(Self {
-            over: status.code() == Code::OverLimit,
-            name: name(limit),
-            quota: limit.requests_per_unit,
-            window: seconds(limit.unit())
-                .map(|unit| unit * u64::from(limit.unit_multiplier.unwrap_or(1))),
-            left: status.limit_remaining,
-            reset: reset.unwrap_or(0),
-        })
+impl LimitTexts {
+    /// Returns the limit's own name, or `3-per-hour`, `5-per-10-minute`.
+    pub(super) fn of(limit: &RateLimit) -> Self {
+        let unit = limit.unit().as_str_name().to_ascii_lowercase();
+        let text = match limit.unit_multiplier {
+            Some(units) => format!("{} per {units} {unit}", limit.requests_per_unit),
+            None => format!("{} per {unit}", limit.requests_per_unit),
+        };
+        let name = if limit.name.is_empty() {
+            text.replace(' ', "-")
+        } else {
+            limit.name.clone()
+        };
+        Self { name, text }
     }
 }
-
-/// Returns the limits of an answer: those that are over first, then by the longest wait, then by
-/// the lowest remaining quota.
-fn limits(statuses: &[DescriptorStatus]) -> Vec<LimitFields> {
-    let mut limits: Vec<_> = statuses.iter().filter_map(LimitFields::of).collect();
-    limits.sort_by_key(|told| {
-        let wait = if told.over { told.reset } else { 0 };
-        (Reverse(told.over), Reverse(wait), told.left)
-    });
-    limits
-}
-
-/// Returns the limit's own name, or `3-per-hour`, `5-per-10-minute`.
-pub(super) fn name(limit: &RateLimit) -> String {
-    if !limit.name.is_empty() {
-        return limit.name.clone();
-    }
-    let unit = limit.unit().as_str_name().to_ascii_lowercase();
-    match limit.unit_multiplier {
-        Some(units) => format!("{}-per-{units}-{unit}", limit.requests_per_unit),
-        None => format!("{}-per-{unit}", limit.requests_per_unit),
-    }
+/// Returns the report of a status; `None` for a descriptor without a limit that has a number.
+fn report<'a>(
+    status: &DescriptorStatus,
+    texts: &'a LimitTexts,
+    refusal: &'a Refusal,
+) -> Option<LimitReport<'a>> {
+    let limit = status.current_limit.as_ref()?;
+    let reset = status.duration_until_reset.as_ref();
+    let reset = reset.and_then(|reset| u64::try_from(reset.seconds).ok());
+    let reset = Nanos::from_secs(reset.unwrap_or(0));
+    let verdict = match status.code() {
+        Code::OverLimit => Verdict::Deny { retry_after: reset },
+        _ => Verdict::Allow,
+    };
+    let units = u64::from(limit.unit_multiplier.unwrap_or(1));
+    Some(LimitReport {
+        name: &texts.name,
+        quota: Permits::new(limit.requests_per_unit),
+        window: seconds(limit.unit()).map(|unit| Nanos::from_secs(unit * units)),
+        more_after: Some(reset),
+        is_level: false,
+        text: &texts.text,
+        decision: Decision {
+            verdict,
+            remaining: Permits::new(status.limit_remaining),
+            reset_after: reset,
+            more_after: reset,
+        },
+        cost: Permits::ONE,
+        key_missing: false,
+        refusal,
+    })
 }
 
 fn seconds(unit: Unit) -> Option<u64> {
@@ -92,68 +90,75 @@ fn seconds(unit: Unit) -> Option<u64> {
     })
 }
 
-/// `RateLimit-Policy` and `RateLimit`.
-pub(super) fn ietf(statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
-    let limits = limits(statuses);
-    if limits.is_empty() {
-        return Vec::new();
-    }
-    let (mut policy, mut state) = (String::new(), String::new());
-    for (index, told) in limits.iter().enumerate() {
-        let comma = if index > 0 { ", " } else { "" };
-        let name = quoted(&told.name);
-        // Writing to a text cannot fail.
-        let _ = write!(policy, "{comma}{name};q={}", told.quota);
-        if let Some(window) = told.window {
-            let _ = write!(policy, ";w={window}");
+/// Adds the fields that show the limits to the client, as `door` says; the tightest limit first.
+pub(super) fn put_headers(
+    response: &mut RateLimitResponse,
+    reports: &[LimitReport<'_>],
+    door: &EnvoyDoor,
+) {
+    let fields = &mut response.response_headers_to_add;
+    match door.headers {
+        EnvoyHeaders::Off => {}
+        EnvoyHeaders::Ietf => put_fields(reports, HeaderStyle::Ietf, |name, value| {
+            fields.push(header(name, value.to_owned()));
+        }),
+        EnvoyHeaders::Draft03 => {
+            fields.extend(draft_03(reports, &door.header_names).into_iter().flatten());
         }
-        let _ = write!(state, "{comma}{name};r={};t={}", told.left, told.reset);
     }
-    vec![
-        header(names::RATELIMIT_POLICY, policy),
-        header(names::RATELIMIT, state),
-    ]
 }
 
 /// A field each for limit, remaining and reset of the tightest limit.
-pub(super) fn draft_03(
-    statuses: &[DescriptorStatus],
-    names: &EnvoyHeaderNames,
-) -> Vec<HeaderValue> {
-    let limits = limits(statuses);
-    let Some(told) = limits.first() else {
-        return Vec::new();
-    };
-    vec![
-        header(&names.limit, told.quota.to_string()),
-        header(&names.remaining, told.left.to_string()),
-        header(&names.reset, told.reset.to_string()),
-    ]
+fn draft_03(reports: &[LimitReport<'_>], names: &EnvoyHeaderNames) -> Option<[HeaderValue; 3]> {
+    let tightest = reports.first()?;
+    Some([
+        header(&names.limit, tightest.quota.to_string()),
+        header(&names.remaining, tightest.decision.remaining.to_string()),
+        header(
+            &names.reset,
+            until_reset(&tightest.decision).as_secs_ceil().to_string(),
+        ),
+    ])
 }
 
-/// Returns content type and content of a refusal: a problem document.
-pub(super) fn problem(statuses: &[DescriptorStatus]) -> Option<(HeaderValue, Vec<u8>)> {
-    let limits = limits(statuses);
-    let over: Vec<_> = limits.iter().filter(|told| told.over).collect();
-    let first = over.first()?;
-    let wait = first.reset.max(1);
-    let document = json!({
-        "type": QUOTA_EXCEEDED,
-        "title": "Too many requests",
-        "status": TOO_MANY_REQUESTS,
-        "detail": format!("Limit {} is exceeded. Try again in {wait} s.", first.name),
-        "violated-policies": over.iter().map(|told| &*told.name).collect::<Vec<_>>(),
-        "retry_after": wait,
-    });
-    let content_type = header("content-type", PROBLEM_JSON.to_owned());
-    Some((content_type, document.to_string().into_bytes()))
+/// Returns the wait that helps after a refusal, else the time until the whole limit is free again.
+pub(super) fn until_reset(decision: &Decision) -> Nanos {
+    match decision.verdict {
+        Verdict::Deny { retry_after } => retry_after,
+        _ => decision.reset_after,
+    }
+}
+
+/// Adds the body of a refusal.
+pub(super) fn put_body(response: &mut RateLimitResponse, body: RefusalBody<'_>) {
+    let content_type = header("content-type", body.content_type.to_owned());
+    response.response_headers_to_add.push(content_type);
+    response.raw_body = body.content.into_bytes();
+}
+
+/// Returns the texts of each status, in order.
+pub(super) fn texts_of(statuses: &[DescriptorStatus]) -> Vec<LimitTexts> {
+    let limits = statuses.iter().map(|status| status.current_limit.as_ref());
+    limits
+        .map(|limit| limit.map(LimitTexts::of).unwrap_or_default())
+        .collect()
+}
+
+/// Returns the reports of statuses, the tightest first.
+pub(super) fn reports_of<'a>(
+    statuses: &[DescriptorStatus],
+    texts: &'a [LimitTexts],
+    refusal: &'a Refusal,
+) -> SmallVec<[LimitReport<'a>; 4]> {
+    let both = statuses.iter().zip(texts);
+    LimitReport::tightest_first(both.filter_map(|(status, texts)| report(status, texts, refusal)))
 }
 
 /// `{"allowed": false, "limit": "per-user", "retry_after_s": 37, "shadow_denied": []}`, where
-/// `refused` is the limit and the wait in seconds, if waiting is of use.
+/// `refused_by` is the limit that refuses.
 pub(super) fn metadata(
     allowed: bool,
-    refused: Option<(String, Option<u64>)>,
+    refused_by: Option<&LimitReport<'_>>,
     shadow_denied: impl Iterator<Item = String>,
 ) -> impl Iterator<Item = (String, Value)> {
     let value = |kind| Value { kind: Some(kind) };
@@ -167,24 +172,19 @@ pub(super) fn metadata(
         reason = "a wait of 2^53 s is as good as any"
     )]
     let number = |wait: u64| Kind::NumberValue(wait as f64);
-    let (limit, wait) = refused.unzip();
+    let limit = refused_by.map(|limit| limit.name.to_owned());
+    let wait = refused_by.and_then(|limit| limit.decision.verdict.retry_after());
     let fields = [
         ("allowed", Some(Kind::BoolValue(allowed))),
         ("limit", limit.map(Kind::StringValue)),
-        ("retry_after_s", wait.flatten().map(number)),
+        (
+            "retry_after_s",
+            wait.map(|wait| number(retry_after_secs(wait))),
+        ),
         ("shadow_denied", Some(Kind::ListValue(shadow))),
     ];
     let fields = fields.into_iter();
     fields.filter_map(move |(key, kind)| Some((key.to_owned(), value(kind?))))
-}
-
-/// Returns the limit that refuses, and how many seconds to wait for it.
-pub(super) fn refused(statuses: &[DescriptorStatus]) -> Option<(String, Option<u64>)> {
-    let first = limits(statuses)
-        .into_iter()
-        .next()
-        .filter(|told| told.over)?;
-    Some((first.name, Some(first.reset.max(1))))
 }
 
 pub(super) fn header(key: &str, value: String) -> HeaderValue {
@@ -193,21 +193,6 @@ pub(super) fn header(key: &str, value: String) -> HeaderValue {
         value,
         raw_value: Vec::new(),
     }
-}
-
-/// Returns a string of a field; characters that are not printable ASCII become `?`.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            ' '..='~' => quoted.push(letter),
-            _ => quoted.push('?'),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]
@@ -240,6 +225,20 @@ mod tests {
         fields.iter().map(line).collect()
     }
 
+    /// Returns the fields of a response with these statuses.
+    fn shown(statuses: &[DescriptorStatus], headers: EnvoyHeaders) -> Vec<String> {
+        let refusal = Refusal::default();
+        let texts = texts_of(statuses);
+        let reports = reports_of(statuses, &texts, &refusal);
+        let door = EnvoyDoor {
+            headers,
+            ..EnvoyDoor::default()
+        };
+        let mut response = RateLimitResponse::default();
+        put_headers(&mut response, &reports, &door);
+        lines(&response.response_headers_to_add)
+    }
+
     #[test]
     fn the_tightest_limit_leads() {
         let statuses = [
@@ -249,14 +248,14 @@ mod tests {
             status("long", true, 5, 0, 50),
         ];
         assert_eq!(
-            lines(&ietf(&statuses)),
+            shown(&statuses, EnvoyHeaders::Ietf),
             [
                 "ratelimit-policy: \"long\";q=5;w=3600, \"a \\\"b\\\" ?\";q=3;w=3600, \"9-per-hour\";q=9;w=3600",
                 "ratelimit: \"long\";r=0;t=50, \"a \\\"b\\\" ?\";r=0;t=30, \"9-per-hour\";r=2;t=40",
             ]
         );
         assert_eq!(
-            lines(&draft_03(&statuses, &EnvoyHeaderNames::default())),
+            shown(&statuses, EnvoyHeaders::Draft03),
             [
                 "RateLimit-Limit: 5",
                 "RateLimit-Remaining: 0",
@@ -266,11 +265,10 @@ mod tests {
     }
 
     #[test]
-    fn where_no_limit_applies_nothing_is_told() {
+    fn a_response_without_a_limit_has_no_fields() {
         let none = [DescriptorStatus::default()];
-        assert_eq!(ietf(&none), []);
-        assert_eq!(draft_03(&none, &EnvoyHeaderNames::default()), []);
-        assert_eq!(problem(&none), None);
-        assert_eq!(problem(&[status("x", false, 1, 1, 1)]), None);
+        for headers in [EnvoyHeaders::Ietf, EnvoyHeaders::Draft03] {
+            assert!(shown(&none, headers).is_empty());
+        }
     }
 }

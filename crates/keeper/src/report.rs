@@ -1,0 +1,127 @@
+//! Report: one limit and its decision, as clients are shown them.
+//!
+//! ```text
+//!   a limit of a policy  \
+//!   a limit of a layer    +-> LimitReport --> RateLimit fields, Retry-After, problem document
+//!   a rule of Envoy's    /
+//! ```
+//!
+//! A plain value: header fields and bodies are written from it, whatever decided.
+
+use std::cmp::Reverse;
+
+use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
+use ratekeeper_policy::Refusal;
+use smallvec::SmallVec;
+
+use crate::Outcome;
+
+/// A limit and its decision about a request, as clients are shown them.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitReport<'a> {
+    /// The name of the limit.
+    pub name: &'a str,
+    /// The maximum that the limit holds.
+    pub quota: Permits,
+    /// The span of the quota; `None` for a number of concurrent requests, and for months and years
+    /// of the calendar.
+    pub window: Option<Nanos>,
+    /// The span until more than the remaining permits may be used; `None` if it is not known.
+    pub more_after: Option<Nanos>,
+    /// True if permits come back when work is done, not with time.
+    pub is_level: bool,
+    /// The quota in words: `5 per minute`.
+    pub text: &'a str,
+    /// The decision.
+    pub decision: Decision,
+    /// The cost of the request.
+    pub cost: Permits,
+    /// True if the request has no value for a part of the limit's key.
+    pub key_missing: bool,
+    /// Status and body of a refusal.
+    pub refusal: &'a Refusal,
+}
+
+impl LimitReport<'_> {
+    /// Returns the quota and its window in whole seconds; `None` for months and years of the
+    /// calendar. For a window under a second, returns the quota of one second if a whole number of
+    /// windows makes a second, else no window.
+    pub fn quota_per_window(&self) -> (u64, Option<u64>) {
+        let quota = u64::from(self.quota.get());
+        match self.window {
+            None => (quota, None),
+            Some(window) if window >= Nanos::SECOND => (quota, Some(window.as_secs_ceil())),
+            Some(window) => {
+                let second = Nanos::SECOND.as_nanos();
+                if window > Nanos::ZERO && second.is_multiple_of(window.as_nanos()) {
+                    (quota.saturating_mul(second / window.as_nanos()), Some(1))
+                } else {
+                    (quota, None)
+                }
+            }
+        }
+    }
+
+    /// Returns true if this limit matters more to a client than `other`: the client waits longer,
+    /// or a smaller share is left.
+    pub fn is_tighter_than(&self, other: &Self) -> bool {
+        self.tightness() > other.tightness()
+    }
+
+    /// Sort key, the greatest first: longest wait, then the least share left.
+    fn tightness(&self) -> (Nanos, u64) {
+        let quota = u64::from(self.quota.get()).max(1);
+        let left = u64::from(self.decision.remaining.get());
+        let used_ppm = (quota.saturating_sub(left) * 1_000_000) / quota; // floor: an order, no more
+        (wait(&self.decision), used_ppm)
+    }
+}
+
+impl<'a> LimitReport<'a> {
+    /// Collects reports, the tightest first. A request with two credentials has two counters of one
+    /// limit: of those, the tighter stays.
+    pub fn tightest_first(reports: impl Iterator<Item = Self>) -> SmallVec<[Self; 4]> {
+        let mut reports: SmallVec<[Self; 4]> = reports.collect();
+        if reports.len() > 1 {
+            reports.sort_by_key(|report| Reverse(report.tightness()));
+            let mut named: SmallVec<[&'a str; 4]> = SmallVec::new();
+            reports.retain(|report| {
+                let is_new = !named.contains(&report.name);
+                named.push(report.name);
+                is_new
+            });
+        }
+        reports
+    }
+}
+
+/// Orders refusals: the longer wait is the worse; forever is the worst.
+pub(crate) fn wait(decision: &Decision) -> Nanos {
+    match decision.verdict {
+        Verdict::Allow | Verdict::AllowAfter(_) => Nanos::ZERO,
+        Verdict::Deny { retry_after } => retry_after,
+        Verdict::DenyForever => Nanos::MAX,
+    }
+}
+
+impl<'a> Outcome<'a> {
+    /// Returns the outcome as clients are shown it.
+    pub fn report(&self) -> LimitReport<'a> {
+        let algorithm = &self.limit.algorithm;
+        let is_level = algorithm.concurrency().is_some();
+        let window = self.window();
+        let more_after = algorithm.effective_window(&self.decision).or(window);
+        LimitReport {
+            name: &self.rule.limit.name,
+            quota: self.quota(),
+            window,
+            more_after: more_after.filter(|_| !is_level),
+            is_level,
+            text: &self.rule.text,
+            decision: self.decision,
+            cost: self.cost,
+            key_missing: self.key_missing,
+            refusal: &self.rule.refusal,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Counted: a gate of places that requests hold until the end of their responses.
+//!
+//! ```text
+//!   arrives: a place is free? --no--> in line, if there is a queue --> too late, too many: refused
+//!               |                          | its turn                  gone: leaves the line
+//!               |                          v
+//!               +--> service --> body --> ended, failed, panicked, dropped:
+//!                                         the place is free, and the first in line looks again
+//! ```
+//!
+//! Only waiters need a clock: there is no lease, and nothing to renew.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use parking_lot::Mutex;
+use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
+
+use super::RateLimitLayer;
+use super::described::{Described, Limited};
+use super::gate::Ruling;
+use super::gate::sealed::{Ask, Asked};
+use super::hold::RequestHold;
+use crate::limiter::WaitError;
+use crate::limiter::desk::Waitable;
+use crate::limiter::line::WaitLine;
+use crate::limiter::turn::Until;
+use crate::limiter::wait::wait;
+use crate::{Clock as _, Timer};
+
+/// Retry time of a refused client, fixed because the end of a request cannot be predicted.
+const RETRY: Nanos = Nanos::SECOND;
+/// Default maximum number of waiting requests: each holds a connection.
+const MAX_WAITING: usize = 1_000;
+
+/// The places of a gate; clones of the gate share them.
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub trait Places: Send + Sync + 'static {
+    /// The clock of the waiters.
+    type Clock: Timer;
+
+    /// Returns the clock of the waiters.
+    fn clock(&self) -> &Self::Clock;
+    /// Returns the line of waiters.
+    fn line(&self) -> &WaitLine;
+    /// Returns the number of places.
+    fn most(&self) -> Permits;
+    /// Returns the number of places in use.
+    fn at_work(&self) -> u32;
+    /// Returns the number of places for a request of this cost, which is not zero.
+    fn needed(&self, cost: Permits) -> Permits;
+    /// Takes that number of places; `None` if fewer are free. `can_wait` is true if requests of
+    /// this gate wait.
+    fn take(self: &Arc<Self>, cost: Permits, can_wait: bool) -> Option<RequestHold>;
+}
+
+/// A number of places for concurrent requests; see
+/// [`RateLimitLayer::in_flight`](super::RateLimitLayer::in_flight) and
+/// [`RateLimitLayer::adaptive`](super::RateLimitLayer::adaptive).
+pub struct Counted<P> {
+    pub(super) places: Arc<P>,
+    pub(super) described: Described,
+    most_waiting: usize,
+}
+
+impl<P: Places> Counted<P> {
+    pub(super) fn new(name: &str, places: P) -> Self {
+        Self {
+            described: Described::new(name, Limited::Level(places.most())),
+            places: Arc::new(places),
+            most_waiting: MAX_WAITING,
+        }
+    }
+
+    fn decision(&self, verdict: Verdict) -> Decision {
+        let most = self.places.most().get();
+        Decision {
+            verdict,
+            remaining: Permits::new(most.saturating_sub(self.places.at_work())),
+            reset_after: Nanos::ZERO,
+            more_after: Nanos::ZERO,
+        }
+    }
+
+    fn passes(&self, hold: Option<RequestHold>) -> Ruling {
+        let limited = || Limited::Level(self.places.most());
+        let decision = self.decision(Verdict::Allow);
+        self.described.passes(limited, decision, hold)
+    }
+
+    fn refused(&self, cost: Permits) -> Ruling {
+        let most = self.places.most();
+        let verdict = if self.places.needed(cost) > most {
+            Verdict::DenyForever
+        } else {
+            let retry_after = RETRY;
+            Verdict::Deny { retry_after }
+        };
+        let decision = self.decision(verdict);
+        self.described.denied(Limited::Level(most), decision, cost)
+    }
+
+    async fn wait(self, cost: Permits, patience: Nanos) -> Ruling {
+        let turn = PlaceTurn {
+            gate: &self,
+            hold: Mutex::default(),
+        };
+        let until = Until::Span(patience);
+        let needed = self.places.needed(cost);
+        let waited = wait(&turn, self.places.clock(), needed, until).await;
+        match (waited, turn.hold.into_inner()) {
+            (Ok(Some(_)), hold @ Some(_)) => self.passes(hold),
+            _ => self.refused(cost),
+        }
+    }
+}
+
+impl<P: Places> Ask for Counted<P> {
+    fn ask(&self, _: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
+        let cost = cost.unwrap_or(Permits::ONE);
+        let waits = patience > Nanos::ZERO;
+        if cost == Permits::ZERO {
+            return Asked::Now(self.passes(None));
+        }
+        if self.places.line().length() == 0
+            && let hold @ Some(_) = self.places.take(cost, waits)
+        {
+            return Asked::Now(self.passes(hold));
+        }
+        if !waits || self.places.needed(cost) > self.places.most() {
+            return Asked::Now(self.refused(cost));
+        }
+        Asked::Later(Box::pin(self.clone().wait(cost, patience)))
+    }
+}
+
+impl<P: Places> RateLimitLayer<Counted<P>> {
+    /// Sets the maximum number of waiters, 1,000 by default; further requests are refused at once.
+    #[must_use]
+    pub fn most_waiting(mut self, most: usize) -> Self {
+        self.gate.most_waiting = most;
+        self
+    }
+
+    /// Returns the permits at work.
+    pub fn at_work(&self) -> Permits {
+        Permits::new(self.gate.places.at_work())
+    }
+
+    /// Returns the number of waiters.
+    pub fn waiting(&self) -> usize {
+        self.gate.places.line().length()
+    }
+}
+
+/// One request in line, and the places that it received.
+struct PlaceTurn<'a, P> {
+    gate: &'a Counted<P>,
+    hold: Mutex<Option<RequestHold>>,
+}
+
+impl<P: Places> Waitable for &PlaceTurn<'_, P> {
+    fn now(&self) -> Time {
+        self.gate.places.clock().now()
+    }
+
+    fn line(&self) -> &WaitLine {
+        self.gate.places.line()
+    }
+
+    fn room(&self, waiting: usize) -> Result<(), WaitError> {
+        let most = self.gate.most_waiting;
+        if waiting < most {
+            return Ok(());
+        }
+        Err(WaitError::TooManyWaiting { most })
+    }
+
+    fn capacity(&self) -> Permits {
+        self.gate.places.most()
+    }
+
+    fn look(&self, _: Time, _: Permits) -> Decision {
+        self.gate.decision(Verdict::Allow)
+    }
+
+    fn comes_back(&self) -> bool {
+        true
+    }
+
+    fn at_least(&self, _: Time, _: Permits) -> Nanos {
+        Nanos::ZERO
+    }
+
+    fn take(&self, _: Time, cost: Permits, _: Time) -> Verdict {
+        match self.gate.places.take(cost, true) {
+            hold @ Some(_) => {
+                *self.hold.lock() = hold;
+                Verdict::Allow
+            }
+            None => Verdict::Deny {
+                retry_after: Nanos::MAX,
+            },
+        }
+    }
+}
+
+impl<P> Clone for Counted<P> {
+    fn clone(&self) -> Self {
+        Self {
+            places: Arc::clone(&self.places),
+            described: self.described.clone(),
+            most_waiting: self.most_waiting,
+        }
+    }
+}
+
+impl<P: Places> fmt::Debug for Counted<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted")
+            .field("most", &self.places.most())
+            .field("at_work", &self.places.at_work())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Hold: the permits of a request, given back at the end of its response.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ratekeeper_core::Permits;
+
+use super::measured::Measured;
+use crate::limiter::line::WaitLine;
+
+/// The permits that a request holds: given back when it is dropped.
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub enum RequestHold {
+    Counted(CountGuard),
+    /// Notified of the progress of the request.
+    Measured(Measured),
+    Other(Box<dyn Any + Send>),
+}
+
+impl RequestHold {
+    /// Returns the measured request that must be notified of progress.
+    pub(super) fn measured(&mut self) -> Option<&mut Measured> {
+        match self {
+            Self::Measured(measured) => Some(measured),
+            Self::Counted(_) | Self::Other(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for RequestHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestHold").finish_non_exhaustive()
+    }
+}
+
+/// A count of requests at work, and the line of waiters.
+#[derive(Debug, Default)]
+pub(super) struct WorkCount {
+    at_work: AtomicU32,
+    line: WaitLine,
+}
+
+impl WorkCount {
+    pub(super) fn line(&self) -> &WaitLine {
+        &self.line
+    }
+
+    pub(super) fn at_work(&self) -> u32 {
+        self.at_work.load(Ordering::Relaxed)
+    }
+
+    /// Adds `cost`, or nothing if the sum exceeds `most`. `can_wait` is true if other requests may
+    /// be in line when the cost comes back.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        cost: Permits,
+        most: Permits,
+        can_wait: bool,
+    ) -> Option<CountGuard> {
+        let add = |count: u32| {
+            let sum = count.checked_add(cost.get());
+            sum.filter(|sum| *sum <= most.get())
+        };
+        let order = Ordering::Relaxed;
+        self.at_work.fetch_update(order, order, add).ok()?;
+        Some(CountGuard {
+            cost: cost.get(),
+            count: Arc::clone(self),
+            can_wait,
+        })
+    }
+}
+
+/// A part of the count, returned when dropped.
+#[expect(unnameable_types, reason = "gates are made in this module only")]
+pub struct CountGuard {
+    cost: u32,
+    count: Arc<WorkCount>,
+    can_wait: bool,
+}
+
+impl Drop for CountGuard {
+    fn drop(&mut self) {
+        self.count.at_work.fetch_sub(self.cost, Ordering::Relaxed);
+        if self.can_wait {
+            // Takes the lock under which the first waiter looks, so that it sees this, or is woken.
+            self.count.line.wake_first();
+        }
+    }
+}
