@@ -162,7 +162,8 @@ pub(super) static CONCURRENCY: TableSpec = TableSpec {
         "ttl" => "write lease = \"60s\"",
         "timeout" => "write lease = \"60s\"",
         "expires" => "write lease = \"60s\"",
-        "max_wait" => "leave it out: a request without a free permit is refused, with the time to retry",
+        "max_wait" => "leave it out: a request without a free permit is refused, with the time \
+            to retry",
     },
     ..TableSpec::EMPTY
 };
@@ -203,7 +204,8 @@ pub(super) const ALGORITHMS: Words = Words {
         "bulkhead" => CONCURRENCY_INSTEAD,
         "permits" => CONCURRENCY_INSTEAD,
         "concurrency" => CONCURRENCY_INSTEAD,
-        "calendar" => "leave it out, and write a calendar period after the slash: limit = \"20/day\"",
+        "calendar" => "leave it out, and write a calendar period after the slash: limit = \
+            \"20/day\"",
         "sliding" => SLIDING_COUNTER,
         "sliding-window" => SLIDING_COUNTER,
         "sliding-counter" => SLIDING_COUNTER,

@@ -265,13 +265,13 @@ pub(super) const LIMIT_PLANNED: &[NameHint] = hints! {
     "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
     "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
         nodes together",
-    "priority" => "write two limits, each with its own match, and give the important requests the higher \
-        one",
+    "priority" => "write two limits, each with its own match, and give the important requests the \
+        higher one",
     "on_limit" => "leave it out, and set the refusal with `response` and `status`",
     "percent" => "try the limit on all requests without refusing any: mode = \"shadow\"",
     "candidate" => "add a second limit with the other number and mode = \"shadow\"",
-    "replaces" => "take requests out of the wider limit with `!`, because all matching limits apply: \
-        match = { path = \"!/login\" }",
+    "replaces" => "take requests out of the wider limit with `!`, because all matching limits \
+        apply: match = { path = \"!/login\" }",
     "distinct" => "leave it out: events are counted, not different values",
     "alert" => "leave it out, and watch the metric ratekeeper_near_limit_total",
     "anchor" => "leave it out: calendar periods begin at the same time for all keys",
@@ -304,7 +304,8 @@ pub(super) const LIMIT_MISTAKEN: &[NameHint] = hints! {
     "size" => "put it into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
     "max_wait" => "put it into `queue`: queue = { max = 100, max_wait = \"2s\" }",
     "case_sensitive" => "write path_case = \"sensitive\"",
-    "nodelay" => "leave it out: a bucket refuses excess requests, unless it has a `queue` beside it",
+    "nodelay" => "leave it out: a bucket refuses excess requests, unless it has a `queue` beside \
+        it",
     "warm_up" => "write warmup = { period = \"10s\" }",
     "cold_factor" => "put it into `warmup`: warmup = { period = \"10s\", cold_factor = 3 }",
     "refill" => "put it into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",

@@ -166,7 +166,8 @@ static STORE_TLS: TableSpec = TableSpec {
             "client_certificate",
             Shape::TEXT,
             "\"client.pem\"",
-            "PEM file of the client's chain, its own certificate first, for servers that ask for one.",
+            "PEM file of the client's chain, its own certificate first, for servers that ask for \
+             one.",
         ),
         optional(
             "client_key",
