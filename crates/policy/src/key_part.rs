@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   word         value                              missing when
-//!   all          none: everybody together           never
+//!   all          none: all requests together        never
 //!   ip           the address; IPv6 cut to           unknown
 //!                `client_ip.ipv6_prefix`
 //!   ip/N         N to 32: IPv4 cut to N bits,       unknown

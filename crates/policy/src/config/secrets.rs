@@ -3,7 +3,7 @@
 //! ```text
 //!   url = "redis://:hunter2@127.0.0.1"    url = "redis://********@127.0.0.1"
 //!   password = "hunter2"                  password = "*******"
-//!   password = "env:REDIS_PASSWORD"       the same: it says where the secret is
+//!   password = "env:REDIS_PASSWORD"       the same: it names the source
 //! ```
 //!
 //! The text is examined, not the document, because the file that holds the secret may be one that
