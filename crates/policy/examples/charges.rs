@@ -123,7 +123,7 @@ fn report(name: &str, policy: &Policy, facts: &Facts<'_>) {
     });
 }
 
-/// Prints the best of some rounds: what is left when nobody else runs.
+/// Prints the best of some rounds: the time without interference from other programs.
 fn measure(name: &str, mut call: impl FnMut()) {
     const CALLS: u32 = 1_000;
     const ROUNDS: usize = 25;

@@ -61,7 +61,7 @@ pub enum Word {
 /// ```
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "whoever names a zone for a calendar has no further use for it"
+    reason = "a caller that names a zone for a calendar has no further use for it"
 )]
 pub fn calendar(word: Word, zone: TimeZone, origin: Origin) -> Arc<dyn Calendar> {
     let name = format!("{word} in {}", zone_name(&zone));

@@ -153,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_definition(pattern in "[ab*]{0,8}", value in "[ab]{0,10}") {
+        fn globs_agree_with_the_definition(pattern in "[ab*]{0,8}", value in "[ab]{0,10}") {
             let (pattern, value) = (pattern.as_bytes(), value.as_bytes());
             prop_assert_eq!(Glob::new(pattern).matches(value), reference(pattern, value));
         }

@@ -34,7 +34,7 @@ use crate::pattern;
 /// let headers = [("x-forwarded-for", &b"127.0.0.1, 203.0.113.9"[..])];
 /// let seen_by = |peer: &str| client_ip.identify(peer.parse().unwrap(), &headers).to_string();
 /// assert_eq!(seen_by("10.0.0.1"), "203.0.113.9");
-/// assert_eq!(seen_by("198.51.100.1"), "198.51.100.1", "a stranger may claim anything");
+/// assert_eq!(seen_by("198.51.100.1"), "198.51.100.1", "an untrusted peer may claim anything");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIp {
@@ -228,12 +228,12 @@ mod tests {
         assert_eq!(
             ClientIp::default().identify(peer, &headers),
             peer,
-            "nobody is trusted"
+            "no proxy is trusted"
         );
     }
 
     #[test]
-    fn forwarded_is_read_as_rfc_7239_says() {
+    fn forwarded_is_read_as_in_rfc_7239() {
         const PROXY: &str = "10.0.0.1";
         for (peer, lines, expected) in [
             ("203.0.113.9", &["for=198.51.100.1"][..], "203.0.113.9"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_bounded() {
+    fn the_number_of_hops_and_bytes_is_bounded() {
         let trusted = |hops: usize| vec!["10.0.0.2"; hops].join(",");
         let client = |hops| format!("198.51.100.1,{}", trusted(hops));
         // The client is hop 64, then hop 65.

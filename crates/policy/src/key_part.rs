@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   word         value                              missing when
-//!   all          none: everybody together           never
+//!   all          none: all requests together        never
 //!   ip           the address; IPv6 cut to           unknown
 //!                `client_ip.ipv6_prefix`
 //!   ip/N         N to 32: IPv4 cut to N bits,       unknown
@@ -120,7 +120,7 @@ impl KeyPart {
             "api_key" => Ok(Self::ApiKey),
             "country" | "asn" => Err(not_built(text)),
             "header" | "cookie" | "query" | "attr" | "descriptor" => Err(ValueError::new(
-                format!("key part `{text}` names no {text}"),
+                format!("key part `{text}` needs a name"),
                 format!("write \"{text}:NAME\""),
             )),
             _ => Err(unknown(text, text)),
@@ -145,14 +145,14 @@ impl KeyPart {
         let is_wire_name = matches!(kind, "header" | "cookie");
         if name.is_empty() || is_wire_name && !name.bytes().all(is_token) {
             return Err(ValueError::new(
-                format!("`{name}` in key part `{text}` is no name of a {kind}"),
-                format!("write \"{kind}:NAME\", letters, digits and `-`"),
+                format!("`{name}` in key part `{text}` is not a valid {kind} name"),
+                format!("write \"{kind}:NAME\", with letters, digits and `-`"),
             ));
         }
         if name.len() > MAX_NAME {
             return Err(ValueError::new(
                 format!(
-                    "name of {} bytes in a key part, at most {MAX_NAME}",
+                    "a name in a key part has {} bytes, at most {MAX_NAME} are allowed",
                     name.len()
                 ),
                 "use a shorter name",
@@ -355,11 +355,11 @@ fn parse_bits(text: &str, bits: &str) -> Result<u8, ValueError> {
     match bits.parse() {
         Ok(0) => Err(ValueError::new(
             format!("key part `{text}` is the same for every address"),
-            "write \"all\" to count everybody together",
+            "write \"all\" to count all requests together",
         )),
         Ok(bits @ 1..=128) => Ok(bits),
         _ => Err(ValueError::new(
-            format!("`{bits}` in key part `{text}` is no number of bits"),
+            format!("`{bits}` in key part `{text}` is not a valid number of bits"),
             "write \"ip/24\" (1 to 32 for IPv4, 33 to 128 for IPv6)",
         )),
     }
@@ -380,7 +380,7 @@ mod tests {
     use crate::Facts;
 
     #[test]
-    fn words_read_and_write() {
+    fn key_parts_print_as_they_are_written() {
         for text in [
             "all",
             "ip",
@@ -409,9 +409,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_words_are_refused_with_an_edit() {
+    fn invalid_key_parts_are_refused_with_a_correction() {
         for (text, reason, help) in [
-            ("", "unknown key part ``", "known: all"),
+            ("", "unknown key part ``", "one of: all"),
             ("ipp", "unknown key part `ipp`", "`ip`"),
             ("IP", "unknown key part `IP`", "`ip`"),
             ("apikey", "unknown", "`api_key`"),
@@ -419,24 +419,28 @@ mod tests {
             ("headers:x-a", "unknown", "`header:x-a`"),
             ("Header:x-a", "unknown", "`header:x-a`"),
             ("paht", "unknown", "`path`"),
-            ("user", "unknown", "known: all"),
+            ("user", "unknown", "one of: all"),
             ("ip:24", "unknown", "`ip`"),
-            ("header", "names no header", "\"header:NAME\""),
-            ("attr", "names no attr", "\"attr:NAME\""),
-            ("header:", "is no name of a header", "\"header:NAME\""),
-            ("header: x", "is no name of a header", "\"header:NAME\""),
-            ("cookie:a;b", "is no name of a cookie", "\"cookie:NAME\""),
-            ("attr:", "is no name of a attr", "\"attr:NAME\""),
+            ("header", "needs a name", "\"header:NAME\""),
+            ("attr", "needs a name", "\"attr:NAME\""),
+            ("header:", "is not a valid header name", "\"header:NAME\""),
+            ("header: x", "is not a valid header name", "\"header:NAME\""),
+            (
+                "cookie:a;b",
+                "is not a valid cookie name",
+                "\"cookie:NAME\"",
+            ),
+            ("attr:", "is not a valid attr name", "\"attr:NAME\""),
             ("ip/0", "same for every address", "\"all\""),
-            ("ip/129", "no number of bits", "1 to 32"),
-            ("ip/x", "no number of bits", "1 to 32"),
-            ("ip/-1", "no number of bits", "1 to 32"),
-            ("ip/", "no number of bits", "1 to 32"),
+            ("ip/129", "not a valid number of bits", "1 to 32"),
+            ("ip/x", "not a valid number of bits", "1 to 32"),
+            ("ip/-1", "not a valid number of bits", "1 to 32"),
+            ("ip/", "not a valid number of bits", "1 to 32"),
             ("country", "not supported yet", "attr:NAME"),
             ("asn", "not supported yet", "attr:NAME"),
             ("jwt:sub", "not supported yet", "header:NAME"),
             ("form:username", "not supported yet", "attr:NAME"),
-            ("descriptor", "names no descriptor", "\"descriptor:NAME\""),
+            ("descriptor", "needs a name", "\"descriptor:NAME\""),
         ] {
             let error = KeyPart::parse(text).unwrap_err();
             assert!(error.reason.contains(reason), "{text}: {error}");
@@ -567,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_nothing_written() {
+    fn an_unknown_value_is_missing() {
         let nothing = Facts::default();
         for part in [
             "ip", "ip/24", "method", "host", "header:a", "cookie:a", "query:a",

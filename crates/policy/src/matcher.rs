@@ -19,7 +19,7 @@ use crate::{Facts, Field, PathCase, Pattern};
 /// assert!(at("/api/users"));
 /// assert!(at("/API//users/"), "paths are normalised first, and case makes no difference");
 /// assert!(!at("/api//health"));
-/// assert!(at("/API/health"), "`!` takes out what is written, and no more");
+/// assert!(at("/API/health"), "`!` excludes the path as written, and no more");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_matches_what_is_unknown() {
+    fn an_unknown_value_matches_no_pattern() {
         let nothing = Facts::default();
         for name in [
             "method", "host", "query.a", "header.a", "cookie.a", "attr.a",
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn case_tells_paths_apart_where_the_policy_says_so() {
+    fn case_distinguishes_paths_if_the_policy_sets_it() {
         let matcher = on_paths(&["/Login", "!/a/B"], PathCase::Sensitive);
         let at = |path| {
             matcher.matches(&Facts {

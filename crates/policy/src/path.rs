@@ -510,7 +510,7 @@ mod tests {
         }
 
         #[test]
-        fn plain_paths_and_the_long_way_agree(path in "/[a-z./]{0,12}") {
+        fn short_and_long_normalisation_agree(path in "/[a-z./]{0,12}") {
             // An escape of an ordinary letter forces the long way.
             prop_assert_eq!(normal(&format!("{path}a")), normal(&format!("{path}%61")));
         }

@@ -176,7 +176,7 @@ impl Segment {
         }
         if text.contains(['{', '}']) {
             return Err(ValueError::new(
-                format!("`{text}` is no path segment: a `{{name}}` fills a whole segment"),
+                format!("`{text}` is not a path segment: a `{{name}}` fills a whole segment"),
                 "write `{id}` between two slashes, or `*` for a part of a segment",
             ));
         }
@@ -225,12 +225,12 @@ fn check(text: &str, segment: &str, is_last: bool) -> Result<(), ValueError> {
     if segment.contains(';') {
         return never(
             "parameters after `;` are removed before paths are compared",
-            "leave out the `;` and what follows it".into(),
+            "leave out the `;` and the text after it".into(),
         );
     }
     if let Some((before, _)) = text.split_once('?') {
         return never(
-            "the query is no part of it",
+            "the query is not part of the path",
             format!("write \"{before}\", and the query as `query.NAME = \"..\"`"),
         );
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_and_wildcards() {
+    fn segments_and_wildcards_match() {
         for (pattern, yes, no) in [
             ("/", &["/"][..], &["/a"][..]),
             ("/login", &["/login"], &["/Login", "/login/x", "/"]),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_match_is_refused() {
+    fn patterns_that_can_never_match_are_refused() {
         for (pattern, reason, help) in [
             ("login", "does not begin with `/`", "write \"/login\""),
             ("", "does not begin with `/`", "write \"/\""),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_sees_what_all_matches_share() {
+    fn the_index_receives_the_part_that_all_matches_share() {
         for (pattern, exact, segment) in [
             ("/a/b", Some("/a/b"), Some("a")),
             ("/", Some("/"), Some("")),
@@ -428,7 +428,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_definition(
+        fn patterns_agree_with_the_definition(
             pattern in prop::collection::vec(prop::sample::select(
                 vec!["**", "**", "*", "a", "b", "a*", "{x}"]), 1..6),
             path in prop::collection::vec(prop::sample::select(vec!["a", "b", "ab"]), 1..7),
@@ -444,7 +444,7 @@ mod tests {
         }
 
         #[test]
-        fn shared_first_segments_are_true(
+        fn every_match_begins_with_the_first_segment(
             pattern in "/(\\*\\*|\\*|a|b|a\\*)(/(\\*\\*|\\*|a|b)){0,3}",
             path in "/[ab]{0,2}(/[ab]{0,2}){0,3}",
         ) {

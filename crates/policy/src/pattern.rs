@@ -103,13 +103,16 @@ impl Pattern {
         };
         if value.is_empty() {
             return Err(ValueError::new(
-                format!("empty value `{text}`"),
-                "write \"*\" for any value, \"!*\" for none",
+                format!("value `{text}` is empty"),
+                "write \"*\" for any value, \"!*\" for no value",
             ));
         }
         if value.len() > MAX_PATTERN {
             return Err(ValueError::new(
-                format!("value of {} bytes, at most {MAX_PATTERN}", value.len()),
+                format!(
+                    "the value has {} bytes, at most {MAX_PATTERN} are allowed",
+                    value.len()
+                ),
                 "match a shorter part of it with `*`",
             ));
         }
@@ -217,7 +220,7 @@ pub fn network(text: &str) -> Result<IpNet, ValueError> {
         Ok(address) => address.into(),
         Err(_) => text.parse().map_err(|_| {
             ValueError::new(
-                format!("`{text}` is no address and no CIDR block"),
+                format!("`{text}` is neither an address nor a CIDR block"),
                 "write an address \"192.0.2.1\" or a block \"10.0.0.0/8\", \"2001:db8::/32\"",
             )
         })?,
@@ -251,7 +254,7 @@ fn method(text: &str) -> Result<Glob, ValueError> {
     // RFC 9110, section 5.6.2: `*` is a token character as well.
     if !text.bytes().all(is_token) {
         return Err(ValueError::new(
-            format!("`{text}` is no method"),
+            format!("`{text}` is not a method"),
             "write \"POST\", or a list: [\"POST\", \"PUT\"]",
         ));
     }
@@ -266,7 +269,7 @@ pub(crate) fn is_token(byte: u8) -> bool {
 fn host(text: &str) -> Result<Glob, ValueError> {
     if text.contains('/') {
         return Err(ValueError::new(
-            format!("`{text}` is no host name"),
+            format!("`{text}` is not a host name"),
             "write the host alone, \"api.example.com\", and the path as `path = \"/..\"`",
         ));
     }
@@ -274,20 +277,20 @@ fn host(text: &str) -> Result<Glob, ValueError> {
     if name.len() != text.trim_end_matches('.').len() {
         let name = String::from_utf8_lossy(name);
         return Err(ValueError::new(
-            format!("`{text}` names a port, and hosts are compared without"),
+            format!("`{text}` has a port, and hosts are compared without it"),
             format!("write \"{name}\""),
         ));
     }
     if !text.is_ascii() {
         return Err(ValueError::new(
             format!("`{text}` is not in ASCII, and would match no request"),
-            "write the name as it travels: \"xn--...\"",
+            "write the name in its ASCII form: \"xn--...\"",
         ));
     }
     let is_host = |b: u8| b.is_ascii_alphanumeric() || b"-._*:[]".contains(&b);
     if name.is_empty() || !text.bytes().all(is_host) {
         return Err(ValueError::new(
-            format!("`{text}` is no host name"),
+            format!("`{text}` is not a host name"),
             "write \"api.example.com\" or \"*.example.com\"",
         ));
     }
@@ -322,41 +325,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_values_are_refused_with_an_edit() {
+    fn invalid_values_are_refused_with_a_correction() {
         let long = "x".repeat(MAX_PATTERN + 1);
         let header = Field::Header("x-a".into());
         for (field, text, reason, help) in [
-            (Field::Method, "", "empty value", "\"*\" for any"),
-            (Field::Method, "!", "empty value `!`", "\"!*\" for none"),
-            (Field::Method, "GET, POST", "is no method", "a list"),
-            (Field::Method, "P\u{d6}ST", "is no method", "POST"),
+            (Field::Method, "", "is empty", "\"*\" for any"),
+            (
+                Field::Method,
+                "!",
+                "value `!` is empty",
+                "\"!*\" for no value",
+            ),
+            (Field::Method, "GET, POST", "is not a method", "a list"),
+            (Field::Method, "P\u{d6}ST", "is not a method", "POST"),
             (
                 Field::Host,
                 "example.com:8080",
-                "names a port",
+                "has a port",
                 "write \"example.com\"",
             ),
-            (Field::Host, "[::1]:80", "names a port", "write \"[::1]\""),
+            (Field::Host, "[::1]:80", "has a port", "write \"[::1]\""),
             (
                 Field::Host,
                 "http://example.com",
-                "no host name",
+                "not a host name",
                 "the host alone",
             ),
             (Field::Host, "b\u{fc}cher.example", "not in ASCII", "xn--"),
-            (Field::Host, ".", "no host name", "*.example.com"),
-            (Field::Host, "a b", "no host name", "*.example.com"),
+            (Field::Host, ".", "not a host name", "*.example.com"),
+            (Field::Host, "a b", "not a host name", "*.example.com"),
             (Field::Path, "login", "does not begin", "\"/login\""),
-            (Field::Ip, "10.0.0.300", "no address", "CIDR"),
-            (Field::Ip, "10.0.0.0/33", "no address", "10.0.0.0/8"),
+            (Field::Ip, "10.0.0.300", "neither an address", "CIDR"),
+            (Field::Ip, "10.0.0.0/33", "neither an address", "10.0.0.0/8"),
             (
                 Field::Ip,
                 "10.0.0.1/8",
                 "beyond its prefix",
                 "\"10.0.0.0/8\"",
             ),
-            (Field::Ip, "fe80::1%eth0", "no address", "2001:db8::/32"),
-            (Field::Ip, "localhost", "no address", "192.0.2.1"),
+            (
+                Field::Ip,
+                "fe80::1%eth0",
+                "neither an address",
+                "2001:db8::/32",
+            ),
+            (Field::Ip, "localhost", "neither an address", "192.0.2.1"),
             (header.clone(), " a", "without space", "write \"a\""),
             (header, &long, "1025 bytes, at most 1024", "shorter"),
         ] {
@@ -368,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_root_dots_are_no_part_of_a_host() {
+    fn ports_and_root_dots_are_not_part_of_a_host() {
         for (host, name) in [
             ("example.com", "example.com"),
             ("example.com:80", "example.com"),

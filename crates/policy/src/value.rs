@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_a_missing_value_says_so() {
+    fn a_stand_in_for_a_missing_value_is_marked() {
         assert_eq!(part(|out| write_missing(None, out)), "~");
         let ip = KeyPart::Ip { bits: None };
         let written = part(|out| write_missing(Some((&ip, b"192.0.2.1")), out));

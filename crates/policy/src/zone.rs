@@ -194,7 +194,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn the_first_reach_is_the_first(
+        fn first_reach_returns_the_first_instant(
             name in prop::sample::select(vec!["Europe/Oslo", "Pacific/Apia", "America/St_Johns"]),
             local in 0i64..2_000_000_000,
         ) {

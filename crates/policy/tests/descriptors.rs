@@ -212,7 +212,7 @@ fn exemptions_are_for_one_kind_as_well() {
 }
 
 #[test]
-fn an_empty_value_is_there_and_missing_as_a_key() {
+fn an_empty_value_matches_and_is_missing_as_a_key() {
     for (missing, expected) in [
         ("", &["l0 descriptor:user=~"][..]),
         ("missing_key = \"shared\"", &["l0 descriptor:user=~"]),
@@ -256,7 +256,7 @@ fn no_two_descriptors_share_a_key() {
 }
 
 #[test]
-fn costs_and_numbers_are_the_callers() {
+fn the_caller_sets_costs_and_quotas() {
     let policy = policy(&[
         "key = [\"descriptor:user\"]\ncost = 3",
         "match = { domain = \"e\" }\nkey = [\"all\"]",
@@ -323,7 +323,7 @@ proptest! {
 
     /// The index changes nothing: every limit that applies is charged, once, in order.
     #[test]
-    fn the_index_finds_what_a_search_finds(
+    fn the_index_and_a_search_find_the_same_limits(
         limits in prop::collection::vec(limit(), 1..12),
         domain in prop::sample::select(vec!["d", "e", "ee", ""]),
         entries in prop::collection::vec(entry(), 0..4),

@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn corpus_of_the_fuzzer_holds() {
+fn the_corpus_of_the_fuzzer_is_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/policy");
     let mut files = 0;
     for file in std::fs::read_dir(folder).unwrap() {
@@ -111,7 +111,7 @@ fn everything_has_a_bound() {
     assert_eq!(
         check(&most).len(),
         0,
-        "shadows do not make each other needless"
+        "limits in shadow mode do not make each other needless"
     );
 
     let more = limits(100_001, "");
@@ -133,7 +133,7 @@ fn everything_has_a_bound() {
     let warned = check(&odd);
     assert!(
         warned.iter().all(|found| found.severity == Severity::Error),
-        "first ones cannot pass"
+        "a cost above the capacity is an error"
     );
 }
 
@@ -223,7 +223,7 @@ fn heavy() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn heavy_texts_are_read_without_effort() {
+fn heavy_texts_give_a_bounded_number_of_findings() {
     for (name, text) in heavy() {
         assert!(text.len() <= HEAVY, "{name}: {}", text.len());
         assert!(check(&text).len() <= 201, "{name}");
@@ -241,7 +241,7 @@ fn deep_nesting_is_refused() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_error() {
+fn a_byte_order_mark_is_not_an_error() {
     let text = "\u{feff}version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\n";
     assert_eq!(check(text), []);
 }

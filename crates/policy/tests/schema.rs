@@ -46,6 +46,6 @@ fn schema_and_parser_agree() {
 }
 
 #[test]
-fn schema_is_one_itself() {
+fn the_schema_is_a_valid_json_schema() {
     assert!(jsonschema::meta::is_valid(&schema()));
 }

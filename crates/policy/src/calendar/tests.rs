@@ -60,7 +60,7 @@ fn each_word_has_its_windows() {
 }
 
 #[test]
-fn edges_belong_to_what_follows() {
+fn edges_belong_to_the_following_window() {
     for (word, at, start, end) in [
         (
             Word::Day,
@@ -384,7 +384,7 @@ fn the_end_of_time_has_a_window() {
 }
 
 #[test]
-fn names_tell_calendars_apart() {
+fn names_distinguish_calendars() {
     let offset = jiff::tz::offset(2);
     assert_eq!(
         calendar(Word::Day, TimeZone::fixed(offset), Origin::UNIX).name(),

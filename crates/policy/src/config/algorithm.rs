@@ -114,7 +114,7 @@ pub(super) fn algorithm(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<N
         "smooth-bursty" => AlgorithmSpec::SmoothBursty {
             saves: written("save_up", Written::SaveUp)?,
         },
-        _ => return None, // reported as an unknown word
+        _ => return None, // reported as an unknown value
     };
     Some(NamedAlgorithm { value, at, span_at })
 }
@@ -146,10 +146,15 @@ fn strays(name: &str, fields: &DeTable<'_>, out: &mut Findings<'_>) -> bool {
     };
     let name = shown(name);
     let message = format!("`{field}` belongs to \"{owner}\", not to \"{name}\"");
-    out.error(codes::ALGORITHM, at, message, "without meaning here")
-        .help(format!(
-            "write algorithm = \"{name}\", or name = \"{owner}\""
-        ));
+    out.error(
+        codes::ALGORITHM,
+        at,
+        message,
+        "not a field of this algorithm",
+    )
+    .help(format!(
+        "write algorithm = \"{name}\", or name = \"{owner}\""
+    ));
     true
 }
 
@@ -163,10 +168,10 @@ pub(super) fn no_algorithm(
     let Some(named) = named.filter(|named| Some(named.value) != own) else {
         return;
     };
-    let message = format!("`algorithm` beside {quantity}");
+    let message = format!("this `algorithm` cannot be combined with {quantity}");
     let label = match own {
         Some(own) => format!("{quantity} is always a \"{}\"", own.word()),
-        None => format!("{quantity} has an algorithm of its own"),
+        None => format!("{quantity} has its own algorithm"),
     };
     out.error(codes::ALGORITHM, named.at, message, label)
         .help("remove `algorithm`, or write the number as limit = \"100/1m\"");

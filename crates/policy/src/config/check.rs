@@ -62,18 +62,18 @@ fn fields(
         return; // what is missing may stand where the text could not be read
     }
     // A field that a help proposes is not reported as missing as well.
-    let told = |name: &str| {
+    let proposed = |name: &str| {
         helps
             .iter()
             .any(|help| help.contains(&format!("{name} = ")))
     };
     for field in table.fields {
         let needed = field.need == Need::Required && !there.contains_key(field.name);
-        if needed && !told(field.name) {
+        if needed && !proposed(field.name) {
             missing(field, at.clone(), place, out);
         }
     }
-    if !table.one_of.iter().any(|name| told(name)) {
+    if !table.one_of.iter().any(|name| proposed(name)) {
         exactly_one(there, at, table.one_of, place, out);
     }
 }
@@ -108,7 +108,7 @@ fn exactly_one(
             codes::TWO_QUANTITIES,
             second.span(),
             format!("{place} has both `{}` and `{name}`", first.get_ref()),
-            "a limit has one of them",
+            "a limit has exactly one of them",
         )
         .related(first.span())
         .help(format!(
@@ -340,7 +340,9 @@ fn named_tables(
         }
         let message = format!("`{kind}.{name}` must be a table, not {}", a_type(node));
         let help = match of.field(&name) {
-            Some(_) => format!("each {kind} has a name: [{kind}.slow-down], and `{name}` below it"),
+            Some(_) => {
+                format!("give each {kind} a name: [{kind}.slow-down], and write `{name}` below it")
+            }
             None => format!("write [{kind}.{name}] and its fields below it"),
         };
         let label = format!("this is {}", a_type(node));

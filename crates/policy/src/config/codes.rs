@@ -35,8 +35,8 @@ codes! {
     OUT_OF_RANGE = "RK0112";
     TOO_MANY_FINDINGS = "RK0113";
     NO_LIMITS = "RK0114";
-    #[doc = "Of the server; its page stands with the others."]
-    #[expect(dead_code, reason = "found by the server, which watches the file")]
+    #[doc = "Reported by the server; its page stands with the others."]
+    #[expect(dead_code, reason = "used by the server, which watches the file")]
     RELOAD_REFUSED = "RK0150";
 
     NAME = "RK0201";
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_show_the_finding_and_the_way_out() {
+    fn pages_show_the_finding_and_its_correction() {
         for (code, page) in PAGES {
             assert!(page.starts_with(&format!("# {code}: ")), "{code}");
             assert!(page.is_ascii(), "{code}");

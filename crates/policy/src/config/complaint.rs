@@ -76,8 +76,7 @@ pub(super) fn unknown(
             format!("did you mean `{near}`? It is part of the language, but not built yet")
         }
         None => {
-            "remove it: what is not known is refused, so that nothing is silently without effect"
-                .into()
+            "remove it: an unknown field is refused, so that no setting is silently ignored".into()
         }
     };
     let message = format!("unknown field `{}` in {place}", shown(name));
@@ -125,8 +124,8 @@ pub(super) fn word(
         Some((near, None, None)) => format!("did you mean {field} = \"{near}\"?"),
         None => format!("write for example {field} = \"{}\"", words.known[0]),
     };
-    let message = format!("unknown word \"{}\" for `{field}` of {place}", shown(text));
-    let label = format!("not one of {}", quoted(words.known));
+    let message = format!("unknown value \"{}\" for `{field}` of {place}", shown(text));
+    let label = format!("expected one of {}", quoted(words.known));
     out.error(codes::UNKNOWN_WORD, at, message, label)
         .help(help);
 }
@@ -191,11 +190,9 @@ pub(super) fn too_many(
     );
     let label = format!("at most {} are allowed", grouped(most as u64));
     let help = match field {
-        "key" => "leave out the parts that follow from others",
-        "limit" | "exempt" | "response" => {
-            "one limit with a pattern, or with a key, can stand for many"
-        }
-        _ => "leave some out: one pattern with `*` can stand for many values",
+        "key" => "leave out the parts that other parts imply",
+        "limit" | "exempt" | "response" => "replace many by one with a pattern or a key",
+        _ => "leave some out: one pattern with `*` can replace many values",
     };
     out.error(codes::TOO_MANY, node.span(), message, label)
         .help(help);
@@ -250,7 +247,7 @@ pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
     match node.get_ref() {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",
-        DeValue::Float(_) => "a number with a point",
+        DeValue::Float(_) => "a number with a decimal point",
         DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date or time",
         DeValue::Array(_) => "a list",

@@ -36,7 +36,8 @@ pub(super) fn concurrency(
     let at = table.get("concurrency")?.span();
     no_algorithm(named, "`concurrency`", None, out);
     if let Some(queue) = queue {
-        let help = "leave `queue` out: who finds nothing free is told when to try again";
+        let help =
+            "leave `queue` out: a request without a free permit is refused, with the time to retry";
         queue.stray("`concurrency`", help.to_owned(), out);
     }
     let (max, lease) = match read::table(table, "concurrency") {
@@ -76,8 +77,9 @@ fn lease(text: &At<&str>, out: &mut Findings<'_>) -> Option<Nanos> {
     if lease >= MIN_LEASE {
         return Some(lease);
     }
-    let message = format!("a lease of {lease} ends before its holder has begun");
-    let label = format!("leases are told in milliseconds: {lease} is none");
+    let message = format!("a lease of {lease} is too short");
+    let label =
+        format!("expected at least {MIN_LEASE}, because leases are reported in milliseconds");
     out.error(codes::PARAMETERS, text.at.clone(), message, label)
         .help("write a little more than the longest work takes, as in lease = \"60s\"");
     None

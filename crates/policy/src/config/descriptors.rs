@@ -37,7 +37,7 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
         out.error(
             codes::DESCRIPTOR,
             at,
-            format!("{what} in {place}, which is for descriptors"),
+            format!("{what} cannot be used in {place}, which is for descriptors"),
             "a descriptor has a domain and entries, and nothing else",
         )
         .related(because.clone())
@@ -71,15 +71,15 @@ pub(super) fn separate(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>)
         );
     }
     if let Some(text) = read::text(table, "cost") {
-        let help = "leave it out: the caller says what a descriptor costs".to_owned();
+        let help = "leave it out: the caller sends the cost of a descriptor".to_owned();
         report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
     }
     if let Some(queue) = read::table(table, "queue") {
-        let message = format!("`queue` in {place}, which is for descriptors");
-        let label = "who asks about a descriptor cannot hold it back: Envoy waits 20 ms";
+        let message = format!("`queue` cannot be used in {place}, which is for descriptors");
+        let label = "Envoy waits 20 ms for an answer and cannot hold a request back";
         out.error(codes::DESCRIPTOR, queue.at, message, label)
             .related(because)
-            .help("leave `queue` out: what would wait is refused and told when to come again");
+            .help("leave `queue` out: excess requests are refused, with the time to retry");
     }
     true
 }

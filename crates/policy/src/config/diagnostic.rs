@@ -200,7 +200,7 @@ impl<'t> Findings<'t> {
                 *last = new;
             }
         }
-        self.found.last_mut().expect("one was pushed above")
+        self.found.last_mut().expect("a finding was pushed above")
     }
 }
 

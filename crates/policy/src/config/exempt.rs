@@ -102,8 +102,8 @@ fn everything(matcher: &Matcher, index: usize, table: &At<&DeTable<'_>>, out: &m
     let message = format!("exempt {} takes every request out of its limits", index + 1);
     out.warning(codes::EXEMPTS_ALL, at, message, "matches every request")
         .help(
-            "match what is exempt, as in match = { path = \"/health\" }; to switch a limit off, \
-             write mode = \"off\" in it",
+            "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \
+             limit off, write mode = \"off\" in it",
         );
 }
 

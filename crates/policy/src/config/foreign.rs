@@ -73,7 +73,7 @@ pub(super) fn remark(field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
         Field::Method => method(value, text, out),
         Field::Path if is_foreign(value) => {
             let message = format!("path \"{}\" is read as text", shown(value));
-            let label = "neither `:name`, `<name>` nor a regular expression has a meaning here";
+            let label = "`:name`, `<name>` and regular expressions have no meaning here";
             out.warning(codes::FOREIGN_PATTERN, text.at.clone(), message, label)
                 .help(format!("write \"{}\"", shown(&translated(value))));
         }

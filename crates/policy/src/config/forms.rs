@@ -81,7 +81,7 @@ fn limit(
     if let Some(dated) = Dated::read(text.value) {
         if let Some(queue) = queue {
             let help = format!("write limit = \"{}\"", dated.rolling());
-            queue.stray("a limit of the calendar", help, out);
+            queue.stray("a calendar limit", help, out);
         }
         return dated.quantity(text, named, around, out);
     }
@@ -179,7 +179,7 @@ fn step(bucket: &DeTable<'_>) -> Option<At<StepFrom>> {
     let step = match (value.as_bool(), value.as_str()) {
         (Some(true), _) | (_, Some("first")) => StepFrom::First,
         (_, Some("clock")) => StepFrom::Clock,
-        _ => return None, // absent or false, or reported as an unknown word
+        _ => return None, // absent or false, or reported as an unknown value
     };
     Some(At::new(step, written.span()))
 }

@@ -39,7 +39,7 @@ pub(super) struct LimitPlaces {
     pub(super) mode: Option<Range<usize>>,
     pub(super) cost: Option<Range<usize>>,
     /// True if the limit or the defaults set the behaviour for a missing key.
-    pub(super) missing_key_said: bool,
+    pub(super) missing_key_set: bool,
 }
 
 /// `[defaults]`: values of limits without their own.
@@ -106,7 +106,7 @@ pub(super) fn limit<'a>(
         ..
     } = &shared.defaults;
     let mode = mode(written).or_else(|| usual_mode.clone());
-    let said = missing.is_some() || usual_missing.is_some();
+    let is_set = missing.is_some() || usual_missing.is_some();
     let on_descriptors = separate(written, &place("limit", index, written), out);
     let missing_key = missing
         .or_else(|| usual_missing.clone())
@@ -114,7 +114,7 @@ pub(super) fn limit<'a>(
     let missing_key = match missing_key {
         // Descriptors have no address.
         MissingKey::Use(part) if on_descriptors && !part.is_of_descriptors() => MissingKey::Shared,
-        said => said,
+        chosen => chosen,
     };
     let count_denied = read::flag(written, "count_denied").or(shared.defaults.count_denied);
     let denials = if count_denied == Some(true) {
@@ -165,7 +165,7 @@ pub(super) fn limit<'a>(
             key: key_at,
             mode: mode.map(|mode| mode.at),
             cost: Some(cost.at).filter(|at| !at.is_empty()),
-            missing_key_said: said,
+            missing_key_set: is_set,
         },
     })
 }
@@ -184,7 +184,7 @@ fn limit_name<'a>(
             another_name(text.value, names)
         };
         let message = format!("two limits are called `{}`", shown(text.value));
-        let label = "counters are kept by name: it must be unique";
+        let label = "the name must be unique, because counters are kept by name";
         out.error(codes::DUPLICATE_NAME, text.at, message, label)
             .related(first.clone())
             .help(format!("write for example name = \"{other}\""));
@@ -217,12 +217,12 @@ fn cost(table: &DeTable<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<C
                 "write a number, or the attribute that holds it: cost = \"attr:amount\"".into()
             }
         };
-        let message = format!("\"{}\" is no cost of {place}", shown(text));
+        let message = format!("\"{}\" is not a valid cost of {place}", shown(text));
         out.error(
             codes::COST,
             node.span(),
             message,
-            "not a number, and not \"attr:NAME\"",
+            "expected a number or \"attr:NAME\"",
         )
         .help(help);
         return None;
@@ -238,7 +238,7 @@ fn mode(table: &DeTable<'_>) -> Option<At<RuleMode>> {
         "enforce" => RuleMode::Enforce,
         "shadow" => RuleMode::Shadow,
         "off" => RuleMode::Off,
-        _ => return None, // reported as an unknown word
+        _ => return None, // reported as an unknown value
     };
     Some(At::new(mode, text.at))
 }
@@ -249,7 +249,7 @@ fn outage(table: &DeTable<'_>) -> Option<Outage> {
         "local" => Outage::Local,
         "allow" => Outage::Allow,
         "deny" => Outage::Deny,
-        _ => return None, // reported as an unknown word
+        _ => return None, // reported as an unknown value
     })
 }
 
@@ -258,7 +258,7 @@ fn path_case(table: &DeTable<'_>) -> Option<PathCase> {
     Some(match read::text(table, "path_case")?.value {
         "insensitive" => PathCase::Insensitive,
         "sensitive" => PathCase::Sensitive,
-        _ => return None, // reported as an unknown word
+        _ => return None, // reported as an unknown value
     })
 }
 
@@ -275,7 +275,7 @@ fn refusal_of(
     status: Option<u16>,
     defaults: &Defaults,
 ) -> Arc<Refusal> {
-    let kept = own.as_ref().is_some_and(|own| own.says_status);
+    let kept = own.as_ref().is_some_and(|own| own.has_status);
     let status = status.or(defaults.status.filter(|_| !kept));
     let named = own.or_else(|| defaults.response.clone());
     let refusal = named.map(|named| named.refusal).unwrap_or_default();

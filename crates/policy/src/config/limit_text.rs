@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_algorithm_has_words() {
+    fn every_algorithm_can_be_written() {
         let rows = [
             ("10/1m", "token bucket"),
             ("  10/1m\n", "token bucket"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_is_refused_with_its_place() {
+    fn an_invalid_limit_is_refused_with_its_place() {
         for (text, code, line, column) in [
             ("", "RK0205", 1, 9),
             ("100 per minute", "RK0205", 1, 9),

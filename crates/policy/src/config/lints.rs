@@ -46,7 +46,7 @@ pub(super) fn impossible(drafts: &[Draft], settings: &Settings, out: &mut Findin
             codes::COST_TOO_HIGH,
             at,
             message,
-            format!("costs more than the {capacity} it holds"),
+            format!("costs more than the {capacity} that the limit holds"),
         )
         .related(draft.places.quantity.clone())
         .help(format!(
@@ -90,9 +90,7 @@ fn off(drafts: &[Draft], out: &mut Findings<'_>) {
             many => format!("{} limits are off", many.len()),
         };
         out.warning(codes::OFF, at, message, "neither decides nor counts")
-            .help(
-                "write mode = \"shadow\" to count without refusing, or remove what is not needed",
-            );
+            .help("write mode = \"shadow\" to count without refusing, or remove unneeded limits");
     }
 }
 
@@ -115,44 +113,44 @@ fn missing_key(draft: &Draft, out: &mut Findings<'_>) {
     let Some(part) = draft.rule.key.iter().find(omitted) else {
         return;
     };
-    if draft.places.missing_key_said {
+    if draft.places.missing_key_set {
         return;
     }
     let message = format!(
-        "limit `{}` does not say what happens without `{part}`",
+        "limit `{}` has no `missing_key` for requests without `{part}`",
         draft.rule.limit.name
     );
     out.warning(
         codes::MISSING_KEY_UNSET,
         draft.places.key.clone(),
         message,
-        "a request may come without it; it is then counted by address",
+        "a request without it is counted by address",
     )
-    .help("say so with missing_key = \"use:ip\", or choose \"skip\", \"deny\" or \"shared\"");
+    .help("confirm this with missing_key = \"use:ip\", or choose \"skip\", \"deny\" or \"shared\"");
 }
 
 /// Warns of a limit that refuses clients that keep to it, unless the name of its algorithm
 /// implies that: a leaky bucket, a gap and a warm-up are chosen because they space requests.
 fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
     let share = draft.rule.least_served();
-    let says_so = match draft.kind {
+    let is_implied = match draft.kind {
         QuantityKind::Windows(algorithm) => matches!(algorithm, AlgorithmSpec::SlidingLog { .. }),
         _ => true,
     };
     let Some(quota) = draft
         .rule
         .keeps_to
-        .filter(|_| !says_so && share != Share::ALL)
+        .filter(|_| !is_implied && share != Share::ALL)
     else {
         return;
     };
     let name = &draft.rule.limit.name;
     let (permits, per) = (quota.permits(), quota.per());
     let label = if share == Share::NONE {
-        format!("no share is certain for one that sends {permits} at once each {per}")
+        format!("no share is certain for a client that sends {permits} at once each {per}")
     } else {
         let (served, of) = (share.served(), share.of());
-        format!("serves {served} of {of} for one that sends {permits} at once each {per}")
+        format!("serves {served} of {of} for a client that sends {permits} at once each {per}")
     };
     let message = format!("limit `{name}` may refuse a client that keeps to it");
     out.warning(
@@ -161,7 +159,7 @@ fn less_than_kept(draft: &Draft, out: &mut Findings<'_>) {
         message,
         label,
     )
-    .help("leave `algorithm` out: a token bucket serves such a client whole");
+    .help("leave `algorithm` out: a token bucket serves all requests of such a client");
 }
 
 /// Warns of a key part that is its own stand-in. Addresses, the default stand-in, are missing

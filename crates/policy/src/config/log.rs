@@ -25,11 +25,12 @@ pub(super) fn log(
     if permits > u64::from(MAX_PERMITS) {
         let (bytes, most) = (permits * BYTES, u64::from(MAX_PERMITS) * BYTES);
         let message = format!("a log of {permits} requests is too long");
-        let label = format!("{permits} x {BYTES} bytes = {bytes} for each key; {most} is the most");
+        let label =
+            format!("{permits} x {BYTES} bytes = {bytes} for each key; the maximum is {most}");
         out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
             .help(
                 "write algorithm = { name = \"sub-buckets\", count = 60, edge = \"full\" }, which \
-                    promises the same in 276 bytes",
+                    gives the same guarantee in 276 bytes",
             );
         return None;
     }
@@ -39,7 +40,7 @@ pub(super) fn log(
             |_| "more than 584 years".to_owned(),
             |nanos| Nanos::from_nanos(nanos).to_string(),
         );
-        let message = format!("`min_gap` lets no {permits} requests into {per}");
+        let message = format!("{permits} requests with this `min_gap` do not fit into {per}");
         let label = format!("{permits} x {gap} = {whole}, longer than {per}");
         let fits = Nanos::from_nanos(per.as_nanos() / permits);
         let help = match fits {

@@ -34,15 +34,15 @@ impl Written {
     /// Returns the label of a text that is not of this kind.
     fn label(self) -> &'static str {
         match self {
-            Self::Limit => "not NUMBER/PERIOD",
-            Self::Refill => "not NUMBER/DURATION",
+            Self::Limit => "expected NUMBER/PERIOD",
+            Self::Refill => "expected NUMBER/DURATION",
             Self::Spacing
             | Self::MaxWait
             | Self::MinGap
             | Self::SaveUp
             | Self::WarmUpPeriod
             | Self::Lease
-            | Self::Deadline => "not a duration",
+            | Self::Deadline => "expected a duration",
         }
     }
 
@@ -50,7 +50,7 @@ impl Written {
     fn grammar(self) -> &'static str {
         match self {
             Self::Limit => {
-                "write a number and a duration, as in limit = \"100/1m\", or a word of the calendar, as in \"100/day\""
+                "write a number and a duration, as in limit = \"100/1m\", or a calendar period, as in \"100/day\""
             }
             Self::Refill => {
                 "write a number and a duration (ns, us, ms, s, m, h, d, w), as in refill = \"10/1s\""
@@ -137,8 +137,9 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
     let value = shown(text.value);
     if matches!(error, Error::Quota | Error::Span) {
         let (code, kind) = match written {
-            Written::Limit | Written::Refill => (codes::QUOTA, "no number in a period"),
-            _ => (codes::SPAN, "no duration"),
+            Written::Limit => (codes::QUOTA, "a valid limit"),
+            Written::Refill => (codes::QUOTA, "a valid refill"),
+            _ => (codes::SPAN, "a valid duration"),
         };
         let meant = written
             .meant(text.value)
@@ -146,25 +147,25 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         out.error(
             code,
             text.at.clone(),
-            format!("\"{value}\" is {kind}"),
+            format!("\"{value}\" is not {kind}"),
             written.label(),
         )
         .help(meant.unwrap_or_else(|| written.grammar().to_owned()));
         return;
     }
     let help = match error {
-        Error::NoPermits => "write at least 1; what nobody may do is better refused by the proxy",
-        Error::TooFast => "write a lower number: this one is faster than any request can come",
+        Error::NoPermits => "write at least 1, or let the proxy refuse all such requests",
+        Error::TooFast => "write a lower number: requests cannot come this fast",
         Error::TooLong
         | Error::SpanTooLong
         | Error::WindowTooLong
         | Error::RefillTooLong
         | Error::DecayTooLong => "write a shorter period, or a smaller bucket that refills faster",
-        Error::TooManyPermits => "count in larger units: 4,294,967,295 is the most",
+        Error::TooManyPermits => "count in larger units: the maximum is 4,294,967,295",
         Error::SubBuckets => "write fewer sub-buckets, or a longer period",
         _ => written.grammar(),
     };
-    let message = format!("\"{value}\" cannot be kept");
+    let message = format!("\"{value}\" cannot be used");
     out.error(
         codes::NOT_COUNTABLE,
         text.at.clone(),

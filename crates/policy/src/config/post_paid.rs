@@ -69,7 +69,7 @@ impl Warming {
     ) -> Option<Quantity> {
         if let Some(dated) = Dated::read(text.value) {
             let help = format!("write limit = \"{}\"", dated.rolling());
-            self.stray("a limit of the calendar", help, out);
+            self.stray("a calendar limit", help, out);
             return None;
         }
         if let Some(named) = named {
@@ -77,7 +77,7 @@ impl Warming {
             out.error(
                 codes::ALGORITHM,
                 named.at,
-                "`algorithm` beside `warmup`",
+                "`algorithm` cannot be combined with `warmup`",
                 label,
             )
             .related(self.at.clone())
@@ -105,7 +105,7 @@ impl Warming {
     fn makes_a_difference(&self, quota: Quota, out: &mut Findings<'_>) -> Option<()> {
         let warm = quota.time_for(Permits::ONE);
         if self.cold_factor.value == 1 {
-            let message = "a `cold_factor` of 1 warms nothing up";
+            let message = "a `cold_factor` of 1 has no effect";
             let label = format!("a permit takes 1 x {warm} = {warm}, cold or warm");
             out.error(
                 codes::PARAMETERS,
@@ -121,7 +121,7 @@ impl Warming {
 
     /// Reports `warmup` beside a quantity that cannot warm up.
     pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
-        let message = format!("`warmup` beside {beside}");
+        let message = format!("`warmup` cannot be combined with {beside}");
         let label = "only a `limit` with a duration warms up";
         out.error(codes::ALGORITHM, self.at.clone(), message, label)
             .help(help);
@@ -145,7 +145,7 @@ pub(super) fn smooth_bursty(
         quota.time_for(Permits::ONE),
     );
     if let Some(save_up) = save_up.filter(|_| saves < interval) {
-        let message = format!("nothing is saved up in {saves}");
+        let message = format!("no permit is saved up in {saves}");
         let label = format!("a permit comes every {interval}: {saves} / {interval} = 0 permits");
         out.error(codes::PARAMETERS, save_up.at, message, label)
             .related(text.at.clone())
@@ -177,10 +177,11 @@ fn quota(
         return None;
     }
     if quota.per_second() > f64::from(MAX_PER_SECOND) {
-        let message = format!("{what} cannot price \"{}\"", text.value);
+        let message = format!("\"{}\" is too fast for {what}", text.value);
         let interval = quota.time_for(Permits::ONE);
         let label = format!(
-            "prices are cut to microseconds, by up to 3us a request, and a permit costs {interval}"
+            "prices are rounded down to microseconds, by up to 3us a request, and a permit costs \
+             {interval}"
         );
         out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
             .help(format!(

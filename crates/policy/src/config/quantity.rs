@@ -65,8 +65,8 @@ pub(super) fn free(
     if denials == Denials::Free {
         return true;
     }
-    let message = format!("`count_denied` with {what}");
-    let label = "cannot count what it refuses";
+    let message = format!("`count_denied` cannot be combined with {what}");
+    let label = "cannot count refused requests";
     out.error(codes::ALGORITHM, at.clone(), message, label)
         .help(format!(
             "write count_denied = false in this limit, or {instead}"

@@ -62,7 +62,7 @@ impl QueueSpec {
         if let Some(At { value: wait, at }) = &self.longest {
             let fit = gcra.paced_within(*wait);
             if fit == Permits::ZERO {
-                let message = format!("a queue in which nobody waits longer than {wait} is empty");
+                let message = format!("no request can wait in a queue with a `max_wait` of {wait}");
                 let label =
                     format!("a permit comes every {interval}: {wait} / {interval} = 0 places");
                 out.error(codes::PARAMETERS, at.clone(), message, label)
@@ -90,8 +90,9 @@ impl QueueSpec {
     /// Reports that the debt of a full queue exceeds the countable range.
     fn too_long(&self, gcra: Gcra, quota: Quota, places: Permits, out: &mut Findings<'_>) {
         let (interval, whole) = (quota.time_for(Permits::ONE), quota.time_for(places));
-        let message = format!("a queue of {places} cannot be kept");
-        let label = format!("{places} x {interval} = {whole}; burst and queue may take 1.1 years");
+        let message = format!("a queue of {places} is too long");
+        let label =
+            format!("{places} x {interval} = {whole}; burst and queue may take at most 1.1 years");
         let fit = gcra.paced_within(LONG).get();
         let help = match fit.saturating_sub(quota.burst().get()) {
             0 => "leave `queue` out: the burst alone takes a year".to_owned(),
@@ -103,8 +104,8 @@ impl QueueSpec {
 
     /// Reports `queue` beside a quantity that is not paced.
     pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
-        let message = format!("`queue` beside {beside}");
-        let label = "only GCRA has room to wait";
+        let message = format!("`queue` cannot be combined with {beside}");
+        let label = "only a token bucket, a leaky bucket and `spacing` can have a queue";
         out.error(codes::ALGORITHM, self.at.clone(), message, label)
             .help(help);
     }

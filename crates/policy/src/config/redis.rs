@@ -77,16 +77,21 @@ fn kind(
     sentinel: bool,
     out: &mut Findings<'_>,
 ) -> Option<UrlKind> {
-    let told = read::flag(table, "cluster") == Some(true);
-    if sentinel && told {
+    let clustered = read::flag(table, "cluster") == Some(true);
+    if sentinel && clustered {
         let at = table.get("cluster").map_or(0..0, toml::Spanned::span);
-        let message = "sentinels watch one primary, and no cluster";
-        out.error(codes::REDIS, at, message, "beside `sentinel`")
-            .help("leave one of them out");
+        let message = "`cluster` cannot be combined with `sentinel`";
+        out.error(
+            codes::REDIS,
+            at,
+            message,
+            "sentinels watch one primary, not a cluster",
+        )
+        .help("leave one of them out");
         return None;
     }
     let list = url.get_ref().as_array().is_some();
-    Some(match (sentinel, list || told) {
+    Some(match (sentinel, list || clustered) {
         (true, _) => UrlKind::Sentinel,
         (false, true) => UrlKind::Node,
         (false, false) => UrlKind::Server,
@@ -98,8 +103,13 @@ fn watched(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<SentinelSettin
     let login = login(table, "SENTINEL", out);
     let master = read::text(table, "master")?; // reported: it must be there
     if master.value.is_empty() {
-        out.error(codes::REDIS, master.at, "the primary has no name", "empty")
-            .help("write for example master = \"mymaster\"");
+        out.error(
+            codes::REDIS,
+            master.at,
+            "`master` is empty",
+            "expected the name of the primary",
+        )
+        .help("write for example master = \"mymaster\"");
         return None;
     }
     let (username, password) = login?;
@@ -127,10 +137,11 @@ fn urls(node: &SpannedValue<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Optio
     let encrypted = |url: &&String| url.starts_with(ENCRYPTED);
     let count = urls.iter().filter(encrypted).count();
     if count > 0 && count < urls.len() {
-        let message = "some of these are reached by TLS, and others are not";
+        let message = "some URLs use TLS, and others do not";
         let label = "rediss:// and redis://";
-        out.error(codes::REDIS, node.span(), message, label)
-            .help("write rediss:// for all of them: what one hears the others repeat");
+        out.error(codes::REDIS, node.span(), message, label).help(
+            "write rediss:// for all of them, because servers pass on the data that they receive",
+        );
         return None;
     }
     (!urls.is_empty()).then_some(urls) // reported: of another type, or empty
@@ -146,48 +157,68 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
     };
     let Some((scheme, rest)) = text.value.split_once("://") else {
         let help = "write for example \"redis://127.0.0.1:6379\"";
-        return refuse(out, "this is no URL of a store", "no scheme", help);
+        return refuse(out, "this is not the URL of a store", "no scheme", help);
     };
     match (scheme, kind) {
         ("redis" | "rediss", _) => {}
         ("unix", UrlKind::Node) => {
             let help = "write for example \"redis://10.0.0.1:6379\"";
             let label = "nodes of a cluster name each other by host and port";
-            return refuse(out, "a cluster is not reached by a socket", label, help);
+            return refuse(out, "a cluster cannot be reached by a socket", label, help);
         }
         ("unix", UrlKind::Sentinel) => {
             let help = "write for example \"redis://10.0.0.1:26379\"";
             let label = "sentinels name the primary by host and port";
-            return refuse(out, "a sentinel is not reached by a socket", label, help);
+            return refuse(out, "a sentinel cannot be reached by a socket", label, help);
         }
         ("unix", UrlKind::Server) if rest.starts_with('/') && !rest.contains('?') => {
             return Some(text.value.into());
         }
         ("valkey" | "valkeys", _) => {
-            let help =
-                "write \"redis://\" or \"rediss://\" and the same address: the protocol is one";
-            return refuse(out, "this is no URL of a store", "an unknown scheme", help);
+            let help = "write \"redis://\" or \"rediss://\" and the same address: the protocol is \
+                 the same";
+            return refuse(
+                out,
+                "this is not the URL of a store",
+                "unknown scheme",
+                help,
+            );
         }
         ("redis+sentinel" | "rediss+sentinel" | "sentinel", _) => {
             let help = "write url = [\"redis://10.0.0.1:26379\"], and beside it sentinel = { master = \
                  \"mymaster\" }";
-            return refuse(out, "this is no URL of a store", "an unknown scheme", help);
+            return refuse(
+                out,
+                "this is not the URL of a store",
+                "unknown scheme",
+                help,
+            );
         }
         _ => {
             let help = "write for example \"redis://127.0.0.1:6379\" or \"unix:///run/redis.sock\"";
-            return refuse(out, "this is no URL of a store", "an unknown scheme", help);
+            return refuse(
+                out,
+                "this is not the URL of a store",
+                "unknown scheme",
+                help,
+            );
         }
     }
     if rest.contains('@') {
         let help = "write the address alone, and beside it password = \"env:REDIS_PASSWORD\"";
-        let label = "whoever reads the policy could log in";
+        let label = "every reader of the policy could log in";
         return refuse(out, "the URL of the store holds a secret", label, help);
     }
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     if !path.is_empty() || rest.contains(['?', '#']) {
         let help = "write the address alone, and beside it for example database = 2";
-        let label = "not HOST:PORT";
-        return refuse(out, "the URL of the store says too much", label, help);
+        let label = "expected HOST:PORT";
+        return refuse(
+            out,
+            "the URL of the store has more than a host and a port",
+            label,
+            help,
+        );
     }
     let port = if kind == UrlKind::Sentinel {
         "26379"
@@ -200,7 +231,12 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
     };
     if host.is_empty() || host.contains(char::is_whitespace) || port.parse::<u16>().is_err() {
         let help = "write for example \"redis://127.0.0.1:6379\"";
-        return refuse(out, "this is no URL of a store", "not HOST:PORT", help);
+        return refuse(
+            out,
+            "this is not the URL of a store",
+            "expected HOST:PORT",
+            help,
+        );
     }
     Some(format!("{scheme}://{host}:{port}"))
 }
@@ -208,7 +244,7 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
 /// Warns of `[store.redis.tls]` if no connection uses it.
 fn warn_unused(tls: &At<&DeTable<'_>>, urls: &[String], out: &mut Findings<'_>) {
     if !urls.iter().any(|url| url.starts_with(ENCRYPTED)) {
-        let message = "[store.redis.tls] is used by no connection";
+        let message = "no connection uses [store.redis.tls]";
         let label = "no URL begins with rediss";
         out.warning(codes::REDIS, tls.at.clone(), message, label)
             .help("write for example url = \"rediss://10.0.0.7:6379\"");
@@ -229,8 +265,8 @@ fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls>
             };
             let at = tls.value.get(there);
             let at = at.map_or(tls.at.clone(), toml::Spanned::span);
-            let message = format!("`{there}` without `{missing}`");
-            let label = "one is no use without the other";
+            let message = format!("`{there}` needs a `{missing}`");
+            let label = "one has no effect without the other";
             out.error(codes::REDIS, at, message, label)
                 .help(format!("add {missing}, a PEM file"));
             return None;
@@ -245,18 +281,18 @@ fn tls_files(tls: &At<&DeTable<'_>>, out: &mut Findings<'_>) -> Option<StoreTls>
 }
 
 /// Returns the places of a name and a password; `None` if one of them is wrong, which is
-/// reported. The prefix `whose` begins the names of variables that could hold them.
+/// reported. The prefix `owner` begins the names of variables that could hold them.
 fn login(
     table: &DeTable<'_>,
-    whose: &str,
+    owner: &str,
     out: &mut Findings<'_>,
 ) -> Option<(Option<Secret>, Option<Secret>)> {
-    let [username, password] = ["username", "password"].map(|name| secret(table, name, whose, out));
+    let [username, password] = ["username", "password"].map(|name| secret(table, name, owner, out));
     if let (Some(Ok(_)), None) = (&username, &password) {
         let at = table.get("username").map_or(0..0, toml::Spanned::span);
-        let label = "nobody logs in by a name alone";
-        out.error(codes::REDIS, at, "`username` without `password`", label)
-            .help(format!("add password = \"env:{whose}_PASSWORD\""));
+        let label = "a login needs a name and a password";
+        out.error(codes::REDIS, at, "`username` needs a `password`", label)
+            .help(format!("add password = \"env:{owner}_PASSWORD\""));
         return None;
     }
     Some((username.transpose().ok()?, password.transpose().ok()?))
@@ -266,7 +302,7 @@ fn login(
 fn secret(
     table: &DeTable<'_>,
     name: &str,
-    whose: &str,
+    owner: &str,
     out: &mut Findings<'_>,
 ) -> Option<Result<Secret, ()>> {
     let text = read::text(table, name)?;
@@ -278,12 +314,12 @@ fn secret(
         Some(("file", path)) => return Some(Ok(Secret::File(path.into()))),
         _ => {}
     }
-    let message = format!("`{name}` does not say where it is");
-    let label = "not env:NAME, and not file:PATH";
+    let message = format!("`{name}` must name the source of the secret");
+    let label = "expected env:NAME or file:PATH";
     let variable = name.to_ascii_uppercase();
     out.error(codes::REDIS, text.at, message, label)
         .help(format!(
-            "write for example {name} = \"env:{whose}_{variable}\""
+            "write for example {name} = \"env:{owner}_{variable}\""
         ));
     Some(Err(()))
 }
@@ -296,8 +332,8 @@ fn prefix(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<String> {
     if (1..=MAX_PREFIX).contains(&text.value.len()) && text.value.bytes().all(fits) {
         return Some(text.value.into());
     }
-    let message = format!("\"{}\" cannot begin the names of keys", shown(text.value));
-    let label = format!("not 1 to {MAX_PREFIX} letters, digits, or any of : . _ -");
+    let message = format!("\"{}\" is not a valid prefix of keys", shown(text.value));
+    let label = format!("expected 1 to {MAX_PREFIX} letters, digits, or any of : . _ -");
     out.error(codes::REDIS, text.at, message, label)
         .help("write for example prefix = \"edge\"");
     None
@@ -312,7 +348,7 @@ fn deadline(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Nanos> {
         return Some(deadline);
     }
     let message = format!("a deadline of {deadline} is out of range");
-    let label = format!("not from {MIN_DEADLINE} to {MAX_DEADLINE}");
+    let label = format!("expected {MIN_DEADLINE} to {MAX_DEADLINE}");
     out.error(codes::REDIS, text.at, message, label)
         .help("write for example deadline = \"50ms\"");
     None
@@ -327,7 +363,7 @@ fn database(table: &DeTable<'_>, cluster: bool, out: &mut Findings<'_>) -> Optio
         return Some(database);
     }
     let message = format!("a cluster has no database {database}");
-    out.error(codes::REDIS, node.span(), message, "only 0")
+    out.error(codes::REDIS, node.span(), message, "only database 0 exists")
         .help("leave it out");
     None
 }

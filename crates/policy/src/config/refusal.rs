@@ -30,7 +30,7 @@ pub(super) struct Responses {
 pub(super) struct NamedResponse {
     pub(super) refusal: Arc<Refusal>,
     /// True if it sets a status itself, which precedes the status of `[defaults]`.
-    pub(super) says_status: bool,
+    pub(super) has_status: bool,
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) fn responses(root: &DeTable<'_>, out: &mut Findings<'_>) -> Responses
         let response = Response {
             named: NamedResponse {
                 refusal: Arc::new(refusal(table, out)),
-                says_status: table.contains_key("status"),
+                has_status: table.contains_key("status"),
             },
             at: key.span(),
             used: false,
@@ -159,7 +159,7 @@ fn body(table: &DeTable<'_>, out: &mut Findings<'_>) -> Body {
 /// Checks a text that is sent: its length, and its placeholders in braces.
 fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
     if text.value.len() > MAX_TEXT {
-        let message = format!("a text of {} bytes", text.value.len());
+        let message = format!("the text has {} bytes", text.value.len());
         let label = format!("at most {MAX_TEXT} bytes are sent");
         out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
             .help("write a shorter text, with a link to the rest");
@@ -184,7 +184,7 @@ fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
         };
         let message = format!("unknown placeholder {{{}}}", shown(word));
         let at = out.within(&text.at, &format!("{{{word}}}"));
-        let label = "{retry_after} and {limit} are filled in";
+        let label = "only {retry_after} and {limit} are filled in";
         out.error(codes::RESPONSE_TEXT, at, message, label)
             .help(help);
     }
@@ -198,12 +198,12 @@ fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
         .split_once('/')
         .is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
     if !(visible && two_parts && text.value.len() <= 200 && text.value.trim() == text.value) {
-        let message = format!("\"{}\" is no content type", shown(text.value));
+        let message = format!("\"{}\" is not a content type", shown(text.value));
         out.error(
             codes::RESPONSE_TEXT,
             text.at.clone(),
             message,
-            "not TYPE/SUBTYPE",
+            "expected TYPE/SUBTYPE",
         )
         .help("write for example type = \"text/html; charset=utf-8\"");
     }

@@ -20,10 +20,10 @@ const MAX_FIELD_NAME: usize = 100;
 /// Key parts of the language that are not built yet: the word before `:`, and the alternative
 /// that works today.
 const PLANNED_PARTS: &[NameHint] = &[
-    ("country", "key = [\"ip\"] counts by address"),
+    ("country", "count by address: key = [\"ip\"]"),
     (
         "asn",
-        "key = [\"ip\"] counts by address; \"ip/24\" by block",
+        "count by address, key = [\"ip\"], or by block, key = [\"ip/24\"]",
     ),
     (
         "jwt",
@@ -42,27 +42,24 @@ const PLANNED_PARTS: &[NameHint] = &[
 const MISTAKEN_PARTS: &[NameHint] = &[
     (
         "user",
-        "write where it is found: \"attr:user_id\" or \"header:x-user-id\"",
+        "write its source: \"attr:user_id\" or \"header:x-user-id\"",
     ),
     (
         "user_id",
-        "write where it is found: \"attr:user_id\" or \"header:x-user-id\"",
+        "write its source: \"attr:user_id\" or \"header:x-user-id\"",
     ),
-    (
-        "session",
-        "write where it is found, as in \"cookie:session\"",
-    ),
+    ("session", "write its source, as in \"cookie:session\""),
     (
         "token",
-        "write \"bearer\", or where it is found, as in \"header:x-token\"",
+        "write \"bearer\", or its source, as in \"header:x-token\"",
     ),
     (
         "domain",
-        "a limit on descriptors counts where it matches: match = { domain = \"edge\" }",
+        "match the domain instead: match = { domain = \"edge\" }",
     ),
     (
         "generic_key",
-        "it is an entry: write \"descriptor:generic_key\"",
+        "write it as an entry: \"descriptor:generic_key\"",
     ),
     (
         "remote_address",
@@ -173,12 +170,12 @@ impl Requests {
                             shown(&path)
                         );
                     }
-                    let label = format!("not a value of `{name}`");
+                    let label = format!("not a valid value of `{name}`");
                     value_error(codes::MATCH_VALUE, text, label, error, out);
                 }
             }
             if !seen.insert(text.value.to_owned()) {
-                let message = format!("`{name}` names \"{}\" twice", shown(text.value));
+                let message = format!("`{name}` lists \"{}\" twice", shown(text.value));
                 out.warning(
                     codes::SAID_TWICE,
                     text.at.clone(),
@@ -202,12 +199,10 @@ fn field_name(group: &str, text: &At<&str>, out: &mut Findings<'_>) -> Option<St
     if !text.value.is_empty() && text.value.len() <= MAX_FIELD_NAME {
         return Some(text.value.to_owned());
     }
-    let message = format!("`{group}` with a name of {} bytes", text.value.len());
-    let label = format!("a name has 1 to {MAX_FIELD_NAME} bytes");
+    let message = format!("a name in `{group}` has {} bytes", text.value.len());
+    let label = format!("expected 1 to {MAX_FIELD_NAME} bytes");
     out.error(codes::MATCH_NAME, text.at.clone(), message, label)
-        .help(format!(
-            "name what to look at, as in {group}.NAME = \"value\""
-        ));
+        .help(format!("write a name, as in {group}.NAME = \"value\""));
     None
 }
 
@@ -234,7 +229,7 @@ pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<Key
     for text in &written {
         match key_part(text, out) {
             Some(part) if parts.contains(&part) => {
-                let message = format!("`key` names \"{}\" twice", shown(text.value));
+                let message = format!("`key` lists \"{}\" twice", shown(text.value));
                 out.warning(
                     codes::SAID_TWICE,
                     text.at.clone(),
@@ -253,8 +248,8 @@ pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<Key
         out.error(
             codes::KEY_PART,
             at,
-            "`all` beside other parts of a key",
-            "everybody together, or each one apart?",
+            "`all` cannot be combined with other parts of a key",
+            "`all` counts all requests together",
         )
         .help("write key = [\"all\"] for one counter, or leave \"all\" out");
         return None;
@@ -285,13 +280,7 @@ fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
     {
         (*instead).clone_into(&mut error.help);
     }
-    value_error(
-        codes::KEY_PART,
-        text,
-        "not a part of a key".into(),
-        error,
-        out,
-    );
+    value_error(codes::KEY_PART, text, "not a key part".into(), error, out);
     None
 }
 
@@ -314,12 +303,12 @@ pub(super) fn missing_key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option
         None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
         None => "write for example missing_key = \"use:ip\"".into(),
     };
-    let message = format!("unknown word \"{}\" for `missing_key`", shown(word));
+    let message = format!("unknown value \"{}\" for `missing_key`", shown(word));
     out.error(
         codes::MISSING_KEY,
         text.at,
         message,
-        "not \"skip\", \"deny\", \"shared\" or \"use:PART\"",
+        "expected \"skip\", \"deny\", \"shared\" or \"use:PART\"",
     )
     .help(help);
     None
@@ -343,7 +332,7 @@ pub(super) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool 
         better => better,
     };
     let message = format!("\"{}\" cannot be the name of a {kind}", shown(name));
-    let label = format!("1 to {MAX_NAME} lower-case letters, digits or hyphens");
+    let label = format!("expected 1 to {MAX_NAME} lower-case letters, digits or hyphens");
     out.error(codes::NAME, text.at.clone(), message, label)
         .help(format!("write for example \"{better}\""));
     false

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_or_planned_is_refused_by_both() {
+    fn unknown_and_planned_fields_are_refused_by_both() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         everywhere(|Place { table, wrap }| {
             let refused = |name: &str, code| {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_the_parser() {
+    fn the_schema_has_the_words_of_the_parser() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         everywhere(|Place { table, wrap }| {
             for field in table.fields {

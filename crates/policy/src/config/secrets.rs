@@ -3,7 +3,7 @@
 //! ```text
 //!   url = "redis://:hunter2@127.0.0.1"    url = "redis://********@127.0.0.1"
 //!   password = "hunter2"                  password = "*******"
-//!   password = "env:REDIS_PASSWORD"       the same: it says where the secret is
+//!   password = "env:REDIS_PASSWORD"       the same: it names the source
 //! ```
 //!
 //! The text is examined, not the document, because the file that holds the secret may be one that
@@ -68,8 +68,8 @@ fn values(text: &str) -> Vec<Range<usize>> {
             let length = value.find(|c: char| c.is_whitespace() || ",}".contains(c));
             (start, &value[..length.unwrap_or(value.len())])
         };
-        let says_where = value.starts_with("env:") || value.starts_with("file:");
-        if !says_where && !value.starts_with(['[', '{']) {
+        let is_reference = value.starts_with("env:") || value.starts_with("file:");
+        if !is_reference && !value.starts_with(['[', '{']) {
             found.push(start..start + value.len());
         }
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_stars_and_places_are_not() {
+    fn secrets_are_masked_and_references_are_not() {
         for (text, expected) in [
             ("password = \"hunter2\"", "password = \"*******\""),
             ("pass_word='x' # y", "pass_word='*' # y"),

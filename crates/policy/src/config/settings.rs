@@ -40,11 +40,11 @@ const MISTAKEN_PROXIES: &[NameHint] = &[
     ("localhost", "write \"127.0.0.1\", \"::1\""),
     (
         "*",
-        "list your proxies: a client behind any other address could choose its own",
+        "list your proxies: a client behind any other address could choose its own address",
     ),
     (
         "all",
-        "list your proxies: a client behind any other address could choose its own",
+        "list your proxies: a client behind any other address could choose its own address",
     ),
 ];
 
@@ -137,15 +137,15 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
                 codes::PROXY,
                 text.at.clone(),
                 reason,
-                "not a proxy's address",
+                "expected an address or a CIDR block",
             )
             .help(help);
             return None;
         }
     };
     if network.prefix_len() == 0 {
-        let message = format!("`{network}` trusts every address there is");
-        let label = "anybody could then choose an address by sending a header";
+        let message = format!("`{network}` trusts every address");
+        let label = "every client could then choose its address by sending a header";
         out.error(codes::TRUSTS_ALL, text.at.clone(), message, label)
             .help("list your proxies only, as in trusted_proxies = [\"10.0.0.0/8\"]");
         return None;
@@ -161,7 +161,7 @@ pub(super) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<Str
         return Some(name.to_ascii_lowercase());
     }
     let message = format!("\"{}\" cannot be the name of a header", shown(name));
-    let label = format!("1 to {MAX_HEADER} letters, digits or hyphens");
+    let label = format!("expected 1 to {MAX_HEADER} letters, digits or hyphens");
     out.error(codes::HEADER_NAME, text.at.clone(), message, label)
         .help("write the name alone, as in \"x-forwarded-for\"");
     None
@@ -220,13 +220,13 @@ fn door(listen: &DeTable<'_>, name: &str, port: u16, out: &mut Findings<'_>) -> 
     if address.value == "off" || address.value.parse::<SocketAddr>().is_ok() {
         return Some(address.value.to_owned());
     }
-    let message = format!("\"{}\" is no address with a port", shown(address.value));
+    let message = format!("\"{}\" is not an address with a port", shown(address.value));
     let example = address_like(address.value, port);
     out.error(
         codes::ADDRESS,
         address.at,
         message,
-        "not ADDRESS:PORT, and not \"off\"",
+        "expected ADDRESS:PORT or \"off\"",
     )
     .help(format!("write for example {name} = \"{example}\""));
     None
@@ -252,7 +252,7 @@ fn apart(listen: &DeTable<'_>, out: &mut Findings<'_>) {
             .iter()
             .find(|(_, other, _)| address.port() != 0 && meets(other));
         if let Some((first, other, first_at)) = taken {
-            let message = format!("`{first}` and `{name}` listen at one address");
+            let message = format!("`{first}` and `{name}` listen on the same address");
             let free = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1024));
             out.error(
                 codes::SAME_ADDRESS,
@@ -278,9 +278,9 @@ fn wait(
     if let Some(span) = span.filter(|span| range.contains(span)) {
         return Some(span);
     }
-    let message = format!("\"{}\" cannot be `{name}`", shown(text.value));
+    let message = format!("\"{}\" is not a valid `{name}`", shown(text.value));
     let (least, most) = range.into_inner();
-    let label = format!("not a duration from {least} to {most}");
+    let label = format!("expected a duration from {least} to {most}");
     out.error(codes::OUT_OF_RANGE, text.at, message, label)
         .help(format!(
             "write a whole number and a unit, as in {name} = \"10s\""
@@ -304,7 +304,7 @@ fn address_like(text: &str, port: u16) -> String {
 /// Reads a size such as `256MiB`.
 fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
     let refuse = |out: &mut Findings<'_>, at: Range<usize>, reason: &str, help: &str| {
-        let message = format!("\"{}\" is no size of memory", shown(text.value));
+        let message = format!("\"{}\" is not a valid size of memory", shown(text.value));
         out.error(codes::BYTES, at, message, reason).help(help);
     };
     let digits = text.value.len()
@@ -325,7 +325,7 @@ fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
         refuse(
             out,
             text.at.clone(),
-            "a whole number and B, KiB, MiB or GiB",
+            "expected a whole number and B, KiB, MiB or GiB",
             &help,
         );
         return None;
@@ -346,7 +346,7 @@ fn bytes(text: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
         refuse(
             out,
             text.at.clone(),
-            "less than 1 MiB holds next to nothing",
+            "less than the minimum of 1 MiB",
             "write for example budget = \"64MiB\"",
         );
         return None;

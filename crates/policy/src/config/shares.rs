@@ -21,7 +21,7 @@ pub(super) fn no_share(draft: &Draft, settings: &Settings, out: &mut Findings<'_
         return;
     }
     let name = &rule.limit.name;
-    let message = format!("limit `{name}` refuses everything while Redis fails");
+    let message = format!("limit `{name}` refuses all requests while Redis fails");
     let label = format!("{capacity} permits / {nodes} nodes: less than a request costs");
     out.warning(
         codes::NO_SHARE,

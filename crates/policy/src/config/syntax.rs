@@ -12,27 +12,35 @@ use super::diagnostic::{Findings, shown};
 /// Parses the readable part of the document; `None` if there is nothing to read.
 pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > MAX_BYTES {
-        let message = format!("a policy of {} bytes", text.len());
-        out.error(codes::TOO_LARGE, 0..0, message, format!("at most {MAX_BYTES} bytes are read"))
-            .help("is this the policy file? Lists of many values are better kept by the application, as an attribute");
+        let message = format!("the policy has {} bytes", text.len());
+        out.error(
+            codes::TOO_LARGE,
+            0..0,
+            message,
+            format!("at most {MAX_BYTES} bytes are read"),
+        )
+        .help(
+            "check that this is the policy file; keep long lists in the application, which \
+                 sends the result as an attribute",
+        );
         return None;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut told = 0..0; // the line that was reported last
+    let mut reported = 0..0; // the line that was reported last
     for error in &errors {
         let at = error.span().unwrap_or(text.len()..text.len());
         if error.message().contains("duplicate key") {
             twice(text, at, out);
             continue;
         }
-        if told.contains(&at.start) {
+        if reported.contains(&at.start) {
             continue; // what follows on the same line mostly follows from the first
         }
         out.unreadable(at.start);
         let (start, line) = line_of(text, at.start);
-        told = start..start + line.len() + 1; // with its end
+        reported = start..start + line.len() + 1; // with its end
         let Advice { message, help } = advice(error.message(), line);
-        out.error(codes::SYNTAX, at, message, "TOML cannot be read here")
+        out.error(codes::SYNTAX, at, message, "not valid TOML")
             .help(help);
     }
     if errors.is_empty() && document.get_ref().is_empty() {
@@ -40,7 +48,7 @@ pub(super) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
             codes::EMPTY_FILE,
             0..0,
             "the policy is empty",
-            "nothing is said here",
+            "the file sets no field",
         )
         .help("begin with the line: version = 1");
         return None;
@@ -60,8 +68,13 @@ fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
     } else {
         "keep one of them".into()
     };
-    out.error(codes::DUPLICATE_FIELD, at, message, "the second time")
-        .help(help);
+    out.error(
+        codes::DUPLICATE_FIELD,
+        at,
+        message,
+        "set here a second time",
+    )
+    .help(help);
 }
 
 /// Message and help for a line that cannot be parsed.
@@ -76,7 +89,7 @@ fn advice(message: &str, line: &str) -> Advice {
     let (name, value) = line
         .split_once('=')
         .map_or((line, ""), |(name, value)| (name.trim(), value.trim()));
-    let said = |help: &str| Advice {
+    let advise = |help: &str| Advice {
         message: sentence(message),
         help: help.to_owned(),
     };
@@ -87,16 +100,18 @@ fn advice(message: &str, line: &str) -> Advice {
         )
     };
     if line.contains(typographic) {
-        return said("use straight quotes: \"...\"");
+        return advise("use straight quotes: \"...\"");
     }
     if message.contains("unclosed array,") || message.contains("missing comma between array") {
-        return said("close the list with `]`, and put a comma between its values: [\"a\", \"b\"]");
+        return advise(
+            "close the list with `]`, and put a comma between its values: [\"a\", \"b\"]",
+        );
     }
     if message.contains("unclosed inline table") {
-        return said("close the table with `}`");
+        return advise("close the table with `}`");
     }
     if line.starts_with('[') {
-        return said("close the brackets: [[limit]] begins a limit, [defaults] a table");
+        return advise("close the brackets: [[limit]] begins a limit, [defaults] a table");
     }
     if !line.contains('=') {
         let help = match line.split_once(':') {
@@ -109,7 +124,7 @@ fn advice(message: &str, line: &str) -> Advice {
             }
             None => "write a name, `=` and a value, as in limit = \"100/1m\"".to_owned(),
         };
-        return said(&help);
+        return advise(&help);
     }
     if value.is_empty() {
         let message = format!("`{}` has no value", shown(name));
@@ -118,17 +133,17 @@ fn advice(message: &str, line: &str) -> Advice {
     }
     let bare = |c: char| c.is_ascii_alphanumeric() || "/-.:_*".contains(c);
     if value.chars().all(bare) {
-        let message = "a text must stand in quotes".to_owned();
+        let message = "a string must be in quotes".to_owned();
         let help = format!("write {} = {}", shown(name), quoted(value));
         return Advice { message, help };
     }
     if value.matches('"').count() % 2 == 1 {
-        let message = "a text without its closing quote".to_owned();
-        let help = "close the quotes: every text begins and ends with `\"`".to_owned();
+        let message = "a string has no closing quote".to_owned();
+        let help = "close the quotes: every string begins and ends with `\"`".to_owned();
         return Advice { message, help };
     }
-    said(
-        "the file is TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }",
+    advise(
+        "write TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }",
     )
 }
 

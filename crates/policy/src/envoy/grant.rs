@@ -20,13 +20,18 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
     if unlimited {
         if let Some(unit) = unit {
             let message = "an unlimited rate limit has no unit";
-            out.error(codes::ENVOY_UNLIMITED, unit.at, message, "a unit of what?")
-                .help("leave out the unit, or `unlimited`");
+            out.error(
+                codes::ENVOY_UNLIMITED,
+                unit.at,
+                message,
+                "set beside `unlimited`",
+            )
+            .help("leave out the unit, or `unlimited`");
         }
         if limit.has("requests_per_unit") {
-            let message = "`requests_per_unit` does nothing beside `unlimited`";
+            let message = "`requests_per_unit` has no effect beside `unlimited`";
             let at = limit.place_of("requests_per_unit");
-            out.warning(codes::ENVOY_IGNORED, at, message, "never counted")
+            out.warning(codes::ENVOY_IGNORED, at, message, "never used")
                 .help("leave one of the two out");
         }
         return Some(EnvoyRateLimit::Unlimited);
@@ -38,7 +43,7 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
             codes::ENVOY_BLOCKS,
             limit.place_of("unit"),
             message,
-            "0 requests of these",
+            "0 requests per unit",
         )
         .help("write requests_per_unit: 0 if that is meant");
         return Some(EnvoyRateLimit::PerUnit {
@@ -60,7 +65,7 @@ fn unit_of(
     let known = Unit::ALL.map(Unit::name);
     let Some(text) = text else {
         let at = limit.place_of("unit");
-        let label = format!("one of {}", known.join(", "));
+        let label = format!("expected one of {}", known.join(", "));
         out.error(codes::ENVOY_UNIT, at, "a rate limit has no unit", label)
             .help("write for example unit: minute");
         return None;
@@ -68,8 +73,8 @@ fn unit_of(
     if let Some(unit) = Unit::from_name(text.value) {
         return Some(unit);
     }
-    let message = format!("`{}` is no unit", shown(text.value));
-    let label = format!("one of {}", known.join(", "));
+    let message = format!("`{}` is not a unit", shown(text.value));
+    let label = format!("expected one of {}", known.join(", "));
     let near = out.nearest(text.value, known).unwrap_or("minute");
     out.error(codes::ENVOY_UNIT, text.at, message, label)
         .help(format!("write for example unit: {near}"));
@@ -89,8 +94,8 @@ pub(super) fn replaces(
             out.error(
                 codes::ENVOY_REPLACES_NOTHING,
                 at,
-                "`replaces` names nothing",
-                "no name",
+                "an entry of `replaces` has no name",
+                "`name` is missing",
             )
             .help("write - name: OTHER, the name of another rate limit");
             continue;

@@ -131,7 +131,7 @@ impl Loader {
                 "the file has no domain",
                 "no `domain` here",
             )
-            .help("write domain: NAME, as the rate limit filter of Envoy says it");
+            .help("write domain: NAME, as in the rate limit filter of Envoy");
         }
         let (name, mut top) = match &domain {
             Some(domain) => (domain.value, self.domain(domain, file.name, out)),
@@ -177,7 +177,7 @@ impl Loader {
                 message,
                 "one too many",
             )
-            .help("tell callers apart by the first key of their descriptors");
+            .help("distinguish callers by the first key of their descriptors");
             return None;
         }
         let known = self.config.domains.remove(name.value);
@@ -214,7 +214,7 @@ impl Loader {
                 "a descriptor has no key",
                 "no `key` here",
             )
-            .help("write key: NAME, as the descriptors of the calls say it");
+            .help("write key: NAME, as in the descriptors of the calls");
         }
         let value = table.text("value", out);
         let (key_text, value_text) = (
@@ -237,13 +237,13 @@ impl Loader {
             level.add(key_text, wanted, node);
             return;
         }
-        let message = format!("the descriptor `{}` is there twice", shown(&way.path));
+        let message = format!("the descriptor `{}` is defined twice", shown(&way.path));
         let label = match &first {
             Some(_) => "the same key and value again",
-            None => "another file of this domain has it already",
+            None => "another file of this domain defines it already",
         };
         let finding = out.error(codes::ENVOY_DESCRIPTOR_TWICE, at, message, label);
-        finding.help("put what belongs together into one of them");
+        finding.help("merge the two into one");
         if let Some(first) = first {
             finding.related(first);
         }

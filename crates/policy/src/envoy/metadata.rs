@@ -13,9 +13,14 @@ pub(super) fn metadata(node: &YamlNode, out: &mut Findings<'_>) -> Map<String, V
     let mut map = Map::new();
     for (key, value) in fields {
         let (Content::Plain(name) | Content::Quoted(name)) = &key.content else {
-            let message = format!("the name of a field is a text, not {}", key.kind());
-            out.error(codes::ENVOY_KEY_TYPE, key.at.clone(), message, "not a text")
-                .help("a value belongs behind its field, as in value: \"5\"");
+            let message = format!("the name of a field must be a string, not {}", key.kind());
+            out.error(
+                codes::ENVOY_KEY_TYPE,
+                key.at.clone(),
+                message,
+                "expected a string",
+            )
+            .help("write the value after its field, as in value: \"5\"");
             continue;
         };
         map.insert(name.clone(), json(value, out));

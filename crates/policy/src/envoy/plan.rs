@@ -177,10 +177,10 @@ impl<'c> Plan<'c> {
         for (step, status) in self.steps.iter().zip(&statuses) {
             votes.add(status.code, step.applies.is_quota(settings.quota_mode));
             let rule = step.applies.rule().filter(|_| status.code == EnvoyCode::Ok);
-            if let Some(told) = rule.and_then(|rule| rule.metadata.as_ref())
+            if let Some(own) = rule.and_then(|rule| rule.metadata.as_ref())
                 && settings.dynamic_metadata
             {
-                for (field, value) in told {
+                for (field, value) in own {
                     metadata.entry(field).or_insert_with(|| value.clone());
                 }
             }

@@ -146,14 +146,14 @@ impl<'n> CheckedTable<'n> {
         let node = self.field(name)?;
         let (Content::Plain(value) | Content::Quoted(value)) = &node.content else {
             let what = format!("`{name}`");
-            wrong(node, &what, "a text", "write it on one line", out);
+            wrong(node, &what, "a string", "write it on one line", out);
             return None;
         };
         if value.len() > MAX_TEXT {
             let message = format!("`{name}` has {} bytes", value.len());
             let label = format!("at most {MAX_TEXT} bytes");
             out.error(codes::ENVOY_BOUNDS, node.at.clone(), message, label)
-                .help("a shorter text can stand for it, in the calls too");
+                .help("use a shorter string, here and in the calls");
             return None;
         }
         (!value.is_empty()).then(|| SpannedText {
@@ -210,16 +210,16 @@ impl<'n> CheckedTable<'n> {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
-                    reason = "checked: whole, and in range"
+                    reason = "the number is whole and in range"
                 )]
                 let whole = whole.then_some(number as u32);
                 if whole.is_none() {
-                    let message = format!("{what} is {}", shown(text));
+                    let message = format!("{what} is out of range: {}", shown(text));
                     out.error(
                         codes::OUT_OF_RANGE,
                         node.at.clone(),
                         message,
-                        "0 to 4294967295",
+                        "expected 0 to 4294967295",
                     )
                     .help(example);
                 }
@@ -270,7 +270,7 @@ impl<'n> CheckedTable<'n> {
         };
         let Content::List(list) = &node.content else {
             let what = format!("`{name}`");
-            wrong(node, &what, "a list", "begin each with `- `", out);
+            wrong(node, &what, "a list", "begin each item with `- `", out);
             return Vec::new();
         };
         let mut tables = Vec::with_capacity(list.len());
@@ -288,7 +288,7 @@ impl<'n> CheckedTable<'n> {
                 codes::ENVOY_LIST,
                 element.at.clone(),
                 message,
-                "not a table",
+                "expected a table",
             )
             .help(example);
         }
@@ -301,20 +301,25 @@ fn plural(node: &YamlNode) -> &'static str {
         Content::Plain(text) if is_null(text) => "nothing",
         Content::Plain(text) if is_number(text) => "numbers",
         Content::List(_) => "lists",
-        _ => "texts",
+        _ => "strings",
     }
 }
 
 /// Returns the name of a field, if it is a text.
 fn field_name<'n>(key: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n str> {
     let kind = match &key.content {
-        Content::Plain(text) if key.kind() == "a text" => return Some(text),
+        Content::Plain(text) if key.kind() == "a string" => return Some(text),
         Content::Quoted(text) => return Some(text),
         _ => key.kind(),
     };
-    let message = format!("the name of a field is a text, not {kind}");
-    out.error(codes::ENVOY_KEY_TYPE, key.at.clone(), message, "not a text")
-        .help("a value belongs behind its field, as in value: \"5\"");
+    let message = format!("the name of a field must be a string, not {kind}");
+    out.error(
+        codes::ENVOY_KEY_TYPE,
+        key.at.clone(),
+        message,
+        "expected a string",
+    )
+    .help("write the value after its field, as in value: \"5\"");
     None
 }
 
@@ -349,11 +354,11 @@ fn misplaced(
     out: &mut Findings<'_>,
 ) {
     let (belongs, place) = where_;
-    let message = format!("`{name}` does nothing in {}", place.what());
+    let message = format!("`{name}` has no effect in {}", place.what());
     let places: Vec<_> = belongs.iter().map(|place| place.what()).collect();
     let label = format!("a field of {}", places.join(" and of "));
     out.warning(codes::ENVOY_IGNORED, key.at.clone(), message, label)
-        .help("the Go service ignores it too: move it, or leave it out");
+        .help("move it, or leave it out: the Go service ignores it too");
 }
 
 /// Reports a value of another type.
@@ -363,7 +368,7 @@ fn wrong(node: &YamlNode, what: &str, wanted: &str, help: &str, out: &mut Findin
         codes::TYPE,
         node.at.clone(),
         message,
-        format!("not {wanted}"),
+        format!("expected {wanted}"),
     )
     .help(help);
 }

@@ -50,9 +50,9 @@ impl YamlNode {
     pub(super) fn kind(&self) -> &'static str {
         match &self.content {
             Content::Plain(text) if is_null(text) => "nothing",
-            Content::Plain(text) if flag(text).is_some() => "a flag",
+            Content::Plain(text) if flag(text).is_some() => "a boolean",
             Content::Plain(text) if is_number(text) => "a number",
-            Content::Plain(_) | Content::Quoted(_) => "a text",
+            Content::Plain(_) | Content::Quoted(_) => "a string",
             Content::List(_) => "a list",
             Content::Table(_) => "a table",
         }
@@ -128,7 +128,7 @@ impl<'t> YamlReader<'t, '_, '_> {
                         .warning(
                             codes::ENVOY_DOCUMENT,
                             at,
-                            "a file is one document; what follows is not read",
+                            "a file is one document; the rest is not read",
                             "the second document starts here",
                         )
                         .help("move it to a file of its own");
@@ -182,7 +182,7 @@ impl<'t> YamlReader<'t, '_, '_> {
                     "the file is nested too deeply",
                     label,
                 )
-                .help("a descriptor has as many levels as a call has entries: a handful");
+                .help("use fewer levels: a descriptor needs no more than a call has entries");
             return Err(Stopped);
         }
         let (anchor, content, end) = match event {
@@ -291,7 +291,7 @@ impl<'t> YamlReader<'t, '_, '_> {
                         codes::TYPE,
                         source.at,
                         "`<<` merges tables only",
-                        "not a table, and not a list of tables",
+                        "expected a table or a list of tables",
                     )
                     .help("write the name of an anchored table, as in <<: *base");
             }
@@ -308,7 +308,7 @@ impl<'t> YamlReader<'t, '_, '_> {
                     "an anchor contains itself",
                     "used within itself",
                 )
-                .help("write out what is meant");
+                .help("write the value out in place of the alias");
             return Err(Stopped);
         };
         let size = size(node);
@@ -327,7 +327,7 @@ impl<'t> YamlReader<'t, '_, '_> {
             .error(
                 codes::ENVOY_BOUNDS,
                 at.clone(),
-                "the file holds too much",
+                "the file holds too many values",
                 label,
             )
             .help("split the domain over several files, with merge_domains = true");
@@ -341,9 +341,9 @@ impl<'t> YamlReader<'t, '_, '_> {
         };
         let known = ["str", "int", "float", "bool", "null", "seq", "map"];
         if !tag.is_yaml_core_schema() || !known.contains(&&*tag.suffix) {
-            let message = format!("the tag `{}` means nothing here", shown(&tag.to_string()));
+            let message = format!("the tag `{}` has no meaning here", shown(&tag.to_string()));
             self.out
-                .error(codes::ENVOY_YAML, at.clone(), message, "tagged")
+                .error(codes::ENVOY_YAML, at.clone(), message, "unknown tag")
                 .help("leave the tag out");
         }
         tag.suffix == "str"

@@ -32,8 +32,8 @@ pub(super) fn unknown(text: &str, kind: &str) -> ValueError {
         (Some(near), Some(name)) if near.ends_with(':') => format!("did you mean `{near}{name}`?"),
         (Some(near), _) if near.ends_with(':') => format!("did you mean `{near}NAME`?"),
         (Some(near), _) => format!("did you mean `{near}`?"),
-        (None, _) => "known: all, ip, ip/24, path, route, method, host, header:X, cookie:X, \
-                      query:X, bearer, api_key, attr:X, descriptor:X"
+        (None, _) => "write one of: all, ip, ip/24, path, route, method, host, header:X, \
+                      cookie:X, query:X, bearer, api_key, attr:X, descriptor:X"
             .into(),
     };
     ValueError::new(format!("unknown key part `{text}`"), help)

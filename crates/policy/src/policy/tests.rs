@@ -68,7 +68,7 @@ fn a_made_up_second_credential_gains_nothing() {
     let both = "key = [\"api_key\"]";
     let real: (&str, &[u8]) = ("authorization", b"Bearer real");
     let [bearer] = &*keys(both, &[real]) else {
-        panic!("one credential is one key");
+        panic!("one credential must give one key");
     };
     for made_up in [b"x1", b"x2"] {
         let found = keys(both, &[("x-api-key", made_up), real]);
@@ -158,8 +158,8 @@ fn keys_are_written_in_order() {
 }
 
 #[test]
-fn a_missing_part_has_a_stand_in_or_an_end() {
-    let nobody = Facts {
+fn a_missing_part_is_replaced_skipped_or_denied() {
+    let unknown_client = Facts {
         ip: None,
         ..facts()
     };
@@ -188,7 +188,7 @@ fn a_missing_part_has_a_stand_in_or_an_end() {
         let limit = format!("{key}{missing}");
         let list = |text: &'static str| Vec::from_iter((!text.is_empty()).then_some(text));
         check(&limit, &facts(), &list(known));
-        check(&limit, &nobody, &list(unknown));
+        check(&limit, &unknown_client, &list(unknown));
     }
 }
 
@@ -249,7 +249,7 @@ fn a_skipped_rule_leaves_no_bytes_and_no_memory() {
     assert_eq!(
         used as usize,
         charges.bytes.len(),
-        "nothing is left of the first"
+        "no bytes of the first rule remain"
     );
 }
 
@@ -354,7 +354,7 @@ fn matchers() -> impl Strategy<Value = Vec<String>> {
 proptest! {
     /// The index changes nothing: every rule that matches is charged, once, in order.
     #[test]
-    fn the_index_finds_what_a_search_finds(
+    fn the_index_and_a_search_find_the_same_limits(
         limits in matchers(),
         path in "(/|a|b|%61|\\.\\./){0,6}",
         host in prop::sample::select(vec!["a.com", "B.com:80", "c.com", ""]),

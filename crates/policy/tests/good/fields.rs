@@ -49,7 +49,7 @@ mode = "off"
 "#;
     let policy = policy(text);
     let [usual, own, third] = &policy.rules[..] else {
-        panic!("three limits");
+        panic!("the policy has three limits");
     };
     assert_eq!(
         (usual.mode, own.mode, third.mode),

@@ -87,7 +87,7 @@ detail = "This message is looked at first. Try again in {retry_after}."
 "#;
 
 #[test]
-fn founding_policies_can_be_said() {
+fn founding_policies_can_be_written() {
     let loaded = parse(FOUNDING, Context::default()).unwrap();
     assert_eq!(loaded.warnings, []);
     let policy = loaded.policy;

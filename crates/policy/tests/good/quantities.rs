@@ -184,7 +184,7 @@ fn queues_steps_logs_and_curves_become_algorithms() {
 }
 
 #[test]
-fn guavas_two_limiters_can_be_written() {
+fn both_limiters_of_guava_can_be_written() {
     let ten = Nanos::from_secs(10);
     let rows: [(&str, WarmUp, u32); 5] = [
         (
@@ -221,9 +221,9 @@ fn guavas_two_limiters_can_be_written() {
     }
 }
 
-/// Returns the answers to one key at these milliseconds, one permit each: `0` for "now", `300`
+/// Returns the verdicts for one key at these milliseconds, one permit each: `0` for "now", `300`
 /// for "in 300 ms", `-` for "no".
-fn told(lines: &str, moments: &[u64]) -> String {
+fn verdicts(lines: &str, moments: &[u64]) -> String {
     fn all<A: Algorithm>(algorithm: &A, moments: &[u64]) -> String {
         let mut state = A::State::default();
         let one = |at: &u64| {
@@ -248,9 +248,9 @@ fn told(lines: &str, moments: &[u64]) -> String {
 }
 
 #[test]
-fn queues_tell_requests_to_wait() {
+fn queues_make_requests_wait() {
     let at_once = [0; 8];
-    for (lines, moments, told_so) in [
+    for (lines, moments, expected) in [
         (
             "bucket = { size = 2, refill = \"10/1s\" }",
             &at_once[..],
@@ -282,13 +282,13 @@ fn queues_tell_requests_to_wait() {
             "0 200 400 - - 350 0 200",
         ),
     ] {
-        assert_eq!(told(lines, moments), told_so, "{lines}");
+        assert_eq!(verdicts(lines, moments), expected, "{lines}");
     }
 }
 
 #[test]
-fn whole_steps_logs_and_curves_admit_what_they_say() {
-    for (lines, moments, told_so) in [
+fn steps_logs_and_curves_admit_as_documented() {
+    for (lines, moments, expected) in [
         // Two come back every 300 ms from the first, none in between.
         (
             "bucket = { size = 3, refill = \"2/300ms\", step = true }",
@@ -348,7 +348,7 @@ fn whole_steps_logs_and_curves_admit_what_they_say() {
             "0 0 0 - - 0 - 0",
         ),
     ] {
-        assert_eq!(told(lines, moments), told_so, "{lines}");
+        assert_eq!(verdicts(lines, moments), expected, "{lines}");
     }
 }
 
@@ -384,7 +384,7 @@ fn names_of_algorithms_explain_them() {
 }
 
 #[test]
-fn quota_window_and_text_tell_the_client() {
+fn quota_window_and_text_are_those_of_the_limit() {
     let day = 86_400;
     for (lines, permits, seconds, text) in [
         ("limit = \"100/1m\"", 100, Some(60), "100/1m"),

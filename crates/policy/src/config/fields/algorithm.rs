@@ -15,19 +15,19 @@ pub(super) static BUCKET: TableSpec = TableSpec {
                 most: u32::MAX as u64,
             },
             "20",
-            "What may pass at once: the burst.",
+            "Maximum number of permits that pass at once: the burst.",
         ),
         required(
             "refill",
             pattern(ROLLING),
             "\"10/1s\"",
-            "How fast it refills.",
+            "Rate of the refill.",
         ),
         optional(
             "step",
             Shape::Either(&[Shape::Flag, Shape::Word(STEP)]),
             "\"clock\"",
-            "Refill in whole amounts: each period from the \"first\" take from a full bucket (as \
+            "Refills in whole amounts: each period from the \"first\" take from a full bucket (as \
              true does), or on the \"clock\".",
         ),
         optional(
@@ -40,7 +40,7 @@ pub(super) static BUCKET: TableSpec = TableSpec {
                 mistaken: &[],
             }),
             "\"full\"",
-            "How a bucket starts.",
+            "Initial state of a bucket.",
         ),
     ],
     mistaken: hints! {
@@ -48,7 +48,7 @@ pub(super) static BUCKET: TableSpec = TableSpec {
         "capacity" => "write size = 20",
         "max" => "write size = 20",
         "rate" => "write refill = \"10/1s\"",
-        "per" => "number and period are one string: refill = \"10/1s\"",
+        "per" => "write number and period as one string: refill = \"10/1s\"",
     },
     ..TableSpec::EMPTY
 };
@@ -73,13 +73,13 @@ pub(super) static QUEUE: TableSpec = TableSpec {
                 most: u32::MAX as u64,
             },
             "100",
-            "How many may wait at once.",
+            "Maximum number of requests that wait at once.",
         ),
         optional(
             "max_wait",
             pattern(SPAN),
             "\"2s\"",
-            "The longest that one waits; what would wait longer is refused.",
+            "Maximum wait of a request; a request that would wait longer is refused.",
         ),
         optional(
             "order",
@@ -87,14 +87,14 @@ pub(super) static QUEUE: TableSpec = TableSpec {
                 known: &["fifo"],
                 planned: &[],
                 mistaken: hints! {
-                    "lifo" => "leave it out: a wait, once told, cannot be taken back, so who \
-                        comes first goes first",
-                    "random" => "leave it out: who comes first goes first",
-                    "priority" => "leave it out, and give the important ones a limit of their own",
+                    "lifo" => "leave it out: a wait that was granted cannot be changed, so \
+                        requests leave in the order of their arrival",
+                    "random" => "leave it out: requests leave in the order of their arrival",
+                    "priority" => "leave it out, and give important requests a limit of their own",
                 },
             }),
             "\"fifo\"",
-            "In which order they leave.",
+            "Order in which requests leave the queue.",
         ),
     ],
     mistaken: hints! {
@@ -114,7 +114,7 @@ pub(super) static WARMUP: TableSpec = TableSpec {
             "period",
             pattern(SPAN),
             "\"10s\"",
-            "How long it takes from cold to warm, if requests keep coming.",
+            "Time from cold to warm, if requests keep coming.",
         ),
         optional(
             "cold_factor",
@@ -123,7 +123,7 @@ pub(super) static WARMUP: TableSpec = TableSpec {
                 most: MAX_COLD_FACTOR,
             },
             "3",
-            "How many times slower permits come when it is cold.",
+            "Ratio of the time between two permits when cold to that when warm.",
         ),
     ],
     mistaken: hints! {
@@ -131,7 +131,7 @@ pub(super) static WARMUP: TableSpec = TableSpec {
         "duration" => "write period = \"10s\"",
         "factor" => "write cold_factor = 3",
         "coldFactor" => "write cold_factor = 3",
-        "rate" => "the rate is that of `limit`",
+        "rate" => "leave it out: the rate is that of `limit`",
     },
     ..TableSpec::EMPTY
 };
@@ -146,13 +146,13 @@ pub(super) static CONCURRENCY: TableSpec = TableSpec {
                 most: MAX_AT_ONCE,
             },
             "50",
-            "How many may be at work at once.",
+            "Maximum number of permits on loan at once.",
         ),
         optional(
             "lease",
             pattern(SPAN),
             "\"60s\"",
-            "When a permit comes back whose holder has crashed; 60s if left out.",
+            "Time after which the permit of a crashed holder comes back (default 60s).",
         ),
     ],
     mistaken: hints! {
@@ -162,7 +162,8 @@ pub(super) static CONCURRENCY: TableSpec = TableSpec {
         "ttl" => "write lease = \"60s\"",
         "timeout" => "write lease = \"60s\"",
         "expires" => "write lease = \"60s\"",
-        "max_wait" => "leave it out: who finds nothing free is told when to try again",
+        "max_wait" => "leave it out: a request without a free permit is refused, with the time \
+            to retry",
     },
     ..TableSpec::EMPTY
 };
@@ -186,7 +187,7 @@ pub(super) const ALGORITHMS: Words = Words {
         "linear" => TOKEN_BUCKET,
         "bucket" => "write \"token-bucket\", or bucket = { size = 20, refill = \"10/1s\" } in place \
             of `limit`",
-        "leaky-meter" => "write \"token-bucket\": the meter counts alike",
+        "leaky-meter" => "write \"token-bucket\", which counts the same",
         "leaky-queue" => "write \"leaky-bucket\" and queue = { max = 100 }",
         "limit-req" => "write \"leaky-bucket\"; its `burst` is queue = { max = 100 }, and with \
             `nodelay` bucket = { size = 101, refill = \"10/1s\" } in place of `limit`",
@@ -203,7 +204,8 @@ pub(super) const ALGORITHMS: Words = Words {
         "bulkhead" => CONCURRENCY_INSTEAD,
         "permits" => CONCURRENCY_INSTEAD,
         "concurrency" => CONCURRENCY_INSTEAD,
-        "calendar" => "leave it out: a word after the slash is of the calendar: limit = \"20/day\"",
+        "calendar" => "leave it out, and write a calendar period after the slash: limit = \
+            \"20/day\"",
         "sliding" => SLIDING_COUNTER,
         "sliding-window" => SLIDING_COUNTER,
         "sliding-counter" => SLIDING_COUNTER,
@@ -244,11 +246,12 @@ const TOKEN_BUCKET: &str = "write \"token-bucket\", or leave it out: it is the d
 const SLIDING_COUNTER: &str = "write \"sliding-window-counter\", or \"sliding-window-log\" for the \
     exact one";
 const SLIDING_LOG: &str = "write \"sliding-window-log\"";
-const CONCURRENCY_INSTEAD: &str = "the number at work is a field of its own: concurrency = { max = \
+const CONCURRENCY_INSTEAD: &str = "write it as a field of its own: concurrency = { max = \
     50, lease = \"60s\" }";
-const INTERVAL: &str = "it is a bucket that refills in whole amounts: bucket = { size = 20, refill \
+const INTERVAL: &str = "write a bucket that refills in whole amounts: bucket = { size = 20, refill \
     = \"10/1s\", step = true }";
-const WARM_UP: &str = "it is a field of its own, beside `limit`: warmup = { period = \"10s\" }";
+const WARM_UP: &str =
+    "write it as a field of its own, beside `limit`: warmup = { period = \"10s\" }";
 
 pub(super) static ALGORITHM: TableSpec = TableSpec {
     what: "`algorithm`",
@@ -257,7 +260,7 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
             "name",
             Shape::Word(ALGORITHMS),
             "\"sub-buckets\"",
-            "Which algorithm.",
+            "Name of the algorithm.",
         ),
         optional(
             "count",
@@ -266,7 +269,7 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
                 most: MAX_SUB_BUCKETS,
             },
             "6",
-            "Of sub-buckets: how many.",
+            "For sub-buckets: their number.",
         ),
         optional(
             "edge",
@@ -276,19 +279,19 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
                 mistaken: &[],
             }),
             "\"full\"",
-            "Of sub-buckets: what the one that slides out of sight still counts for.",
+            "For sub-buckets: weight of the sub-bucket that leaves the window.",
         ),
         optional(
             "min_gap",
             pattern(SPAN),
             "\"200ms\"",
-            "Of a sliding window log: the least time between two requests.",
+            "For a sliding window log: minimum time between two requests.",
         ),
         optional(
             "save_up",
             pattern(SPAN),
             "\"1s\"",
-            "Of smooth-bursty: for how long permits are saved up (default: the limit's period).",
+            "For smooth-bursty: time for which permits are saved up (default: the limit's period).",
         ),
     ],
     mistaken: hints! {
@@ -296,9 +299,9 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
         "type" => "write name = \"sub-buckets\"",
         "gap" => "write min_gap = \"200ms\"",
         "spacing" => "write min_gap = \"200ms\"",
-        "burst" => "of smooth-bursty, a span: save_up = \"1s\"",
+        "burst" => "for smooth-bursty, write a duration: save_up = \"1s\"",
         "max_burst" => "write save_up = \"1s\"",
-        "strict" => "of a limit with \"sliding-window-log\": count_denied = true beside `algorithm`",
+        "strict" => "with \"sliding-window-log\", write count_denied = true beside `algorithm`",
     },
     ..TableSpec::EMPTY
 };

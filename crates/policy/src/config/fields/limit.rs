@@ -24,11 +24,11 @@ pub(super) static DEFAULTS: TableSpec = TableSpec {
             nodes together",
     },
     mistaken: hints! {
-        "key" => "each [[limit]] has its own key",
-        "limit" => "each [[limit]] has its own number",
-        "match" => "each [[limit]] has its own match",
-        "algorithm" => "each [[limit]] has its own algorithm",
-        "cost" => "each [[limit]] has its own cost",
+        "key" => "set `key` in each [[limit]]",
+        "limit" => "set `limit` in each [[limit]]",
+        "match" => "set `match` in each [[limit]]",
+        "algorithm" => "set `algorithm` in each [[limit]]",
+        "cost" => "set `cost` in each [[limit]]",
     },
     ..TableSpec::EMPTY
 };
@@ -61,25 +61,26 @@ pub(super) const MISSING_KEY: FieldSpec = optional(
     "missing_key",
     pattern(MISSING),
     "\"use:ip\"",
-    "When a request lacks a part of the key: skip, deny, shared, or use:PART (default use:ip).",
+    "Behaviour for a request without a part of the key: skip, deny, shared, or use:PART (default \
+     use:ip).",
 );
 pub(super) const RESPONSE_NAME: FieldSpec = optional(
     "response",
     pattern(NAME),
     "\"slow-down\"",
-    "How a refusal looks: the name of a [response.NAME].",
+    "Response of a refusal: the name of a [response.NAME].",
 );
 pub(super) const COUNT_DENIED: FieldSpec = optional(
     "count_denied",
     Shape::Flag,
     "true",
-    "Whether refused requests are counted as well.",
+    "Counts refused requests as well.",
 );
 pub(super) const STATUS_FIELD: FieldSpec = optional(
     "status",
     STATUS,
     "429",
-    "HTTP status of a refusal; goes before that of a response beside it.",
+    "HTTP status of a refusal; overrides that of a `response` beside it.",
 );
 
 pub(super) const ON_STORE_ERROR: FieldSpec = optional(
@@ -88,17 +89,17 @@ pub(super) const ON_STORE_ERROR: FieldSpec = optional(
         known: &["local", "allow", "deny"],
         planned: &[],
         mistaken: hints! {
-            "open" => "to let everything pass, write \"allow\"",
-            "fail-open" => "to let everything pass, write \"allow\"",
-            "closed" => "to refuse everything, write \"deny\"",
-            "fail-closed" => "to refuse everything, write \"deny\"",
+            "open" => "to let every request pass, write \"allow\"",
+            "fail-open" => "to let every request pass, write \"allow\"",
+            "closed" => "to refuse every request, write \"deny\"",
+            "fail-closed" => "to refuse every request, write \"deny\"",
             "memory" => "to count in this process meanwhile, write \"local\"",
         },
     }),
     "\"local\"",
-    "While the Redis store fails, local: this process holds its share; allow; deny. Also of a \
-     call that is late: what the store charges for it stays charged, so deny costs permits that \
-     nobody used, and local counts the request twice.",
+    "Decision while the Redis store fails: local (this process applies its share of the limit), \
+     allow or deny. It also applies to a late call. The charge of a late call stays in the store, \
+     so deny costs permits that no request used, and local counts the request twice.",
 );
 
 pub(super) const PATH_CASE: FieldSpec = optional(
@@ -114,50 +115,51 @@ pub(super) const PATH_CASE: FieldSpec = optional(
         },
     }),
     "\"sensitive\"",
-    "Whether /Login is another path than /login: insensitive (default) or sensitive.",
+    "Case of paths: insensitive (default) treats /Login and /login as one path, sensitive as two.",
 );
 
 const NUMBER_FIELD: FieldSpec = optional(
     "limit",
     pattern(QUOTA),
     "\"100/1m\"",
-    "Requests in a period: of a duration by the algorithm, of a word (day) by the calendar.",
+    "Requests in a period: a duration (1m), counted by the algorithm, or a calendar period (day).",
 );
 const BUCKET_FIELD: FieldSpec = optional(
     "bucket",
     Shape::Table(&BUCKET),
     "{ size = 20, refill = \"10/1s\" }",
-    "A burst, refilled at a pace.",
+    "Bucket of permits: its size (the burst) and its refill.",
 );
 const SPACING_FIELD: FieldSpec = optional(
     "spacing",
     pattern(SPAN),
     "\"200ms\"",
-    "The least time between two requests.",
+    "Minimum time between two requests.",
 );
 const CONCURRENCY_FIELD: FieldSpec = optional(
     "concurrency",
     Shape::Either(CONCURRENCIES),
     "{ max = 50, lease = \"60s\" }",
-    "How many may be at work at once; POST /v1/acquire takes a permit, release returns it.",
+    "Maximum number of permits on loan at once; POST /v1/acquire takes a permit, POST /v1/release \
+     returns it.",
 );
 const ALGORITHM_FIELD: FieldSpec = optional(
     "algorithm",
     Shape::Either(WAYS),
     "\"fixed-window\"",
-    "How `limit` counts; a token bucket if left out.",
+    "Algorithm of `limit` (default token-bucket).",
 );
 const QUEUE_FIELD: FieldSpec = optional(
     "queue",
     Shape::Table(&QUEUE),
     "{ max = 100, max_wait = \"2s\" }",
-    "Beside a token bucket, a leaky bucket or spacing: what is over waits its turn.",
+    "Queue for excess requests, beside a token bucket, a leaky bucket or spacing.",
 );
 const WARMUP_FIELD: FieldSpec = optional(
     "warmup",
     Shape::Table(&WARMUP),
     "{ period = \"10s\", cold_factor = 3 }",
-    "Beside `limit`: whoever has rested is served slowly at first, as by Guava.",
+    "Warm-up beside `limit`: after a rest, requests are admitted slowly at first, as in Guava.",
 );
 /// `concurrency`: a number, or a table.
 const CONCURRENCIES: &[Shape] = &[
@@ -180,13 +182,13 @@ pub(super) static LIMIT: TableSpec = TableSpec {
             "name",
             pattern(NAME),
             "\"per-ip\"",
-            "Unique; the identity of the counters across reloads.",
+            "Unique name, which identifies the counters across reloads.",
         ),
         optional(
             "match",
             Shape::Table(&MATCH),
             "{ path = \"/login\" }",
-            "Which requests it is for; all of them if left out.",
+            "Requests that the limit applies to (default: all).",
         ),
         required(
             "key",
@@ -194,7 +196,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
                 most: MAX_KEY_PARTS,
             },
             "[\"ip\"]",
-            "Whom it counts: one counter for each combination of these.",
+            "Parts of the key: one counter for each combination of their values.",
         ),
         NUMBER_FIELD,
         BUCKET_FIELD,
@@ -216,7 +218,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
                 },
             ]),
             "5",
-            "What a request costs: a number, or the attribute that holds it.",
+            "Cost of a request: a number, or the attribute that holds it.",
         ),
         MODE,
         MISSING_KEY,
@@ -252,45 +254,46 @@ pub(in crate::config) static QUANTITY: TableSpec = TableSpec {
 
 pub(super) const LIMIT_PLANNED: &[NameHint] = hints! {
     "plans" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
-    "soft" => "add a second limit with the lower number and mode = \"shadow\": it tells, and \
-        refuses nothing",
-    "elastic" => "leave it out, and set `limit` to what the server always bears",
-    "ban" => "count_denied = true keeps out a client that goes on trying",
-    "count" => "every request that matches is counted today; leave `count` out, and ask only \
-        when the event has happened",
+    "soft" => "add a second limit with the lower number and mode = \"shadow\", which \
+        reports and never refuses",
+    "elastic" => "leave it out, and set `limit` to the rate that the server always sustains",
+    "ban" => "write count_denied = true, which keeps out a client that goes on trying",
+    "count" => "leave `count` out, and call only when the event has happened: every request that \
+        matches is counted",
     "reset_on" => "leave it out, and let the application call POST /v1/reset",
     "active" => "leave it out: the limit is then active at all hours",
     "unit" => "count in the smallest unit, such as cents: cost = \"attr:amount_cents\"",
     "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
         nodes together",
-    "priority" => "write two limits, each with its own match, and give the important one more",
-    "on_limit" => "leave it out; what a refusal looks like is said by `response` and `status`",
-    "percent" => "try the limit on everybody without refusing anybody: mode = \"shadow\"",
+    "priority" => "write two limits, each with its own match, and give the important requests the \
+        higher one",
+    "on_limit" => "leave it out, and set the refusal with `response` and `status`",
+    "percent" => "try the limit on all requests without refusing any: mode = \"shadow\"",
     "candidate" => "add a second limit with the other number and mode = \"shadow\"",
-    "replaces" => "all matching limits apply; take requests out of the wider one with `!`: \
-        match = { path = \"!/login\" }",
+    "replaces" => "take requests out of the wider limit with `!`, because all matching limits \
+        apply: match = { path = \"!/login\" }",
     "distinct" => "leave it out: events are counted, not different values",
     "alert" => "leave it out, and watch the metric ratekeeper_near_limit_total",
-    "anchor" => "leave it out: calendar periods begin for everybody at once",
-    "when" => "say it with `match`: match = { method = \"POST\", path = \"/login\" }",
+    "anchor" => "leave it out: calendar periods begin at the same time for all keys",
+    "when" => "use `match`: match = { method = \"POST\", path = \"/login\" }",
 };
 
 pub(super) const LIMIT_MISTAKEN: &[NameHint] = hints! {
     "burst" => "the burst of a bucket is its `size`: bucket = { size = 40, refill = \"20/1s\" \
         }",
-    "rate" => "number and period are one string: limit = \"100/1m\"",
-    "quota" => "number and period are one string: limit = \"100/1m\"",
-    "requests" => "number and period are one string: limit = \"100/1m\"",
-    "max" => "number and period are one string: limit = \"100/1m\"",
-    "per" => "number and period are one string: limit = \"100/1m\"",
-    "period" => "number and period are one string: limit = \"100/1m\"",
-    "window" => "number and period are one string: limit = \"100/1m\"",
-    "interval" => "number and period are one string: limit = \"100/1m\"",
-    "by" => "whom to count is said by `key`: key = [\"ip\"]",
-    "group_by" => "whom to count is said by `key`: key = [\"ip\"]",
-    "path" => "it belongs into `match`: match = { path = \"/login\" }",
-    "method" => "it belongs into `match`: match = { method = \"POST\" }",
-    "host" => "it belongs into `match`: match = { host = \"api.example.com\" }",
+    "rate" => "write number and period as one string: limit = \"100/1m\"",
+    "quota" => "write number and period as one string: limit = \"100/1m\"",
+    "requests" => "write number and period as one string: limit = \"100/1m\"",
+    "max" => "write number and period as one string: limit = \"100/1m\"",
+    "per" => "write number and period as one string: limit = \"100/1m\"",
+    "period" => "write number and period as one string: limit = \"100/1m\"",
+    "window" => "write number and period as one string: limit = \"100/1m\"",
+    "interval" => "write number and period as one string: limit = \"100/1m\"",
+    "by" => "group requests with `key`: key = [\"ip\"]",
+    "group_by" => "group requests with `key`: key = [\"ip\"]",
+    "path" => "put it into `match`: match = { path = \"/login\" }",
+    "method" => "put it into `match`: match = { method = \"POST\" }",
+    "host" => "put it into `match`: match = { host = \"api.example.com\" }",
     "ip" => "to count by address, write key = [\"ip\"]; to match some, match = { ip = \
         \"192.0.2.0/24\" }",
     "matches" => "write match = { path = \"/login\" }",
@@ -298,19 +301,20 @@ pub(super) const LIMIT_MISTAKEN: &[NameHint] = hints! {
     "dry_run" => "write mode = \"shadow\"",
     "enabled" => "write mode = \"enforce\" or mode = \"off\"",
     "disabled" => "write mode = \"off\"",
-    "size" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
-    "max_wait" => "it belongs into `queue`: queue = { max = 100, max_wait = \"2s\" }",
+    "size" => "put it into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
+    "max_wait" => "put it into `queue`: queue = { max = 100, max_wait = \"2s\" }",
     "case_sensitive" => "write path_case = \"sensitive\"",
-    "nodelay" => "a bucket refuses what is over, unless a `queue` stands beside it: leave it out",
+    "nodelay" => "leave it out: a bucket refuses excess requests, unless it has a `queue` beside \
+        it",
     "warm_up" => "write warmup = { period = \"10s\" }",
-    "cold_factor" => "it belongs into `warmup`: warmup = { period = \"10s\", cold_factor = 3 }",
-    "refill" => "it belongs into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
-    "lease" => "it belongs into `concurrency`: concurrency = { max = 50, lease = \"60s\" }",
+    "cold_factor" => "put it into `warmup`: warmup = { period = \"10s\", cold_factor = 3 }",
+    "refill" => "put it into `bucket`: bucket = { size = 20, refill = \"10/1s\" }",
+    "lease" => "put it into `concurrency`: concurrency = { max = 50, lease = \"60s\" }",
     "max_connections" => "write concurrency = { max = 50, lease = \"60s\" }",
     "in_flight" => "write concurrency = { max = 50, lease = \"60s\" }",
     "id" => "write name = \"per-ip\"",
     "description" => "write a comment: # what it is for",
-    "message" => "it belongs into a response: [response.slow-down] with detail = \"Try again \
+    "message" => "put it into a response: [response.slow-down] with detail = \"Try again \
         in {retry_after}.\"",
-    "exempt" => "exemptions are tables of their own: [[exempt]] with limits = [\"per-ip\"]",
+    "exempt" => "write exemptions as tables of their own: [[exempt]] with limits = [\"per-ip\"]",
 };

@@ -7,8 +7,8 @@ pub(super) const HEADERS: Words = Words {
     known: &["ietf", "legacy", "both", "off"],
     planned: &[],
     mistaken: hints! {
-        "x-ratelimit" => "X-RateLimit-* headers are called \"legacy\"",
-        "draft" => "RateLimit and RateLimit-Policy are called \"ietf\"",
+        "x-ratelimit" => "write \"legacy\" for X-RateLimit-* headers",
+        "draft" => "write \"ietf\" for RateLimit and RateLimit-Policy",
         "none" => "to send no headers, write \"off\"",
         "on" => "write \"ietf\", or leave it out: it is the default",
     },
@@ -21,7 +21,7 @@ const ADMIN_WRITES: Words = Words {
     known: &["token", "open"],
     planned: &[],
     mistaken: hints! {
-        "off" => "a call without the token changes nothing by default: leave it out",
+        "off" => "leave it out: by default a call without the token changes nothing",
         "on" => "write \"open\" to let callers on this machine change state without a token",
     },
 };
@@ -33,13 +33,13 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
             "trusted_proxies",
             Shape::List { most: MAX_VALUES },
             "[\"10.0.0.0/8\", \"fd00::/8\"]",
-            "Proxies whose forwarding header is believed.",
+            "Proxies with a trusted forwarding header.",
         ),
         optional(
             "header",
             Shape::TEXT,
             "\"x-forwarded-for\"",
-            "The forwarding header; its rightmost address that is not a trusted proxy counts.",
+            "Forwarding header; the client is its rightmost address that is not a trusted proxy.",
         ),
         optional(
             "ipv6_prefix",
@@ -48,7 +48,7 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
                 most: 128,
             },
             "64",
-            "Bits of an IPv6 address that make one client.",
+            "Bits of an IPv6 address that identify one client.",
         ),
     ],
     mistaken: hints! {
@@ -66,32 +66,32 @@ pub(super) static LISTEN: TableSpec = TableSpec {
             "http",
             Shape::TEXT,
             "\"127.0.0.1:8080\"",
-            "The check API and forward-auth: address and port, or \"off\".",
+            "Listener of the check API and forward-auth: address and port, or \"off\".",
         ),
         optional(
             "admin",
             Shape::TEXT,
             "\"127.0.0.1:9090\"",
-            "Metrics, health, keys, reload: address and port, or \"off\".",
+            "Listener of metrics, health, keys and reload: address and port, or \"off\".",
         ),
         optional(
             "grpc",
             Shape::TEXT,
             "\"127.0.0.1:8081\"",
-            "Envoy's rate limit service: address and port, or \"off\", as it is unless stated.",
+            "Listener of Envoy's rate limit service: address and port, or \"off\" (default).",
         ),
         optional(
             "admin_writes",
             Shape::Word(ADMIN_WRITES),
             "\"open\"",
-            "Which calls may reset, refund and reload: \"token\", those with the admin token; \
+            "Calls that may reset, refund and reload: \"token\", those with the admin token; \
              \"open\", also those that come directly from this machine.",
         ),
         optional(
             "admin_hosts",
             Shape::List { most: MAX_VALUES },
             "[\"metrics.internal\"]",
-            "Names that the `Host` of an admin call without a token may have, beside those of \
+            "Names that an admin call without a token may have in `Host`, besides those of \
              loopback.",
         ),
         optional(
@@ -101,8 +101,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 most: MAX_HELD,
             },
             "1000",
-            "Answers that the HTTP door holds back at a time, until the moment that a `queue` \
-             grants; further requests are refused.",
+            "Maximum number of answers that the HTTP listener holds back at a time, until the \
+             moment that a `queue` grants; further requests are refused.",
         ),
         optional(
             "max_connections",
@@ -111,7 +111,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 most: MAX_CONNECTIONS,
             },
             "10_000",
-            "Connections of the doors http and grpc together; when all are taken, the client with the most makes room.",
+            "Maximum number of connections of the http and grpc listeners together; when all are \
+             taken, the client with the most connections loses one to a new connection.",
         ),
         optional(
             "idle_timeout",
@@ -119,7 +120,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 pattern: Some(SPAN),
             },
             "\"75s\"",
-            "How long a connection may be kept without a request; unless stated 75 s at the door http, 5 min at the door grpc.",
+            "Maximum time of a connection without a request (default 75 s at the http listener, \
+             5 min at the grpc listener).",
         ),
         optional(
             "drain",
@@ -127,7 +129,8 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 pattern: Some(SPAN),
             },
             "\"500ms\"",
-            "How long the doors accept and answer after the stop, so that callers notice it.",
+            "Time for which listeners still accept and answer requests after the stop, so that \
+             callers notice it.",
         ),
         optional(
             "grace",
@@ -135,25 +138,26 @@ pub(super) static LISTEN: TableSpec = TableSpec {
                 pattern: Some(SPAN),
             },
             "\"10s\"",
-            "How long requests in flight may take after that before they are broken off.",
+            "Time that requests in flight have after `drain` before they are aborted.",
         ),
         optional(
             "resp",
             Shape::Only {
                 value: Inert::Off,
-                instead: "ask the HTTP door: POST /v1/check",
+                instead: "call the HTTP listener: POST /v1/check",
             },
             "\"off\"",
-            "The Redis protocol; not built yet.",
+            "Listener of the Redis protocol; not built yet.",
         ),
         optional(
             "proxy",
             Shape::Only {
                 value: Inert::Off,
-                instead: "put nginx, Caddy, Traefik or HAProxy in front, and let it ask /v1/auth of the HTTP door",
+                instead: "put nginx, Caddy, Traefik or HAProxy in front, and let it call /v1/auth \
+                    of the HTTP listener",
             },
             "\"off\"",
-            "The reverse proxy; not built yet.",
+            "Listener of the reverse proxy; not built yet.",
         ),
     ],
     mistaken: hints! {
@@ -163,10 +167,10 @@ pub(super) static LISTEN: TableSpec = TableSpec {
         "grace_period" => "write grace = \"10s\"",
         "shutdown_timeout" => "write grace = \"10s\"",
         "linger" => "write drain = \"500ms\"",
-        "address" => "name the door: http = \"127.0.0.1:8080\"",
-        "port" => "name the door, with its address: http = \"127.0.0.1:8080\"",
-        "metrics" => "metrics are served by the admin door: admin = \"127.0.0.1:9090\"",
-        "https" => "the doors speak plain HTTP; put a proxy in front for TLS: http = \
+        "address" => "name the listener: http = \"127.0.0.1:8080\"",
+        "port" => "name the listener, with its address: http = \"127.0.0.1:8080\"",
+        "metrics" => "set the admin listener, which serves metrics: admin = \"127.0.0.1:9090\"",
+        "https" => "put a proxy in front for TLS, because listeners use plain HTTP: http = \
             \"127.0.0.1:8080\"",
     },
     ..TableSpec::EMPTY
@@ -185,67 +189,67 @@ pub(super) static ENVOY: TableSpec = TableSpec {
             "merge_domains",
             Shape::Flag,
             "true",
-            "Whether several files of `config` may describe one domain.",
+            "Allows several files of `config` to describe one domain.",
         ),
         optional(
             "stop_increment",
             Shape::Flag,
             "true",
-            "Whether only the exceeding descriptors of a call are counted, if there are any.",
+            "Counts only the descriptors of a call that exceed their limits, if there are any.",
         ),
         optional(
             "shadow_mode",
             Shape::Flag,
             "true",
-            "Whether the rules of `config` refuse nobody.",
+            "Applies the rules of `config` without refusing any call.",
         ),
         optional(
             "quota_mode",
             Shape::Flag,
             "true",
-            "Whether calls are refused only if all their descriptors are over.",
+            "Refuses a call only if all its descriptors exceed their limits.",
         ),
         optional(
             "dynamic_metadata",
             Shape::Flag,
             "true",
-            "Whether answers under `config` carry dynamic metadata.",
+            "Adds dynamic metadata to answers under `config`.",
         ),
         optional(
             "on_store_error",
             Shape::Word(ENVOY_ON_STORE_ERROR),
             "\"error\"",
-            "What calls under `config` get while Redis fails; \"local\" by default.",
+            "Decision for calls under `config` while Redis fails (default \"local\").",
         ),
         optional(
             "headers",
             Shape::Word(ENVOY_HEADERS),
             "\"ietf\"",
-            "Whether Envoy is asked to add RateLimit fields for the client; \"off\" by default.",
+            "RateLimit fields that Envoy is asked to add for the client (default \"off\").",
         ),
         optional(
             "header_names",
             Shape::Table(&ENVOY_HEADER_NAMES),
             "{ limit = \"x-limit\" }",
-            "What the fields of headers = \"draft-03\" are called.",
+            "Names of the fields of headers = \"draft-03\".",
         ),
         optional(
             "body",
             Shape::Word(ENVOY_BODY),
             "\"limit\"",
-            "What a refused client reads: \"limit\" for the limit's response, \"off\" by default.",
+            "Body for a refused client: \"limit\" for the limit's response (default \"off\").",
         ),
         optional(
             "metadata",
             Shape::Flag,
             "true",
-            "Whether Envoy's other filters see which limit refused.",
+            "Reports the limit that refused to Envoy's other filters.",
         ),
         optional(
             "tls",
             Shape::Table(&ENVOY_TLS),
             "{ certificate = \"server.pem\", key = \"server.key\" }",
-            "Certificates of the gRPC door; without them it speaks plain text.",
+            "Certificates of the gRPC listener, which uses plain text without them.",
         ),
     ],
     mistaken: hints! {
@@ -306,7 +310,7 @@ static ENVOY_HEADER_NAMES: TableSpec = TableSpec {
             "remaining",
             Shape::TEXT,
             "\"RateLimit-Remaining\"",
-            "Requests left.",
+            "Remaining requests.",
         ),
         optional(
             "reset",
@@ -337,7 +341,7 @@ static ENVOY_TLS: TableSpec = TableSpec {
             "client_ca",
             Shape::TEXT,
             "\"clients.pem\"",
-            "PEM file of those who sign the certificates that clients must show.",
+            "PEM file of the authorities for client certificates, which are then required.",
         ),
     ],
     mistaken: hints! {

@@ -11,20 +11,20 @@ pub(super) static RESPONSE: TableSpec = TableSpec {
             "body",
             Shape::Either(&[Shape::Word(BODIES), Shape::Table(&BODY)]),
             "\"problem+json\"",
-            "What the body holds.",
+            "Content of the body.",
         ),
         optional(
             "detail",
             Shape::TEXT,
             "\"Try again in {retry_after}.\"",
-            "The sentence of problem+json; {retry_after} and {limit} are filled in.",
+            "Field `detail` of problem+json; {retry_after} and {limit} are filled in.",
         ),
     ],
     mistaken: hints! {
         "code" => "write status = 429",
         "message" => "write detail = \"Try again in {retry_after}.\"",
-        "text" => "it belongs into the body: body = { text = \"Slow down.\" }",
-        "headers" => "the headers are chosen for the whole policy: headers = \"ietf\" at the top",
+        "text" => "put it into the body: body = { text = \"Slow down.\" }",
+        "headers" => "choose the headers for the whole policy: headers = \"ietf\" at the top",
     },
     ..TableSpec::EMPTY
 };
@@ -48,13 +48,13 @@ pub(super) static BODY: TableSpec = TableSpec {
             "text",
             Shape::TEXT,
             "\"Slow down: try again in {retry_after}.\"",
-            "What is sent; {retry_after} and {limit} are filled in.",
+            "Text of the body; {retry_after} and {limit} are filled in.",
         ),
         optional(
             "type",
             Shape::TEXT,
             "\"text/plain; charset=utf-8\"",
-            "Its content type; plain text if left out.",
+            "Content type of the body (default: plain text).",
         ),
     ],
     planned: hints! {

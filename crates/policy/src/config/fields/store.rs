@@ -20,9 +20,9 @@ pub(super) static STORE: TableSpec = TableSpec {
         ),
     ],
     mistaken: hints! {
-        "budget" => "it belongs under [store.memory]: budget = \"256MiB\"",
-        "url" => "it belongs under [store.redis]: url = \"redis://127.0.0.1:6379\"",
-        "valkey" => "Valkey is reached like Redis: [store.redis] with url = \
+        "budget" => "move it under [store.memory]: budget = \"256MiB\"",
+        "url" => "move it under [store.redis]: url = \"redis://127.0.0.1:6379\"",
+        "valkey" => "configure Valkey like Redis: [store.redis] with url = \
             \"redis://127.0.0.1:6379\"",
     },
     ..TableSpec::EMPTY
@@ -42,32 +42,33 @@ static REDIS: TableSpec = TableSpec {
             "sentinel",
             Shape::Table(&STORE_SENTINEL),
             "{ master = \"mymaster\" }",
-            "That `url` lists sentinels, and whom they name. That server is reached as they are, \
-             by TLS or not.",
+            "Sentinels, if `url` lists them. The server that they name is reached as they are, \
+             with TLS or without.",
         ),
         optional(
             "tls",
             Shape::Table(&STORE_TLS),
             "{ ca = \"ca.pem\" }",
-            "Whom to trust, and what to show, where a URL begins with rediss.",
+            "Trusted authorities and client certificate for URLs that begin with rediss.",
         ),
         optional(
             "cluster",
             Shape::Flag,
             "true",
-            "Whether `url` is a node of a cluster, which a list always is.",
+            "Treats `url` as a node of a cluster; a list that is not of sentinels is always of \
+             such nodes.",
         ),
         optional(
             "username",
             pattern(SECRET),
             "\"env:REDIS_USERNAME\"",
-            "Where the name to log in with is: env:NAME or file:PATH.",
+            "Source of the user name: env:NAME or file:PATH.",
         ),
         optional(
             "password",
             pattern(SECRET),
             "\"env:REDIS_PASSWORD\"",
-            "Where the password is: env:NAME or file:PATH.",
+            "Source of the password: env:NAME or file:PATH.",
         ),
         optional(
             "database",
@@ -82,15 +83,15 @@ static REDIS: TableSpec = TableSpec {
             "prefix",
             pattern(PREFIX),
             "\"edge\"",
-            "Begins the name of every key (default rk).",
+            "Prefix of the name of every key (default rk).",
         ),
         optional(
             "deadline",
             pattern(SPAN),
             "\"20ms\"",
-            "How long a call may take, connecting included, from 1ms to 10s (default 50ms). Then \
-             on_store_error decides, and what the store charges all the same stays charged: give \
-             a busy machine more.",
+            "Maximum time of a call, connecting included, from 1ms to 10s (default 50ms). After it \
+             on_store_error decides, and a charge that the store makes nevertheless stays: give \
+             a busy machine more time.",
         ),
         optional(
             "nodes",
@@ -99,17 +100,17 @@ static REDIS: TableSpec = TableSpec {
                 most: 10_000,
             },
             "3",
-            "Processes that share the store: while it fails, each holds that part of a limit \
-             (default 1).",
+            "Number of processes that share the store: while it fails, each applies its share of a \
+             limit (default 1).",
         ),
     ],
     mistaken: hints! {
         "sentinels" => "write url = [\"redis://10.0.0.1:26379\"] and sentinel = { master = \
             \"mymaster\" }",
-        "master" => "it belongs under [store.redis.sentinel]: sentinel = { master = \
+        "master" => "move it under [store.redis.sentinel]: sentinel = { master = \
             \"mymaster\" }",
-        "ca" => "it belongs under [store.redis.tls]: ca = \"ca.pem\"",
-        "ssl" => "write url = \"rediss://10.0.0.7:6379\", and [store.redis.tls] for what it needs",
+        "ca" => "move it under [store.redis.tls]: ca = \"ca.pem\"",
+        "ssl" => "write url = \"rediss://10.0.0.7:6379\", and [store.redis.tls] for certificates",
         "urls" => "write url = [\"redis://10.0.0.1:6379\", \"redis://10.0.0.2:6379\"]",
         "address" => "write url = \"redis://127.0.0.1:6379\"",
         "host" => "write url = \"redis://127.0.0.1:6379\"",
@@ -129,24 +130,24 @@ static STORE_SENTINEL: TableSpec = TableSpec {
             "master",
             Shape::TEXT,
             "\"mymaster\"",
-            "What the sentinels call the server.",
+            "Name of the server in the configuration of the sentinels.",
         ),
         optional(
             "username",
             pattern(SECRET),
             "\"env:SENTINEL_USERNAME\"",
-            "Where the name to log in to the sentinels with is: env:NAME or file:PATH.",
+            "Source of the user name for the sentinels: env:NAME or file:PATH.",
         ),
         optional(
             "password",
             pattern(SECRET),
             "\"env:SENTINEL_PASSWORD\"",
-            "Where the password for the sentinels is: env:NAME or file:PATH.",
+            "Source of the password for the sentinels: env:NAME or file:PATH.",
         ),
     ],
     mistaken: hints! {
         "name" => "write master = \"mymaster\"",
-        "url" => "sentinels are listed in [store.redis]: url = [\"redis://10.0.0.1:26379\"]",
+        "url" => "list the sentinels in [store.redis]: url = [\"redis://10.0.0.1:26379\"]",
     },
     ..TableSpec::EMPTY
 };
@@ -158,14 +159,15 @@ static STORE_TLS: TableSpec = TableSpec {
             "ca",
             Shape::TEXT,
             "\"ca.pem\"",
-            "PEM file of those who sign the certificates of servers (default: those that the \
+            "PEM file of the authorities for certificates of servers (default: those that the \
              system trusts).",
         ),
         optional(
             "client_certificate",
             Shape::TEXT,
             "\"client.pem\"",
-            "PEM file of our own chain, our certificate first, for servers that ask for one.",
+            "PEM file of the client's chain, its own certificate first, for servers that ask for \
+             one.",
         ),
         optional(
             "client_key",
@@ -177,17 +179,17 @@ static STORE_TLS: TableSpec = TableSpec {
             "server_name",
             Shape::TEXT,
             "\"redis.internal\"",
-            "The name in the certificates of servers (default: the host of the URL).",
+            "Name in the certificates of servers (default: the host of the URL).",
         ),
     ],
     mistaken: hints! {
         "cert" => "write client_certificate = \"client.pem\"",
         "certificate" => "write client_certificate = \"client.pem\"",
         "key" => "write client_key = \"client.key\"",
-        "client_ca" => "write ca = \"ca.pem\": who signs for the servers",
+        "client_ca" => "write ca = \"ca.pem\" for the authorities of the servers",
         "private_key" => "write client_key = \"client.key\"",
         "sni" => "write server_name = \"redis.internal\"",
-        "insecure" => "leave it out: name who signs by ca = \"ca.pem\"",
+        "insecure" => "leave it out, and name the certificate authorities: ca = \"ca.pem\"",
     },
     ..TableSpec::EMPTY
 };
@@ -198,10 +200,10 @@ static MEMORY: TableSpec = TableSpec {
         "budget",
         pattern(BYTES),
         "\"256MiB\"",
-        "Bytes that counters may use, as in \"256MiB\".",
+        "Maximum memory of the counters, as in \"256MiB\".",
     )],
     mistaken: hints! {
-        "max_keys" => "memory is bounded in bytes: budget = \"256MiB\"",
+        "max_keys" => "set the maximum memory in bytes: budget = \"256MiB\"",
         "size" => "write budget = \"256MiB\"",
         "limit" => "write budget = \"256MiB\"",
     },

@@ -28,7 +28,7 @@ fn needless(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
 }
 
 #[test]
-fn the_looser_one_is_found() {
+fn the_looser_limit_is_found() {
     let day = "limit = \"20000/day\"";
     for (first, second, name) in [
         ("limit = \"10/1m\"", day, Some("`b`")),
@@ -157,7 +157,7 @@ fn needless_within(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>
 }
 
 #[test]
-fn a_limit_within_a_tighter_one_on_everything_is_found() {
+fn a_limit_within_a_tighter_limit_on_all_requests_is_found() {
     for (wide, narrow, found) in [
         ("limit = \"10/1m\"", "limit = \"100/1m\"", true),
         ("limit = \"100/1m\"", "limit = \"10/1m\"", false),
@@ -195,7 +195,7 @@ proptest! {
 
     /// A limit reported as never refusing within another never does, whatever else comes.
     #[test]
-    fn what_is_found_within_never_refuses(
+    fn a_limit_found_within_another_never_refuses(
         first in quantity(),
         second in quantity(),
         steps in prop::collection::vec((prop_oneof![
@@ -224,7 +224,7 @@ proptest! {
 
     /// A limit reported as never refusing does not refuse, at whatever times requests come.
     #[test]
-    fn what_is_found_never_refuses(
+    fn a_limit_found_needless_never_refuses(
         first in quantity(),
         second in quantity(),
         gaps in prop::collection::vec(prop_oneof![

@@ -17,11 +17,12 @@ use crate::config::{Diagnostic, Findings, codes};
 use crate::envoy::yaml::{self, Content, YamlNode};
 
 const HEADING: &str = "\
-Made by `ratekeeper import --from limitador`. Lines that begin with UNSAID tell what a native
-policy cannot say.
+Made by `ratekeeper import --from limitador`. Lines that begin with UNSAID name features
+that a native policy does not support.
 
-A native limit is for descriptors that have exactly the entries it names; Limitador's is for
-those that have at least them. Give each combination that callers send a limit of its own.";
+A native limit is for descriptors that have exactly the entries it names; a limit of Limitador
+is for descriptors that have at least its entries. Give each combination that callers send a
+limit of its own.";
 
 /// Converts the limits of a file to native limits.
 ///
@@ -50,8 +51,8 @@ fn limits<'n>(node: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n [YamlNod
     if let Content::List(list) = &list.content {
         return Some(list);
     }
-    let message = "a configuration of Limitador is a list of limits";
-    out.error(codes::TYPE, list.at.clone(), message, "not a list")
+    let message = "a configuration of Limitador must be a list of limits";
+    out.error(codes::TYPE, list.at.clone(), message, "expected a list")
         .help("begin each limit with `- namespace: NAME`");
     None
 }
@@ -66,7 +67,7 @@ fn draft(number: usize, limit: &YamlNode) -> Result<ImportedLimit, String> {
         return Err(fail("`max_value` and `seconds` must be whole numbers"));
     };
     if most == 0 {
-        return Err(fail("a limit of 0, which blocks"));
+        return Err(fail("a limit of 0, which refuses every request"));
     }
     let mut draft = ImportedLimit {
         domain: namespace.to_owned(),
@@ -76,7 +77,7 @@ fn draft(number: usize, limit: &YamlNode) -> Result<ImportedLimit, String> {
     };
     for condition in texts(limit, "conditions") {
         let Some((entry, value)) = comparison(condition) else {
-            return Err(fail(&format!("the condition `{condition}`")));
+            return Err(fail(&format!("unsupported condition `{condition}`")));
         };
         match draft.matches.iter_mut().find(|(known, _)| *known == entry) {
             Some((_, values)) if values.iter().chain([&value]).all(|v| v.starts_with('!')) => {
@@ -88,7 +89,7 @@ fn draft(number: usize, limit: &YamlNode) -> Result<ImportedLimit, String> {
     }
     for variable in texts(limit, "variables") {
         let Some(entry) = entry(variable) else {
-            return Err(fail(&format!("the variable `{variable}`")));
+            return Err(fail(&format!("unsupported variable `{variable}`")));
         };
         draft.key.push(entry);
     }
@@ -104,7 +105,7 @@ fn draft(number: usize, limit: &YamlNode) -> Result<ImportedLimit, String> {
         for (key, _) in fields {
             let name = scalar(key).unwrap_or("?");
             if !known.contains(&name) {
-                draft.lost.push(format!("the field `{name}`"));
+                draft.lost.push(format!("unsupported field `{name}`"));
             }
         }
     }

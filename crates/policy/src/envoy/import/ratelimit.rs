@@ -15,14 +15,14 @@ use crate::envoy::tree::{TreeStep, Wanted};
 use crate::envoy::{EnvoyConfig, EnvoyRateLimit, EnvoyRule, Unit};
 
 const HEADING: &str = "\
-Made by `ratekeeper import --from envoy-ratelimit`. Lines that begin with UNSAID tell what
-a native policy cannot say.
+Made by `ratekeeper import --from envoy-ratelimit`. Lines that begin with UNSAID name
+features that a native policy does not support.
 
 Native limits of one call are charged all together or none at all; the Go service counts
 each descriptor on its own. Entries may come in any order. Counters begin afresh.
 
-Any limit may now become another one: limit = \"100/1m\" without `algorithm` slides, and
-bucket = { size = 20, refill = \"10/1s\" } allows bursts.";
+Each limit may now use another algorithm: limit = \"100/1m\" without `algorithm` is a token
+bucket, and bucket = { size = 20, refill = \"10/1s\" } sets its burst.";
 
 /// Converts the rules of a configuration to native limits.
 pub fn ratelimit(config: &EnvoyConfig) -> Imported {
@@ -47,7 +47,7 @@ pub fn ratelimit(config: &EnvoyConfig) -> Imported {
         (settings.quota_mode, "quota_mode"),
     ] {
         if on {
-            writer.unsaid(&format!("the setting {name}"));
+            writer.unsaid(&format!("unsupported setting {name}"));
         }
     }
     writer.finish()
@@ -69,7 +69,7 @@ fn draft(
     if requests_per_unit == 0 {
         let path = &rule.path;
         return Err(Some(format!(
-            "{path}: not imported: a limit of 0, which blocks"
+            "{path}: not imported: a limit of 0, which refuses every request"
         )));
     }
     let mut draft = ImportedLimit {
@@ -90,8 +90,8 @@ fn draft(
             Wanted::Any => vec!["*".to_owned()],
         };
         let own = values.iter().map(String::as_str);
-        let mut said = own.chain(step.before.iter().copied());
-        if said.any(|value| value.starts_with('!')) {
+        let mut used = own.chain(step.before.iter().copied());
+        if used.any(|value| value.starts_with('!')) {
             let path = &rule.path;
             let why = format!("{path}: not imported: a value that begins with `!`");
             return Err(Some(why));
@@ -117,7 +117,7 @@ fn lose(rule: &EnvoyRule, draft: &mut ImportedLimit) {
     if rule.quota {
         draft
             .lost
-            .push("quota_mode: it refuses alone now".to_owned());
+            .push("quota_mode: the limit now refuses on its own".to_owned());
     }
     if !rule.replaces.is_empty() {
         let names: Vec<_> = rule.replaces.iter().map(|name| &**name).collect();
