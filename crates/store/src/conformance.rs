@@ -130,10 +130,7 @@ impl fmt::Display for Difference {
             expected,
             answered,
         } = self;
-        write!(
-            f,
-            "{row}; {call}: expected {expected}, was answered {answered}"
-        )
+        write!(f, "{row}; {call}: expected {expected}, received {answered}")
     }
 }
 
@@ -211,7 +208,7 @@ impl fmt::Display for StoryAnswer {
                 write!(f, "{overall} {each:?}")
             }
             Self::Refunded => f.write_str("refunded"),
-            Self::WereThere(there) => write!(f, "were there {there:?}"),
+            Self::WereThere(there) => write!(f, "existed {there:?}"),
             Self::Released(back) => write!(f, "released {back:?}"),
             Self::Renewed(spans) => write!(f, "renewed for ms {spans:?}"),
         }

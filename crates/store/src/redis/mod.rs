@@ -117,7 +117,7 @@ impl RedisStore {
     /// holds a `{`.
     pub fn new(config: RedisConfig) -> Result<Self, StoreError> {
         if config.prefix.contains('{') {
-            let why = format!("prefix `{}` must not hold a `{{`", config.prefix);
+            let why = format!("prefix `{}` must not contain `{{`", config.prefix);
             return Err(StoreError::Misconfigured(why));
         }
         let losses = Losses::default();
@@ -315,7 +315,7 @@ impl RedisStore {
             }
             turns::pause(lost).await;
         }
-        let why = format!("changed by others {TRIES} times in a row");
+        let why = format!("a key changed during each of {TRIES} attempts");
         Err(Trouble::Later(why))
     }
 }
@@ -324,7 +324,7 @@ impl RedisStore {
 type ItemKeys<'a> = SmallVec<[Key<'a>; 4]>;
 
 /// Panic message: [`settle`] always returns the kind of outcome that belongs to the act.
-const KIND: &str = "an act is answered in its own kind";
+const KIND: &str = "the outcome must match the act";
 
 fn decisions(outcome: RedisOutcome) -> Decisions {
     match outcome {
