@@ -39,7 +39,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         self.with(key, cost, |charge, now| {
             let lent = self.store.acquire_now(&[*charge], Lend::To(lease), now);
             let decision = lent.each.first().copied();
-            let decision = decision.expect("one decision for one charge");
+            let decision = decision.expect("a store returns one decision per charge");
             (decision, now)
         })
     }

@@ -258,7 +258,9 @@ impl<A, C: Clock> OneKey<'_, A, C> {
                 .store
                 .acquire_now(&[*charge], Lend::To(lease), now);
             let decision = lent.each.first().copied();
-            decision.expect("one decision for one charge").verdict
+            decision
+                .expect("a store returns one decision per charge")
+                .verdict
         })
     }
 }

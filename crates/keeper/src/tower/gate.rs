@@ -29,10 +29,10 @@ pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The permits that a request holds: given back when it is dropped.
 pub(super) enum RequestHold {
-    Counted(#[expect(dead_code, reason = "kept to be dropped")] CountGuard),
+    Counted(#[expect(dead_code, reason = "held for its drop")] CountGuard),
     /// Notified of the progress of the request.
     Measured(Measured),
-    Other(#[expect(dead_code, reason = "kept to be dropped")] Box<dyn Any + Send>),
+    Other(#[expect(dead_code, reason = "held for its drop")] Box<dyn Any + Send>),
 }
 
 impl RequestHold {

@@ -73,7 +73,7 @@ impl Drop for CountGuard {
 
 /// A limit of concurrency in place of a count: it is shown, never run.
 pub(super) fn shown() -> AnyAlgorithm {
-    let shown = Concurrency::new(Permits::ONE, Nanos::MAX).expect("one permit for some time");
+    let shown = Concurrency::new(Permits::ONE, Nanos::MAX).expect("the parameters are valid");
     AnyAlgorithm::from(shown)
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `RATEKEEPER_REPETITIONS` sets the number of lives, in thousands.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bounded;
 mod exact;

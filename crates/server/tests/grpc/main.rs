@@ -1,6 +1,6 @@
 //! The grpc door as Envoy meets it: over HTTP/2, whole answers, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bounds;
 mod client;

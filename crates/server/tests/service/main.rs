@@ -1,6 +1,6 @@
 //! The service as its callers meet it: over TCP, whole answers, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
 mod auth;
