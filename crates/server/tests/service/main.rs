@@ -101,7 +101,7 @@ impl Fixture {
             let event = self
                 .events
                 .recv_timeout(PATIENCE)
-                .expect("no such event came");
+                .expect("the event did not arrive in time");
             if let Some(found) = wanted(event) {
                 return found;
             }
