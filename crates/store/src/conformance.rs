@@ -31,8 +31,8 @@ use stories::stories;
 /// If an answer of a store differs from the table's.
 pub fn check<S: Store>(new_store: impl Fn() -> S) {
     for row in rows() {
-        let told = block_on(row.tell(&new_store()));
-        told.unwrap_or_else(|difference| panic!("{difference}"));
+        let compared = block_on(row.tell(&new_store()));
+        compared.unwrap_or_else(|difference| panic!("{difference}"));
     }
 }
 

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stricter_state_allows_what_both_allow() {
+    fn the_stricter_state_allows_no_more_than_either() {
         for limit in [on_grid(5, 2, 0), from_first(5, 2)] {
             let histories: &[&[(u64, u32)]] = &[
                 &[],

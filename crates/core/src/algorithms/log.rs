@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stricter_state_allows_what_both_allow() {
+    fn the_stricter_state_allows_no_more_than_either() {
         let limit = log("3/1s");
         let histories: [&[(u64, u32)]; 5] = [
             &[],

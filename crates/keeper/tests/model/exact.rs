@@ -128,7 +128,7 @@ impl Model {
                 self.bucket.charge(due, first.cost);
                 self.since = due;
             }
-            let said = if fits {
+            let outcome = if fits {
                 Ok(waited)
             } else {
                 Err(ratekeeper::WaitError::TooLarge {
@@ -138,7 +138,7 @@ impl Model {
                     ),
                 })
             };
-            self.done.push((first.task, now, said));
+            self.done.push((first.task, now, outcome));
             self.line.pop_front();
         }
         // Those behind give up when their patience ends.

@@ -24,8 +24,8 @@ use tasks::Tasks;
 
 /// Number of lives of each test: `usual`, unless the environment sets another.
 fn lives(usual: u32) -> ProptestConfig {
-    let said = std::env::var("RATEKEEPER_REPETITIONS").ok();
-    let thousands = said.map(|said| said.parse::<u32>().unwrap());
+    let wanted = std::env::var("RATEKEEPER_REPETITIONS").ok();
+    let thousands = wanted.map(|wanted| wanted.parse::<u32>().unwrap());
     ProptestConfig {
         failure_persistence: None, // a life that failed becomes a row of its own
         ..ProptestConfig::with_cases(thousands.map_or(usual, |thousands| thousands * 1_000))

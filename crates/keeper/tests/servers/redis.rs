@@ -214,7 +214,7 @@ async fn let_in(server: SocketAddr) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_share_what_redis_counts() {
+async fn servers_share_the_counts_in_redis() {
     let Some(redis) = Redis::start().await else {
         return;
     };

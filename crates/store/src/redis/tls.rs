@@ -136,9 +136,7 @@ async fn greet(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     let mut answer = Vec::new();
     while answer.last() != Some(&b'\n') {
         if answer.len() >= MAX_PONG {
-            return Err(io::Error::other(
-                "the server does not speak the Redis protocol",
-            ));
+            return Err(io::Error::other("the server does not speak Redis"));
         }
         answer.push(stream.read_u8().await?);
     }
