@@ -89,7 +89,9 @@ macro_rules! closed_set {
             #[default]
             Fresh,
             $(
-                #[doc = concat!("Of [`", stringify!($name), "`](crate::", stringify!($name), ").")]
+                #[doc = concat!(
+                    "State of [`", stringify!($name), "`](crate::", stringify!($name), ")."
+                )]
                 $name(<$name as Algorithm>::State),
             )*
         }

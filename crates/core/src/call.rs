@@ -37,11 +37,11 @@ impl fmt::Display for Unsupported {
         write!(f, "{article} {algorithm} limit ")?;
         f.write_str(match call {
             Call::Refund => {
-                "takes nothing back; hint: choose another algorithm, such as `token-bucket`, where \
-                 charges are given back"
+                "does not support refunds; hint: choose another algorithm, such as \
+                 `token-bucket`, which does"
             }
             Call::Reserve => {
-                "promises no later moment; hint: wait in line with `acquire`, or choose \
+                "does not support reservations; hint: wait in the queue with `acquire`, or choose \
                  `token-bucket`"
             }
         })

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_back_and_never_run_together() {
+    fn key_parts_are_read_back_as_they_were_written() {
         let long = [b'x'; 300];
         for parts in [
             &[][..],

@@ -41,19 +41,19 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Span => "not a span: write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in `90s`",
-            Self::SpanTooLong => "span is longer than 584 years",
-            Self::Quota => "not a quota: write permits and span, as in `100/1m`",
+            Self::Span => "not a duration: write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in `90s`",
+            Self::SpanTooLong => "duration is longer than 584 years",
+            Self::Quota => "not a quota: write permits and period, as in `100/1m`",
             Self::NoPermits => "a quota of `0` permits nothing",
             Self::TooManyPermits => "more than 4,294,967,295 permits cannot be counted",
-            Self::NoSpan => "a quota needs a span longer than zero",
+            Self::NoSpan => "a period must be longer than zero",
             Self::TooFast => "more than 64 permits a nanosecond",
-            Self::TooLong => "the time to refill the whole burst passes the horizon of 1.1 years",
+            Self::TooLong => "the time to refill the whole burst exceeds the maximum of 1.1 years",
             Self::SubBuckets => "sub-buckets must number 1 to 60, each at least 1 ns long",
             Self::WindowTooLong => "window is longer than 73 years",
-            Self::RefillTooLong => "the time to refill the empty bucket passes 146 years",
+            Self::RefillTooLong => "the time to refill the empty bucket exceeds 146 years",
             Self::LogTooLarge => "a sliding window log keeps 8 bytes a permit for each key, so at most 10,000 permits (80,000 bytes); take sub-buckets for more",
-            Self::DecayTooLong => "the time in which the quota grants its burst passes 4.5 years",
+            Self::DecayTooLong => "the time in which the quota grants its burst exceeds 4.5 years",
             Self::Rate => "a rate must be above 0 per second, a cold factor at least 1, a burst time at least 0",
             Self::TooManyLeases => "permits on loan take 32 bytes each for each key, so at most 10,000 of them (320,000 bytes)",
         })

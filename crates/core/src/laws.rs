@@ -70,13 +70,13 @@ pub fn decide<A: Algorithm + Debug>(
 ) -> Decision {
     let before = state.clone();
     let looked = algorithm.look(state, now, cost);
-    assert!(*state == before, "looking is free");
+    assert!(*state == before, "`look` changed the state");
     let decision = algorithm.decide(state, now, cost);
     let context = || std::format!("{cost:?} at {now:?}\n{algorithm:?}\n{before:?}\n{state:?}");
     assert_eq!(
         decision,
         looked,
-        "`look` says what `decide` says: {}",
+        "`look` and `decide` return different decisions: {}",
         context()
     );
 
@@ -84,19 +84,19 @@ pub fn decide<A: Algorithm + Debug>(
     assert_eq!(
         decision.remaining,
         after.remaining,
-        "what remains after: {}",
+        "`remaining` is not that of the state after the decision: {}",
         context()
     );
     assert_eq!(
         decision.reset_after,
         after.reset_after,
-        "the reset after: {}",
+        "`reset_after` is not that of the state after the decision: {}",
         context()
     );
     assert_eq!(
         decision.more_after,
         after.more_after,
-        "more after: {}",
+        "`more_after` is not that of the state after the decision: {}",
         context()
     );
 
@@ -107,15 +107,19 @@ pub fn decide<A: Algorithm + Debug>(
     };
     if !writes && *state != before {
         // Only a debt that is too long after the clock was set back is cut, and only once.
-        let told = now + decision.reset_after;
+        let reset = now + decision.reset_after;
         assert!(
-            told < algorithm.expires_at(&before, now),
-            "written for nothing: {}",
+            reset < algorithm.expires_at(&before, now),
+            "the state changed without a charge: {}",
             context()
         );
         let mut again = state.clone();
         let _ = algorithm.decide(&mut again, now, cost);
-        assert!(again == *state, "cut twice: {}", context());
+        assert!(
+            again == *state,
+            "a second decision cut the debt again: {}",
+            context()
+        );
     }
     if !decision.verdict.allows() {
         oracles::retry_after(algorithm, state, now, cost, decision.verdict, reach);

@@ -125,7 +125,8 @@ pub fn remaining<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Tim
         let overdrawn = cost == Permits::ZERO && remaining == Permits::ZERO;
         assert!(
             overdrawn || allows(algorithm, state, now, cost) == (cost <= remaining),
-            "O1: {remaining:?} remain, so what of {cost:?} at {now:?}?\n{algorithm:?}\n{state:?}",
+            "O1: {remaining:?} remain, which contradicts the verdict on {cost:?} at {now:?}\n\
+             {algorithm:?}\n{state:?}",
         );
     }
 }
@@ -143,10 +144,10 @@ pub fn retry_after<A: Algorithm + Debug>(
     verdict: Verdict,
     reach: Reach,
 ) {
-    assert!(!verdict.allows(), "a wait is asked of the denied");
+    assert!(!verdict.allows(), "only a denial has a wait");
     assert!(
         cost <= algorithm.capacity() || verdict == Verdict::DenyForever,
-        "O2: {cost:?} is above capacity, and yet {verdict:?}\n{algorithm:?}"
+        "O2: {cost:?} is above the capacity, but the verdict is {verdict:?}\n{algorithm:?}"
     );
     let wait = verdict.retry_after();
     let edges: Vec<Nanos> = wait.into_iter().collect();
@@ -160,7 +161,8 @@ pub fn retry_after<A: Algorithm + Debug>(
         assert_eq!(
             allows(algorithm, state, then, cost),
             expected,
-            "O2: {cost:?} at {now:?} got {verdict:?}; after {span:?}?\n{algorithm:?}\n{state:?}",
+            "O2: {cost:?} at {now:?} received {verdict:?}, wrong after {span:?}\n\
+             {algorithm:?}\n{state:?}",
         );
     }
 }
@@ -195,19 +197,19 @@ pub fn reset_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: T
 /// # Panics
 /// If it is not.
 pub fn more_after<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time, reach: Reach) {
-    let told = algorithm.look(state, now, Permits::ZERO);
+    let looked = algorithm.look(state, now, Permits::ZERO);
     let most = |state: &A::State, then| algorithm.look(state, then, Permits::ZERO).remaining;
-    for span in reach.spans(&[told.more_after]) {
+    for span in reach.spans(&[looked.more_after]) {
         let Some(then) = later(algorithm, state, now, span) else {
             continue;
         };
         // A fresh state has less remaining too where the algorithm's time ends.
-        let fresh = most(&A::State::default(), then) > told.remaining;
-        let expected = fresh && told.more_after > Nanos::ZERO && span >= told.more_after;
+        let fresh = most(&A::State::default(), then) > looked.remaining;
+        let expected = fresh && looked.more_after > Nanos::ZERO && span >= looked.more_after;
         assert_eq!(
-            most(state, then) > told.remaining,
+            most(state, then) > looked.remaining,
             expected,
-            "O9: {told:?} at {now:?}; more after {span:?}?\n{algorithm:?}\n{state:?}",
+            "O9: {looked:?} at {now:?} is wrong after {span:?}\n{algorithm:?}\n{state:?}",
         );
     }
 }
@@ -236,7 +238,7 @@ fn acts_as_fresh<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Tim
         assert_eq!(
             algorithm.look(state, now, cost),
             algorithm.look(&fresh, now, cost),
-            "O3, O7: acts as fresh for {cost:?} at {now:?}\n{algorithm:?}\n{state:?}",
+            "O3, O7: does not act as fresh for {cost:?} at {now:?}\n{algorithm:?}\n{state:?}",
         );
     }
 }
@@ -270,7 +272,8 @@ pub fn monotone<A: Algorithm + Debug>(algorithm: &A, state: &A::State, now: Time
             let shut = !self::allows(algorithm, &A::State::default(), then, cost);
             assert!(
                 allows || !allowed || shut,
-                "O8: {cost:?} is denied at {then:?}, and was not before\n{algorithm:?}\n{state:?}",
+                "O8: {cost:?} is denied at {then:?}, but was allowed earlier\n\
+                 {algorithm:?}\n{state:?}",
             );
             allowed |= allows;
         }

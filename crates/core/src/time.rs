@@ -248,7 +248,7 @@ impl fmt::Display for Nanos {
                 return write!(f, "{}{unit}", self.0 / nanos);
             }
         }
-        unreachable!("every span is a whole number of nanoseconds")
+        unreachable!("every duration is a whole number of nanoseconds")
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_round_up() {
+    fn durations_round_up_to_coarser_units() {
         assert_eq!(Nanos::from_nanos(1_000_000_001).as_secs_ceil(), 2);
         assert_eq!(Nanos::from_secs(1).as_secs_ceil(), 1);
         assert_eq!(Nanos::ZERO.as_millis_ceil(), 0);

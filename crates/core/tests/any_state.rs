@@ -1,5 +1,5 @@
 //! A configured limit decides like its algorithm, in any sequence of calls.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Debug;
 
@@ -48,17 +48,17 @@ where
             .iter()
             .enumerate()
         {
-            let said = || format!("{name}, seed {seed}, step {step}: {event:?}");
+            let context = || format!("{name}, seed {seed}, step {step}: {event:?}");
             match *event {
                 LifeEvent::Wait(span) => now = now + span,
                 LifeEvent::StepBack(span) => now = now - span,
                 LifeEvent::Spend(cost) => {
                     let looked = any.look(&state, now, cost);
-                    assert_eq!(looked, algorithm.look(&own, now, cost), "{}", said());
+                    assert_eq!(looked, algorithm.look(&own, now, cost), "{}", context());
                     if step % 4 == 3 {
                         let took = algorithm.take(&mut own, now, cost);
-                        assert_eq!(any.take(&mut state, now, cost), took, "{}", said());
-                        assert_eq!(took, looked.verdict == Verdict::Allow, "{}", said());
+                        assert_eq!(any.take(&mut state, now, cost), took, "{}", context());
+                        assert_eq!(took, looked.verdict == Verdict::Allow, "{}", context());
                         continue;
                     }
                     let (decided, expected) = match (step % 3, reserve) {
@@ -77,7 +77,7 @@ where
                             (any.decide(&mut state, now, cost), expected)
                         }
                     };
-                    assert_eq!(decided, expected, "{}", said());
+                    assert_eq!(decided, expected, "{}", context());
                 }
                 LifeEvent::Refund(cost) => {
                     if let Some(refund) = refund {
@@ -87,7 +87,7 @@ where
                         let before = state.clone();
                         let refused = any.try_refund(&mut state, now, cost).unwrap_err();
                         assert_eq!((refused.algorithm, refused.call), (name, Call::Refund));
-                        assert_eq!(state, before, "{}", said());
+                        assert_eq!(state, before, "{}", context());
                     }
                 }
             }
@@ -95,11 +95,11 @@ where
                 any.expires_at(&state, now),
                 algorithm.expires_at(&own, now),
                 "{}",
-                said()
+                context()
             );
             let total = Permits::new(7);
             let least = algorithm.at_least(&own, now, total);
-            assert_eq!(any.at_least(&state, now, total), least, "{}", said());
+            assert_eq!(any.at_least(&state, now, total), least, "{}", context());
         }
         // A floor and a key that comes back from it.
         let (floor, any_floor) = (own.clone(), state.clone());
@@ -149,7 +149,7 @@ macro_rules! row {
 }
 
 #[test]
-fn every_algorithm_decides_alike_by_itself_and_configured() {
+fn every_algorithm_decides_alike_when_used_directly_and_when_configured() {
     let (quota, phase) = (quota(), Nanos::ZERO);
     let bucket = Gcra::token_bucket(quota).unwrap();
     row!(bucket, both);
@@ -196,7 +196,7 @@ fn every_algorithm_decides_alike_by_itself_and_configured() {
 }
 
 #[test]
-fn a_state_at_its_beginning_is_that_of_a_key_never_seen() {
+fn a_state_without_charges_equals_that_of_an_unknown_key() {
     let gcra = AnyAlgorithm::from(Gcra::token_bucket(quota()).unwrap());
     let log = AnyAlgorithm::from(Log::sliding(quota()).unwrap());
     let (mut by_gcra, mut by_log) = (AnyState::default(), AnyState::default());
@@ -208,7 +208,7 @@ fn a_state_at_its_beginning_is_that_of_a_key_never_seen() {
 }
 
 #[test]
-fn the_state_of_another_algorithm_says_nothing_and_is_never_kept() {
+fn the_state_of_another_algorithm_is_ignored_and_never_kept() {
     let gcra = AnyAlgorithm::from(Gcra::token_bucket(quota()).unwrap());
     let log = AnyAlgorithm::from(Log::sliding(quota()).unwrap());
     assert!(!gcra.keeps_state_of(&log) && gcra.keeps_state_of(&gcra));

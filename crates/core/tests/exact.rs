@@ -1,6 +1,6 @@
 //! The token bucket is exact at every rate: a client that keeps to the quota is never refused, no
 //! rate is exceeded, decisions are those of fractions, and no clock makes a difference.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::VecDeque;
 
@@ -93,7 +93,7 @@ impl Compliant {
 }
 
 #[test]
-fn who_keeps_to_the_quota_is_never_refused() {
+fn a_client_that_keeps_to_the_quota_is_never_refused() {
     let mut random = Random::new(12);
     for case in 0..4_000 {
         let (permits, span) = any_quota(&mut random);
@@ -127,7 +127,7 @@ fn who_keeps_to_the_quota_is_never_refused() {
 }
 
 #[test]
-fn no_rate_is_passed_in_the_long_run() {
+fn no_rate_is_exceeded_in_the_long_run() {
     let mut random = Random::new(13);
     for case in 0..2_000 {
         let (permits, span) = any_quota(&mut random);
@@ -181,7 +181,7 @@ impl Fractions {
 }
 
 #[test]
-fn decisions_are_those_of_fractions() {
+fn decisions_agree_with_exact_fractions() {
     // As a log of whole seconds has them, many at once; and between.
     let quotas = [
         (3, 1),
@@ -239,7 +239,7 @@ fn decisions_are_those_of_fractions() {
 fn life(limit: &AnyAlgorithm, zero: u64, step: u64, scale: u64, seed: u64) -> Vec<Decision> {
     let mut random = Random::new(seed);
     let (mut state, mut now) = (AnyState::default(), zero);
-    let mut told = Vec::new();
+    let mut decisions = Vec::new();
     for _ in 0..400 {
         now = match random.below(8) {
             0 | 1 => now + random.below(scale).next_multiple_of(step),
@@ -254,13 +254,13 @@ fn life(limit: &AnyAlgorithm, zero: u64, step: u64, scale: u64, seed: u64) -> Ve
         if random.below(8) == 0 {
             let _ = limit.try_refund(&mut state, at, cost);
         }
-        told.push(limit.decide(&mut state, at, cost));
+        decisions.push(limit.decide(&mut state, at, cost));
     }
-    told
+    decisions
 }
 
 #[test]
-fn every_clock_sees_the_same() {
+fn decisions_do_not_depend_on_the_zero_of_the_clock() {
     let second = Nanos::from_nanos(SECOND);
     for seed in 0..40 {
         for (permits, step) in [
@@ -297,8 +297,8 @@ fn every_clock_sees_the_same() {
                 ];
                 let end = (u64::MAX - 4_000 * (scale + step)) / SECOND * SECOND;
                 for zero in zeros.into_iter().chain(UNIX).chain([end]) {
-                    let told = life(&limit, zero, step, scale, seed);
-                    assert_eq!(told, start, "{} at {zero}, {limit:?}", limit.name());
+                    let decisions = life(&limit, zero, step, scale, seed);
+                    assert_eq!(decisions, start, "{} at {zero}, {limit:?}", limit.name());
                 }
             }
         }

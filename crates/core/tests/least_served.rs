@@ -8,7 +8,7 @@
 //!   holds:    it never falls below zero
 //!   reached:  N at once each P, at the worst moments, is served no more in the long run
 //! ```
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -161,7 +161,7 @@ fn a_leaky_bucket_serves_one_of_a_burst_and_its_queue() {
 }
 
 #[test]
-fn half_of_the_bursts_that_meet_the_start_of_a_window_are_served() {
+fn half_of_the_bursts_at_the_start_of_a_window_are_served() {
     for (n, p) in NUMBERS {
         let kept = quota(n, p);
         let counter = Window::two_window(kept, Nanos::ZERO).unwrap();
@@ -199,7 +199,7 @@ fn a_hybrid_turns_smooth_at_the_end_of_a_full_quota() {
 }
 
 #[test]
-fn a_gap_lets_one_pass_of_all_that_come_in_it() {
+fn a_gap_admits_one_of_the_requests_within_it() {
     for (n, gap, share, period) in [
         (3, 1, Share::new(1, 3), 4),
         (3, 4, Share::new(1, 3), 4),
@@ -220,7 +220,7 @@ fn a_gap_lets_one_pass_of_all_that_come_in_it() {
 }
 
 #[test]
-fn an_exponential_counter_serves_what_has_faded() {
+fn an_exponential_counter_serves_the_permits_that_have_decayed() {
     for (n, p) in [(1, 2), (2, 4), (3, 3), (4, 4)] {
         let kept = quota(n, p);
         let counter = Exponential::new(kept).unwrap();
@@ -234,11 +234,11 @@ fn an_exponential_counter_serves_what_has_faded() {
         let share = AnyAlgorithm::from(counter).least_served(kept);
         let period = kept.per().as_nanos();
         let long_run = served(&counter, kept, &[0], period);
-        let told = u128::from(share.served()) * u128::from(n) * u128::from(long_run.of());
+        let claimed = u128::from(share.served()) * u128::from(n) * u128::from(long_run.of());
         let reached = u128::from(long_run.served()) * u128::from(share.of()) * u128::from(n);
         let permit = u128::from(share.of()) * u128::from(long_run.of());
         assert!(
-            told <= reached && reached <= told + permit,
+            claimed <= reached && reached <= claimed + permit,
             "{n}: {share:?} {long_run:?}"
         );
         assert!(n > 1 || share == long_run, "{long_run:?}");
@@ -247,7 +247,7 @@ fn an_exponential_counter_serves_what_has_faded() {
 
 /// Guava's two count in microseconds: bursts from cold, and bursts each span.
 #[test]
-fn post_paid_limits_serve_what_is_saved_up_and_one() {
+fn post_paid_limits_serve_their_saved_permits_and_one_more() {
     let second = Nanos::SECOND.as_nanos();
     let kept = quota(10, second);
     for (seconds, share) in [
@@ -287,7 +287,7 @@ fn post_paid_limits_serve_what_is_saved_up_and_one() {
 }
 
 #[test]
-fn where_refused_requests_count_no_share_is_certain() {
+fn no_share_is_certain_if_refused_requests_count() {
     let kept = quota(4, 4);
     let sliding = Window::two_window(kept, Nanos::ZERO).unwrap();
     let sliding = sliding.with_denials(Denials::Counted);

@@ -1,7 +1,7 @@
 //! The cores beside naive models of themselves: big integers, lists of every event, waits
 //! found by trying one nanosecond after the other; and beside one another, where theory
 //! says that two algorithms are one.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod seeds;
 
@@ -308,10 +308,10 @@ fn beside<A: Refund + std::fmt::Debug>(
         start,
         |now, cost| {
             let before = state.borrow().clone();
-            let said = algorithm.decide(&mut state.borrow_mut(), now, cost);
+            let decided = algorithm.decide(&mut state.borrow_mut(), now, cost);
             let model = naive.borrow_mut().decide(now, cost);
             assert_eq!(
-                said, model,
+                decided, model,
                 "{cost:?} at {now:?}\n{algorithm:?}\n{before:?}\n{naive:?}"
             );
         },
@@ -398,10 +398,10 @@ fn gcra_decides_as_big_integers_do() {
                 start,
                 |now, cost| {
                     let mut next = tat.get();
-                    let said = gcra.decide(&mut next, now, cost);
+                    let decided = gcra.decide(&mut next, now, cost);
                     let model = big.borrow_mut().decide(now, cost);
                     assert_eq!(
-                        said, model,
+                        decided, model,
                         "{cost:?} at {now:?}\n{gcra:?}\n{tat:?}\n{big:?}"
                     );
                     tat.set(next);
@@ -446,14 +446,14 @@ proptest! {
                 Verdict::Deny { retry_after }
             };
             let full = (burst * per - tokens).div_ceil(permits);
-            let said = gcra.decide(&mut tat, Time::from_nanos(now), Permits::new(cost));
+            let decided = gcra.decide(&mut tat, Time::from_nanos(now), Permits::new(cost));
             let next = (tokens / per + 1) * per;
             let more = if next <= burst * per {
                 (next - tokens).div_ceil(permits)
             } else {
                 0
             };
-            prop_assert_eq!(said, decision(verdict, tokens / per, [full, more]));
+            prop_assert_eq!(decided, decision(verdict, tokens / per, [full, more]));
         }
     }
 
@@ -505,12 +505,12 @@ proptest! {
             tokens = (tokens + i64::try_from(wait).unwrap()).min(i64::from(burst) * 840);
             tokens -= i64::from(cost) * 840;
             let time = Time::from_nanos(now);
-            let said = gcra.reserve(&mut tat, time, Permits::new(cost), Nanos::MAX);
+            let decided = gcra.reserve(&mut tat, time, Permits::new(cost), Nanos::MAX);
             let expected = match u64::try_from(-tokens) {
                 Ok(debt) if debt > 0 => Verdict::AllowAfter(Nanos::from_nanos(debt)),
                 _ => Verdict::Allow,
             };
-            prop_assert_eq!(said.verdict, expected);
+            prop_assert_eq!(decided.verdict, expected);
         }
     }
 

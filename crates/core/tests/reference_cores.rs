@@ -34,7 +34,7 @@ fn ask<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64) -
 }
 
 #[test]
-fn interval_buckets_are_refilled_stroke_by_stroke() {
+fn interval_buckets_are_refilled_step_by_step() {
     for seed in seeds(600) {
         let mut random = Random::new(seed ^ 0x1_0000);
         let (most, every) = (1 + random.below(9), 1 + random.below(30));
@@ -137,7 +137,7 @@ fn hybrids_keep_their_bucket_exactly() {
 }
 
 #[test]
-fn exponential_levels_fade_as_the_library_says() {
+fn exponential_levels_decay_as_the_standard_library_computes() {
     for seed in seeds(600) {
         let mut random = Random::new(seed ^ 0x3_0000);
         let permits = 1 + random.below(40);
@@ -206,7 +206,7 @@ impl Uncut {
 }
 
 #[test]
-fn post_paid_limits_ask_for_the_area_under_the_line() {
+fn post_paid_limits_charge_the_area_under_the_price_line() {
     for seed in seeds(400) {
         let mut random = Random::new(seed ^ 0x4_0000);
         let whole = |number: u64| f64::from(u32::try_from(number).unwrap());

@@ -18,7 +18,7 @@
 //!   limit 2 a minute, strict or not        o  o  x            o
 //!                                          0  1  2 ..        60 s: not 61
 //! ```
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ratekeeper_core::{
     Algorithm, Denials, Edge, Exponential, Gcra, Hybrid, HybridState, Interval, Log, LogState,
@@ -65,7 +65,7 @@ fn seed_000_refills_keep_the_remainder() {
     assert_eq!(
         passed,
         10 + 69_999,
-        "the burst, and one for every 100 ms but the last"
+        "the burst, plus one permit per 100 ms except the last"
     );
 }
 
@@ -99,15 +99,23 @@ fn seed_000_whole_refills_keep_the_remainder_too() {
 }
 
 #[test]
-fn seed_000_a_client_that_keeps_trying_is_kept_out_only_by_request() {
+fn seed_000_a_client_that_keeps_trying_is_locked_out_only_if_denials_count() {
     let strict = Log::sliding(quota("5/1s")).unwrap();
     let strict = strict.with_denials(Denials::Counted);
-    assert_eq!(admitted(&strict, 60_000, 1_000_000), 5, "the first five");
-    assert_eq!(admitted(&strict, 300, 200_000_000), 300, "at its pace");
+    assert_eq!(
+        admitted(&strict, 60_000, 1_000_000),
+        5,
+        "only the first five are admitted"
+    );
+    assert_eq!(
+        admitted(&strict, 300, 200_000_000),
+        300,
+        "a client at the rate of the limit is always admitted"
+    );
 }
 
 #[test]
-fn seed_000_what_is_idle_can_be_forgotten() {
+fn seed_000_idle_states_expire() {
     let quota = quota("5/1s");
     let mut tat = Tat::default();
     let gcra = Gcra::token_bucket(quota).unwrap();
@@ -120,7 +128,7 @@ fn seed_000_what_is_idle_can_be_forgotten() {
 }
 
 #[test]
-fn seed_001_the_limit_passes_and_not_one_more() {
+fn seed_001_exactly_the_limit_is_admitted() {
     let log = Log::sliding(quota("7/1s")).unwrap();
     assert_eq!(admitted(&log, 100, 1_000), 7);
     assert_eq!(admitted(&log.with_denials(Denials::Counted), 100, 1_000), 7);
@@ -141,7 +149,7 @@ fn seed_003_a_full_bucket_is_capped() {
 }
 
 #[test]
-fn seed_003_what_is_due_when_the_window_ends_is_due() {
+fn seed_003_a_permit_due_at_the_end_of_the_window_is_granted() {
     // A smooth hybrid of N in P owes one at the end of its window and one each P / N: for quotas
     // where no float holds P / N, to the nanosecond.
     for permits in [3, 6, 7, 9, 11, 13, 49] {
@@ -163,7 +171,11 @@ fn seed_003_what_is_due_when_the_window_ends_is_due() {
 #[test]
 fn seed_003_a_hybrid_of_one_turns_smooth() {
     let hybrid = Hybrid::quota_linear(quota("1/1s")).unwrap();
-    assert_eq!(admitted(&hybrid, 100, 100_000_000), 10, "one a second");
+    assert_eq!(
+        admitted(&hybrid, 100, 100_000_000),
+        10,
+        "one request per second is admitted"
+    );
     let mut state = HybridState::default();
     let mut ask = |now, cost| {
         hybrid
@@ -178,7 +190,7 @@ fn seed_003_a_hybrid_of_one_turns_smooth() {
 }
 
 #[test]
-fn seed_003_any_cost_and_a_quota_of_one() {
+fn seed_003_any_cost_and_a_quota_of_one_are_decided_correctly() {
     let quota_reset = Window::quota_reset(quota("5/1s")).unwrap();
     let mut state = WindowState::default();
     for (now, cost, verdict) in [
@@ -213,7 +225,7 @@ fn seed_003_any_cost_and_a_quota_of_one() {
 }
 
 #[test]
-fn seed_004_the_last_token_is_a_token() {
+fn seed_004_the_last_token_can_be_spent() {
     let quota = quota("7/1s");
     assert_eq!(admitted(&Gcra::token_bucket(quota).unwrap(), 20, 0), 7);
     assert_eq!(
@@ -251,7 +263,7 @@ fn seed_004_a_minute_has_sixty_seconds() {
 }
 
 #[test]
-fn seed_004_a_window_ends_and_the_next_is_whole() {
+fn seed_004_a_window_ends_and_the_next_starts_with_the_whole_quota() {
     let quota_reset = Window::quota_reset(quota("7/1s")).unwrap();
     // Every 100 ms: 7 of each 10, window after window.
     assert_eq!(admitted(&quota_reset, 1_000, 100_000_000), 700);
@@ -272,12 +284,12 @@ fn seed_004_a_leaky_bucket_drains() {
             .count()
     };
     assert_eq!(fill(0), 5);
-    assert_eq!(fill(200_000_000), 2, "two have left");
-    assert_eq!(fill(10_000_000_000), 5, "all have left");
+    assert_eq!(fill(200_000_000), 2, "two requests have left the bucket");
+    assert_eq!(fill(10_000_000_000), 5, "all requests have left the bucket");
 }
 
 #[test]
-fn seed_004_events_of_one_moment_all_count() {
+fn seed_004_all_events_of_one_moment_count() {
     // A set of time stamps holds a moment once; a second is many moments.
     let window = SubBuckets::sub_buckets(quota("5/1s"), 4, Edge::Full, Nanos::ZERO).unwrap();
     assert_eq!(admitted(&window, 100, 0), 5);
@@ -287,11 +299,15 @@ fn seed_004_events_of_one_moment_all_count() {
 }
 
 #[test]
-fn seed_004_across_the_edge_of_two_windows() {
+fn seed_004_only_a_fixed_window_admits_twice_its_limit_across_an_edge() {
     let quota = quota("10/1s");
     let sub_buckets = |edge| SubBuckets::sub_buckets(quota, 4, edge, Nanos::ZERO).unwrap();
     let fixed = Window::fixed(quota, Nanos::ZERO).unwrap();
-    assert_eq!(across_the_edge(&fixed), 20, "as documented");
+    assert_eq!(
+        across_the_edge(&fixed),
+        20,
+        "a fixed window admits two quotas across the edge, as documented"
+    );
     assert_eq!(
         across_the_edge(&Window::two_window(quota, Nanos::ZERO).unwrap()),
         10

@@ -1,6 +1,6 @@
 //! States in a shared store: written states are read back to the bit; other bytes are refused;
 //! limits on a grid mean the same moments on any clock.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Debug;
 
@@ -20,7 +20,7 @@ fn check<A: StoredForm + Debug>(algorithm: &A) {
     let mut state = A::State::default();
     let mut bytes = Vec::new();
     algorithm.write(&state, now, &mut bytes);
-    assert!(bytes.is_empty(), "a key never seen takes no room");
+    assert!(bytes.is_empty(), "a fresh state takes no bytes");
     for number in 0..2_000_u32 {
         now = UnixMicros::new(now.get() + random.below(1 << 20));
         let cost = Permits::saturating_from(1 + random.below(3));
@@ -44,11 +44,11 @@ fn check<A: StoredForm + Debug>(algorithm: &A) {
             Some(state.clone()),
             "{algorithm:?}"
         );
-        refuses_what_is_no_state(algorithm, &bytes, &mut random);
+        check_invalid_bytes_are_refused(algorithm, &bytes, &mut random);
     }
 }
 
-fn refuses_what_is_no_state<A: StoredForm + Debug>(
+fn check_invalid_bytes_are_refused<A: StoredForm + Debug>(
     algorithm: &A,
     bytes: &[u8],
     random: &mut Random,
@@ -76,7 +76,7 @@ fn quota(text: &str) -> Quota {
 }
 
 #[test]
-fn states_come_back_to_the_bit() {
+fn stored_states_are_read_back_bit_for_bit() {
     let phase = Nanos::from_millis(37);
     let (six, three) = (Permits::new(6), Permits::new(3));
     for denials in [Denials::Free, Denials::Counted] {
@@ -115,7 +115,7 @@ fn states_come_back_to_the_bit() {
 
 /// Two processes that were started at different times see the same windows.
 #[test]
-fn grids_mean_the_same_moments_on_any_clock() {
+fn grids_denote_the_same_moments_on_any_clock() {
     let (per, wall) = (Nanos::from_nanos(7_000_001), Origin::from_unix_nanos(3));
     let all: [fn(Quota, Nanos) -> AnyAlgorithm; 3] = [
         |quota, phase| Window::fixed(quota, phase).unwrap().into(),
@@ -152,7 +152,7 @@ fn grids_mean_the_same_moments_on_any_clock() {
 }
 
 #[test]
-fn moments_of_a_store_saturate() {
+fn store_timestamps_saturate() {
     assert_eq!(UnixMicros::new(1).time(), Time::from_nanos(1_000));
     assert_eq!(UnixMicros::new(u64::MAX).time(), Time::MAX);
 }

@@ -5,7 +5,7 @@
 //!   a row of algorithms/mod.rs --> the same limit, built --> size_of, bound, a greedy caller
 //!   "2N - 1"                   --> evaluated at two N, P --> the same number
 //! ```
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Numbers {
         while now < at(400) {
             match algorithm.decide(&mut state, now, Permits::ONE).verdict {
                 Verdict::Deny { retry_after } => now = now + retry_after,
-                Verdict::DenyForever => panic!("one permit is never too many"),
+                Verdict::DenyForever => panic!("a cost of one permit never exceeds the capacity"),
                 Verdict::Allow | Verdict::AllowAfter(_) if now >= at(100) => taken += 1,
                 Verdict::Allow | Verdict::AllowAfter(_) => {}
             }
@@ -127,7 +127,7 @@ fn facts(name: &str, of: Numbers) -> Facts {
             of.facts(&limit.with_largest(largest))
         }
         "permits" => permits(of),
-        other => panic!("what is a {other}?"),
+        other => panic!("unknown algorithm `{other}` in the table"),
     }
 }
 
@@ -252,7 +252,7 @@ fn table(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_numbers_are_so() {
+fn the_figures_in_the_table_are_correct() {
     let mut rows = BTreeMap::new();
     let table = table(PAGE);
     let first = table.iter().skip(2).take_while(|line| !line.is_empty());
@@ -270,8 +270,8 @@ fn the_numbers_are_so() {
             assert_eq!(Some(facts.bytes), whole(bytes, of), "bytes: {line}");
             let worst = worst.trim_end_matches(" *").trim_end_matches(" at once");
             assert_eq!(Some(facts.bound), whole(worst, of), "in one P: {line}");
-            let says = long_run(run, of);
-            let near = says.is_infinite() || (facts.rate - says).abs() <= 0.02;
+            let expected = long_run(run, of);
+            let near = expected.is_infinite() || (facts.rate - expected).abs() <= 0.02;
             assert!(near, "in the long run {}: {line}", facts.rate);
         }
         assert!(rows.insert(name, constructor).is_none(), "{name} twice");

@@ -9,7 +9,7 @@
 //! Each test prints how many operations it compared and fails if that is not the number in
 //! its file: nothing is skipped by accident. Readings "as printed" are left out where they
 //! are the documents' mistakes; `seed_traps.rs` shows that we do not make them.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "traces/guava.rs"]
 mod guava;
@@ -30,7 +30,7 @@ fn lines(text: &str) -> impl Iterator<Item = Value> {
 fn number(value: &Value) -> u64 {
     value
         .as_u64()
-        .unwrap_or_else(|| panic!("{value} is no count"))
+        .unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
 fn permits(value: &Value) -> Permits {
@@ -39,7 +39,7 @@ fn permits(value: &Value) -> Permits {
 
 #[expect(
     clippy::print_stdout,
-    reason = "the number compared is for people to see"
+    reason = "the number of compared operations is printed for people to read"
 )]
 fn compared(file: &str, operations: usize, expected: usize) {
     println!("{file}: {operations} operations compared");
@@ -52,7 +52,7 @@ fn unit(line: &Value) -> u64 {
         Some("s") => 1_000_000_000,
         Some("ms") => 1_000_000,
         None if !line["params"]["interval_ms"].is_null() => 1_000_000,
-        other => panic!("no clock counts in {other:?}"),
+        other => panic!("unknown clock unit {other:?}"),
     }
 }
 
@@ -401,9 +401,9 @@ fn direct(line: &Value) -> usize {
         Window::two_window(quota, Nanos::ZERO).unwrap()
     };
     let mut state = WindowState::default();
-    let generous = counter(Permits::MAX); // it only counts: how they came to be is not told
+    let unlimited = counter(Permits::MAX); // the counts are given, not the requests behind them
     let begin = Time::ZERO + WINDOW;
-    let mut count = |now, count: &Value| generous.decide(&mut state, now, permits(count));
+    let mut count = |now, count: &Value| unlimited.decide(&mut state, now, permits(count));
     let _: [Decision; 2] = [
         count(Time::ZERO, &params["previous"]),
         count(begin, &params["current_before"]),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A tick is 1 ns. A change of a worst case or of a bound fails here.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -114,10 +114,10 @@ where
 /// Holds `bound` against the worst case in 1, 2, .. ticks.
 fn hold<A: Algorithm + Debug>(algorithm: &A, worst: &[u64], period: u64, bound: Bound) {
     for (span, &most) in (1..).zip(worst) {
-        let told = algorithm.bound(Nanos::from_nanos(span));
+        let limit = algorithm.bound(Nanos::from_nanos(span));
         assert!(
-            most <= told,
-            "{span} ticks: {most} admitted, bound {told}\n{algorithm:?}"
+            most <= limit,
+            "{span} ticks: {most} admitted, bound {limit}\n{algorithm:?}"
         );
         let exact = match bound {
             Bound::Exact => true,
@@ -125,8 +125,8 @@ fn hold<A: Algorithm + Debug>(algorithm: &A, worst: &[u64], period: u64, bound: 
             Bound::Holds => false,
         };
         assert!(
-            !exact || most == told,
-            "{span} ticks: {most}, bound {told}\n{algorithm:?}"
+            !exact || most == limit,
+            "{span} ticks: {most}, bound {limit}\n{algorithm:?}"
         );
     }
     assert_eq!(algorithm.bound(Nanos::ZERO), 0);
@@ -259,7 +259,7 @@ fn the_table_of_worst_cases_is_exact() {
 fn weighted_sub_buckets_are_bounded_loosely_beyond_their_window() {
     let at = |spans: &[u64; 4], of: &dyn Fn(u64) -> u64| spans.map(of);
     let spans = [12, 26, 37, 48];
-    for (count, worst, told) in [
+    for (count, worst, bounds) in [
         (2, [10, 17, 23, 28], [10, 18, 23, 28]),
         (3, [9, 17, 21, 26], [9, 18, 23, 27]),
     ] {
@@ -268,7 +268,7 @@ fn weighted_sub_buckets_are_bounded_loosely_beyond_their_window() {
         let most = |span: u64| found[usize::try_from(span - 1).unwrap()];
         assert_eq!(at(&spans, &most), worst, "{count}");
         let bound = |span| window.bound(Nanos::from_nanos(span));
-        assert_eq!(at(&spans, &bound), told, "{count}");
+        assert_eq!(at(&spans, &bound), bounds, "{count}");
     }
 }
 
@@ -393,14 +393,14 @@ fn a_hybrid_is_no_more_generous_than_a_quota_reset() {
 }
 
 #[test]
-fn a_queue_admits_what_it_holds_besides() {
+fn a_queue_admits_its_capacity_in_addition_to_the_quota() {
     let queue = Gcra::leaky_queue(quota(6, 12), Permits::new(2)).unwrap();
     let worst = check(&queue, 12, 48, Bound::Exact);
     assert_eq!([worst[0], worst[11], worst[47]], [3, 8, 26]);
 }
 
 #[test]
-fn full_sub_buckets_keep_the_promise_in_any_span() {
+fn full_sub_buckets_keep_the_limit_in_every_span() {
     for (n, p, count) in [
         (6, 12, 1),
         (6, 12, 2),

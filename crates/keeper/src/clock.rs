@@ -4,10 +4,7 @@
 //! never gives permits away. Its [`Origin`] holds the position of that zero in Unix time, for
 //! limits that follow the wall clock; it is read once.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the one place where clocks are read"
-)]
+#![expect(clippy::disallowed_methods, reason = "clocks are read only here")]
 
 mod manual;
 mod sleep;

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_with_a_wrong_rate_tells_the_right_time() {
+    fn a_counter_with_a_wrong_rate_returns_the_right_time() {
         for (nanos, counted) in [
             (100_000, 100_010),
             (100_000, 99_990),
@@ -178,16 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_jumps_is_found_out() {
+    fn a_jump_of_the_counter_is_detected() {
         const HOUR: u64 = 3_600_000_000_000;
         let machine = Machine::new(2 * HOUR);
         assert_eq!(machine.error(), 0);
         machine.pass(1_000, 1_000);
         assert_eq!(machine.error(), 0);
         machine.counter.set(5 * HOUR);
-        assert_eq!(machine.error(), 0, "ahead");
+        assert_eq!(machine.error(), 0, "the counter jumped ahead");
         machine.counter.set(3);
-        assert_eq!(machine.error(), 0, "back to the start");
+        assert_eq!(machine.error(), 0, "the counter jumped back to its start");
         machine.pass(1_000, 1_000);
         assert_eq!(machine.error(), 0);
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_may_start_anywhere_and_pass_the_end() {
+    fn a_counter_may_start_anywhere_and_wrap_around() {
         for first in [0, u64::MAX / 2, u64::MAX - 5_000] {
             let machine = Machine::new(first);
             for _ in 0..100 {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_its_own() {
+    fn a_copy_takes_its_own_offset() {
         let machine = Machine::new(1_000);
         assert_eq!(machine.error(), 0);
         let copy = machine.offset.clone().clone();
@@ -244,11 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_reading_is_used_once() {
+    fn an_interrupted_reading_sets_no_offset() {
         let machine = Machine::new(0);
         machine.slow.set(PROMPT + 1);
         assert_eq!(machine.error(), 0);
-        assert_eq!(machine.offset.offset.load(Ordering::Relaxed), 0, "not kept");
+        assert_eq!(
+            machine.offset.offset.load(Ordering::Relaxed),
+            0,
+            "the offset is not set"
+        );
         machine.slow.set(PROMPT);
         assert_eq!(machine.error(), 0);
         let before = machine.clock.get();
@@ -257,7 +261,7 @@ mod tests {
         assert_eq!(
             machine.clock.get(),
             before + 5,
-            "the clock is not asked again"
+            "the clock is not read again"
         );
     }
 }

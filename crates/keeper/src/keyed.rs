@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn another_algorithm_inherits_what_was_used() {
+    fn another_algorithm_inherits_the_used_permits() {
         let quota: Quota = "10/1m".parse().unwrap();
         let clock = std::sync::Arc::new(ManualClock::default());
         let bucket: AnyAlgorithm = Gcra::token_bucket(quota).unwrap().into();

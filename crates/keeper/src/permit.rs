@@ -48,7 +48,7 @@ pub struct NoPermit;
 
 impl fmt::Display for NoPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a permit id: send it back as /v1/acquire told it")
+        f.write_str("not a permit id that /v1/acquire returned")
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_come_back() {
+    fn permits_are_parsed_back_from_their_text() {
         let long = [b'x'; 128];
         for permit in [
             permit("a", &[]),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_encoding_is_that_of_the_standard() {
+    fn the_encoding_follows_the_standard() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg"),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_told_is_no_permit() {
+    fn texts_that_are_not_permit_ids_are_refused() {
         let good = permit("in-flight", &[b"192.0.2.1"]).to_string();
         let layout = |bytes: &[u8]| encoded(bytes);
         let lease = [1; 16];

@@ -82,7 +82,9 @@ fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
         let bytes = read(path, MAX_PEM_BYTES);
         bytes.map_err(|why| {
             let place = path.display();
-            StoreError::Misconfigured(format!("`{name}` is not in the file `{place}`: {why}"))
+            StoreError::Misconfigured(format!(
+                "cannot read `{name}` from the file `{place}`: {why}"
+            ))
         })
     };
     let identity = tls.identity.as_ref().map(|(certificate, key)| {
@@ -101,11 +103,15 @@ fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
 /// Reads a secret that the policy names; errors never show its value.
 fn look_up(name: &str, secret: &Secret) -> Result<String, StoreError> {
     let absent = |place: String, why: String| {
-        StoreError::Misconfigured(format!("`{name}` is not in {place}: {why}"))
+        StoreError::Misconfigured(format!("cannot read `{name}` from {place}: {why}"))
     };
     let found = match secret {
-        Secret::Env(variable) => std::env::var(variable)
-            .map_err(|error| absent(format!("the environment as {variable}"), error.to_string()))?,
+        Secret::Env(variable) => std::env::var(variable).map_err(|error| {
+            absent(
+                format!("the environment variable {variable}"),
+                error.to_string(),
+            )
+        })?,
         Secret::File(path) => read(path, MAX_SECRET_BYTES)
             .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
             .map_err(|error| absent(format!("the file `{}`", path.display()), error.to_string()))?,
@@ -114,10 +120,10 @@ fn look_up(name: &str, secret: &Secret) -> Result<String, StoreError> {
     let found = found.strip_suffix('\r').unwrap_or(found);
     if found.is_empty() {
         let place = match secret {
-            Secret::Env(variable) => format!("the environment as {variable}"),
+            Secret::Env(variable) => format!("the environment variable {variable}"),
             Secret::File(path) => format!("the file `{}`", path.display()),
         };
-        return Err(absent(place, "it is empty".into()));
+        return Err(absent(place, "the value is empty".into()));
     }
     Ok(found.to_owned())
 }
@@ -168,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_hold_what_stands_beside_them() {
+    fn urls_hold_the_login_and_the_database() {
         let login = |name: &str, word: &str| Some((name.to_owned(), word.to_owned()));
         for (url, login, database, expected) in [
             ("redis://h:1", None, 0, "redis://h:1/0"),
@@ -193,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_looked_up_where_they_are() {
+    fn secrets_are_read_from_their_files_and_variables() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         std::fs::write(&path, "hunter2\n").unwrap();
@@ -208,7 +214,10 @@ mod tests {
             Secret::Env("RATEKEEPER_TEST_IS_NOT_SET".into()),
         ] {
             let error = look_up("password", &absent).unwrap_err().to_string();
-            assert!(error.contains("`password` is not in the "), "{error}");
+            assert!(
+                error.contains("cannot read `password` from the "),
+                "{error}"
+            );
         }
     }
 }

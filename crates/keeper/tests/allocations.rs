@@ -60,7 +60,10 @@ fn check<G: Gate>(name: &str, layer: &RateLimitLayer<G>, status: u16, expected: 
     let mut found = 0;
     let counted = allocation_counter::measure(|| found = ask(&mut service));
     assert_eq!((found, counted.count_total), (status, expected), "{name}");
-    assert_eq!(counted.count_current, 0, "{name}: and all were given back");
+    assert_eq!(
+        counted.count_current, 0,
+        "{name}: all allocations are freed"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Any clock: whatever moment its zero means, and whatever it shows first, a limiter, one for each
 //! key, and a policy decide alike.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ratekeeper::core::{AnyAlgorithm, Gcra, Interval, Log, Nanos, Origin, Permits, Time};
 use ratekeeper::policy::{Facts, config};
@@ -48,8 +48,8 @@ fn life<T>(clock: &ManualClock, begin: u64, mut ask: impl FnMut(Permits) -> T) -
 fn alike<T: PartialEq + std::fmt::Debug>(lives: impl Fn(u64) -> Vec<T>) {
     let first = lives(BEGINS[0]);
     for begin in BEGINS {
-        for (number, (told, expected)) in lives(begin).iter().zip(&first).enumerate() {
-            assert_eq!(told, expected, "request {number} from {begin}");
+        for (number, (decided, expected)) in lives(begin).iter().zip(&first).enumerate() {
+            assert_eq!(decided, expected, "request {number} from {begin}");
         }
     }
 }
@@ -72,7 +72,7 @@ fn limits() -> [AnyAlgorithm; 6] {
 }
 
 #[test]
-fn a_limiter_decides_alike_by_any_clock() {
+fn a_limiter_decides_alike_on_any_clock() {
     for limit in limits() {
         alike(|begin| {
             let limiter = Limiter::with_clock(limit.clone(), ManualClock::default());
@@ -87,7 +87,7 @@ fn a_limiter_decides_alike_by_any_clock() {
 }
 
 #[test]
-fn a_limiter_for_each_key_decides_alike_by_any_clock() {
+fn a_keyed_limiter_decides_alike_on_any_clock() {
     let bucket = Gcra::token_bucket("3/1s".parse().unwrap()).unwrap();
     alike(|begin| {
         let memory = MemoryConfig::default();
@@ -99,7 +99,7 @@ fn a_limiter_for_each_key_decides_alike_by_any_clock() {
 }
 
 #[test]
-fn a_policy_decides_alike_by_any_clock() {
+fn a_policy_decides_alike_on_any_clock() {
     const POLICY: &str = r#"
 version = 1
 [[limit]]

@@ -1,6 +1,6 @@
 //! Calls about descriptors, end to end in virtual time: policy text in, answers out.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ratekeeper::core::{Nanos, Origin, Permits};
 use ratekeeper::policy::{Descriptor, Facts, Numbers, config};
@@ -101,7 +101,7 @@ fn a_call_is_charged_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_cost_of_none_looks() {
+fn a_cost_of_zero_only_looks() {
     let keeper = keeper(USER_AND_PATH);
     let look = [(ADA, 0, Act::Charge)];
     for (rows, expected) in [
@@ -115,7 +115,7 @@ fn a_cost_of_none_looks() {
 }
 
 #[test]
-fn what_is_given_back_can_be_spent_again_in_the_same_call() {
+fn refunded_permits_can_be_spent_in_the_same_call() {
     let keeper = keeper(USER_AND_PATH);
     let (spend, back) = (Act::Charge, Act::GiveBack);
     for (rows, expected) in [
@@ -133,7 +133,7 @@ fn what_is_given_back_can_be_spent_again_in_the_same_call() {
 }
 
 #[test]
-fn two_charges_of_one_key_are_judged_one_upon_the_other() {
+fn two_charges_of_one_key_are_decided_together() {
     let keeper = keeper(USER_AND_PATH);
     let twice = [(ADA, 2, Act::Charge), (ADA, 2, Act::Charge)];
     assert_eq!(shown(&call(&keeper, &twice)), "over user=3 !user=3");
@@ -142,7 +142,7 @@ fn two_charges_of_one_key_are_judged_one_upon_the_other() {
 }
 
 #[test]
-fn a_caller_brings_numbers_of_its_own() {
+fn a_caller_may_override_the_limit() {
     let keeper = keeper(USER_AND_PATH);
     let with = |permits, seconds| {
         let numbers = Numbers::new(Permits::new(permits), Nanos::from_secs(seconds)).unwrap();
@@ -187,26 +187,26 @@ fn look_then_charge_works_for_llm_tokens() {
         );
         let keeper = keeper(&limit);
         let ask = |cost| call(&keeper, &[(ADA, cost, Act::Charge)]).allowed();
-        assert!(ask(0), "{numbers}: nothing is used");
+        assert!(ask(0), "{numbers}: no token is used");
         assert!(ask(90), "{numbers}");
-        assert!(ask(0), "{numbers}: some are left");
-        assert!(!ask(60), "{numbers}: over the limit, and recorded");
+        assert!(ask(0), "{numbers}: tokens remain");
+        assert!(!ask(60), "{numbers}: the cost exceeds the limit");
         assert!(!ask(0), "{numbers}: 150 of 100 are used");
         // Never more than one further quota, so the wait ends.
         for _ in 0..100 {
             ask(60);
         }
         keeper.clock().advance(Nanos::from_secs(10));
-        assert!(!ask(0), "{numbers}: too soon");
+        assert!(!ask(0), "{numbers}: the debt is not yet paid");
         keeper.clock().advance(Nanos::from_secs(600));
-        assert!(ask(0), "{numbers}: paid back");
+        assert!(ask(0), "{numbers}: the debt is paid");
     }
 }
 
 /// A proxy gives back its charge whatever the answer was: a request refused by a caller's limit
 /// of zero must have been charged too.
 #[test]
-fn what_is_refused_unasked_is_charged_where_denials_count() {
+fn requests_refused_without_a_decision_are_charged_where_denials_count() {
     let keeper = keeper(
         r#"
 [[limit]]

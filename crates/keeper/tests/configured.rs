@@ -1,5 +1,5 @@
 //! Limiters by every algorithm that can be configured: one row each, every call on each.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tasks;
 
@@ -146,11 +146,11 @@ fn spend(limiter: &dyn Calls) -> (u32, Nanos) {
             return (taken, retry_after);
         }
     }
-    panic!("it never denies");
+    panic!("no request was denied");
 }
 
 #[test]
-fn check_tells_the_exact_wait_and_reset_forgets() {
+fn check_returns_the_exact_wait_and_reset_erases_the_state() {
     for (text, _) in ROWS {
         for limiter in limiters(text) {
             let four = if text.contains("warm") || text.contains("smooth") {
@@ -179,7 +179,7 @@ fn check_tells_the_exact_wait_and_reset_forgets() {
 }
 
 #[test]
-fn acquire_waits_and_try_acquire_waits_no_longer_than_it_is_told() {
+fn acquire_waits_and_try_acquire_keeps_to_its_timeout() {
     for (text, _) in ROWS {
         for limiter in limiters(text) {
             let (_, wait) = spend(&*limiter);
@@ -188,19 +188,19 @@ fn acquire_waits_and_try_acquire_waits_no_longer_than_it_is_told() {
             assert_eq!(limiter.try_acquire(short), None, "{text}");
             let asked = limiter.clock().now();
             // A permit at work may be returned at any moment; a refill comes at its time.
-            let hoped = if text.contains("concurrency") {
+            let spent_waiting = if text.contains("concurrency") {
                 short
             } else {
                 Nanos::ZERO
             };
-            assert_eq!(asked, begun + hoped, "{text}");
+            assert_eq!(asked, begun + spent_waiting, "{text}");
             let waited = limiter.acquire().unwrap();
             assert_eq!(limiter.clock().now(), asked + waited, "{text}");
             // A place in a queue is there after `wait`, and its turn comes later.
             let due = if text.contains("queue") {
                 Nanos::SECOND
             } else {
-                wait.saturating_sub(hoped)
+                wait.saturating_sub(spent_waiting)
             };
             assert_eq!(waited, due, "{text}");
         }
@@ -208,7 +208,7 @@ fn acquire_waits_and_try_acquire_waits_no_longer_than_it_is_told() {
 }
 
 #[test]
-fn refund_and_reserve_are_there_or_say_so() {
+fn refund_and_reserve_work_or_return_unsupported() {
     for (text, can) in ROWS {
         for limiter in limiters(text) {
             let _ = spend(&*limiter);
@@ -239,7 +239,7 @@ fn refund_and_reserve_are_there_or_say_so() {
 }
 
 #[test]
-fn what_was_used_is_carried_from_any_algorithm_to_any_other() {
+fn used_permits_are_carried_from_any_algorithm_to_any_other() {
     for (from, _) in ROWS {
         for (to, _) in ROWS {
             // Algorithms paid afterwards, or in a calendar, hold other numbers at once.
@@ -253,7 +253,10 @@ fn what_was_used_is_carried_from_any_algorithm_to_any_other() {
                 assert!(limiter.check_n(Permits::new(3)).allows(), "{from}");
                 limiter.set(to);
                 let (_, left) = limiter.peek();
-                assert!(left <= Permits::ONE, "{left} left from {from} to {to}");
+                assert!(
+                    left <= Permits::ONE,
+                    "{left} remain after the change from {from} to {to}"
+                );
                 limiter.reset();
                 let (_, all) = limiter.peek();
                 assert_eq!(all, Permits::new(4), "{to}");
@@ -295,12 +298,16 @@ fn tasks_wait_in_order_under_every_algorithm() {
             done.map(|(task, at, waited)| (task / 2, *at, *waited))
                 .collect()
         };
-        assert_eq!(story(0), story(1), "one limit and one key of many: {text}");
+        assert_eq!(
+            story(0),
+            story(1),
+            "the limiter and the key are served alike: {text}"
+        );
     }
 }
 
 #[test]
-fn settle_is_there_where_both_are_or_says_so() {
+fn settle_works_where_refund_and_reserve_do_or_returns_unsupported() {
     for (text, can) in ROWS {
         for limiter in limiters(text) {
             let four = Permits::new(4);
@@ -314,7 +321,11 @@ fn settle_is_there_where_both_are_or_says_so() {
             if !settled {
                 let taken = Permits::ZERO;
                 assert!(!limiter.settle(Settlement { taken, used: four }), "{text}");
-                assert_eq!(limiter.peek(), before, "nothing has changed: {text}");
+                assert_eq!(
+                    limiter.peek(),
+                    before,
+                    "an unsupported settlement changes no state: {text}"
+                );
                 continue;
             }
             assert_eq!(limiter.peek().1, Permits::new(3), "{text}");
@@ -332,7 +343,7 @@ fn settle_is_there_where_both_are_or_says_so() {
 /// Whatever the period: an empty bucket stays empty and is refilled at the new rate, a half
 /// full one stays half full, a full one full.
 #[test]
-fn what_is_saved_up_stays_the_same_share_under_another_period() {
+fn unused_permits_keep_their_share_under_another_period() {
     let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"token-bucket\" }}");
     for (from, taken, to, left, wait_ms) in [
         ("10/1m", 10, "10/1h", 0, 360_000), // an attack is not given a fresh burst
@@ -345,7 +356,7 @@ fn what_is_saved_up_stays_the_same_share_under_another_period() {
         ("10/1m", 4, "100/1m", 60, 0),
         ("100/1m", 40, "10/1m", 6, 0),
         ("1000000/1s", 1_000_000, "1/365d", 0, 365 * 86_400_000),
-        ("1/365d", 1, "1000000000/1s", 0, 1), // 1 ns, told as 1 ms
+        ("1/365d", 1, "1000000000/1s", 0, 1), // 1 ns, reported as 1 ms
     ] {
         for limiter in limiters(&gcra(from)) {
             assert!(limiter.check_n(Permits::new(taken)).allows());
@@ -361,7 +372,7 @@ fn what_is_saved_up_stays_the_same_share_under_another_period() {
 
 /// Promises stay as they are, under any numbers.
 #[test]
-fn what_is_owed_beyond_an_empty_bucket_stays_owed_as_time() {
+fn debt_beyond_an_empty_bucket_keeps_its_duration() {
     let gcra = |quota: &str| format!("{{ limit = \"{quota}\", algorithm = \"token-bucket\" }}");
     let hour = Nanos::from_secs(3_600);
     for (from, to) in [("6/1m", "6/1h"), ("6/1h", "6/1m"), ("60/1h", "1/1m")] {

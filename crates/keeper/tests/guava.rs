@@ -1,5 +1,5 @@
 //! Guava's recorded traces, through the public limiter on a virtual clock.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ impl Block for Traced {
         }
     }
     fn park(&self, _longest: Option<Nanos>) {
-        unreachable!("a smooth limiter sleeps");
+        unreachable!("a smooth limiter sleeps and never parks");
     }
 }
 
@@ -70,14 +70,14 @@ impl Caller {
 fn double(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| match value.as_str() {
         Some("Infinity") => f64::INFINITY,
-        _ => panic!("{value} is no double"),
+        _ => panic!("{value} is not a double"),
     })
 }
 
 fn number(value: &Value) -> u64 {
     value
         .as_u64()
-        .unwrap_or_else(|| panic!("{value} is no count"))
+        .unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
 fn permits(value: &Value) -> Permits {
@@ -140,7 +140,7 @@ fn perform(caller: &Caller, op: &Value) {
 }
 
 #[test]
-fn guavas_own_programs_agree() {
+fn the_test_programs_of_guava_agree() {
     let mut answers = 0;
     for line in include_str!("../../core/tests/traces/upstream_tests.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();

@@ -1,5 +1,5 @@
 //! The keyed limiter: a line for each key, and the promises to each.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tasks;
 
@@ -59,7 +59,7 @@ fn ten_thousand_wait_for_fifty_keys_and_each_key_is_served_in_order() {
             assert_eq!(
                 *task,
                 wanted + place * KEYS,
-                "in the order in which they came"
+                "waiters are served in order of arrival"
             );
             assert_eq!((when.since(Time::ZERO), waited), (due, &Ok(Some(due))));
         }
@@ -69,7 +69,7 @@ fn ten_thousand_wait_for_fifty_keys_and_each_key_is_served_in_order() {
 }
 
 #[test]
-fn a_line_holds_up_its_own_key_only() {
+fn a_queue_delays_only_its_own_key() {
     let (limiter, clock) = limiter(bucket("1/1s", 1));
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..3 {
@@ -81,7 +81,7 @@ fn a_line_holds_up_its_own_key_only() {
     assert_eq!(
         refused.retry_after(),
         Some(millis(2_001)),
-        "after the two who wait"
+        "the wait includes the two waiters"
     );
     assert_eq!(
         limiter.reserve("ann", Permits::ONE, Nanos::MAX).wait(),
@@ -93,7 +93,7 @@ fn a_line_holds_up_its_own_key_only() {
 }
 
 #[test]
-fn who_leaves_gives_back_and_the_line_goes_with_the_last() {
+fn a_waiter_that_leaves_returns_its_permits_and_the_last_one_removes_the_queue() {
     let (limiter, clock) = limiter(bucket("1/1s", 1));
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..5 {
@@ -114,7 +114,7 @@ fn who_leaves_gives_back_and_the_line_goes_with_the_last() {
     clock.set(at(2_000));
     assert!(
         limiter.check("ann").verdict.allows(),
-        "nobody is in the way"
+        "no waiter is left in the queue"
     );
 }
 
@@ -138,7 +138,7 @@ fn deadlines_are_moments_of_the_clock() {
 }
 
 #[test]
-fn those_who_wait_are_bounded_for_a_key_and_in_all() {
+fn waiters_are_bounded_for_a_key_and_in_total() {
     let (limiter, clock) = limiter(bucket("1/1s", 1));
     let bounds = MostWaiting {
         of_one_key: 2,
@@ -171,7 +171,7 @@ fn those_who_wait_are_bounded_for_a_key_and_in_all() {
 type Act = fn(&Limiter);
 
 #[test]
-fn a_new_limit_a_refund_and_a_reset_wake_the_first() {
+fn a_new_limit_a_refund_and_a_reset_wake_the_first_waiter() {
     let acts: [(&str, Act); 3] = [
         ("limit", |limiter| limiter.set_limit(bucket("1000/1s", 1))),
         ("refund", |limiter| limiter.refund("ann", Permits::ONE)),
@@ -200,8 +200,15 @@ fn reservations_of_a_key_can_be_cancelled_from_the_end() {
     let [first, second, third] = ["ann", "ann", "ann"].map(reserve);
     let due = [&first, &second, &third].map(|it| it.due().unwrap().since(Time::ZERO));
     assert_eq!(due, [Nanos::ZERO, millis(1_000), millis(2_000)]);
-    assert_eq!(reserve("bob").wait(), Some(Nanos::ZERO), "another key");
-    assert!(!second.cancel(), "the third stands on it");
+    assert_eq!(
+        reserve("bob").wait(),
+        Some(Nanos::ZERO),
+        "bob has a queue of his own"
+    );
+    assert!(
+        !second.cancel(),
+        "a reservation before another cannot be cancelled"
+    );
     assert!(third.cancel());
     assert_eq!(reserve("ann").wait(), Some(millis(2_000)));
     let six = limiter.reserve("ann", Permits::new(6), Nanos::from_secs(5));
@@ -210,7 +217,7 @@ fn reservations_of_a_key_can_be_cancelled_from_the_end() {
 }
 
 #[test]
-fn thirty_two_threads_never_pass_the_bound_of_a_key() {
+fn thirty_two_threads_never_exceed_the_bound_of_a_key() {
     const THREADS: usize = 32;
     const EACH: usize = 100;
     let limit = bucket("20000/1s", 50);
@@ -244,20 +251,23 @@ fn thirty_two_threads_never_pass_the_bound_of_a_key() {
             .collect()
     });
     granted.sort_unstable_by_key(|(_, at)| *at);
-    assert_eq!(granted.len(), THREADS * EACH, "none starves");
+    assert_eq!(granted.len(), THREADS * EACH, "every call is granted");
     let step_back = Nanos::from_micros(10); // of the processor's counter, between threads
     for user in 0..3 {
         let of_user = granted.iter().filter(|(of, _)| *of == user);
         for (before, (_, at)) in of_user.enumerate() {
             let span = at.since(start) + step_back;
-            assert!((before as u64) < limit.bound(span), "{before} in {span:?}");
+            assert!(
+                (before as u64) < limit.bound(span),
+                "{before} granted in {span:?}"
+            );
         }
         assert_eq!(limiter.waiting([u8::try_from(user).unwrap()]), 0);
     }
 }
 
 #[test]
-fn each_key_settles_for_itself() {
+fn each_key_is_settled_separately() {
     // 10 a second, burst 10, debts of a minute. Taken, used; then the wait for one permit.
     for (taken, used, wait) in [
         (10, 10, Some(100)),
@@ -279,7 +289,7 @@ fn each_key_settles_for_itself() {
 }
 
 #[test]
-fn what_a_key_settles_moves_its_own_line() {
+fn a_settlement_of_a_key_wakes_only_its_own_queue() {
     let (limiter, clock) = limiter(bucket("10/1s", 10));
     let (taken, used) = (Permits::new(10), Permits::new(2));
     let mut tasks = Tasks::new(&clock, 2);
@@ -289,7 +299,7 @@ fn what_a_key_settles_moves_its_own_line() {
     }
     limiter.settle("ann", Settlement { taken, used });
     tasks.settle();
-    assert_eq!(tasks.order(), [0], "ann does not wait");
+    assert_eq!(tasks.order(), [0], "ann is served at once");
     tasks.run();
-    assert_eq!(tasks.done[1].1, at(500), "bob does");
+    assert_eq!(tasks.done[1].1, at(500), "bob waits");
 }

@@ -1,5 +1,5 @@
 //! The embedded limiter: its three verbs, and the line of waiters.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tasks;
 
@@ -34,7 +34,7 @@ fn within_bound<A: Algorithm>(limit: &A, granted: &[(Time, u64)]) {
         for (at, cost) in &granted[first..] {
             sum += cost;
             let span = at.since(*start) + Nanos::from_nanos(1);
-            assert!(sum <= limit.bound(span), "{sum} in {span:?}");
+            assert!(sum <= limit.bound(span), "{sum} granted in {span:?}");
         }
     }
 }
@@ -60,7 +60,7 @@ fn ten_thousand_wait_and_are_served_in_order() {
 }
 
 #[test]
-fn who_leaves_the_line_gives_back_and_those_behind_move_up() {
+fn a_waiter_that_leaves_returns_its_permits_and_the_others_move_up() {
     let limit = bucket("1000/1s", 1);
     let (limiter, clock) = limiter(limit);
     let mut tasks = Tasks::new(&clock, 1);
@@ -78,13 +78,13 @@ fn who_leaves_the_line_gives_back_and_those_behind_move_up() {
         assert_eq!(
             at.since(Time::ZERO),
             millis(place as u64),
-            "one each ms, no gap"
+            "one permit per ms is granted, without a gap"
         );
     }
 }
 
 #[test]
-fn the_first_in_line_may_leave_at_any_time() {
+fn the_first_waiter_may_leave_at_any_time() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
     let mut tasks = Tasks::new(&clock, 1);
     for task in 0..4 {
@@ -106,7 +106,7 @@ fn the_first_in_line_may_leave_at_any_time() {
 }
 
 /// Costs of all kinds, whatever the algorithm: in order, and within the bound.
-fn line_of<A: LimiterAlgorithm>(limit: A) {
+fn check_waiters<A: LimiterAlgorithm>(limit: A) {
     let (limiter, clock) = limiter(limit);
     let mut tasks = Tasks::new(&clock, 1);
     let cost = |task: usize| Permits::saturating_from(1 + task as u64 * 7 % 5);
@@ -115,7 +115,10 @@ fn line_of<A: LimiterAlgorithm>(limit: A) {
         tasks.start(task, limiter.try_acquire(cost(task), Nanos::MAX));
     }
     while let Some(due) = clock.next_wake() {
-        assert!(!limiter.check().verdict.allows(), "nobody passes the line");
+        assert!(
+            !limiter.check().verdict.allows(),
+            "no check passes the queue"
+        );
         clock.set(due);
         tasks.settle();
     }
@@ -130,15 +133,15 @@ fn line_of<A: LimiterAlgorithm>(limit: A) {
 #[test]
 fn every_algorithm_can_be_waited_for() {
     let quota: ratekeeper::core::Quota = "20/1s".parse().unwrap();
-    line_of(bucket("20/1s", 5));
-    line_of(Gcra::leaky_queue(quota, Permits::new(10)).unwrap());
-    line_of(Window::fixed(quota, Nanos::ZERO).unwrap());
-    line_of(Window::two_window(quota, Nanos::ZERO).unwrap());
-    line_of(Window::quota_reset(quota).unwrap());
-    line_of(Log::sliding(quota).unwrap());
-    line_of(Hybrid::quota_linear(quota).unwrap());
-    line_of(Exponential::new(quota).unwrap());
-    line_of(
+    check_waiters(bucket("20/1s", 5));
+    check_waiters(Gcra::leaky_queue(quota, Permits::new(10)).unwrap());
+    check_waiters(Window::fixed(quota, Nanos::ZERO).unwrap());
+    check_waiters(Window::two_window(quota, Nanos::ZERO).unwrap());
+    check_waiters(Window::quota_reset(quota).unwrap());
+    check_waiters(Log::sliding(quota).unwrap());
+    check_waiters(Hybrid::quota_linear(quota).unwrap());
+    check_waiters(Exponential::new(quota).unwrap());
+    check_waiters(
         WarmUp::warming_up(20.0, Nanos::SECOND)
             .unwrap()
             .with_largest(Permits::new(5)),
@@ -146,7 +149,7 @@ fn every_algorithm_can_be_waited_for() {
 }
 
 #[test]
-fn patience_is_judged_before_waiting_and_kept_while_waiting() {
+fn the_timeout_is_checked_before_waiting_and_kept_while_waiting() {
     let (limiter, clock) = limiter(Gcra::spacing(Nanos::SECOND).unwrap());
     let mut tasks = Tasks::new(&clock, 1);
     for (task, patience) in [0, 1_000, 1_999, 2_000, 2_999, 9_000]
@@ -171,7 +174,7 @@ fn patience_is_judged_before_waiting_and_kept_while_waiting() {
 }
 
 #[test]
-fn patience_ends_in_line_where_the_wait_was_not_known() {
+fn the_timeout_ends_a_wait_that_was_not_known_in_advance() {
     let quota = "1/1s".parse().unwrap();
     let (limiter, clock) = limiter(Window::quota_reset(quota).unwrap());
     let mut tasks = Tasks::new(&clock, 1);
@@ -190,7 +193,7 @@ fn patience_ends_in_line_where_the_wait_was_not_known() {
 type Act = fn(&Limiter<Gcra, Clocked>);
 
 #[test]
-fn a_new_limit_a_refund_and_a_reset_wake_the_first() {
+fn a_new_limit_a_refund_and_a_reset_wake_the_first_waiter() {
     let acts: [(&str, Act); 3] = [
         ("limit", |limiter| limiter.set_limit(bucket("1000/1s", 1))),
         ("refund", |limiter| limiter.refund(Permits::ONE)),
@@ -214,7 +217,7 @@ fn a_new_limit_a_refund_and_a_reset_wake_the_first() {
 }
 
 #[test]
-fn what_cannot_be_waited_for_is_said_at_once() {
+fn waits_that_cannot_succeed_fail_at_once() {
     let (limiter, clock) = limiter(bucket("1/1s", 5));
     let limiter = limiter.with_most_waiting(1);
     let [cost, capacity] = [Permits::new(6), Permits::new(5)];
@@ -222,8 +225,7 @@ fn what_cannot_be_waited_for_is_said_at_once() {
     assert_eq!(error, WaitError::TooLarge { cost, capacity });
     assert_eq!(
         error.to_string(),
-        "`6` permits at once are never granted, at most 5 are; hint: ask for them in parts, or \
-         raise the burst"
+        "`6` permits exceed the capacity of 5; hint: acquire them in parts, or raise the burst"
     );
     let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(capacity, Nanos::MAX));
@@ -244,7 +246,11 @@ fn late_timers_do_not_slow_a_fast_limit() {
         clock.set(Time::ZERO + millis(late.into())); // a timer of one millisecond
         tasks.settle();
         let due = (late as usize * 100 + 1).min(1_000);
-        assert_eq!(tasks.done.len(), due, "all that were due by {late} ms");
+        assert_eq!(
+            tasks.done.len(),
+            due,
+            "all waiters due by {late} ms are served"
+        );
     }
     // But no more than a few milliseconds are made up for.
     for task in 0..1_000 {
@@ -262,7 +268,10 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
     let [first, second, third] = [reserve(), reserve(), reserve()];
     let due = [&first, &second, &third].map(|it| it.due().unwrap().since(Time::ZERO));
     assert_eq!(due, [Nanos::ZERO, millis(1_000), millis(2_000)]);
-    assert!(!second.cancel(), "the third stands on it");
+    assert!(
+        !second.cancel(),
+        "a reservation before another cannot be cancelled"
+    );
     assert!(third.cancel());
     assert_eq!(reserve().wait(), Some(millis(2_000)));
     let six = limiter.reserve(Permits::new(6), Nanos::from_secs(5));
@@ -279,7 +288,7 @@ fn reservations_wait_on_their_own_and_can_be_cancelled_from_the_end() {
 
 /// As documented for `refund`: a reservation that is still ahead needs `cancel`.
 #[test]
-fn what_is_reserved_for_later_is_cancelled_and_not_refunded() {
+fn a_reservation_that_is_still_ahead_needs_cancel_not_refund() {
     let pace = || limiter(bucket("1/1s", 1).with_patience(Nanos::from_secs(10)));
     let (limiter, _) = pace();
     let reserve = || limiter.reserve(Permits::ONE, Nanos::from_secs(5));
@@ -289,7 +298,7 @@ fn what_is_reserved_for_later_is_cancelled_and_not_refunded() {
     assert_eq!(
         due,
         third.due(),
-        "the moment of the third is promised twice"
+        "the moment of the third is reserved twice"
     );
 
     // Its moment has come: it is a permit like any other.
@@ -300,11 +309,15 @@ fn what_is_reserved_for_later_is_cancelled_and_not_refunded() {
     assert_eq!(second.due(), Some(limiter.clock().now()));
     limiter.refund(Permits::ONE);
     assert_eq!(reserve().wait(), Some(Nanos::ZERO));
-    assert_eq!(reserve().wait(), Some(millis(1_000)), "and once only");
+    assert_eq!(
+        reserve().wait(),
+        Some(millis(1_000)),
+        "the permit is refunded only once"
+    );
 }
 
 #[test]
-fn an_estimate_is_settled_with_what_was_used() {
+fn an_estimate_is_settled_with_the_actual_use() {
     // 10 a second, burst 10, debts of a minute. Taken, used; then the wait for one permit.
     for (taken, used, wait) in [
         (10, 10, Some(100)),
@@ -379,18 +392,22 @@ fn a_settlement_forgives_no_debt() {
 }
 
 #[test]
-fn what_a_settlement_gives_back_wakes_the_first() {
+fn permits_that_a_settlement_returns_wake_the_first_waiter() {
     let (limiter, clock) = limiter(bucket("10/1s", 10));
     let taken = Permits::new(10);
     assert!(limiter.check_n(taken).verdict.allows());
     let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(Permits::new(5), Nanos::MAX));
     tasks.settle();
-    assert!(tasks.order().is_empty(), "not enough is left");
+    assert!(tasks.order().is_empty(), "too few permits remain");
     let used = Permits::new(2);
     limiter.settle(Settlement { taken, used });
     tasks.settle();
-    assert_eq!(tasks.order(), [0], "without a wait");
+    assert_eq!(
+        tasks.order(),
+        [0],
+        "the first waiter is served without a wait"
+    );
     // A debt makes the first wait longer than announced.
     tasks.start(1, limiter.try_acquire(Permits::new(4), Nanos::MAX));
     let taken = Permits::ZERO;
@@ -400,7 +417,7 @@ fn what_a_settlement_gives_back_wakes_the_first() {
 }
 
 #[test]
-fn what_was_used_is_carried_to_a_limit_that_counts_otherwise() {
+fn used_permits_are_carried_to_a_limit_that_counts_differently() {
     let (limiter, clock) = limiter(Window::fixed("10/1s".parse().unwrap(), Nanos::ZERO).unwrap());
     let _ = limiter.check_n(Permits::new(8));
     limiter.set_limit(Window::fixed("20/7s".parse().unwrap(), Nanos::ZERO).unwrap());
@@ -412,7 +429,7 @@ fn what_was_used_is_carried_to_a_limit_that_counts_otherwise() {
 }
 
 #[test]
-fn thirty_two_threads_never_pass_the_bound() {
+fn thirty_two_threads_never_exceed_the_bound() {
     const THREADS: usize = 32;
     const EACH: usize = 200;
     let limit = bucket("50000/1s", 100);
@@ -442,12 +459,15 @@ fn thirty_two_threads_never_pass_the_bound() {
             .collect()
     });
     granted.sort_unstable();
-    assert_eq!(granted.len(), THREADS * EACH, "none starves");
+    assert_eq!(granted.len(), THREADS * EACH, "every call is granted");
     assert_eq!(limiter.waiting(), 0);
     let step_back = Nanos::from_micros(10); // of the processor's counter, between threads
     for (before, at) in granted.iter().enumerate() {
         let span = at.since(start) + step_back;
-        assert!((before as u64) < limit.bound(span), "{before} in {span:?}");
+        assert!(
+            (before as u64) < limit.bound(span),
+            "{before} granted in {span:?}"
+        );
     }
 }
 
@@ -475,5 +495,5 @@ fn an_empty_bucket_stays_empty_while_its_limit_changes_under_threads() {
             .map(|thread| thread.join().unwrap())
             .sum()
     });
-    assert_eq!(admitted, 0, "a permit takes 86 seconds at least");
+    assert_eq!(admitted, 0, "a permit takes at least 86 seconds");
 }

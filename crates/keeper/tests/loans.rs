@@ -81,7 +81,7 @@ fn header(answer: &Answer, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_permit_is_taken_told_and_given_back_once() {
+fn a_permit_is_taken_returned_and_released_once() {
     let keeper = keeper(IN_FLIGHT);
     let first = acquire(&keeper, 1, 1);
     let (permit, expires) = first.permits().next().unwrap();
@@ -105,10 +105,10 @@ fn a_permit_is_taken_told_and_given_back_once() {
 }
 
 #[test]
-fn a_refusal_lends_nothing_and_says_when_a_lease_ends() {
+fn a_refusal_lends_no_permit_and_returns_the_end_of_a_lease() {
     let keeper = keeper(IN_FLIGHT);
     let held = acquire(&keeper, 1, 2);
-    assert_eq!(permits(&held).len(), 1, "one id for all of the cost");
+    assert_eq!(permits(&held).len(), 1, "one id covers the whole cost");
     keeper.clock().advance(Nanos::from_millis(59_500));
     let refused = acquire(&keeper, 2, 1);
     assert_eq!(permits(&refused), []);
@@ -127,7 +127,7 @@ fn a_refusal_lends_nothing_and_says_when_a_lease_ends() {
 }
 
 #[test]
-fn who_renews_keeps_what_it_holds() {
+fn a_holder_that_renews_keeps_its_permits() {
     let keeper = keeper(IN_FLIGHT);
     let held = permits(&acquire(&keeper, 1, 2));
     for _ in 0..5 {
@@ -159,7 +159,7 @@ fn rates_are_charged_and_permits_taken_together_or_not_at_all() {
 }
 
 #[test]
-fn a_check_looks_at_permits_and_pays_the_rate() {
+fn a_check_looks_at_permits_and_is_charged_the_rate() {
     let keeper = keeper(BESIDE_A_RATE);
     let check = || keeper.check_now(&ANN, Scope::All);
     assert_eq!(left(&check()), [2, 2]);
@@ -179,7 +179,7 @@ fn a_check_looks_at_permits_and_pays_the_rate() {
 }
 
 #[test]
-fn a_call_takes_without_a_name_and_gives_back() {
+fn a_call_takes_and_returns_unnamed_permits() {
     let keeper = keeper(IN_FLIGHT);
     let call = |act| {
         at_once(keeper.call(&[Asked { facts: ANN, act }]))
@@ -192,7 +192,7 @@ fn a_call_takes_without_a_name_and_gives_back() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_on_loan() {
+fn a_reload_keeps_the_permits_on_loan() {
     let keeper = keeper(IN_FLIGHT);
     let held = permits(&acquire(&keeper, 1, 2));
     keeper.install(policy(&IN_FLIGHT.replace("max = 2", "max = 3")));
@@ -218,10 +218,10 @@ fn a_reload_keeps_what_is_on_loan() {
 }
 
 #[test]
-fn a_missing_key_that_refuses_lends_nothing() {
+fn a_missing_key_that_refuses_lends_no_permit() {
     let keeper = keeper(&IN_FLIGHT.replace("key =", "missing_key = \"deny\"\nkey ="));
     let lease = LeaseId::from_bytes([1; 16]);
-    let nobody = at_once(keeper.acquire(&Facts::default(), Scope::All, lease)).unwrap();
-    assert!(!nobody.allowed());
-    assert_eq!(permits(&nobody), []);
+    let refused = at_once(keeper.acquire(&Facts::default(), Scope::All, lease)).unwrap();
+    assert!(!refused.allowed());
+    assert_eq!(permits(&refused), []);
 }

@@ -58,7 +58,7 @@ bucket = { size = 10, refill = "1/1s" }
 "#;
 
 #[test]
-fn headers_count_down_and_then_say_when() {
+fn headers_count_down_and_then_return_the_wait() {
     let keeper = keeper(BUCKET);
     let first = check(&keeper, &user("ann"));
     assert_eq!(
@@ -80,12 +80,15 @@ fn headers_count_down_and_then_say_when() {
         r#""per-user";r=0;t=1"#
     );
     assert_eq!(header(&refused, "retry-after").unwrap(), "1");
-    assert!(check(&keeper, &user("bob")).allowed(), "users are apart");
+    assert!(
+        check(&keeper, &user("bob")).allowed(),
+        "each user has a limit of its own"
+    );
 
     keeper.clock().advance(Nanos::from_secs(1));
     assert!(
         check(&keeper, &user("ann")).allowed(),
-        "allowed after the stated wait"
+        "a request passes after Retry-After"
     );
 }
 
@@ -147,12 +150,12 @@ fn a_refusal_by_one_limit_charges_none() {
     assert_eq!(
         refused.retry_after(),
         Some(Nanos::from_secs(86_400 - 60)),
-        "until midnight"
+        "the wait ends at midnight"
     );
     assert_eq!(
         header(&refused, "ratelimit").unwrap(),
         r#""per-day";r=0;t=86340, "per-minute";r=1;t=60"#,
-        "the tightest first",
+        "the tightest limit comes first",
     );
 }
 
@@ -181,7 +184,7 @@ fn the_longest_wait_is_reported() {
 }
 
 #[test]
-fn shadow_limits_decide_in_silence() {
+fn limits_in_shadow_mode_set_no_fields_and_refuse_no_request() {
     let text = BUCKET
         .replace("name =", "mode = \"shadow\"\nname =")
         .replace("10", "1");
@@ -192,17 +195,21 @@ fn shadow_limits_decide_in_silence() {
     assert_eq!(second.shadow_denials().count(), 1);
     assert!(
         second.header_fields().is_empty(),
-        "a shadow limit promises nothing"
+        "a limit in shadow mode sets no fields"
     );
 }
 
 #[test]
-fn a_missing_key_that_denies_is_charged_nowhere() {
+fn a_missing_key_that_denies_charges_no_limit() {
     let text = format!("{TWO}missing_key = \"deny\"\n");
     let keeper = keeper(&text);
     let answer = check(&keeper, &[]);
     assert!(!answer.allowed());
-    assert_eq!(answer.retry_after(), None, "waiting is no use");
+    assert_eq!(
+        answer.retry_after(),
+        None,
+        "there is no wait after which the request passes"
+    );
     let refused_by = answer.refused_by().unwrap();
     assert!(refused_by.key_missing);
     assert_eq!(&*refused_by.rule.limit.name, "per-minute");
@@ -210,12 +217,12 @@ fn a_missing_key_that_denies_is_charged_nowhere() {
     assert_eq!(
         shared.decision.remaining.get(),
         3,
-        "the other limit stands untouched"
+        "the other limit is not charged"
     );
 }
 
 #[test]
-fn a_missing_key_denies_in_shadow_too_and_refuses_nobody() {
+fn a_missing_key_denies_in_shadow_mode_without_refusing_the_request() {
     let text = format!("{TWO}missing_key = \"deny\"\nmode = \"shadow\"\n");
     let keeper = keeper(&text);
     let answer = check(&keeper, &[]);
@@ -231,7 +238,7 @@ fn a_missing_key_denies_in_shadow_too_and_refuses_nobody() {
 }
 
 #[test]
-fn scope_narrows_peek_looks_refund_gives_back_reset_forgets() {
+fn scope_narrows_peek_looks_refund_returns_permits_and_reset_erases() {
     let keeper = keeper(TWO);
     let attributes = user("ann");
     let facts = Facts {
@@ -253,7 +260,7 @@ fn scope_narrows_peek_looks_refund_gives_back_reset_forgets() {
     };
     assert_eq!(remaining(), [2, 2]);
     at_once(keeper.peek(&facts, Scope::All)).unwrap().allowed();
-    assert_eq!(remaining(), [2, 2], "peeking is free");
+    assert_eq!(remaining(), [2, 2], "a peek charges nothing");
     at_once(keeper.refund(&facts, only)).unwrap();
     assert_eq!(remaining(), [3, 2]);
     keeper.check_now(&facts, Scope::All).allowed();
@@ -262,7 +269,7 @@ fn scope_narrows_peek_looks_refund_gives_back_reset_forgets() {
 }
 
 #[test]
-fn a_reload_keeps_balances_and_applies_new_numbers_at_once() {
+fn a_reload_keeps_balances_and_applies_new_parameters_at_once() {
     let keeper = keeper(BUCKET);
     for _ in 0..10 {
         assert!(check(&keeper, &user("ann")).allowed());
@@ -273,12 +280,12 @@ fn a_reload_keeps_balances_and_applies_new_numbers_at_once() {
     for _ in 0..5 {
         assert!(
             check(&keeper, &user("ann")).allowed(),
-            "five more than before"
+            "the new size allows five more"
         );
     }
     assert!(
         !check(&keeper, &user("ann")).allowed(),
-        "and not a full bucket"
+        "the bucket is not refilled"
     );
 
     keeper.install(policy(&BUCKET.replace(
@@ -288,7 +295,7 @@ fn a_reload_keeps_balances_and_applies_new_numbers_at_once() {
     for _ in 0..5 {
         assert!(
             check(&keeper, &user("ann")).allowed(),
-            "15 of 20 are carried over"
+            "15 of 20 used permits are carried over"
         );
     }
     assert!(!check(&keeper, &user("ann")).allowed());
@@ -307,7 +314,7 @@ fn legacy_headers_describe_the_tightest_limit() {
 }
 
 #[test]
-fn windows_under_a_second_are_told_by_the_second() {
+fn windows_under_a_second_are_reported_as_one_second() {
     let text = BUCKET.replace(
         "bucket = { size = 10, refill = \"1/1s\" }",
         "spacing = \"200ms\"",
@@ -320,11 +327,15 @@ fn windows_under_a_second_are_told_by_the_second() {
     );
     let refused = check(&keeper, &user("ann"));
     assert_eq!(refused.retry_after(), Some(Nanos::from_millis(200)));
-    assert_eq!(header(&refused, "retry-after").unwrap(), "1", "never 0");
+    assert_eq!(
+        header(&refused, "retry-after").unwrap(),
+        "1",
+        "Retry-After is never 0"
+    );
 }
 
 #[test]
-fn clocks_are_read_once_a_request() {
+fn the_clock_is_read_once_per_request() {
     struct Counting(std::sync::atomic::AtomicU32);
     impl Clock for Counting {
         fn now(&self) -> ratekeeper::core::Time {
@@ -353,7 +364,7 @@ fn clocks_are_read_once_a_request() {
 
 /// Which clock the policy was parsed for does not matter: that of the keeper holds.
 #[test]
-fn calendars_keep_to_the_clock_of_the_keeper() {
+fn calendars_follow_the_clock_of_the_keeper() {
     let text = "version = 1\ntimezone = \"UTC\"\n[[limit]]\nname = \"daily\"\nkey = [\"all\"]\n\
                 limit = \"1/day\"\n";
     // 2026-03-18, 13:11:58 UTC.
@@ -378,7 +389,7 @@ fn calendars_keep_to_the_clock_of_the_keeper() {
 
 /// A client with one bearer token makes up another credential for each request.
 #[test]
-fn a_made_up_credential_is_counted_beside_the_real_one() {
+fn a_made_up_credential_does_not_replace_the_real_one() {
     let keeper = keeper(
         r#"
         version = 1
@@ -403,9 +414,9 @@ fn a_made_up_credential_is_counted_beside_the_real_one() {
     assert!(ask(b"a").allowed());
     let second = ask(b"b");
     assert!(second.allowed());
-    let told = header(&second, "ratelimit").unwrap();
-    assert_eq!(told.matches("per-key").count(), 1, "{told}");
-    assert!(told.starts_with("\"per-key\";r=0"), "{told}");
+    let field = header(&second, "ratelimit").unwrap();
+    assert_eq!(field.matches("per-key").count(), 1, "{field}");
+    assert!(field.starts_with("\"per-key\";r=0"), "{field}");
     assert!(!ask(b"c").allowed());
     assert!(!ask(b"").allowed());
 }

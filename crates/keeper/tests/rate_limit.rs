@@ -3,10 +3,7 @@
 //! Files 01, 04 and 06 restate the tests of the Go service; `own` states the rest of its
 //! rules. A case has files, settings, and steps against a fresh memory store in virtual time.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a case that is not of the form must fail the test"
-)]
+#![expect(clippy::unwrap_used, reason = "a malformed case must fail the test")]
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +22,7 @@ use serde_json::{Map, Value, json};
 const REFUSED_QUIRKS: [&str; 1] = ["underscore-ambiguity"];
 
 #[test]
-fn every_case_is_answered_as_it_says() {
+fn every_case_is_answered_as_expected() {
     let mut failures = Vec::new();
     let mut count = 0;
     for (file, case) in cases() {
@@ -34,7 +31,9 @@ fn every_case_is_answered_as_it_says() {
         let failed = run(&case).err();
         match (REFUSED_QUIRKS.contains(&id), failed) {
             (false, Some(why)) => failures.push(format!("{file}: {id}: {why}")),
-            (true, None) => failures.push(format!("{file}: {id}: a refused quirk is followed")),
+            (true, None) => failures.push(format!(
+                "{file}: {id}: a quirk that must differ is followed"
+            )),
             _ => {}
         }
     }
@@ -71,8 +70,8 @@ fn run(case: &Value) -> Outcome {
     if let Some(expected) = case.get("expect_config_error") {
         return match loaded {
             Err(errors) if expected.as_str().is_none_or(|code| errors.contains(code)) => Ok(()),
-            Err(errors) => Err(format!("refused otherwise: {errors}")),
-            Ok(_) => Err("loaded, but must be refused".to_owned()),
+            Err(errors) => Err(format!("refused for another reason: {errors}")),
+            Ok(_) => Err("the configuration was loaded, but must be refused".to_owned()),
         };
     }
     let store = MemoryStore::new(MemoryConfig::default());
@@ -96,7 +95,7 @@ fn configuration(of: &Value, settings: EnvoySettings, origin: Origin) -> Outcome
     let texts: Vec<String> = match (of["config_text"].as_str(), of["config"].as_array()) {
         (Some(text), _) => vec![text.to_owned()],
         (_, Some(files)) => files.iter().map(ToString::to_string).collect(),
-        _ => return Err("a case without configuration".to_owned()),
+        _ => return Err("the case has no configuration".to_owned()),
     };
     let file = |text| File {
         name: "a.yaml",
@@ -139,7 +138,7 @@ fn step(
 ) -> Outcome {
     let config = keeper.envoy().unwrap();
     let call = call(&step["call"]);
-    let mut answer = Err("never asked".to_owned());
+    let mut answer = Err("the call was never made".to_owned());
     for _ in 0..step["repeat"].as_u64().unwrap_or(1) {
         answer = at_once(keeper.rate_limit(&config, &call)).map_err(|error| error.to_string());
         if let Ok(answer) = &answer {
@@ -150,8 +149,8 @@ fn step(
     let answer = match (answer, expected["grpc_error"].as_str()) {
         (Err(_), Some("*")) => return Ok(()),
         (Err(error), Some(part)) if error.contains(part) => return Ok(()),
-        (Err(error), _) => return Err(format!("an error: {error}")),
-        (Ok(_), Some(part)) => return Err(format!("no error with `{part}`")),
+        (Err(error), _) => return Err(format!("unexpected error: {error}")),
+        (Ok(_), Some(part)) => return Err(format!("expected an error that contains `{part}`")),
         (Ok(answer), None) => answer,
     };
     compare(expected, &answer, counters)
@@ -272,17 +271,17 @@ fn compare(expected: &Value, answer: &EnvoyAnswer<'_>, counters: &Map<String, Va
 fn compare_status(expected: &Value, status: &DescriptorAnswer<'_>) -> Outcome {
     same("code", &expected["code"], &json!(code(status.code)))?;
     let limit = status.current_limit.map(|limit| {
-        let mut said = json!({
+        let mut actual = json!({
             "requests_per_unit": limit.requests_per_unit,
             "unit": limit.unit.name().to_uppercase(),
         });
         if let Some(name) = limit.name {
-            said["name"] = json!(name);
+            actual["name"] = json!(name);
         }
         if limit.multiplier > 1 {
-            said["unit_multiplier"] = json!(limit.multiplier);
+            actual["unit_multiplier"] = json!(limit.multiplier);
         }
-        said
+        actual
     });
     same(
         "current_limit",
@@ -301,13 +300,19 @@ fn compare_status(expected: &Value, status: &DescriptorAnswer<'_>) -> Outcome {
             &json!(status.reset_after_s),
         ),
         _ => {
-            let limit = status.current_limit.ok_or("a window without a limit")?;
+            let limit = status
+                .current_limit
+                .ok_or("the answer has a window, but no limit")?;
             let width = limit.unit.seconds() * u64::from(limit.multiplier);
-            let reset = status.reset_after_s.ok_or("no duration_until_reset")?;
+            let reset = status
+                .reset_after_s
+                .ok_or("the answer has no duration_until_reset")?;
             if (1..=width).contains(&reset) {
                 Ok(())
             } else {
-                Err(format!("duration_until_reset is {reset} s of {width} s"))
+                Err(format!(
+                    "duration_until_reset is {reset} s; expected 1 to {width} s"
+                ))
             }
         }
     }
@@ -317,5 +322,5 @@ fn same(what: &str, expected: &Value, seen: &Value) -> Outcome {
     if expected == seen {
         return Ok(());
     }
-    Err(format!("{what} is {seen}, not {expected}"))
+    Err(format!("{what} is {seen}; expected {expected}"))
 }

@@ -1,5 +1,5 @@
 //! Limits by the time of a tokio runtime that a test holds.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Timer for Counted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_time_passes_by_as_much_as_the_limit_says() {
+async fn paused_time_advances_by_the_wait_of_the_limit() {
     let clock = Counted {
         clock: TokioClock::new(),
         sleeps: 0.into(),
@@ -56,11 +56,11 @@ async fn paused_time_passes_by_as_much_as_the_limit_says() {
         .clock()
         .sleeps
         .load(std::sync::atomic::Ordering::Relaxed);
-    assert!(sleeps <= 2, "{sleeps} timers for one wait");
+    assert!(sleeps <= 2, "{sleeps} timers were set for one wait");
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_is_moved_is_seen_at_once() {
+async fn a_moved_clock_takes_effect_at_once() {
     let limiter = Limiter::with_clock(pace(), TokioClock::at(Origin::UNIX));
     assert!(limiter.check().verdict.allows());
     tokio::time::advance(Duration::from_millis(999)).await;

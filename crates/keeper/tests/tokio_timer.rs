@@ -6,7 +6,7 @@ use ratekeeper::core::{Algorithm, Gcra, Nanos};
 use ratekeeper::{Clock, Limiter};
 
 #[test]
-fn tasks_wait_in_line_and_aborted_ones_leave_it() {
+fn tasks_wait_in_order_and_aborted_tasks_leave_the_queue() {
     const TASKS: u64 = 100;
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_time().build().unwrap();

@@ -4,7 +4,7 @@
 //! does, moves the clock to the moment that they name, and checks the claim there. No other
 //! request is charged meanwhile.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ratekeeper::core::{Nanos, Origin, Permits};
 use ratekeeper::policy::{Facts, config};
@@ -51,7 +51,7 @@ struct Life {
 
 /// Values in the header fields of one answer.
 #[derive(Debug)]
-struct Told {
+struct Promise {
     left: u32,
     more_after: Option<u64>,
     retry_after: Option<u64>,
@@ -116,27 +116,33 @@ impl Life {
     }
 
     /// A client's reading of the answer to a request of `cost`, which must come true.
-    fn comes_true(&self, answer: &Answer, cost: u32) -> Told {
-        let told = read(answer);
+    fn check_promise(&self, answer: &Answer, cost: u32) -> Promise {
+        let promise = read(answer);
         let claim = |claim: &str, holds: bool| {
-            assert!(holds, "{claim}\n{}\ncost {cost}: {told:?}", self.limit);
+            assert!(holds, "{claim}\n{}\ncost {cost}: {promise:?}", self.limit);
         };
-        if told.left > 0 {
-            claim("`r` is left", self.would_pass(told.left));
+        if promise.left > 0 {
+            claim("`r` permits remain", self.would_pass(promise.left));
         }
-        claim("no more than `r` is left", !self.would_pass(told.left + 1));
-        if let Some(seconds) = told.more_after
-            && told.left < self.most
+        claim(
+            "no more than `r` permits remain",
+            !self.would_pass(promise.left + 1),
+        );
+        if let Some(seconds) = promise.more_after
+            && promise.left < self.most
         {
-            let more = self.would_pass_in(seconds, told.left + 1);
-            claim("after `t` there is more than `r`", more);
+            let more = self.would_pass_in(seconds, promise.left + 1);
+            claim("after `t`, more than `r` permits remain", more);
         }
-        if let Some(seconds) = told.retry_after {
-            claim("Retry-After is enough", self.would_pass_in(seconds, cost));
+        if let Some(seconds) = promise.retry_after {
+            claim(
+                "a request passes after Retry-After",
+                self.would_pass_in(seconds, cost),
+            );
         }
-        let all = self.would_pass_in(told.reset_after, self.most);
-        claim("after X-RateLimit-Reset all is free", all);
-        told
+        let all = self.would_pass_in(promise.reset_after, self.most);
+        claim("after X-RateLimit-Reset, all permits are free", all);
+        promise
     }
 
     /// One request, and sometimes what the client that reads the answer does next.
@@ -158,21 +164,21 @@ impl Life {
         };
         let cost = u32::try_from(cost).unwrap();
         let answer = self.ask(cost);
-        let told = self.comes_true(&answer, cost);
-        if let Some(seconds) = told.retry_after
+        let promise = self.check_promise(&answer, cost);
+        if let Some(seconds) = promise.retry_after
             && self.below(3) == 0
         {
             self.keeper.clock().advance(Nanos::from_secs(seconds));
             assert!(
                 self.ask(cost).allowed(),
-                "came back as told\n{}",
+                "refused after the promised wait\n{}",
                 self.limit
             );
         }
     }
 }
 
-fn read(answer: &Answer) -> Told {
+fn read(answer: &Answer) -> Promise {
     let fields = answer.header_fields();
     let field = |name: &str| {
         let found = fields.iter().find(|(field, _)| *field == name);
@@ -185,7 +191,7 @@ fn read(answer: &Answer) -> Told {
             .find(|(key, _)| *key == name)
             .map(|(_, value)| value.parse().unwrap())
     };
-    Told {
+    Promise {
         left: parameter("r")
             .and_then(|left: u64| u32::try_from(left).ok())
             .unwrap(),
@@ -196,7 +202,7 @@ fn read(answer: &Answer) -> Told {
 }
 
 #[test]
-fn what_a_client_is_told_comes_true() {
+fn the_fields_of_an_answer_hold() {
     for limit in LIMITS {
         for seed in 0..20 {
             let mut life = Life::new(limit, seed);

@@ -83,11 +83,12 @@ impl Doors<SocketAddr> {
             if !address.ip().to_canonical().is_loopback() {
                 let guard = match door {
                     Door::Http | Door::Grpc => {
-                        "anyone who reaches it can spend the limits of others"
+                        "any client that reaches it can spend the limits of others"
                     }
                     Door::Admin => "calls need the admin token, which travels unencrypted",
                 };
-                let text = format!("the {door} door at {address} is open to the network: {guard}");
+                let text =
+                    format!("the {door} listener at {address} is open to the network: {guard}");
                 shared.sink.emit(&Event::Notice(text));
             }
         }

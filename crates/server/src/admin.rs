@@ -86,7 +86,7 @@ async fn answer<C: Clock + 'static>(
         }
         _ => {
             let Some(limit) = path.strip_prefix("/v1/keys/") else {
-                let detail = format!("`{}` is no path of the admin door", shown(path));
+                let detail = format!("`{}` is not a path of the admin listener", shown(path));
                 return Err(Problem::new(UNKNOWN_PATH, detail));
             };
             get(&request)?;

@@ -86,12 +86,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_bounded_and_comes_back() {
+    fn held_bytes_are_bounded_and_returned() {
         let budget = Arc::new(BodyBudget::default());
         let (mut first, mut second) = (budget.hold(), budget.hold());
         assert!(first.resize(MAX_HELD_BYTES - 10));
         assert!(second.resize(10));
-        assert!(!second.resize(11), "one too many");
+        assert!(!second.resize(11), "one byte too many");
         assert_eq!(budget.bytes(), MAX_HELD_BYTES);
         assert!(second.resize(5) && first.resize(1));
         assert_eq!(budget.bytes(), 6);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_bound_connections_and_some_are_kept_back() {
+    fn descriptors_bound_connections_and_some_are_reserved() {
         let of = |asked: Option<u32>, descriptors| {
             let mut settings = Settings::default();
             settings.listen.max_connections = asked;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_settings() {
+    fn idle_timeouts_follow_the_settings() {
         let mut settings = Settings::default();
         let ticks =
             |settings: &Settings, door| Capacity::within(settings, 1_024).spans(door).idle_ticks;
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(
             ticks(&settings, Door::Http),
             3,
-            "up: never sooner than stated"
+            "rounded up, so no connection is closed early"
         );
         assert_eq!(ticks(&settings, Door::Grpc), 3);
     }

@@ -178,7 +178,7 @@ impl Config {
 pub enum StartError {
     /// The text is not `DOOR=ADDRESS`.
     #[error(
-        "listen address `{0}` is not DOOR=ADDRESS\nhint: http=127.0.0.1:9000, grpc=127.0.0.1:0 or admin=off"
+        "listen address `{0}` is not DOOR=ADDRESS\nhint: write http=127.0.0.1:9000, grpc=127.0.0.1:0 or admin=off"
     )]
     Listen(String),
     /// The policy file cannot be read.
@@ -204,7 +204,9 @@ pub enum StartError {
     #[error("{0}")]
     EnvoyFiles(String),
     /// There is neither a policy nor a configuration of Envoy's rate limit service.
-    #[error("there is no policy\nhint: name a policy file, or a configuration of Envoy's")]
+    #[error(
+        "there is no policy\nhint: name a policy file, or a configuration of Envoy's rate limit service"
+    )]
     NoPolicy,
     /// The text is not the URL of a store; it is not shown, because it may hold a password.
     #[error("the URL of the store cannot be used: {message}\nhint: {hint}")]
@@ -229,7 +231,7 @@ pub enum StartError {
     },
     /// Another process listens on the address.
     #[error(
-        "{door} address {address} is in use by another process\nhint: --listen {door}=ADDRESS takes another, port 0 a free one"
+        "{door} address {address} is in use by another process\nhint: choose another address by --listen {door}=ADDRESS; port 0 picks a free one"
     )]
     InUse {
         /// The door.
@@ -257,11 +259,13 @@ pub enum StartError {
     Certificates(String),
     /// The gRPC door is configured, but this build has none.
     #[error(
-        "the grpc door is not in this build\nhint: build with the feature `grpc`, or write --listen grpc=off"
+        "this build has no grpc listener\nhint: build with the feature `grpc`, or pass --listen grpc=off"
     )]
     NoGrpc,
     /// No door is open.
-    #[error("every door is off: there is nothing to do\nhint: --listen http=127.0.0.1:8080")]
+    #[error(
+        "every listener is off, so there is nothing to do\nhint: open one, for example by --listen http=127.0.0.1:8080"
+    )]
     NoDoor,
     /// The admin token is empty or has bytes that no header can carry.
     #[error("the admin token must be 1 to 512 visible ASCII characters")]
@@ -276,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overrides_read() {
+    fn listen_overrides_are_parsed() {
         let config = Config::new("p")
             .listen("http=127.0.0.1:0")
             .unwrap()

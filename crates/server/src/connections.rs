@@ -228,7 +228,7 @@ mod tests {
     const FEW: &str = "192.0.2.2";
 
     #[test]
-    fn one_peer_may_have_every_free_seat_and_none_that_another_needs() {
+    fn one_peer_may_have_every_free_connection_but_none_that_another_needs() {
         let hall = Hall::new(4);
         let seats: Vec<_> = (0..4).map(|_| hall.enter(MANY).unwrap()).collect();
         let few = hall.enter(FEW).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_idle_goes_and_one_in_use_only_for_a_smaller_peer() {
+    fn the_longest_idle_connection_is_closed_and_a_busy_one_only_for_a_smaller_peer() {
         let hall = Hall::new(3);
         let [busy, idle, fresh] = [(); 3].map(|()| hall.enter(MANY).unwrap());
         let mut ticks = TickNotes::default();
@@ -261,7 +261,7 @@ mod tests {
         first.pulse.begin();
         assert!(
             hall.enter(MANY).is_none(),
-            "its own requests are not broken off"
+            "requests of the same peer are not interrupted"
         );
         assert_eq!(hall.counts.refused.count(), 1);
         let other = hall.enter(FEW).unwrap();
@@ -269,7 +269,7 @@ mod tests {
         other.pulse.begin();
         assert!(
             hall.enter(FEW).is_none(),
-            "two and one are as equal as can be"
+            "two connections and one are an equal share of three"
         );
     }
 

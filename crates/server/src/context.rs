@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_match_whole() {
+    fn tokens_match_only_as_a_whole() {
         let token = Token::new("secret").unwrap();
         assert!(token.matches(b"secret"));
         for other in [&b""[..], b"secre", b"secret!", b"Secret", b"secreT"] {

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_its_yaml_files_in_order() {
+    fn a_directory_is_read_as_its_yaml_files_in_order() {
         let root = tempfile::tempdir().unwrap();
         let names = ["b.yaml", "a.yml", ".hidden.yaml", "notes.txt", "c.yaml.bak"];
         for name in names {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn unreadable_files_are_reported() {
         let root = tempfile::tempdir().unwrap();
         let failed = |path: &Path| read_envoy_files(path).unwrap_err();
         assert!(failed(root.path()).contains("no *.yaml"));

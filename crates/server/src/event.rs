@@ -142,19 +142,20 @@ impl fmt::Display for Event {
             ),
             Self::StoreDown { error } => write!(
                 f,
-                "store down, every limit does as its `on_store_error` says: {error}"
+                "store down, every limit follows its `on_store_error`: {error}"
             ),
             Self::StoreUp { debited } => {
-                write!(f, "store back, and asked again: {debited} permits debited")
+                write!(f, "store back and in use again: {debited} permits debited")
             }
             Self::StoreServerDown { server, error } => write!(
                 f,
-                "store partly down, limits of the keys that {server} holds do as their \
-                 `on_store_error` says: {error}"
+                "store partly down, limits of the keys that {server} holds follow their \
+                 `on_store_error`: {error}"
             ),
             Self::StoreServerUp { server } => write!(
                 f,
-                "the store decides the keys of {server} again: it is back, or others hold them"
+                "the store decides the keys of {server} again: it is back, or other servers \
+                 hold them"
             ),
             Self::Stopping => f.write_str("stopping"),
             Self::Stopped => f.write_str("stopped"),

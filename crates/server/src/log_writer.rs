@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stalls_costs_lines_and_no_time() {
+    fn a_stalled_reader_loses_lines_but_delays_no_writer() {
         let (mut log, allow, writes) = gate();
         let line = [b'x'; 1 << 10];
         let lines = 2 * (MAX_WAITING >> 10) + 100;
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(
             bytes as u64,
             (lines as u64 - dropped) << 10,
-            "lines are whole"
+            "only whole lines are lost"
         );
     }
 

@@ -158,12 +158,12 @@ impl Filling {
         let used = usage.bytes.saturating_mul(100) / usage.budget_bytes.max(1);
         let was_nearly_full = self.nearly_full;
         self.nearly_full = used >= NEARLY_FULL || (was_nearly_full && used >= EASED);
-        let hint = "more memory: `--memory` or `[store.memory] budget`";
+        let hint = "raise the budget by `--memory` or `[store.memory] budget`";
         if newly && self.quiet == 0 {
             let count = pushed_out.saturating_sub(self.told);
             (self.told, self.quiet) = (pushed_out, LOOKS_BETWEEN);
             return Some(format!(
-                "memory is full: newcomers may find less than the whole limit (keys pushed out \
+                "memory is full: new keys may begin with less than the whole limit (keys evicted \
                  since the last such line: {count}); {hint}"
             ));
         }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_budget_is_a_quarter_of_what_there_is() {
+    fn the_default_budget_is_a_quarter_of_the_available_memory() {
         /// Files and their contents, the budget in MiB, and what bounds it.
         type Row<'a> = (&'a [(&'a str, &'a str)], usize, &'a str);
         const MIB: usize = 1 << 20;
@@ -289,18 +289,18 @@ mod tests {
         assert_eq!(look(79, 0), None);
         let nearly = look(80, 0).unwrap();
         assert!(nearly.contains("80 MiB of 100 MiB"), "{nearly}");
-        assert_eq!(look(95, 0), None, "said already");
+        assert_eq!(look(95, 0), None, "the warning is not repeated");
         assert_eq!(look(71, 0), None);
-        assert_eq!(look(80, 0), None, "it did not ease");
+        assert_eq!(look(80, 0), None, "the usage did not fall far enough");
         assert_eq!(look(69, 0), None);
         assert!(look(80, 0).is_some());
         assert!(look(94, 7).unwrap().contains("line: 7)"));
         for more in 1..6 {
-            assert_eq!(look(94, 7 + more), None, "within the minute");
+            assert_eq!(look(94, 7 + more), None, "at most one warning a minute");
         }
         assert!(look(94, 20).unwrap().contains("line: 13)"));
         for _ in 0..10 {
-            assert_eq!(look(94, 20), None, "nothing new");
+            assert_eq!(look(94, 20), None, "no further key was evicted");
         }
         assert!(look(94, 21).unwrap().contains("line: 1)"));
     }

@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(
             gate.opens(at(500)),
             None,
-            "a clock that steps back stays quiet"
+            "no denial is logged when the clock steps back"
         );
     }
 

@@ -16,7 +16,7 @@ pub fn writable_by_all(path: &Path) -> Option<String> {
     let path = path.display();
     is_open.then(|| {
         format!(
-            "RK-W102: every user of this machine may write {path}, and so change what is limited: \
+            "RK-W102: every user of this machine may write {path}, and so change the limits; run \
              chmod o-w {path}"
         )
     })
@@ -36,13 +36,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_that_everybody_may_write_is_remarked_on() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+    fn a_policy_that_every_user_may_write_is_reported() {
+        let directory = tempfile::tempdir().expect("a temporary directory can be created");
         let path = directory.path().join("ratekeeper.toml");
-        fs::write(&path, "version = 1\n").expect("it can be written");
-        for (mode, remarked) in [(0o644, false), (0o664, false), (0o666, true), (0o602, true)] {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
-            assert_eq!(writable_by_all(&path).is_some(), remarked, "{mode:o}");
+        fs::write(&path, "version = 1\n").expect("the file can be written");
+        for (mode, reported) in [(0o644, false), (0o664, false), (0o666, true), (0o602, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode))
+                .expect("the file belongs to this user");
+            assert_eq!(writable_by_all(&path).is_some(), reported, "{mode:o}");
         }
         let text = writable_by_all(&path).unwrap_or_default();
         assert!(text.contains("chmod o-w"), "{text}");

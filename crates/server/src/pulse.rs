@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_never_asks_is_closed_soon() {
+    fn a_connection_without_a_request_is_closed_soon() {
         assert_eq!(
             lives(&Pulse::default(), &mut TickNotes::default()),
             HEAD_TICKS
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_drips_is_closed_soon() {
+    fn a_connection_with_a_slow_head_is_closed_soon() {
         let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         pulse.end();
@@ -246,12 +246,12 @@ mod tests {
         read(&pulse);
         assert!(
             pulse.expired(&mut ticks, IDLE_TICKS),
-            "bytes alone are no life"
+            "bytes alone do not keep the connection open"
         );
     }
 
     #[test]
-    fn a_connection_that_asked_may_idle() {
+    fn a_connection_may_idle_after_a_request() {
         let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         pulse.end();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_in_flight_lives_by_its_bytes() {
+    fn a_request_in_flight_stays_open_while_bytes_move() {
         let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.begin();
         for _ in 0..100 {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_held_back_keeps_the_connection_open() {
+    fn a_delayed_answer_keeps_the_connection_open() {
         let (pulse, mut ticks) = (Arc::new(Pulse::default()), TickNotes::default());
         pulse.begin();
         let held = pulse.hold_back();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_http2_are_no_heads() {
+    fn http2_frames_do_not_count_as_heads() {
         let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
         pulse.h2.store(true, Ordering::Relaxed);
         pulse.begin();
@@ -296,7 +296,7 @@ mod tests {
         }
         assert!(
             pulse.expired(&mut ticks, IDLE_TICKS),
-            "pings alone keep nothing open"
+            "pings alone do not keep the connection open"
         );
     }
 }

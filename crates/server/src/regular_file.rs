@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_refused_at_once() {
+    fn files_that_are_not_regular_are_refused_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let fifo = directory.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_hangs_is_given_up_and_comes_back() {
+    fn a_read_that_hangs_is_given_up_and_later_reads_succeed() {
         let reader = FileReader::default();
         let (finish, hangs) = std::sync::mpsc::channel::<()>();
         let hung = reader.read_within(Duration::from_millis(1), move || {

@@ -123,7 +123,7 @@ fn on_loan(policy: &Policy) -> Option<String> {
     };
     Some(format!(
         "{names}: permits are taken by POST /v1/acquire and by Envoy; /v1/check and /v1/auth \
-         only look whether one is free"
+         only check whether one is free"
     ))
 }
 
@@ -268,7 +268,7 @@ impl<C: Clock> ServiceContext<C> {
             self.sink.emit(&Event::Notice(notice));
         }
         for what in waits_for_restart(&seen.started_with, &settings) {
-            let text = format!("{what} changed: that needs a restart");
+            let text = format!("{what} changed: restart the service to apply it");
             self.sink.emit(&Event::Notice(text));
         }
         Reloaded::Applied { from, to }
@@ -362,10 +362,10 @@ fn read(path: &Path) -> Result<String, String> {
         .read_to_string(&mut text)
         .map_err(|error| error.to_string())?;
     if read as u64 > MAX_POLICY_BYTES {
-        return Err(format!("it is longer than {MAX_POLICY_BYTES} bytes"));
+        return Err(format!("the file is longer than {MAX_POLICY_BYTES} bytes"));
     }
     if text.trim().is_empty() {
-        return Err("it is empty".into());
+        return Err("the file is empty".into());
     }
     Ok(text)
 }

@@ -152,7 +152,7 @@ impl FromStr for StoreChoice {
         let printable = text.chars().all(|c| !c.is_control() && !"\"\\".contains(c));
         let parts = text.split_once("://");
         let Some((scheme, rest)) = parts.filter(|_| printable && text.len() <= MAX_BYTES) else {
-            return Err(refused("it is no URL", FORMS));
+            return Err(refused("it is not a URL", FORMS));
         };
         if !SCHEMES.contains(&scheme) {
             let scheme: String = scheme.chars().take(20).collect();
@@ -163,7 +163,7 @@ impl FromStr for StoreChoice {
             None => (rest, false),
             Some((rest, "cluster" | "cluster=true")) => (rest, true),
             Some((rest, "cluster=false")) => (rest, false),
-            Some(_) => return Err(refused("it says too much after the `?`", FORMS)),
+            Some(_) => return Err(refused("only `cluster` may follow the `?`", FORMS)),
         };
         let (login, rest) = match rest.rsplit_once('@') {
             Some((login, rest)) => (Some(read_login(login)?), rest),
@@ -221,7 +221,7 @@ impl<'a> UrlMiddle<'a> {
         let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
         let (master, number) = path.split_once('/').unwrap_or((path, ""));
         if master.is_empty() {
-            let what = "it does not say what the sentinels call the primary";
+            let what = "the name of the primary is missing";
             let hint = "redis+sentinel://HOST:PORT,HOST:PORT/MASTER, as in \
                  redis+sentinel://10.0.0.1:26379/mymaster";
             return Err(refused(what, hint));
@@ -236,7 +236,7 @@ impl<'a> UrlMiddle<'a> {
 
 /// Returns `None` if there is no number.
 fn read_database(number: &str) -> Result<Option<u16>, StartError> {
-    let wrong = || refused("what follows the address is no number of a database", FORMS);
+    let wrong = || refused("the path of the URL is not a database number", FORMS);
     let number = Some(number).filter(|number| !number.is_empty());
     let read = |number: &str| number.parse().map_err(|_| wrong());
     number.map(read).transpose()
@@ -256,8 +256,10 @@ fn read_login(text: &str) -> Result<Login, StartError> {
     let (username, password) = text
         .split_once(':')
         .filter(|(_, password)| !password.is_empty())
-        .ok_or_else(|| refused("it has a name and no password", hint))?;
-    let decoded = |part| decode(part).ok_or_else(|| refused("a `%` begins no byte", hint));
+        .ok_or_else(|| refused("the user name has no password", hint))?;
+    let decoded = |part| {
+        decode(part).ok_or_else(|| refused("a `%` does not begin a percent-encoded byte", hint))
+    };
     Ok(Login {
         username: decoded(username)?,
         password: decoded(password)?,
@@ -310,7 +312,7 @@ fn judge(
             .policy
             .settings
             .redis
-            .ok_or_else(|| refused("it is no URL", FORMS)),
+            .ok_or_else(|| refused("it is not a URL", FORMS)),
         Err(findings) => {
             let first = findings.into_iter().next();
             let (message, help) = first.map_or((String::new(), None), |first| {
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_policy_says_beside_the_address_holds() {
+    fn other_store_settings_of_the_policy_are_kept() {
         let policy = RedisSettings {
             prefix: "edge".into(),
             database: 2,
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_are_logged_in_to_as_the_policy_says() {
+    fn sentinel_logins_come_from_the_policy() {
         let password = Some(Secret::Env("SENTINEL_PASSWORD".into()));
         let mut policy = settings("redis+sentinel://a:1/main").0;
         policy
@@ -453,30 +455,34 @@ mod tests {
         assert_eq!(other.urls, ["redis://b:2"]);
         let sentinel = other.sentinel.unwrap();
         assert_eq!((&*sentinel.master, sentinel.password), ("other", password));
-        assert_eq!(over("redis://h:1").sentinel, None, "one server");
+        assert_eq!(
+            over("redis://h:1").sentinel,
+            None,
+            "a single server has no sentinel"
+        );
     }
 
     #[test]
-    fn what_is_none_is_refused_without_its_secret() {
+    fn invalid_urls_are_refused_without_showing_their_secrets() {
         for (text, words) in [
-            ("", "no URL"),
-            ("127.0.0.1:6379", "no URL"),
+            ("", "not a URL"),
+            ("127.0.0.1:6379", "not a URL"),
             ("mysql://h", "unknown scheme `mysql`"),
             ("redis://", "expected HOST:PORT"),
             ("redis://h:x", "expected HOST:PORT"),
-            ("redis://h:1/x", "no number of a database"),
-            ("redis://h:1?tls", "after the `?`"),
+            ("redis://h:1/x", "not a database number"),
+            ("redis://h:1?tls", "may follow the `?`"),
             ("redis://a:1,b:2/3", "database"),
             ("redis://secret@h:1", "no password"),
             ("sentinel://h:1/m", "redis+sentinel://"),
-            ("redis+sentinel://h:1", "call the primary"),
-            ("redis+sentinel://h:1/", "call the primary"),
-            ("redis+sentinel://h:1/m/x", "no number of a database"),
+            ("redis+sentinel://h:1", "name of the primary"),
+            ("redis+sentinel://h:1/", "name of the primary"),
+            ("redis+sentinel://h:1/m/x", "not a database number"),
             ("redis+sentinel://h:1/m?cluster", "not a cluster"),
             ("redis+sentinel://h:x/m", "expected HOST:PORT"),
             ("redis+sentinel://:secret@/m", "expected HOST:PORT"),
             ("redis://:secret%4@h:1", "`%`"),
-            ("redis://:secret\"@h:1", "no URL"),
+            ("redis://:secret\"@h:1", "not a URL"),
             ("valkey://:secret@h:1", "redis://"),
         ] {
             let error = text.parse::<StoreChoice>().unwrap_err().to_string();

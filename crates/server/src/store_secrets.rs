@@ -96,11 +96,11 @@ fn has_secret_files(redis: &RedisSettings) -> bool {
 
 fn told(what: &str, renewed: Result<(), StoreError>) -> String {
     let why = match renewed {
-        Ok(()) => return format!("further connections to the store are made by new {what}"),
+        Ok(()) => return format!("new connections to the store use the new {what}"),
         Err(StoreError::Misconfigured(why)) => why,
         Err(other) => other.to_string(),
     };
-    format!("the store is reached by the old {what}, the new ones are bad: {why}")
+    format!("the store is still reached by the old {what}; the new ones are invalid: {why}")
 }
 
 /// Reads the secrets again whenever they change, until the service ends.

@@ -83,7 +83,7 @@ mod tests {
     /// Checks the reports about servers `a` and `b` that are found like this, second by second:
     /// well, in trouble (`x`), or gone (`-`).
     fn check(found: &[(u64, &str)], expected: &[&str]) {
-        let mut told = ServerLog::default();
+        let mut log = ServerLog::default();
         let mut lines = Vec::new();
         let mut found = found.iter().peekable();
         while let Some((from, states)) = found.next() {
@@ -97,7 +97,7 @@ mod tests {
                         ServerHealth::new(name.into(), trouble)
                     })
                     .collect();
-                for event in told.changes(&servers, Time::from_nanos(second * 1_000_000_000)) {
+                for event in log.changes(&servers, Time::from_nanos(second * 1_000_000_000)) {
                     lines.push(match event {
                         Event::StoreServerDown { server, error } => {
                             format!("{second} {server}: {error}")
@@ -109,11 +109,11 @@ mod tests {
             }
         }
         assert_eq!(lines, expected);
-        assert!(told.0.len() <= 2, "{told:?}");
+        assert!(log.0.len() <= 2, "{log:?}");
     }
 
     #[test]
-    fn a_change_is_told_once() {
+    fn a_change_is_reported_once() {
         check(&[(1, ".."), (100, "..")], &[]);
         check(&[(1, ".x"), (100, ".x")], &["1 b: no answer"]);
         check(
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn others_that_take_over_are_as_good() {
+    fn a_server_that_others_replace_counts_as_back() {
         check(&[(1, "x."), (20, "-.")], &["1 a: no answer", "20 a: back"]);
     }
 
     #[test]
-    fn a_server_that_comes_and_goes_is_told_of_now_and_then() {
+    fn a_server_that_flaps_is_reported_only_now_and_then() {
         let flaps: Vec<(u64, &str)> = (1..40)
             .map(|second| (second, if second % 2 == 1 { "x." } else { ".." }))
             .collect();

@@ -83,8 +83,16 @@ mod tests {
         }
         assert_eq!(at(1_503), Some((3, 1_003)));
         assert_eq!(at(1_400), Some((-100, 900)));
-        assert_eq!(at(100), Some((-1_400, 0)), "as far as 1970 at the zero");
+        assert_eq!(
+            at(100),
+            Some((-1_400, 0)),
+            "the zero is 1970 at the earliest"
+        );
         let known = Origin::UNIX;
-        assert_eq!(jump(known, now, 100 * SECOND), None, "followed already");
+        assert_eq!(
+            jump(known, now, 100 * SECOND),
+            None,
+            "the jump is already followed"
+        );
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn symlinks_in_a_circle_end() {
+    fn a_circle_of_symlinks_is_followed_only_once() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         symlink("b", root.join("a")).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_no_change() {
+    fn reading_a_file_is_not_a_change() {
         use notify::event::{CreateKind, ModifyKind};
         let open = EventKind::Access(AccessKind::Open(AccessMode::Any));
         assert!(!changes(open));

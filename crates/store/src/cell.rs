@@ -102,7 +102,7 @@ impl<A: Algorithm<State: WordState>> Cell<A> {
     /// loses.
     #[expect(
         clippy::inline_always,
-        reason = "a call costs as much as the decision: 5 ns"
+        reason = "a function call costs as much as the decision: 5 ns"
     )]
     #[inline(always)]
     pub fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {
@@ -288,7 +288,7 @@ mod schedules {
             let left = cell.look(&gcra, Time::ZERO, Permits::ZERO).remaining.get();
             assert!(
                 (1..=2).contains(&left),
-                "at most the charge after the reset is left"
+                "at most the charge made after the reset remains"
             );
         });
     }

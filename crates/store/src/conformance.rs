@@ -31,8 +31,8 @@ use stories::stories;
 /// If an answer of a store differs from the table's.
 pub fn check<S: Store>(new_store: impl Fn() -> S) {
     for row in rows() {
-        let told = block_on(row.tell(&new_store()));
-        told.unwrap_or_else(|difference| panic!("{difference}"));
+        let compared = block_on(row.tell(&new_store()));
+        compared.unwrap_or_else(|difference| panic!("{difference}"));
     }
 }
 
@@ -130,10 +130,7 @@ impl fmt::Display for Difference {
             expected,
             answered,
         } = self;
-        write!(
-            f,
-            "{row}; {call}: expected {expected}, was answered {answered}"
-        )
+        write!(f, "{row}; {call}: expected {expected}, received {answered}")
     }
 }
 
@@ -211,7 +208,7 @@ impl fmt::Display for StoryAnswer {
                 write!(f, "{overall} {each:?}")
             }
             Self::Refunded => f.write_str("refunded"),
-            Self::WereThere(there) => write!(f, "were there {there:?}"),
+            Self::WereThere(there) => write!(f, "existed {there:?}"),
             Self::Released(back) => write!(f, "released {back:?}"),
             Self::Renewed(spans) => write!(f, "renewed for ms {spans:?}"),
         }

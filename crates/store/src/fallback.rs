@@ -131,7 +131,7 @@ impl<S: Remote> Fallback<S> {
             local,
             nodes,
             breaker: Breaker::new(BREAKER, SplitMix::seeded())
-                .unwrap_or_else(|_| unreachable!("constants within their bounds")),
+                .unwrap_or_else(|_| unreachable!("the constants are within their bounds")),
             limits: Mutex::default(),
             owes: AtomicBool::new(false),
             owes_again_at: AtomicU64::new(0),

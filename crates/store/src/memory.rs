@@ -287,7 +287,7 @@ impl MemoryStore {
     /// Runs the common case (a key that is here, of a GCRA limit that has not changed) inline, in
     /// registers, and nothing beside it, so that a processor that runs several decisions at once
     /// waits for their memory at once.
-    #[expect(clippy::inline_always, reason = "a copy for each size of key")]
+    #[expect(clippy::inline_always, reason = "one copy per size of key")]
     #[inline(always)]
     fn decide_sized<K: KeySize>(&self, charge: &Charge<'_>, now: Time) -> Decision {
         let (limit, key, cost) = (charge.limit, charge.key.as_bytes(), charge.cost);

@@ -13,7 +13,7 @@ use crate::act::{Decide, GiveBack, Hold, Look, Release, Renew, Reset, StoreAct};
 /// If `admitted`, every charge with a decision that allows has been charged. If not, none has,
 /// except under limits that count denials: then `remaining` and `reset_after` of the charges that
 /// would have passed show the state as it now stands.
-#[must_use = "a decision nobody reads limits nothing"]
+#[must_use = "decisions limit nothing unless the caller acts on them"]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {
     /// True if no enforcing limit denied.
@@ -147,7 +147,7 @@ impl fmt::Display for StoreError {
             Self::Unavailable(why) => write!(f, "the store is unavailable: {why}"),
             Self::Partly(why) => write!(f, "a part of the store is unavailable: {why}"),
             Self::Misconfigured(why) => write!(f, "the store is misconfigured: {why}"),
-            Self::Foreign(why) => write!(f, "the store holds a value that is not ours: {why}"),
+            Self::Foreign(why) => write!(f, "the store holds a foreign value: {why}"),
             Self::Unsupported(why) => f.write_str(why),
         }
     }

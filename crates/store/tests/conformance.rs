@@ -19,7 +19,7 @@ fn a_small_memory_store_conforms() {
 
 /// The command runs this table, row by row, on a user's server.
 #[test]
-fn rows_have_names_of_their_own() {
+fn conformance_rows_have_distinct_names() {
     let rows = conformance::rows();
     let mut names: Vec<_> = rows.iter().map(conformance::ConformanceRow::name).collect();
     names.sort_unstable();

@@ -1,6 +1,6 @@
 //! Decisions while a store fails, and the debits afterwards; in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -36,7 +36,7 @@ impl Distant {
 }
 
 /// Where something else is in the store, while `foreign` says so.
-const FOREIGN: &[u8] = b"not ours";
+const FOREIGN: &[u8] = b"foreign";
 
 impl Store for Distant {
     async fn settle<A: StoreAct>(
@@ -120,7 +120,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
     use std::task::{Context, Poll, Waker};
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("nothing waits here"),
+        Poll::Pending => unreachable!("the future is ready on its first poll"),
     }
 }
 
@@ -135,13 +135,13 @@ fn passes(store: &Fallback<Distant>, limit: &Limit, now: Time) -> usize {
 }
 
 #[test]
-fn with_its_store_it_is_its_store() {
+fn a_fallback_with_its_store_conforms() {
     conformance::check(|| fallback(3));
 }
 
 /// The fallback of a single process has the whole limit as its share.
 #[test]
-fn without_its_store_it_is_a_store() {
+fn a_fallback_without_its_store_conforms() {
     conformance::check(|| {
         let store = fallback(1);
         cut(&store, true);
@@ -177,7 +177,7 @@ impl Store for Local {
 }
 
 #[test]
-fn each_limit_does_what_it_chose() {
+fn each_limit_follows_its_choice_for_outages() {
     let quota = "10/1h";
     for (outage, nodes, expected) in [
         (Outage::Local, 1, 10),
@@ -195,12 +195,12 @@ fn each_limit_does_what_it_chose() {
             "{outage:?} of {nodes}"
         );
         let refused = decide(&store, &[charge(&limit, 1)], at(0)).each[0].verdict;
-        assert_ne!(refused, Verdict::DenyForever, "waiting is some use");
+        assert_ne!(refused, Verdict::DenyForever, "the denial has a wait");
     }
 }
 
 #[test]
-fn a_limit_may_hand_on_the_error() {
+fn a_limit_may_return_the_error_of_the_store() {
     let store = fallback(3);
     cut(&store, true);
     let limits = [
@@ -256,7 +256,7 @@ fn a_refund_that_cannot_be_made_is_an_error() {
 }
 
 #[test]
-fn any_refusal_refuses_and_nothing_else_is_charged() {
+fn one_refusal_refuses_the_request_and_no_limit_is_charged() {
     let limits = [
         tokens(0, Outage::Local, "10/1h"),
         tokens(1, Outage::Allow, "10/1h"),
@@ -267,53 +267,69 @@ fn any_refusal_refuses_and_nothing_else_is_charged() {
     let mut charges: Vec<Charge<'_>> = limits.iter().map(|limit| charge(limit, 1)).collect();
     let decided = decide(&store, &charges, at(0));
     assert!(!decided.admitted);
-    assert_eq!(decided.each[0].remaining, Permits::new(10), "as it stands");
-    assert_eq!(passes(&store, &limits[0], at(0)), 10, "nothing was charged");
+    assert_eq!(
+        decided.each[0].remaining,
+        Permits::new(10),
+        "the balance is unchanged"
+    );
+    assert_eq!(
+        passes(&store, &limits[0], at(0)),
+        10,
+        "no permit was charged"
+    );
 
     charges[2].mode = Mode::Shadow;
     charges[0].key = Key::from_bytes(b"bob");
     assert!(
         decide(&store, &charges, at(0)).admitted,
-        "a shadow vetoes nothing"
+        "a limit in shadow mode refuses no request"
     );
     let counts = store.health().fallback;
     assert_eq!((counts.deny, counts.allow), (1, 1));
 }
 
 #[test]
-fn an_open_breaker_asks_nothing_and_probes_by_itself() {
+fn an_open_breaker_makes_no_calls_and_probes_by_itself() {
     let store = fallback(1);
     let limit = tokens(0, Outage::Local, "1000/1h");
-    assert_eq!(ready(store.tend(at(0))), None, "it is there");
+    assert_eq!(ready(store.tend(at(0))), None, "the store is up");
     cut(&store, true);
     let before = store.main().calls.load(Ordering::Relaxed);
     assert_eq!(passes(&store, &limit, at(1)), 100);
     assert_eq!(
         store.main().calls.load(Ordering::Relaxed) - before,
         4,
-        "the probe was the fifth call: then it is open"
+        "the probe was the fifth call, then the breaker is open"
     );
     assert!(matches!(store.health().state, BreakerState::Open { .. }));
     let change = ready(store.tend(at(2)));
     assert!(matches!(change, Some(HealthChange::Down(why)) if why.contains("the wire is cut")));
-    assert_eq!(ready(store.tend(at(3))), None, "said once");
+    assert_eq!(ready(store.tend(at(3))), None, "a change is reported once");
 
     cut(&store, false);
     assert_eq!(
         passes(&store, &limit, at(4)),
         100,
-        "nobody asks before the pause is over"
+        "no call is made before the pause is over"
     );
     assert_eq!(ready(store.tend(at(260))), Some(HealthChange::Up(200)));
     let left = decide(&store, &[charge(&limit, 1)], at(260)).each[0].remaining;
-    assert_eq!(left, Permits::new(1_000 - 200 - 1), "debited");
+    assert_eq!(
+        left,
+        Permits::new(1_000 - 200 - 1),
+        "the local charges are debited"
+    );
     assert_eq!(store.health().debited, 200);
     assert_eq!(passes(&store, &limit, at(261)), 100);
-    assert_eq!(store.health().fallback.local, 200, "it decides again");
+    assert_eq!(
+        store.health().fallback.local,
+        200,
+        "the store decides again"
+    );
 }
 
 #[test]
-fn a_store_that_is_not_there_at_the_start_is_not_waited_for() {
+fn a_store_that_is_down_at_the_start_opens_the_breaker_at_once() {
     let store = fallback(1);
     cut(&store, true);
     assert!(matches!(
@@ -327,7 +343,7 @@ fn a_store_that_is_not_there_at_the_start_is_not_waited_for() {
 
 /// At most one limit's worth for each key, and only charges that still count.
 #[test]
-fn debts_are_what_is_still_held_against_a_key() {
+fn debts_are_the_charges_that_still_count_against_a_key() {
     let quota = "10/1m";
     let parse = || quota.parse().unwrap();
     let algorithms: [AnyAlgorithm; 3] = [
@@ -357,7 +373,7 @@ fn debts_are_what_is_still_held_against_a_key() {
 
 /// Other processes may have spent meanwhile: then as much as fits is charged, and no more.
 #[test]
-fn debts_above_what_is_left_take_all_that_is_left() {
+fn debts_above_the_remaining_permits_take_all_of_them() {
     let store = fallback(1);
     let limit = tokens(0, Outage::Local, "10/1h");
     assert!(decide(&store, &[charge(&limit, 7)], at(0)).admitted);
@@ -371,7 +387,7 @@ fn debts_above_what_is_left_take_all_that_is_left() {
 
 /// A program that never looks after it finds a store that was not there at first, and pays.
 #[test]
-fn requests_alone_find_a_store_that_is_back() {
+fn requests_alone_detect_that_the_store_is_back() {
     let store = fallback(1);
     let limit = tokens(0, Outage::Local, "1000/1h");
     cut(&store, true);
@@ -383,14 +399,14 @@ fn requests_alone_find_a_store_that_is_back() {
     assert_eq!(
         store.main().calls.load(Ordering::Relaxed),
         before,
-        "not yet due"
+        "no probe is due yet"
     );
     let decided = decide(&store, &[charge(&limit, 1)], at(400));
     assert!(store.is_asked());
     assert_eq!(store.health().debited, 200);
     assert_eq!(decided.each[0].remaining, Permits::new(1_000 - 200 - 1));
     // `tend` reports changes of health, however the upkeep was started.
-    assert_eq!(ready(store.tend(at(401))), None, "it is there");
+    assert_eq!(ready(store.tend(at(401))), None, "the store is up");
     cut(&store, true);
     assert_eq!(passes(&store, &limit, at(402)), 100);
     assert!(matches!(
@@ -429,7 +445,7 @@ fn debts_outlive_the_request_that_pays_them() {
 
 /// However many there are, they do not outweigh those that need the store.
 #[test]
-fn requests_without_limits_say_nothing_about_the_store() {
+fn requests_without_limits_do_not_count_for_the_health_of_the_store() {
     let store = fallback(1);
     let limit = tokens(0, Outage::Deny, "10/1h");
     cut(&store, true);
@@ -441,21 +457,21 @@ fn requests_without_limits_say_nothing_about_the_store() {
     assert!(!store.is_asked());
     assert_eq!((store.health().answered, store.health().failed), (0, 5));
     assert!(decide(&store, &[], at(0)).admitted);
-    assert_eq!(store.health().fallback.local, 0, "nothing was decided");
+    assert_eq!(store.health().fallback.local, 0, "no decision was made");
 }
 
 /// It is decided by this process alone, and holds up neither others nor their debts.
 #[test]
-fn a_key_that_is_not_ours_is_alone() {
+fn a_foreign_key_affects_no_other_key() {
     let store = fallback(2);
     let limits = [0, 1].map(|id| tokens(id, Outage::Local, "10/1h"));
-    let not_ours = |limit| Charge {
+    let foreign = |limit| Charge {
         key: Key::from_bytes(FOREIGN),
         ..charge(limit, 1)
     };
-    let passed = (0..100).filter(|_| decide(&store, &[not_ours(&limits[0])], at(0)).admitted);
-    assert_eq!(passed.count(), 5, "its share");
-    assert_eq!(ready(store.tend(at(1))), None, "the store is there");
+    let passed = (0..100).filter(|_| decide(&store, &[foreign(&limits[0])], at(0)).admitted);
+    assert_eq!(passed.count(), 5, "a process admits its share");
+    assert_eq!(ready(store.tend(at(1))), None, "the store is up");
     assert!(decide(&store, &[charge(&limits[0], 1)], at(1)).admitted);
     assert_eq!(store.health().fallback.local, 100);
 
@@ -469,11 +485,15 @@ fn a_key_that_is_not_ours_is_alone() {
     let held = store
         .local()
         .key(&limits[0], Key::from_bytes(FOREIGN), at(300));
-    assert_eq!(held.unwrap().remaining, Permits::ZERO, "still held here");
+    assert_eq!(
+        held.unwrap().remaining,
+        Permits::ZERO,
+        "the debt is still held locally"
+    );
 }
 
 #[test]
-fn permits_lent_without_the_store_come_back() {
+fn permits_lent_without_the_store_can_be_released() {
     use ratekeeper_core::{Concurrency, LeaseId};
     let pool = Concurrency::new(Permits::new(6), Nanos::from_secs(60)).unwrap();
     let limit = limit(0, Outage::Local, pool);
@@ -488,7 +508,10 @@ fn permits_lent_without_the_store_come_back() {
         Lend::To(LeaseId::from_bytes([8; 16])),
         at(0),
     ));
-    assert!(!more.unwrap().admitted, "half of six is lent");
+    assert!(
+        !more.unwrap().admitted,
+        "the share of this process, half of six, is lent"
+    );
     let hold = Hold {
         limit: &limit,
         key: Key::from_bytes(b"ada"),

@@ -118,7 +118,7 @@ fn many_keys_admit_exactly_the_bound_each() {
 
 /// A total, a limit per group and one per user, charged together.
 #[test]
-fn several_limits_admit_exactly_the_tightest_and_charge_the_others_as_much() {
+fn several_limits_admit_exactly_the_tightest_and_are_all_charged_alike() {
     const USERS: u32 = 30;
     let store = MemoryStore::new(MemoryConfig::default());
     let (total, group, user) = (
@@ -147,7 +147,10 @@ fn several_limits_admit_exactly_the_tightest_and_charge_the_others_as_much() {
     let mut sum = 0;
     for (name, count) in (0_u32..).zip(&by_user) {
         let count = count.load(Ordering::Relaxed);
-        assert_eq!(count, 24, "all a user can have of 25 by two");
+        assert_eq!(
+            count, 24,
+            "a user can spend at most 24 of 25 in steps of two"
+        );
         assert_eq!(used(&store, &user, &name.to_le_bytes()), count);
         sum += count;
     }
@@ -164,7 +167,7 @@ fn several_limits_admit_exactly_the_tightest_and_charge_the_others_as_much() {
 /// ask for one key that has spent half, in time that stands still. It is never the one that
 /// used least, and is not pushed out.
 #[test]
-fn pushing_out_and_sweeping_never_admit_more() {
+fn evictions_and_sweeps_never_admit_more() {
     for algorithm in [gcra("100/1h"), window("100/1h"), sub_buckets("100/1h")] {
         let config = MemoryConfig {
             budget_bytes: 64 << 10,

@@ -49,7 +49,7 @@ fn a_password_in_a_file_is_read_again() {
     std::fs::write(&password, "second-secret\n").expect("the test's directory is writable");
     says(
         &service,
-        "further connections to the store are made by new passwords",
+        "new connections to the store use the new passwords",
     );
     until(&service, false);
     assert_eq!(

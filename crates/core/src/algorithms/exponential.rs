@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_the_whole_limit_and_then_the_level_must_fade() {
+    fn a_burst_is_the_whole_limit_and_then_the_level_must_decay() {
         let limit = exponential("10/1s");
         let mut level = ExponentialState::default();
         for left in (0..10).rev() {
@@ -411,7 +411,7 @@ mod tests {
                 None => admitted += 1,
             }
         }
-        assert_eq!(admitted, 9_501, "9.49 a second, and the burst at first");
+        assert_eq!(admitted, 9_501, "9.49 per second, plus the initial burst");
     }
 
     #[test]
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_gives_all_but_the_rounding() {
+    fn a_refund_returns_the_charge_except_for_rounding() {
         let mut random = Random::new(3);
         let limit = exponential("50/1s");
         for _ in 0..20_000 {
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_admits_what_a_token_bucket_denies() {
+    fn an_exponential_limit_never_admits_a_cost_that_a_token_bucket_denies() {
         let mut random = Random::new(11);
         for text in ["1/1s", "10/1s", "100/60s", "1000/1s", "20000/1s", "7/100ns"] {
             let quota: Quota = text.parse().unwrap();
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_is_found_from_any_guess() {
+    fn the_smallest_match_is_found_from_any_guess() {
         for wanted in [0, 1, 2, 99, 1 << 40, u64::MAX] {
             for guess in [0, 1, 98, 100, 1 << 41, u64::MAX] {
                 assert_eq!(least(guess, |number| number >= wanted), wanted);

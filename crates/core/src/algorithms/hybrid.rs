@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_a_permit_keeps_the_bursts() {
+    fn a_client_that_leaves_one_permit_unused_keeps_its_bursts() {
         check(
             hybrid("3/3s"),
             &[
@@ -484,7 +484,11 @@ mod tests {
         limit.refund(&mut state, millis(3_100), Permits::ONE);
         assert_eq!(limit.seen(&state, millis(3_100)), limit.plain(before.0));
         limit.refund(&mut state, millis(3_100), Permits::new(3));
-        assert_eq!(state, HybridState::default(), "no better than fresh");
+        assert_eq!(
+            state,
+            HybridState::default(),
+            "a refund never leaves more than a fresh state has"
+        );
     }
 
     #[test]
@@ -537,7 +541,7 @@ mod tests {
         assert_eq!(
             decision.reset_after,
             Nanos::from_secs(3),
-            "not the floor's 1 s"
+            "its own window, not the remaining 1 s of the floor's"
         );
         assert_eq!(limit.begin(&floor, millis(3_000)), HybridState::default());
     }

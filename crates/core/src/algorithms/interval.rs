@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn refills_come_whole_at_the_stroke() {
+    fn refills_are_added_whole_at_each_step() {
         check(
             on_grid(4, 2, 0),
             &[
@@ -415,7 +415,7 @@ mod tests {
                 decision.verdict.allows()
             })
             .count();
-        assert_eq!(admitted, 991, "one a second in 990 s, and the first");
+        assert_eq!(admitted, 991, "one per second in 990 s, plus the first");
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stricter_state_allows_what_both_allow() {
+    fn the_stricter_state_allows_no_more_than_either() {
         for limit in [on_grid(5, 2, 0), from_first(5, 2)] {
             let histories: &[&[(u64, u32)]] = &[
                 &[],
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_count_the_strokes_in_a_span() {
+    fn bounds_count_the_refill_steps_in_a_span() {
         let nanos = |millis: u64, more: u64| Nanos::from_nanos(millis * 1_000_000 + more);
         for (limit, window, most) in [
             (on_grid(6, 6, 0), nanos(0, 0), 0),
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_begins_at_a_floor_has_strokes_of_its_own() {
+    fn a_key_that_begins_at_a_floor_has_refill_steps_of_its_own() {
         let at = |seconds| Time::ZERO + Nanos::from_secs(seconds);
         let (five, every) = (Permits::new(5), Nanos::from_secs(10));
         let first = Interval::from_first(five, five, every).unwrap();
@@ -513,7 +513,10 @@ mod tests {
         let begun = first.begin(&floor, at(9));
         let standing = first.look(&begun, at(9), Permits::ZERO);
         assert_eq!(standing.remaining, Permits::new(2));
-        assert_eq!(standing.reset_after, every, "not the 2 s of the floor");
+        assert_eq!(
+            standing.reset_after, every,
+            "its own window, not the remaining 2 s of the floor's"
+        );
         assert_eq!(first.begin(&floor, at(11)), IntervalState::default());
         let grid = Interval::on_grid(five, five, every, Nanos::ZERO).unwrap();
         assert_eq!(grid.begin(&floor, at(9)), floor);

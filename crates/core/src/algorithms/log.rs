@@ -336,13 +336,13 @@ mod tests {
         let mut logged = LogState::default();
         let denied = limit.decide(&mut logged, Time::ZERO, Permits::new(11));
         assert_eq!(denied.verdict, Verdict::DenyForever);
-        assert_eq!(logged.0.len(), 10, "no more than it may hold");
+        assert_eq!(logged.0.len(), 10, "the log holds at most its capacity");
         let next = limit.look(&logged, Time::ZERO, Permits::ONE);
         assert_eq!(next.verdict.retry_after(), Some(Nanos::from_secs(1)));
     }
 
     #[test]
-    fn each_permit_frees_its_place_one_span_later() {
+    fn each_permit_is_free_again_one_period_later() {
         check(
             log("3/1s"),
             &[
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_moments_count_each() {
+    fn requests_at_the_same_moment_all_count() {
         check(
             log("2/60s"),
             &[(5, 1, None, 1), (5, 1, None, 0), (5, 1, Some(60_000), 0)],
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strict_lock_out_ends_one_span_after_the_last_attempt() {
+    fn the_strict_lock_out_ends_one_period_after_the_last_attempt() {
         check(
             log("2/1s").with_denials(Denials::Counted),
             &[
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_holds_between_any_two() {
+    fn a_gap_holds_between_any_two_requests() {
         let limit = log("3/1s").with_gap(Nanos::from_millis(100)).unwrap();
         check(
             limit,
@@ -449,12 +449,12 @@ mod tests {
         }
         let before = state.0.capacity();
         let _ = limit.decide(&mut state, millis(5_000), Permits::ONE);
-        assert_eq!(state.0.len(), 1, "what no longer counts is let go");
-        assert_eq!(state.0.capacity(), before, "but its place is kept");
+        assert_eq!(state.0.len(), 1, "expired entries are dropped");
+        assert_eq!(state.0.capacity(), before, "the allocation is kept");
     }
 
     #[test]
-    fn a_refund_takes_out_the_newest() {
+    fn a_refund_removes_the_newest_entries() {
         let limit = log("3/1s");
         let mut state = LogState::default();
         let _ = limit.decide(&mut state, millis(0), Permits::ONE);
@@ -463,13 +463,13 @@ mod tests {
         limit.refund(&mut state, millis(100), Permits::new(2));
         assert_eq!(state, before);
         limit.refund(&mut state, millis(1_000), Permits::ONE);
-        assert_eq!(state, before, "what no longer counts cannot be given back");
+        assert_eq!(state, before, "an expired entry cannot be refunded");
         limit.refund(&mut state, millis(999), Permits::MAX);
         assert_eq!(state, LogState::default());
     }
 
     #[test]
-    fn the_stricter_state_allows_what_both_allow() {
+    fn the_stricter_state_allows_no_more_than_either() {
         let limit = log("3/1s");
         let histories: [&[(u64, u32)]; 5] = [
             &[],
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_a_list_of_everything() {
+    fn a_sliding_log_agrees_with_a_list_of_all_admissions() {
         // Against the definition: all admissions ever, counted over (now - P, now].
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = |below: u64| {

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_stays_the_same_share_under_other_numbers() {
+    fn stored_permits_keep_their_share_under_new_parameters() {
         let saves = |rate, seconds| WarmUp::bursty(rate, seconds).unwrap();
         let cools = |rate, seconds| WarmUp::warming_up(rate, Nanos::from_secs(seconds)).unwrap();
         for (old, new) in [
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn cold_it_serves_slowly_and_speeds_up() {
+    fn a_cold_limiter_serves_slowly_and_speeds_up() {
         let (limit, mut state) = (warming_up(), WarmUpState::default());
         let cold = [0, 1_375, 1_125, 875, 625, 500, 500, 500];
         assert_eq!(waits(&limit, &mut state, 0, 8), cold);
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn bursty_it_serves_what_was_saved_up() {
+    fn a_bursty_limiter_serves_its_saved_permits_at_once() {
         let (limit, mut state) = (WarmUp::bursty(2.0, 1.0).unwrap(), WarmUpState::default());
         assert_eq!(waits(&limit, &mut state, 0, 5), [0, 0, 0, 500, 500]);
         let mut as_in_guava = limit.start(at(0));
@@ -538,10 +538,10 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_keeps_the_share_that_is_stored() {
+    fn a_new_rate_keeps_the_share_of_stored_permits() {
         let (mut limit, mut state) = (warming_up(), WarmUpState::default());
         limit.set_rate(&mut state, at(0), 4.0).unwrap();
-        assert_eq!(state.permits(), Some(16.0), "still cold");
+        assert_eq!(state.permits(), Some(16.0), "the limiter is still cold");
         assert!((limit.rate() - 4.0).abs() < 1e-12);
         assert_eq!(limit.set_rate(&mut state, at(0), 0.0), Err(Error::Rate));
         assert_eq!(WarmUp::bursty(f64::NAN, 1.0), Err(Error::Rate));
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_laws_that_a_post_paid_limit_can() {
+    fn warm_up_keeps_the_laws_that_apply_to_post_paid_limits() {
         let mut random = Random::new(21);
         let ten = Permits::new(10);
         let bursty = WarmUp::bursty(5.0, 2.0).unwrap();

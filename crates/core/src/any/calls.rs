@@ -63,8 +63,8 @@ impl AnyAlgorithm {
     ///
     /// let paid_later = AnyAlgorithm::from(WarmUp::bursty(1.0, 1.0).unwrap());
     /// let refused = paid_later.try_refund(&mut Default::default(), now, Permits::ONE).unwrap_err();
-    /// assert_eq!(refused.to_string(), "a smooth bursty limit takes nothing back; \
-    ///     hint: choose another algorithm, such as `token-bucket`, where charges are given back");
+    /// assert_eq!(refused.to_string(), "a smooth bursty limit does not support \
+    ///     refunds; hint: choose another algorithm, such as `token-bucket`, which does");
     /// ```
     ///
     /// # Errors
@@ -93,8 +93,8 @@ impl AnyAlgorithm {
     ///
     /// let log = AnyAlgorithm::from(Log::sliding("10/1m".parse().unwrap()).unwrap());
     /// let refused = log.try_reserve(&mut Default::default(), now, Permits::ONE, wait).unwrap_err();
-    /// assert_eq!(refused.to_string(), "a sliding window log limit promises no later moment; \
-    ///     hint: wait in line with `acquire`, or choose `token-bucket`");
+    /// assert_eq!(refused.to_string(), "a sliding window log limit does not support \
+    ///     reservations; hint: wait in the queue with `acquire`, or choose `token-bucket`");
     /// ```
     ///
     /// # Errors

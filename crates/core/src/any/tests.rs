@@ -6,7 +6,7 @@ use super::*;
 use crate::{Edge, Quota};
 
 #[test]
-fn a_window_is_that_of_the_quota_although_intervals_are_rounded_up() {
+fn the_window_is_the_period_of_the_quota_although_intervals_are_rounded_up() {
     for text in [
         "1/1s",
         "7/1s",
@@ -58,7 +58,7 @@ fn a_window_is_that_of_the_quota_although_intervals_are_rounded_up() {
 }
 
 #[test]
-fn an_algorithm_says_its_name() {
+fn every_algorithm_returns_its_name() {
     let quota: Quota = "10/1m".parse().unwrap();
     let phase = Nanos::ZERO;
     let rows: vec::Vec<(AnyAlgorithm, &str)> = vec![
@@ -130,13 +130,13 @@ fn effective_windows_never_promise_more_than_the_rate() {
     for (cost, window) in [(4, 600), (9, 100), (10, 100)] {
         assert_eq!(window_of(gcra, cost), Some(millis(window)), "cost {cost}");
     }
-    assert_eq!(window_of(gcra, 11), None, "nothing is spent");
+    assert_eq!(window_of(gcra, 11), None, "no permit is spent");
     let fixed = Window::fixed(quota, Nanos::ZERO).unwrap();
     assert_eq!(window_of(fixed.clone(), 4), Some(millis(700)));
     assert_eq!(
         window_of(fixed, 0),
         None,
-        "nothing is counted, so nothing tells"
+        "no charge is counted, so there is no window"
     );
     let two_window = Window::two_window(quota, Nanos::ZERO).unwrap();
     assert_eq!(

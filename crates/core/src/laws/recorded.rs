@@ -33,7 +33,7 @@ pub(super) fn records_all<A: Algorithm + Debug>(
         let _ = algorithm.decide(&mut state, now, cost);
         assert!(
             state == most,
-            "{cost:?} at {now:?} lengthens the longest lock-out\n{algorithm:?}\n{most:?}\n{state:?}",
+            "{cost:?} at {now:?} extends the maximum lock-out\n{algorithm:?}\n{most:?}\n{state:?}",
         );
     }
 }

@@ -56,15 +56,15 @@ pub(super) fn refund_gives<A: Refund + Debug>(
                 )
             };
             let (has, had) = (remaining(&refunded, then), remaining(state, then));
-            assert!(has >= had, "a refund takes: {}", context());
+            assert!(has >= had, "a refund took permits: {}", context());
             assert!(
                 has.get() - had.get() <= cost.get() || gift == Gift::ItsCostAtFirst && then > now,
-                "a refund gives more: {}",
+                "a refund returned more permits than its cost: {}",
                 context()
             );
             assert!(
                 has <= remaining(&fresh, then),
-                "better than fresh: {}",
+                "a refund left more permits than a fresh state has: {}",
                 context()
             );
         }
@@ -93,7 +93,8 @@ pub fn refund_undoes<A: Refund + Debug>(algorithm: &A, state: &A::State, now: Ti
             assert_eq!(
                 ask(&undone),
                 ask(state),
-                "not undone: {cost:?} at {now:?}, asked at {then:?}\n{algorithm:?}\n{state:?}\n{undone:?}",
+                "the refund did not undo the charge: {cost:?} at {now:?}, asked at {then:?}\n\
+                 {algorithm:?}\n{state:?}\n{undone:?}",
             );
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! `RATEKEEPER_SEED=random cargo test -p ratekeeper-core --test reference` begins with another
 //! seed each time and prints it, so that `RATEKEEPER_SEED=THAT` shows the same again.
-#![expect(clippy::print_stdout, reason = "a seed is printed to be used again")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the seed is printed so that a failure can be repeated"
+)]
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -13,7 +16,7 @@ pub(crate) fn seeds(count: u64) -> impl Iterator<Item = u64> {
         Ok("random") => RandomState::new().hash_one(count) >> 1,
         Ok(seed) => seed
             .parse()
-            .expect("RATEKEEPER_SEED is a number, or `random`"),
+            .expect("RATEKEEPER_SEED must be a number or `random`"),
     };
     if first != 0 {
         println!("RATEKEEPER_SEED={first}");

@@ -116,14 +116,14 @@ fn perform(caller: &mut Caller, op: &Value, id: &Value) {
 }
 
 #[test]
-fn guavas_own_tests_hold() {
+fn the_tests_of_guava_pass() {
     let mut operations = 0;
     for line in lines(include_str!("upstream_tests.jsonl")) {
         operations += match line["type"].as_str().unwrap() {
             "events" => program(&line, &line["exact_acquire_sleeps_us"]),
             "bools" => program(&line, &line["expected"]),
             _ if line["warmup_ms"].is_null() => 0, // one limiter, through all rates: below
-            _ => weights_do_not_matter(&line),
+            _ => check_the_warm_up_time_is_independent_of_portions(&line),
         };
     }
     compared("upstream_tests.jsonl", operations, 343);
@@ -192,7 +192,7 @@ fn time_of(caller: &mut Caller, mut permits: u64, random: &mut Random) -> u64 {
 }
 
 /// The way from cold to warm takes the warm-up time, whatever the portions.
-fn weights_do_not_matter(line: &Value) -> usize {
+fn check_the_warm_up_time_is_independent_of_portions(line: &Value) -> usize {
     let warm_up = number(&line["warmup_ms"]);
     let limit = WarmUp::with_cold_factor(
         double(&line["rate"]),
@@ -216,7 +216,7 @@ fn weights_do_not_matter(line: &Value) -> usize {
 }
 
 #[test]
-fn no_more_than_a_second_is_ever_saved_up() {
+fn at_most_one_second_of_permits_is_saved_up() {
     let mut random = Random::new(5);
     let mut caller = Caller::new(WarmUp::bursty(1.0, 1.0).unwrap(), 0, true);
     for rate in [1_000, 1, 10, 1_000_000, 10, 1] {

@@ -8,10 +8,7 @@
 //!   ManualClock | moves the clock          | ends when somebody moves the clock
 //! ```
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the one place where threads sleep"
-)]
+#![expect(clippy::disallowed_methods, reason = "threads sleep only here")]
 
 use std::future::Future;
 use std::sync::Arc;

@@ -41,7 +41,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
                 .store
                 .settle_now(Decide(Lend::To(lease)), &[*charge], now);
             let decision = lent.each.first().copied();
-            decision.expect("one decision for one charge")
+            decision.expect("a store returns one decision per charge")
         })
     }
 

@@ -17,7 +17,7 @@ use crate::Clock;
 
 /// Permits of a key, charged for a later moment, or a refusal; see [`KeyedLimiter::reserve`].
 /// Dropping it leaves the permits charged.
-#[must_use = "what is reserved is charged: wait, or cancel"]
+#[must_use = "a reservation is charged at once: wait for its moment, or cancel it"]
 pub struct KeyedReservation<'a, A, C> {
     limiter: &'a KeyedLimiter<A, C>,
     key: Box<[u8]>,

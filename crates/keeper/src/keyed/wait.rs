@@ -259,7 +259,9 @@ impl<A, C: Clock> OneKey<'_, A, C> {
                 .store
                 .settle_now(Decide(Lend::To(lease)), &[*charge], now);
             let decision = lent.each.first().copied();
-            decision.expect("one decision for one charge").verdict
+            decision
+                .expect("a store returns one decision per charge")
+                .verdict
         })
     }
 }

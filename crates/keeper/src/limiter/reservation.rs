@@ -16,7 +16,7 @@ use crate::Clock;
 
 /// Permits charged for a later moment, or a refusal; see [`Limiter::reserve`]. Dropping it
 /// leaves the permits charged.
-#[must_use = "what is reserved is charged: wait, or cancel"]
+#[must_use = "a reservation is charged at once: wait for its moment, or cancel it"]
 pub struct Reservation<'a, A: LimiterAlgorithm, C> {
     pub(super) limiter: &'a Limiter<A, C>,
     decision: Decision,

@@ -44,13 +44,13 @@ impl fmt::Display for WaitError {
         match self {
             Self::TooLarge { cost, capacity } => write!(
                 f,
-                "`{cost}` permits at once are never granted, at most {capacity} are; \
-                 hint: ask for them in parts, or raise the burst"
+                "`{cost}` permits exceed the capacity of {capacity}; \
+                 hint: acquire them in parts, or raise the burst"
             ),
             Self::TooManyWaiting { most } => write!(
                 f,
-                "{most} wait already; hint: refuse work before it waits, or allow more with \
-                 `with_most_waiting`"
+                "{most} callers already wait; hint: refuse work before it waits, or raise the \
+                 maximum with `with_most_waiting`"
             ),
         }
     }

@@ -104,7 +104,10 @@ fn live(words: &str, start: u64, verbs: &[Verb]) {
             sum += u64::from(*cost);
             let span = at.since(*start) + Nanos::from_nanos(1) + LATENESS;
             let bound = limit.bound(span);
-            assert!(sum <= bound, "{sum} in {span:?}, bound {bound}: {words}");
+            assert!(
+                sum <= bound,
+                "{sum} granted in {span:?}, bound {bound}: {words}"
+            );
         }
     }
 }
@@ -127,7 +130,7 @@ proptest! {
 
 /// Where no later moment is left, one poll ends all the same.
 #[test]
-fn who_waits_at_the_end_of_time_does_not_spin() {
+fn a_wait_at_the_end_of_time_does_not_spin() {
     for words in WORDS {
         for back in [0, 1, 1_000_000_000] {
             let limit = Limiter::parse(words).unwrap().show(AnyAlgorithm::clone);

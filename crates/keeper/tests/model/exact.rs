@@ -128,7 +128,7 @@ impl Model {
                 self.bucket.charge(due, first.cost);
                 self.since = due;
             }
-            let said = if fits {
+            let outcome = if fits {
                 Ok(waited)
             } else {
                 Err(ratekeeper::WaitError::TooLarge {
@@ -138,7 +138,7 @@ impl Model {
                     ),
                 })
             };
-            self.done.push((first.task, now, said));
+            self.done.push((first.task, now, outcome));
             self.line.pop_front();
         }
         // Those behind give up when their patience ends.
@@ -216,14 +216,14 @@ fn live(first: (u32, u32), verbs: &[Verb]) {
     let mut started = 0;
     for (at, &verb) in verbs.iter().enumerate() {
         let now = clock.now();
-        let told = || format!("verb {at}: {verb:?} at {now:?}");
+        let context = || format!("verb {at}: {verb:?} at {now:?}");
         match verb {
             Verb::Check(cost) => {
                 let allowed = limiter.check_n(Permits::new(cost)).verdict.allows();
                 let free = cost == 0 || model.line.is_empty();
                 let wait = model.bucket.wait(now, cost.into());
                 let expected = free && (wait == Nanos::ZERO);
-                assert_eq!(allowed, expected, "{}", told());
+                assert_eq!(allowed, expected, "{}", context());
                 if allowed {
                     model.bucket.charge(now, cost);
                 }
@@ -248,7 +248,7 @@ fn live(first: (u32, u32), verbs: &[Verb]) {
                 expected = expected.filter(|wait| *wait <= longest);
                 let behind = !model.line.is_empty(); // nobody reserves; nothing is only looked at
                 expected = expected.filter(|wait| !behind || (cost, *wait) == (0, Nanos::ZERO));
-                assert_eq!(wait, expected, "{}", told());
+                assert_eq!(wait, expected, "{}", context());
                 if wait.is_some() {
                     model.bucket.charge(now, cost);
                 }
@@ -281,8 +281,8 @@ fn live(first: (u32, u32), verbs: &[Verb]) {
         }
         tasks.settle();
         model.serve(clock.now());
-        assert_eq!(tasks.done, model.done, "{}", told());
-        assert_eq!(limiter.waiting(), model.line.len(), "{}", told());
+        assert_eq!(tasks.done, model.done, "{}", context());
+        assert_eq!(limiter.waiting(), model.line.len(), "{}", context());
     }
     let mut then = clock.now();
     while let Some(next) = model.next(then) {
@@ -297,7 +297,7 @@ proptest! {
     #![proptest_config(lives(1_000))]
 
     #[test]
-    fn a_token_bucket_is_a_queue_and_a_number(
+    fn a_token_bucket_behaves_like_a_queue_and_a_number(
         interval in 1_u32..400,
         burst in 1_u32..6,
         verbs in prop::collection::vec(verb(), 1..60),

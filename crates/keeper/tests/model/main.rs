@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `RATEKEEPER_REPETITIONS` sets the number of lives, in thousands.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bounded;
 mod exact;
@@ -24,8 +24,8 @@ use tasks::Tasks;
 
 /// Number of lives of each test: `usual`, unless the environment sets another.
 fn lives(usual: u32) -> ProptestConfig {
-    let said = std::env::var("RATEKEEPER_REPETITIONS").ok();
-    let thousands = said.map(|said| said.parse::<u32>().unwrap());
+    let wanted = std::env::var("RATEKEEPER_REPETITIONS").ok();
+    let thousands = wanted.map(|wanted| wanted.parse::<u32>().unwrap());
     ProptestConfig {
         failure_persistence: None, // a life that failed becomes a row of its own
         ..ProptestConfig::with_cases(thousands.map_or(usual, |thousands| thousands * 1_000))

@@ -76,7 +76,7 @@ fn limit(words: &str) -> AnyAlgorithm {
     Limiter::parse(words).unwrap().show(AnyAlgorithm::clone)
 }
 
-#[expect(clippy::too_many_lines, reason = "a verb after the other")]
+#[expect(clippy::too_many_lines, reason = "one arm per verb")]
 fn live(first: usize, verbs: &[Verb]) {
     let clock = Clocked::default();
     clock.advance(Nanos::from_secs(100));
@@ -89,19 +89,23 @@ fn live(first: usize, verbs: &[Verb]) {
     let mut reserved = Vec::new();
     let mut done = 0;
     for (at, &verb) in verbs.iter().enumerate() {
-        let told = || format!("verb {at}: {verb:?} at {:?}", clock.now());
+        let context = || format!("verb {at}: {verb:?} at {:?}", clock.now());
         match verb {
             Verb::Check(cost) => {
                 let cost = Permits::new(cost);
                 let would = one.peek_n(cost);
                 let waiting = one.waiting();
-                assert_eq!(would, keyed.peek_n("ann", cost), "{}", told());
+                assert_eq!(would, keyed.peek_n("ann", cost), "{}", context());
                 let decision = one.check_n(cost);
-                assert_eq!(decision, keyed.check_n("ann", cost), "{}", told());
+                assert_eq!(decision, keyed.check_n("ann", cost), "{}", context());
                 if waiting == 0 {
-                    assert_eq!(decision.verdict, would.verdict, "{}", told());
+                    assert_eq!(decision.verdict, would.verdict, "{}", context());
                 } else if cost > Permits::ZERO {
-                    assert!(!decision.verdict.allows(), "passes the line, {}", told());
+                    assert!(
+                        !decision.verdict.allows(),
+                        "a check passed the queue, {}",
+                        context()
+                    );
                 }
             }
             Verb::Acquire { cost, patience_ms } => {
@@ -132,7 +136,7 @@ fn live(first: usize, verbs: &[Verb]) {
                     mine.as_ref().map(|it| (it.decision(), it.due())),
                     keys.as_ref().map(|it| (it.decision(), it.due())),
                 );
-                assert_eq!(decisions.0, decisions.1, "{}", told());
+                assert_eq!(decisions.0, decisions.1, "{}", context());
                 // A cost of zero cannot show if it was given back.
                 if let (Ok(mine), Ok(keys), 1..) = (mine, keys, cost.get()) {
                     reserved.push((mine, keys));
@@ -141,20 +145,20 @@ fn live(first: usize, verbs: &[Verb]) {
             Verb::Cancel(which) => {
                 if !reserved.is_empty() {
                     let (mine, keys) = reserved.swap_remove(which % reserved.len());
-                    assert_eq!(mine.try_cancel(), keys.try_cancel(), "{}", told());
+                    assert_eq!(mine.try_cancel(), keys.try_cancel(), "{}", context());
                 }
             }
             Verb::Refund(cost) => {
                 let cost = Permits::new(cost);
                 assert_eq!(one.try_refund(cost), keyed.try_refund("ann", cost));
                 let most = one.show(Algorithm::capacity);
-                assert!(one.peek().remaining <= most, "{}", told());
+                assert!(one.peek().remaining <= most, "{}", context());
             }
             Verb::Settle { taken, used } => {
                 let [taken, used] = [taken, used].map(Permits::new);
                 let settlement = Settlement { taken, used };
                 let mine = one.try_settle(settlement);
-                assert_eq!(mine, keyed.try_settle("ann", settlement), "{}", told());
+                assert_eq!(mine, keyed.try_settle("ann", settlement), "{}", context());
             }
             Verb::Reset => {
                 one.reset();
@@ -167,7 +171,7 @@ fn live(first: usize, verbs: &[Verb]) {
                 let _ = keyed.peek("ann"); // states of keys are converted when they are met
                 for (_, keys) in reserved.drain(..) {
                     // Whatever has happened since, its state says nothing about it.
-                    assert_ne!(keys.try_cancel(), Ok(true), "{}", told());
+                    assert_ne!(keys.try_cancel(), Ok(true), "{}", context());
                 }
             }
             Verb::Wait(span) => advance(&mut tasks, &clock, clock.now() + millis(span)),
@@ -176,11 +180,16 @@ fn live(first: usize, verbs: &[Verb]) {
             Verb::StepBack(span) => clock.set(clock.now() - millis(span)),
         }
         tasks.settle();
-        assert_eq!(one.peek(), one.peek(), "looking is free, {}", told());
-        assert_eq!(one.peek(), keyed.peek("ann"), "{}", told());
-        assert_eq!(one.waiting(), keyed.waiting("ann"), "{}", told());
-        assert_eq!(tasks.running.len(), 2 * one.waiting(), "{}", told());
-        same_stories(&tasks, &mut done, &told);
+        assert_eq!(
+            one.peek(),
+            one.peek(),
+            "a look changed the state, {}",
+            context()
+        );
+        assert_eq!(one.peek(), keyed.peek("ann"), "{}", context());
+        assert_eq!(one.waiting(), keyed.waiting("ann"), "{}", context());
+        assert_eq!(tasks.running.len(), 2 * one.waiting(), "{}", context());
+        same_stories(&tasks, &mut done, &context);
     }
     // No waiter starves: a cost denied now is allowed at some time, or never.
     for _ in 0..10_000 {
@@ -191,30 +200,34 @@ fn live(first: usize, verbs: &[Verb]) {
     assert_eq!(
         (tasks.running.len(), one.waiting()),
         (0, 0),
-        "somebody starves"
+        "a waiter starves"
     );
     same_stories(&tasks, &mut done, &|| "at the end".to_owned());
     let mut order = tasks.order();
     order.sort_unstable();
     order.dedup();
-    assert_eq!(order.len(), tasks.done.len(), "somebody is done twice");
+    assert_eq!(order.len(), tasks.done.len(), "a waiter is done twice");
 }
 
 /// The results of both since the last time.
-fn same_stories(tasks: &Tasks<'_>, done: &mut usize, told: &dyn Fn() -> String) {
+fn same_stories(tasks: &Tasks<'_>, done: &mut usize, context: &dyn Fn() -> String) {
     let story = |parity: usize| -> Vec<_> {
         let new = tasks.done[*done..].iter();
         new.filter(|(task, ..)| task % 2 == parity)
             .map(|(task, at, waited)| (task / 2, *at, *waited))
             .collect()
     };
-    assert_eq!(story(0), story(1), "{}", told());
+    assert_eq!(story(0), story(1), "{}", context());
     let granted = |(task, _, waited): &(usize, Time, _)| {
         let waited: &super::tasks::Waited = waited;
         matches!(waited, Ok(Some(span)) if *span > Nanos::ZERO).then_some(*task)
     };
     let order: Vec<_> = story(0).iter().filter_map(granted).collect();
-    assert!(order.is_sorted(), "out of order: {order:?}, {}", told());
+    assert!(
+        order.is_sorted(),
+        "waiters were served out of order: {order:?}, {}",
+        context()
+    );
     *done = tasks.done.len();
 }
 
@@ -222,7 +235,7 @@ proptest! {
     #![proptest_config(lives(1_000))]
 
     #[test]
-    fn one_limit_and_one_key_of_many_live_alike(
+    fn a_limiter_and_one_key_of_a_keyed_limiter_behave_alike(
         first in 0..WORDS.len(),
         verbs in prop::collection::vec(verb(), 1..60),
     ) {

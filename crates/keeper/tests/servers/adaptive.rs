@@ -100,7 +100,7 @@ async fn load(router: Router, mut look: impl FnMut()) -> Arc<Seen> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_limit_comes_to_what_the_server_bears_and_goodput_holds() {
+async fn the_limit_converges_on_the_capacity_of_the_server_and_goodput_holds() {
     let alone = load(working(), || {}).await;
     let alone = alone.served.load(Ordering::Relaxed);
     for law in [
@@ -134,10 +134,13 @@ async fn the_limit_comes_to_what_the_server_bears_and_goodput_holds() {
             "{law:?}: {limits:?}"
         );
         // Without a limit few clients have an answer in time: the queue is beyond 150 ms.
-        assert!(served > 3 * alone, "{law:?}: {served}, {alone} without");
+        assert!(
+            served > 3 * alone,
+            "{law:?}: {served} served, {alone} without a limit"
+        );
         assert!(
             served > 5 * given_up,
-            "{law:?}: {served}, {given_up} given up"
+            "{law:?}: {served} served, {given_up} given up"
         );
         assert!(refused > 0);
     }

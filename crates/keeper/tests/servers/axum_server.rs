@@ -43,7 +43,7 @@ fn counting() -> (Router, Arc<AtomicUsize>) {
     (Router::new().route("/", get(handler)), served)
 }
 
-fn check_told(answers: &[Answer], name: &str, quota: u32, window: u32) {
+fn check_answers(answers: &[Answer], name: &str, quota: u32, window: u32) {
     for answer in answers {
         let policy = format!("\"{name}\";q={quota};w={window}");
         assert_eq!(answer.header("ratelimit-policy"), policy);
@@ -97,7 +97,7 @@ async fn exactly_the_bound_is_admitted() {
         let answers = load(serve(limited).await, 48, 60).await;
         assert_eq!(passed(&answers), 500, "{name}");
         assert_eq!(served.load(Ordering::Relaxed), 500, "{name}");
-        check_told(&answers, name, 500, 86_400);
+        check_answers(&answers, name, 500, 86_400);
     }
 }
 
@@ -179,7 +179,7 @@ fn holding() -> Vec<(&'static str, Router, AtWork)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_go_away_give_back() {
+async fn clients_that_disconnect_return_their_permits() {
     for (name, router, at_work) in holding() {
         let address = serve(router).await;
         for path in ["/slow", "/torrent"] {
@@ -196,20 +196,20 @@ async fn clients_that_go_away_give_back() {
                 let refused = Client::connect(address).await.get(path).await;
                 assert_eq!(refused.status, 429, "{name} {path}");
                 held.into_iter().for_each(leave);
-                until("permits come back", || at_work() == 0).await;
+                until("the permits are returned", || at_work() == 0).await;
             }
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_that_panic_give_back() {
+async fn handlers_that_panic_return_their_permits() {
     for (name, router, at_work) in holding() {
         let address = serve(router).await;
         for _ in 0..40 {
             Client::connect(address).await.send("/panic", "").await;
         }
-        until("permits come back", || at_work() == 0).await;
+        until("the permits are returned", || at_work() == 0).await;
         let mut client = Client::connect(address).await;
         client.send("/slow", "").await;
         assert_eq!(client.head().await.status, 200, "{name}");
@@ -217,7 +217,7 @@ async fn handlers_that_panic_give_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_wait_are_served_in_order() {
+async fn waiting_requests_are_served_in_order() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&order);
     let handler = async move |Path(number): Path<usize>| {
@@ -236,7 +236,7 @@ async fn those_who_wait_are_served_in_order() {
         clients.push(client);
         // It is in line, or was served already, before the next one asks.
         let come = || limiter.waiting() + order.lock().unwrap().len();
-        until("it has come", || come() > number).await;
+        until("the request is queued or served", || come() > number).await;
     }
     for client in &mut clients {
         assert_eq!(client.answer().await.status, 200);

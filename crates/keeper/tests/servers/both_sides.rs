@@ -24,7 +24,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 #[tokio::test]
-async fn a_paced_client_that_is_refused_comes_back_when_it_was_told() {
+async fn a_paced_client_that_is_refused_retries_after_the_stated_wait() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let limited = RateLimitLayer::new(Limiter::per("1/800ms").unwrap());

@@ -90,7 +90,9 @@ impl Client {
                 return self.unread.drain(..end).collect();
             }
             let read = self.stream.read_buf(&mut self.unread);
-            let read = timeout(PATIENCE, read).await.expect("an answer in time");
+            let read = timeout(PATIENCE, read)
+                .await
+                .expect("the server did not answer in time");
             assert_ne!(read.unwrap(), 0, "the server has closed the connection");
         }
     }

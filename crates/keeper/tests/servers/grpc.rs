@@ -32,7 +32,7 @@ async fn client(address: SocketAddr) -> HealthClient<Channel> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exactly_the_bound_is_admitted_and_the_rest_told_when_to_retry() {
+async fn exactly_the_bound_is_admitted_and_the_rest_receive_a_wait() {
     let text = "version = 1\n[[limit]]\nname = \"per-ip\"\nkey = [\"ip\"]\nlimit = \"100/24h\"\n\
                 algorithm = \"token-bucket\"\nmissing_key = \"deny\"\n";
     let layer = RateLimitLayer::policy_text(text)
@@ -56,9 +56,9 @@ async fn exactly_the_bound_is_admitted_and_the_rest_told_when_to_retry() {
         for answer in task.await.unwrap() {
             let Err(status) = answer else {
                 passed += 1;
-                let told = answer.unwrap();
-                let told = told.metadata().get("ratelimit-policy").unwrap();
-                assert_eq!(told, "\"per-ip\";q=100;w=86400");
+                let passing = answer.unwrap();
+                let policy = passing.metadata().get("ratelimit-policy").unwrap();
+                assert_eq!(policy, "\"per-ip\";q=100;w=86400");
                 continue;
             };
             assert_eq!(status.code(), Code::ResourceExhausted);
@@ -86,7 +86,7 @@ async fn exactly_the_bound_is_admitted_and_the_rest_told_when_to_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_hold_until_they_end_or_their_client_goes_away() {
+async fn streams_hold_permits_until_they_end_or_their_client_disconnects() {
     let policy = "version = 1\n[[limit]]\nname = \"streams\"\nkey = [\"all\"]\n\
                   concurrency = { max = 5, lease = \"1h\" }\n";
     let policy = RateLimitLayer::policy_text(policy).unwrap();
@@ -121,17 +121,17 @@ async fn hold(address: SocketAddr, at_work: impl Fn() -> u64) {
             drop(client);
         } else {
             drop(streams.pop()); // RST_STREAM
-            until("a stream's permit comes back", || at_work() == 4).await;
+            until("the permit of the stream is returned", || at_work() == 4).await;
             let again = client.check(request()).await.unwrap();
             drop(again);
         }
         drop(streams);
-        until("permits come back", || at_work() == 0).await;
+        until("the permits are returned", || at_work() == 0).await;
     }
 }
 
 #[tokio::test]
-async fn calls_may_wait_in_line() {
+async fn calls_may_wait_in_the_queue() {
     let limiter = Limiter::per("1/20ms").unwrap();
     let layer = RateLimitLayer::new(limiter).queue(ratekeeper::core::Nanos::SECOND);
     let mut client = client(serve(layer).await).await;

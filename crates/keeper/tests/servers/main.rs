@@ -1,6 +1,6 @@
 //! The layer in real servers on loopback: axum, tonic and plain hyper, under load of many
 //! connections, and with clients that go away in the middle of an answer.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod adaptive;
 mod axum_server;

@@ -56,7 +56,12 @@ fn lines() -> Vec<(&'static str, Doors, Router, Waiting)> {
     let layer = RateLimitLayer::in_flight(Permits::ONE).queue(longest);
     let layer = layer.most_waiting(20);
     let router = doors.router().layer(layer.clone());
-    all.push(("a count", doors, router, Box::new(move || layer.waiting())));
+    all.push((
+        "in-flight",
+        doors,
+        router,
+        Box::new(move || layer.waiting()),
+    ));
 
     let doors = Doors::new();
     let settings = AdaptiveSettings {
@@ -95,7 +100,7 @@ fn lines() -> Vec<(&'static str, Doors, Router, Waiting)> {
     let layer = RateLimitLayer::keyed(Arc::clone(&keyed), key).queue(longest);
     let router = doors.router().layer(layer);
     all.push((
-        "a key",
+        "keyed",
         doors,
         router,
         Box::new(move || keyed.waiting("ann")),
@@ -104,7 +109,7 @@ fn lines() -> Vec<(&'static str, Doors, Router, Waiting)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_wait_in_order_for_what_is_at_work() {
+async fn requests_wait_in_order_for_requests_in_progress() {
     for (name, doors, router, waiting) in lines() {
         let address = serve(router).await;
         let mut clients = Vec::new();
@@ -113,11 +118,11 @@ async fn requests_wait_in_order_for_what_is_at_work() {
             client.send(&format!("/{number}"), "").await;
             clients.push((number, client));
             let come = || doors.begun().len() + waiting() > number;
-            until("it has come", come).await;
+            until("the request is queued or served", come).await;
         }
         assert_eq!((doors.begun(), waiting()), (vec![0], 20), "{name}");
         let refused = Client::connect(address).await.get("/21").await;
-        assert_eq!(refused.status, 429, "{name}: the line is full");
+        assert_eq!(refused.status, 429, "{name}: the queue is full");
         // Every third goes away, some of them with a reset: the line is shorter then.
         let (gone, here): (Vec<_>, Vec<_>) =
             clients.into_iter().partition(|(number, _)| number % 3 == 1);
@@ -128,7 +133,10 @@ async fn requests_wait_in_order_for_what_is_at_work() {
                 client.close();
             }
         }
-        until("they have left", || waiting() == 13).await;
+        until("the disconnected clients have left the queue", || {
+            waiting() == 13
+        })
+        .await;
         doors.gate.add_permits(14);
         for (number, mut client) in here {
             assert_eq!(client.answer().await.status, 200, "{name} {number}");
@@ -137,7 +145,7 @@ async fn requests_wait_in_order_for_what_is_at_work() {
         assert_eq!(
             doors.begun(),
             expected,
-            "{name}: in order, and none of the others"
+            "{name}: only the remaining clients are served, in order"
         );
         assert_eq!(waiting(), 0, "{name}");
         // Nothing was lost on the way.
@@ -148,17 +156,20 @@ async fn requests_wait_in_order_for_what_is_at_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_in_vain_is_refused_in_time() {
+async fn a_request_that_waits_too_long_is_refused() {
     let doors = Doors::new();
     let layer = RateLimitLayer::in_flight(Permits::ONE).queue(Nanos::from_millis(50));
     let address = serve(doors.router().layer(layer.clone())).await;
     let mut first = Client::connect(address).await;
     first.send("/0", "").await;
-    until("it has begun", || doors.begun() == [0]).await;
+    until("the first request has begun", || doors.begun() == [0]).await;
     let refused = Client::connect(address).await.get("/1").await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, "1"));
     assert_eq!((layer.waiting(), doors.begun()), (0, vec![0]));
     doors.gate.add_permits(1);
     assert_eq!(first.answer().await.status, 200);
-    until("its permit is back", || layer.at_work() == Permits::ZERO).await;
+    until("the permit is returned", || {
+        layer.at_work() == Permits::ZERO
+    })
+    .await;
 }

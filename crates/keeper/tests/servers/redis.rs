@@ -41,10 +41,7 @@ impl Redis {
     ///
     /// # Panics
     /// If it is absent and `CI` is set.
-    #[expect(
-        clippy::print_stdout,
-        reason = "who reads the run is told what it left out"
-    )]
+    #[expect(clippy::print_stdout, reason = "a skipped test is printed")]
     async fn start() -> Option<Self> {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut programs = env::split_paths(&path).map(|at| at.join("redis-server"));
@@ -213,11 +210,11 @@ async fn let_in(server: SocketAddr) -> Client {
     };
     timeout(Duration::from_secs(20), asking)
         .await
-        .expect("a permit comes back")
+        .expect("no permit was returned in time")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_share_what_redis_counts() {
+async fn servers_share_the_counts_in_redis() {
     let Some(redis) = Redis::start().await else {
         return;
     };
@@ -227,16 +224,23 @@ async fn servers_share_what_redis_counts() {
     assert_eq!(passed(&statuses(&servers, "/rate", 20).await), 5);
     assert_eq!(passed(&statuses(&servers, "/open", 20).await), 5);
 
-    let first = at_work(servers[0]).await.expect("one of two");
-    let second = at_work(servers[1]).await.expect("the other");
+    let first = at_work(servers[0])
+        .await
+        .expect("the first of two permits is free");
+    let second = at_work(servers[1])
+        .await
+        .expect("the second of two permits is free");
     for server in servers {
-        assert!(at_work(server).await.is_none(), "two are at work");
+        assert!(at_work(server).await.is_none(), "both permits are taken");
     }
     first.close();
     let third = let_in(servers[1]).await;
     second.reset();
     let _fourth = let_in(servers[0]).await;
-    assert!(at_work(servers[0]).await.is_none(), "again two");
+    assert!(
+        at_work(servers[0]).await.is_none(),
+        "both permits are taken again"
+    );
     drop(third);
 }
 
@@ -254,7 +258,7 @@ const COUNTED: [(&str, &str); 8] = [
 
 /// Six processes with clocks that began at different times ask 400 times each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_hold_one_limit_whenever_they_were_started() {
+async fn processes_share_one_limit_whenever_they_were_started() {
     let Some(redis) = Redis::start().await else {
         return;
     };
@@ -286,7 +290,7 @@ async fn processes_hold_one_limit_whenever_they_were_started() {
 
 /// The keeper's clock holds, whatever the store and the policy were made for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_made_by_hand_learns_the_clock_of_its_keeper() {
+async fn a_store_built_by_the_caller_follows_the_clock_of_its_keeper() {
     let Some(redis) = Redis::start().await else {
         return;
     };
@@ -316,7 +320,7 @@ async fn a_store_made_by_hand_learns_the_clock_of_its_keeper() {
 
 /// No task checks the store: requests alone find out that it is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_starts_late_is_found() {
+async fn a_redis_that_starts_late_is_used() {
     let Some(mut redis) = Redis::start().await else {
         return;
     };
@@ -332,7 +336,7 @@ async fn a_redis_that_starts_late_is_found() {
         answer.unwrap().allowed()
     };
     for _ in 0..50 {
-        assert!(ask().await, "`allow` passes everything");
+        assert!(ask().await, "`allow` admits every request");
         sleep(Duration::from_millis(5)).await;
     }
     redis.start_again().await;
@@ -342,15 +346,15 @@ async fn a_redis_that_starts_late_is_found() {
         }
     };
     let found = timeout(Duration::from_secs(20), limited).await;
-    assert!(found.is_ok(), "it is asked again");
+    assert!(found.is_ok(), "the store is called again");
     for _ in 0..10 {
-        assert!(!ask().await, "one a day");
+        assert!(!ask().await, "the limit is one request a day");
     }
 }
 
 /// While clients ask, the store is killed and started again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_say_what_passes_while_redis_is_away() {
+async fn limits_follow_on_store_error_while_redis_is_down() {
     let Some(mut redis) = Redis::start().await else {
         return;
     };
@@ -361,7 +365,9 @@ async fn limits_say_what_passes_while_redis_is_away() {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     let server = serve(pages().layer(layer)).await;
-    let held = at_work(server).await.expect("one of two");
+    let held = at_work(server)
+        .await
+        .expect("the first of two permits is free");
 
     let stop = Arc::new(AtomicBool::new(false));
     let asking = [(); 4].map(|()| {
@@ -383,14 +389,18 @@ async fn limits_say_what_passes_while_redis_is_away() {
     assert!(errors.load(Ordering::Relaxed) >= 30);
     assert!(
         at_work(server).await.is_none(),
-        "nobody can say that it may"
+        "a loan is refused while its state is unknown"
     );
     held.close(); // its holdings are unknown
     redis.start_again().await;
     stop.store(true, Ordering::Relaxed);
     for asked in asking {
         let statuses = asked.await.unwrap();
-        assert_eq!(passed(&statuses), statuses.len(), "all the time");
+        assert_eq!(
+            passed(&statuses),
+            statuses.len(),
+            "`allow` admits every request during the outage"
+        );
     }
     // It has lost everything, and counts anew.
     let _held = [let_in(server).await, let_in(server).await];
@@ -400,7 +410,7 @@ async fn limits_say_what_passes_while_redis_is_away() {
 
 /// Behind a `Fallback`, limits set to `local` are counted here meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fallback_counts_while_redis_is_away() {
+async fn a_fallback_counts_while_redis_is_down() {
     let Some(mut redis) = Redis::start().await else {
         return;
     };

@@ -83,12 +83,16 @@ impl<'a> Tasks<'a> {
         while let Some(due) = self.clock.next_wake() {
             assert!(
                 self.clock.sleepers() <= self.lines,
-                "only the first in a line has a timer"
+                "only the first waiter of a queue has a timer"
             );
             self.clock.set(due);
             self.settle();
         }
-        assert!(self.running.is_empty(), "{} starve", self.running.len());
+        assert!(
+            self.running.is_empty(),
+            "{} tasks starve",
+            self.running.len()
+        );
     }
 
     pub(crate) fn order(&self) -> Vec<usize> {

@@ -41,20 +41,20 @@ fn layer(clock: &Clocked) -> Layered {
 }
 
 #[test]
-fn what_the_server_does_not_bear_is_told_of_its_reduced_capacity() {
+fn requests_beyond_the_capacity_are_refused_with_reduced_capacity() {
     let layer = layer(&clock());
     let mut slow = layer.layer(Stage::new(Act::Endless));
     let held = [(); 2].map(|()| now(&mut slow, get("/", &[])).unwrap());
     assert_eq!(headers(&held[0]), []);
     let refused = now(&mut slow, get("/", &[])).unwrap();
     assert_eq!(refused.status(), 503);
-    let told = headers(&refused);
+    let shown = headers(&refused);
     let expected = [
         ("content-type", "application/problem+json"),
         ("retry-after", "1"),
     ];
     let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!(told, expected, "and nothing of the limit");
+    assert_eq!(shown, expected, "no field describes the limit");
     assert_eq!(
         content(refused),
         r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503,"detail":"Limit adaptive allows 2 at once. Try again in 1 s.","violated-policies":["adaptive"],"retry_after":1}"#
@@ -73,7 +73,7 @@ fn what_the_server_does_not_bear_is_told_of_its_reduced_capacity() {
 }
 
 #[test]
-fn refusals_are_configured_as_those_of_other_limits() {
+fn refusals_are_configured_like_those_of_other_limits() {
     let layer = layer(&clock());
     let layer = layer.refusal(429, ratekeeper::policy::Body::Empty);
     let layer = layer.named("busy").headers(HeaderStyle::Ietf);
@@ -89,12 +89,12 @@ fn refusals_are_configured_as_those_of_other_limits() {
     assert_eq!(
         header(&refused, "grpc-status").unwrap(),
         "8",
-        "as asked for"
+        "429 is RESOURCE_EXHAUSTED"
     );
 }
 
 #[test]
-fn what_costs_nothing_passes_and_says_nothing() {
+fn a_request_without_cost_passes_and_does_not_move_the_limit() {
     let layer = layer(&clock()).cost(|parts| match parts.uri.path() {
         "/health" => Permits::ZERO,
         _ => Permits::new(7), // one request
@@ -110,7 +110,7 @@ fn what_costs_nothing_passes_and_says_nothing() {
 
 /// Answers at once, with these values.
 #[derive(Clone, Default)]
-struct Told {
+struct Canned {
     status: StatusCode,
     fields: HeaderMap,
     frames: Vec<Step>,
@@ -125,7 +125,7 @@ enum Step {
     Left,
 }
 
-impl Service<Request<()>> for Told {
+impl Service<Request<()>> for Canned {
     type Response = Response<Steps>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -159,7 +159,7 @@ impl Body for Steps {
             Some(Step::Data(text)) => Some(Ok(Frame::data(text.into()))),
             Some(Step::Trailers(fields)) => Some(Ok(Frame::trailers(fields))),
             Some(Step::Error) => Some(Err("the body fails")),
-            Some(Step::Left) => panic!("nobody asks for more"),
+            Some(Step::Left) => panic!("the body is polled after its end"),
             None => None,
         })
     }
@@ -177,8 +177,8 @@ fn fields(all: &[(&'static str, &'static str)]) -> HeaderMap {
     all.collect()
 }
 
-fn told(status: u16, all: &[(&'static str, &'static str)], frames: &[Step]) -> Told {
-    Told {
+fn canned(status: u16, all: &[(&'static str, &'static str)], frames: &[Step]) -> Canned {
+    Canned {
         status: StatusCode::from_u16(status).unwrap(),
         fields: fields(all),
         frames: frames.to_vec(),
@@ -186,10 +186,10 @@ fn told(status: u16, all: &[(&'static str, &'static str)], frames: &[Step]) -> T
 }
 
 /// The limit after one request with a body that is read until nothing more comes.
-fn limit_after(layer: &Layered, clock: &Clocked, told: Told) -> u32 {
-    let answer = poll(pin!(layer.layer(told).call(get("/", &[]))));
+fn limit_after(layer: &Layered, clock: &Clocked, canned: Canned) -> u32 {
+    let answer = poll(pin!(layer.layer(canned).call(get("/", &[]))));
     let Poll::Ready(Ok(answer)) = answer else {
-        panic!("it waits");
+        panic!("the call is pending");
     };
     clock.advance(Nanos::from_millis(5));
     let mut body = answer.into_body();
@@ -220,45 +220,45 @@ fn ends_of_requests_move_the_limit() {
             Step::Trailers(fields(&[("grpc-status", code)])),
         ]
     };
-    for (case, told, expected) in [
-        ("served", told(200, &[], &hello), DONE),
-        ("no body", told(204, &[], &[]), DONE),
-        ("moved", told(301, &[], &[]), DONE),
-        ("its mistake", told(404, &[], &hello), IGNORED),
-        ("broken", told(500, &[], &hello), IGNORED),
-        ("too much", told(503, &[], &hello), DROPPED),
-        ("too much there", told(429, &[], &[]), DROPPED),
-        ("too slow there", told(504, &[], &hello), DROPPED),
+    for (case, canned, expected) in [
+        ("served", canned(200, &[], &hello), DONE),
+        ("no body", canned(204, &[], &[]), DONE),
+        ("redirect", canned(301, &[], &[]), DONE),
+        ("client error", canned(404, &[], &hello), IGNORED),
+        ("server error", canned(500, &[], &hello), IGNORED),
+        ("overloaded", canned(503, &[], &hello), DROPPED),
+        ("limited upstream", canned(429, &[], &[]), DROPPED),
+        ("timeout upstream", canned(504, &[], &hello), DROPPED),
         (
-            "breaks off",
-            told(200, &[], &[Step::Data("hel"), Step::Error]),
+            "body fails",
+            canned(200, &[], &[Step::Data("hel"), Step::Error]),
             IGNORED,
         ),
-        ("a call", told(200, &[grpc], &trailers("0")), DONE),
+        ("gRPC call", canned(200, &[grpc], &trailers("0")), DONE),
         (
-            "a call that was late",
-            told(200, &[grpc], &trailers("4")),
+            "gRPC deadline exceeded",
+            canned(200, &[grpc], &trailers("4")),
             DROPPED,
         ),
         (
-            "a call that was wrong",
-            told(200, &[grpc], &trailers("3")),
+            "gRPC client error",
+            canned(200, &[grpc], &trailers("3")),
             IGNORED,
         ),
         (
-            "headers alone",
-            told(200, &[grpc, ("grpc-status", "14")], &[]),
+            "gRPC headers only",
+            canned(200, &[grpc, ("grpc-status", "14")], &[]),
             DROPPED,
         ),
         (
-            "no code",
-            told(200, &[grpc, ("grpc-status", "?")], &[]),
+            "gRPC without a code",
+            canned(200, &[grpc, ("grpc-status", "?")], &[]),
             IGNORED,
         ),
     ] {
         let clock = clock();
         assert_eq!(
-            limit_after(&layer(&clock), &clock, told),
+            limit_after(&layer(&clock), &clock, canned),
             expected,
             "{case}"
         );
@@ -272,39 +272,39 @@ fn a_body_of_known_length_ends_with_its_last_byte() {
         let clock = clock();
         let layer = layer(&clock);
         let body = [Step::Data("hello"), Step::Left];
-        let told = told(200, &[("content-length", length)], &body);
-        let answer = poll(pin!(layer.layer(told).call(get("/", &[]))));
+        let canned = canned(200, &[("content-length", length)], &body);
+        let answer = poll(pin!(layer.layer(canned).call(get("/", &[]))));
         let Poll::Ready(Ok(answer)) = answer else {
-            panic!("it waits");
+            panic!("the call is pending");
         };
         clock.advance(Nanos::from_millis(5));
         let mut body = answer.into_body();
         assert!(poll(pin!(body.frame())).is_ready());
         drop(body);
-        assert_eq!(layer.limit().limit(), expected, "of {length} bytes");
+        assert_eq!(layer.limit().limit(), expected, "content-length {length}");
     }
 }
 
 #[test]
-fn the_program_may_judge_by_itself() {
+fn the_application_may_classify_answers_itself() {
     let judge = |status: StatusCode, fields: &HeaderMap| match status.as_u16() {
         500.. => End::Dropped,
         _ if fields.contains_key("x-cache") => End::Ignored,
         _ => End::Done,
     };
-    for (told, expected) in [
-        (told(404, &[], &[]), 3),
-        (told(500, &[], &[]), 1),
-        (told(200, &[("x-cache", "hit")], &[]), 2),
+    for (canned, expected) in [
+        (canned(404, &[], &[]), 3),
+        (canned(500, &[], &[]), 1),
+        (canned(200, &[("x-cache", "hit")], &[]), 2),
     ] {
         let clock = clock();
         let layer = layer(&clock).judged_by(judge);
-        assert_eq!(limit_after(&layer, &clock, told), expected);
+        assert_eq!(limit_after(&layer, &clock, canned), expected);
     }
 }
 
 #[test]
-fn who_gives_up_before_an_answer_was_let_down_by_the_server() {
+fn a_client_that_gives_up_before_an_answer_counts_against_the_server() {
     for (act, millis, expected) in [
         (Act::Hang, 999, 2),
         (Act::Hang, 1_000, 1),

@@ -41,19 +41,21 @@ fn check<G: Gate>(layer: &RateLimitLayer<G>, at_work: impl Fn() -> u32) {
         assert_eq!(at_work(), 0);
         {
             let mut call = pin!(service.call(get("/", &[])));
-            assert_eq!(at_work(), 1, "from the call on");
+            assert_eq!(at_work(), 1, "the permit is held from the call on");
             let polled = catch_unwind(AssertUnwindSafe(|| poll(call.as_mut())));
             match polled {
                 Ok(Poll::Ready(Ok(answer))) => {
-                    assert_eq!(at_work(), 1, "the body is still to be read");
+                    assert_eq!(at_work(), 1, "the permit is held until the body is read");
                     finish(answer, end, &at_work);
                 }
                 Ok(Poll::Ready(Err("failed"))) | Err(_) => {}
                 Ok(Poll::Ready(Err(error))) => panic!("{error}"),
-                Ok(Poll::Pending) => assert_eq!(at_work(), 1, "it is at work"),
+                Ok(Poll::Pending) => {
+                    assert_eq!(at_work(), 1, "the permit is held while the call is pending")
+                }
             }
         }
-        assert_eq!(at_work(), 0, "given back");
+        assert_eq!(at_work(), 0, "the permit is returned");
     }
 }
 
@@ -66,28 +68,32 @@ fn finish(answer: Answered, end: End, at_work: &impl Fn() -> u32) {
         match poll(pin!(body.frame())) {
             Poll::Ready(Some(Ok(_))) => assert_eq!(at_work(), 1),
             Poll::Ready(Some(Err(_)) | None) => break,
-            Poll::Pending => panic!("the body waits"),
+            Poll::Pending => panic!("the body is pending"),
         }
     }
-    assert_eq!(at_work(), 0, "at its end, although the body is still there");
+    assert_eq!(
+        at_work(),
+        0,
+        "the permit is returned at the end of the body, before its drop"
+    );
     drop(body);
 }
 
 #[test]
-fn a_plain_count_comes_back() {
+fn permits_of_a_plain_count_are_returned() {
     let layer = RateLimitLayer::in_flight(Permits::new(3));
     check(&layer, || layer.at_work().get());
 }
 
 #[test]
-fn permits_of_an_adaptive_limit_come_back() {
+fn permits_of_an_adaptive_limit_are_returned() {
     let layer = RateLimitLayer::adaptive(AdaptiveSettings::default()).unwrap();
     let limit = Arc::clone(layer.limit());
     check(&layer, || limit.in_flight());
 }
 
 #[test]
-fn permits_that_were_waited_for_come_back() {
+fn permits_that_were_waited_for_are_returned() {
     let counted = RateLimitLayer::in_flight(Permits::ONE).queue(Nanos::SECOND);
     check(&counted, || counted.at_work().get());
     let adaptive = RateLimitLayer::adaptive(AdaptiveSettings::default()).unwrap();
@@ -103,7 +109,7 @@ concurrency = { max = 3, lease = "30s" }
 "#;
 
 #[test]
-fn permits_of_a_policy_come_back() {
+fn permits_of_a_policy_are_returned() {
     let layer = policy(IN_FLIGHT, &clock());
     let keeper = Arc::clone(layer.keeper());
     check(&layer, || {
@@ -130,14 +136,14 @@ fn token(parts: &http::request::Parts) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn permits_of_a_key_come_back() {
+fn permits_of_a_key_are_returned() {
     let keyed = two_each(&clock());
     let layer = RateLimitLayer::keyed(Arc::clone(&keyed), token);
     check(&layer, || 2 - keyed.peek("").remaining.get());
 }
 
 #[test]
-fn permits_of_one_limit_come_back() {
+fn permits_of_one_limit_are_returned() {
     let clock = clock();
     let three = "concurrency = { max = 3, lease = \"30s\" }";
     let limiter = Limiter::parse_with_clock(three, Arc::clone(&clock)).unwrap();
@@ -161,18 +167,18 @@ fn permits_of_one_limit_come_back() {
 }
 
 #[test]
-fn each_key_has_so_many_at_work() {
+fn each_key_has_its_own_permits() {
     let keyed = two_each(&clock());
     let layer = RateLimitLayer::keyed(Arc::clone(&keyed), token).named("at-work");
     let mut service = layer.layer(Stage::new(Act::Endless));
     let mut ask = |token| now(&mut service, get("/", &[("x-token", token)])).unwrap();
     let first = ask("ann");
     let second = ask("ann");
-    let told = header(&first, "ratelimit-policy");
-    assert_eq!(told.unwrap(), "\"at-work\";q=2;qu=\"concurrent-requests\"");
+    let field = header(&first, "ratelimit-policy");
+    assert_eq!(field.unwrap(), "\"at-work\";q=2;qu=\"concurrent-requests\"");
     assert_eq!(header(&second, "ratelimit").unwrap(), "\"at-work\";r=0");
     assert_eq!(ask("ann").status(), 429);
-    assert_eq!(ask("bob").status(), 200, "and is dropped at once");
+    assert_eq!(ask("bob").status(), 200, "bob has permits of his own");
     drop(first);
     assert_eq!(ask("ann").status(), 200);
     assert_eq!(keyed.peek("bob").remaining.get(), 2);
@@ -181,7 +187,7 @@ fn each_key_has_so_many_at_work() {
 }
 
 #[test]
-fn who_comes_over_the_count_is_refused_and_holds_nothing() {
+fn a_request_above_the_count_is_refused_and_holds_no_permit() {
     let layer = RateLimitLayer::in_flight(Permits::new(2));
     let mut service = layer.layer(Stage::new(Act::Endless));
     let mut held: Vec<_> = (0..5)
@@ -191,9 +197,9 @@ fn who_comes_over_the_count_is_refused_and_holds_nothing() {
     assert_eq!(statuses, [200, 200, 429, 429, 429]);
     let refused = held.pop().unwrap();
     assert_eq!(header(&refused, "retry-after").unwrap(), "1");
-    let told = header(&refused, "ratelimit-policy");
+    let field = header(&refused, "ratelimit-policy");
     assert_eq!(
-        told.unwrap(),
+        field.unwrap(),
         "\"in-flight\";q=2;qu=\"concurrent-requests\""
     );
     drop(refused);
@@ -221,7 +227,11 @@ async fn long_answers_keep_their_permits() {
         tokio::task::yield_now().await; // and wake
     }
     let mut ask = || now(&mut service, get("/", &[])).unwrap().status().as_u16();
-    assert_eq!(ask(), 429, "200 s later, with leases of 30 s");
+    assert_eq!(
+        ask(),
+        429,
+        "the permits are still held after 200 s, with leases of 30 s"
+    );
     assert_eq!(keyed.peek("").remaining.get(), 1);
     drop(held);
     drop(held_too);
@@ -230,7 +240,7 @@ async fn long_answers_keep_their_permits() {
 }
 
 #[test]
-fn the_end_of_a_body_is_told_as_it_is() {
+fn the_size_hint_of_a_body_is_passed_on() {
     let layer = RateLimitLayer::in_flight(Permits::ONE);
     let answer = now(&mut layer.layer(Stage::default()), get("/", &[])).unwrap();
     let body = answer.into_body();

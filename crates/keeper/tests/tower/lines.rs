@@ -43,7 +43,7 @@ fn answered(waiting: &mut Vec<(usize, Waiting)>) -> Vec<(usize, u16)> {
 }
 
 #[test]
-fn requests_are_served_in_the_order_in_which_they_came() {
+fn requests_are_served_in_order_of_arrival() {
     let clock = clock();
     let layer = line(100, &clock);
     let mut waiting: Vec<_> = (0..10).map(|number| (number, call(&layer))).collect();
@@ -56,16 +56,20 @@ fn requests_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn who_cannot_be_served_in_time_is_refused_at_once() {
+fn a_request_that_cannot_be_served_in_time_is_refused_at_once() {
     let clock = clock();
     let layer = line(100, &clock);
     let mut waiting: Vec<_> = (0..14).map(|number| (number, call(&layer))).collect();
     let refused = [11, 12, 13].map(|number| (number, 429));
     assert_eq!(answered(&mut waiting)[1..], refused);
-    assert_eq!(waiting.len(), 10, "of a second's worth");
+    assert_eq!(
+        waiting.len(),
+        10,
+        "ten requests wait, one second of the rate"
+    );
     let mut late = call(&layer);
     let Poll::Ready(Ok(answer)) = poll(late.as_mut()) else {
-        panic!("it waits");
+        panic!("the call is pending");
     };
     assert_eq!(
         header(&answer, "retry-after").unwrap(),
@@ -75,7 +79,7 @@ fn who_cannot_be_served_in_time_is_refused_at_once() {
 }
 
 #[test]
-fn a_full_line_takes_nobody() {
+fn a_full_queue_refuses_requests() {
     let clock = clock();
     let layer = line(3, &clock);
     let mut waiting: Vec<_> = (0..6).map(|number| (number, call(&layer))).collect();
@@ -83,7 +87,7 @@ fn a_full_line_takes_nobody() {
 }
 
 #[test]
-fn who_goes_away_leaves_the_line_and_the_rest_move_up() {
+fn a_client_that_disconnects_leaves_the_queue_and_the_rest_move_up() {
     let clock = clock();
     let layer = line(100, &clock);
     let mut waiting: Vec<_> = (0..6).map(|number| (number, call(&layer))).collect();
@@ -96,14 +100,17 @@ fn who_goes_away_leaves_the_line_and_the_rest_move_up() {
     assert_eq!(answered(&mut waiting), [(5, 200)]);
     clock.advance(Nanos::from_millis(100));
     let mut next = call(&layer);
-    assert!(poll(next.as_mut()).is_ready(), "nobody else was charged");
+    assert!(
+        poll(next.as_mut()).is_ready(),
+        "no other request was charged"
+    );
 }
 
 /// Requests wait for others at work, under every limit that counts them.
 fn check_at_work<G: Gate>(name: &str, layer: &RateLimitLayer<G>, clock: &Clocked) {
     let call = |act: Act| Box::pin(layer.layer(Stage::new(act)).call(get("/", &[])));
     let Poll::Ready(Ok(first)) = poll(call(Act::Endless).as_mut()) else {
-        panic!("{name}: the first waits");
+        panic!("{name}: the first request is pending");
     };
     let mut waiting: Vec<_> = (1..6).map(|number| (number, call(Act::Endless))).collect();
     // Three may wait.
@@ -116,12 +123,15 @@ fn check_at_work<G: Gate>(name: &str, layer: &RateLimitLayer<G>, clock: &Clocked
     assert_eq!(statuses(&mut waiting), [], "{name}");
     drop(first);
     let (number, second) = served(&mut waiting).unwrap();
-    assert_eq!(number, 1, "{name}: the first in line");
-    assert!(served(&mut waiting).is_none(), "{name}: and no other");
+    assert_eq!(number, 1, "{name}: the first waiter is served");
+    assert!(
+        served(&mut waiting).is_none(),
+        "{name}: no other waiter is served"
+    );
     waiting.remove(0); // 2 goes away
     drop(second);
     let (number, third) = served(&mut waiting).unwrap();
-    assert_eq!(number, 3, "{name}: it moved up");
+    assert_eq!(number, 3, "{name}: the next waiter moved up");
     // No request passes the line, and none waits for more than a second.
     let mut late = vec![(6, call(Act::Answer)), (7, call(Act::Answer))];
     assert_eq!(statuses(&mut late), [], "{name}");
@@ -181,12 +191,12 @@ fn one_at_once() -> AdaptiveSettings {
 }
 
 #[test]
-fn what_is_at_work_is_waited_for() {
+fn requests_wait_for_those_in_progress() {
     let second = Nanos::SECOND;
     let one = || Concurrency::new(Permits::ONE, Nanos::from_secs(60)).unwrap();
     let held = clock();
     let layer = RateLimitLayer::in_flight_with_clock(Permits::ONE, Arc::clone(&held));
-    check_at_work("a count", &layer.queue(second).most_waiting(3), &held);
+    check_at_work("in-flight", &layer.queue(second).most_waiting(3), &held);
 
     let held = clock();
     let limit = AdaptiveConcurrency::new(one_at_once(), SplitMix::new(1)).unwrap();
@@ -226,7 +236,7 @@ fn what_is_at_work_is_waited_for() {
 
 /// Permits that come back when a lease ends are for waiters, too.
 #[test]
-fn a_lease_that_ends_serves_the_first_in_line() {
+fn the_end_of_a_lease_serves_the_first_waiter() {
     let clock = clock();
     let lease = Concurrency::new(Permits::ONE, Nanos::from_millis(300)).unwrap();
     let limiter = Limiter::with_clock(lease, Arc::clone(&clock));
@@ -237,13 +247,16 @@ fn a_lease_that_ends_serves_the_first_in_line() {
     let waited = Some(Nanos::from_millis(300));
     assert_eq!(poll(waiting), Poll::Ready(Ok(waited)));
     let mut next = pin!(limiter.try_acquire(Permits::ONE, Nanos::from_millis(299)));
-    assert!(poll(next.as_mut()).is_pending(), "it may come back sooner");
+    assert!(
+        poll(next.as_mut()).is_pending(),
+        "the permit may be returned sooner"
+    );
     limiter.refund(Permits::ONE);
     assert_eq!(poll(next), Poll::Ready(Ok(Some(Nanos::ZERO))));
 }
 
 #[test]
-fn readiness_neither_waits_nor_takes() {
+fn readiness_neither_waits_nor_takes_a_permit() {
     let clock = clock();
     let limiter = Arc::new(limiter("1/1h", &clock));
     let layer = RateLimitLayer::new(Arc::clone(&limiter)).queue(Nanos::SECOND);
@@ -261,12 +274,12 @@ fn readiness_neither_waits_nor_takes() {
     });
     assert!(
         poll(std::pin::pin!(ready)).is_ready(),
-        "nothing is left, and it does not wait"
+        "no permit is left, and readiness does not wait"
     );
 }
 
 #[test]
-fn each_key_has_its_own_line() {
+fn each_key_has_its_own_queue() {
     let clock = clock();
     let apart = Gcra::spacing(Nanos::from_millis(100)).unwrap();
     let keyed = KeyedLimiter::with_clock(apart, MemoryConfig::default(), Arc::clone(&clock));
@@ -296,20 +309,20 @@ fn check_shadow<G: Gate>(name: &str, layer: RateLimitLayer<G>) {
     let mut calls: Vec<_> = (0..3)
         .map(|_| Box::pin(layer.layer(Stage::new(Act::Endless)).call(get("/", &[]))))
         .collect();
-    let told: Vec<_> = calls
+    let answers: Vec<_> = calls
         .iter_mut()
         .map(|call| match poll(call.as_mut()) {
             Poll::Ready(answer) => Some(answer.unwrap().status().as_u16()),
             Poll::Pending => None,
         })
         .collect();
-    assert_eq!(told, [Some(200); 3], "{name}");
+    assert_eq!(answers, [Some(200); 3], "{name}");
     let counts = layer.counts();
     assert_eq!((counts.passed, counts.refused), (3, 0), "{name}");
 }
 
 #[test]
-fn a_layer_in_shadow_mode_lets_nobody_wait() {
+fn a_layer_in_shadow_mode_delays_no_request() {
     let (clock, second) = (clock(), Nanos::SECOND);
     let key = |_: &http::request::Parts| Some(*b"ann");
     check_shadow("one limit", line(3, &clock));
@@ -330,7 +343,7 @@ fn a_layer_in_shadow_mode_lets_nobody_wait() {
         check_shadow(name, RateLimitLayer::keyed(keyed, key).queue(second));
     }
     let counted = RateLimitLayer::in_flight_with_clock(Permits::ONE, Arc::clone(&clock));
-    check_shadow("a count", counted.queue(second));
+    check_shadow("in-flight", counted.queue(second));
     let limit = AdaptiveConcurrency::new(one_at_once(), SplitMix::new(1)).unwrap();
     let adaptive = RateLimitLayer::adaptive_with_clock(limit, Arc::clone(&clock));
     check_shadow("adaptive", adaptive.queue(second));

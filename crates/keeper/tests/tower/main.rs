@@ -1,6 +1,6 @@
 //! The layer around a service of our own, in virtual time: requests that pass, that are refused,
 //! or that wait, and permits that are given back.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod adaptive;
 mod holds;

@@ -81,13 +81,13 @@ fn facts_are_those_of_the_request() {
             200,
         ),
     ] {
-        let told = format!("{peer} {request:?}");
-        assert_eq!(ask(from(peer, request)), expected, "{told}");
+        let context = format!("{peer} {request:?}");
+        assert_eq!(ask(from(peer, request)), expected, "{context}");
     }
 }
 
 #[test]
-fn peers_and_attributes_come_from_where_the_program_says() {
+fn peers_and_attributes_come_from_the_configured_sources() {
     #[derive(Clone)]
     struct Connected(SocketAddr);
     let layer = policy(LOGINS, &clock())
@@ -124,7 +124,7 @@ fn clients_without_an_address_share_one_count() {
 }
 
 #[test]
-fn refusals_are_those_of_the_limit() {
+fn refusals_are_configured_by_the_limit() {
     let text = r#"
 [response.busy]
 status = 503
@@ -144,15 +144,15 @@ response = "busy"
     ] {
         let layer = policy(&format!("headers = \"{headers}\"\n{text}"), &clock());
         let mut service = layer.layer(Stage::default());
-        let told = |answer: &_| {
-            let fields = ["ratelimit", "x-ratelimit-remaining"];
-            fields.map(|name| header(answer, name).unwrap_or("-".into()))
+        let fields = |answer: &_| {
+            let names = ["ratelimit", "x-ratelimit-remaining"];
+            names.map(|name| header(answer, name).unwrap_or("-".into()))
         };
         let passed = now(&mut service, get("/", &[])).unwrap();
-        assert_eq!(told(&passed), expected);
+        assert_eq!(fields(&passed), expected);
         let refused = now(&mut service, get("/", &[])).unwrap();
         assert_eq!(refused.status(), 503);
-        assert_eq!(told(&refused), expected);
+        assert_eq!(fields(&refused), expected);
         assert_eq!(header(&refused, "retry-after").unwrap(), "60");
         let body = content(refused);
         assert!(body.contains("\"detail\":\"Come back in 60 s.\""), "{body}");
@@ -166,7 +166,7 @@ response = "busy"
 }
 
 #[test]
-fn limits_in_shadow_mode_only_tell() {
+fn limits_in_shadow_mode_only_report() {
     let text = r#"
 [[limit]]
 name = "trial"
@@ -190,15 +190,15 @@ limit = "3/1m"
             refused.lock().unwrap().push(name);
         });
     let mut service = layer.layer(Stage::default());
-    let mut told = || {
+    let mut ask = || {
         let answer = now(&mut service, get("/", &[])).unwrap();
         let shadow = header(&answer, "x-ratekeeper-shadow");
         (answer.status().as_u16(), shadow.unwrap_or_default())
     };
-    let told: Vec<_> = (0..4).map(|_| told()).collect();
+    let answers: Vec<_> = (0..4).map(|_| ask()).collect();
     let expected = [(200, ""), (200, "trial"), (200, "trial"), (429, "")];
     assert_eq!(
-        told,
+        answers,
         expected.map(|(status, shadow)| (status, shadow.to_owned()))
     );
     assert_eq!(*log.lock().unwrap(), ["trial", "trial", "held"]);
@@ -211,7 +211,7 @@ limit = "3/1m"
 }
 
 #[test]
-fn a_queue_of_the_policy_holds_requests_back() {
+fn a_queue_of_the_policy_delays_requests() {
     let clock = clock();
     let text = r#"
 [[limit]]
@@ -248,7 +248,7 @@ queue = { max = 2 }
 }
 
 #[test]
-fn a_new_policy_holds_for_services_that_are_there() {
+fn a_new_policy_applies_to_existing_services() {
     let clock = clock();
     let text = "[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"2/1m\"\nalgorithm = \"fixed-window\"\n";
     let layer = policy(text, &clock);
@@ -258,7 +258,7 @@ fn a_new_policy_holds_for_services_that_are_there() {
     layer
         .keeper()
         .install(parsed(&text.replace("2/1m", "3/1m")));
-    assert_eq!([ask(), ask()], [200, 429], "what was used stays used");
+    assert_eq!([ask(), ask()], [200, 429], "the used permits stay charged");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn texts_and_files_are_read_or_refused() {
 
     let wrong = text.replace("1/1h", "1/1x");
     let Err(error) = RateLimitLayer::policy_text(&wrong) else {
-        panic!("it has an error");
+        panic!("a policy with an error was accepted");
     };
     assert!(error.to_string().contains("policy:5"), "{error}");
     let redis = format!("{text}[store.redis]\nurl = \"redis://127.0.0.1:1\"\n");

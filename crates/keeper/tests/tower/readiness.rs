@@ -59,7 +59,7 @@ impl Service<Request<()>> for Place {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        assert!(self.ready, "it is called when it is ready");
+        assert!(self.ready, "the service is called only when it is ready");
         self.give_back();
         ready(Ok(Response::new(Empty::new())))
     }
@@ -68,7 +68,7 @@ impl Service<Request<()>> for Place {
 /// Connections that ask one after the other, each with its own service; a status of 0 waits,
 /// and the client goes away.
 #[test]
-fn who_is_not_served_keeps_no_place() {
+fn a_request_that_is_not_served_keeps_no_place() {
     for (patience, statuses) in [
         (0, [200, 429, 429]),
         (60, [200, 0, 0]),
@@ -94,7 +94,7 @@ fn who_is_not_served_keeps_no_place() {
 }
 
 #[tokio::test]
-async fn who_waits_calls_the_service_that_was_ready() {
+async fn a_request_that_waited_calls_the_service_that_was_ready() {
     let clock = clock();
     let layer = RateLimitLayer::new(limiter("1/1m", &clock)).queue(Nanos::from_secs(60));
     let mut service = layer.layer(Place::default());

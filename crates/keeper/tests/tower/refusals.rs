@@ -21,7 +21,7 @@ fn pairs(headers: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_refusal_says_when_to_come_back() {
+fn a_refusal_returns_the_wait() {
     let clock = clock();
     let layer = RateLimitLayer::new(limiter("2/1m", &clock)).named("login");
     let stage = Stage::default();
@@ -60,7 +60,7 @@ fn a_refusal_says_when_to_come_back() {
 }
 
 #[test]
-fn calls_of_grpc_are_refused_in_their_form() {
+fn grpc_calls_are_refused_with_a_grpc_status() {
     let layer = RateLimitLayer::new(limiter("1/1m", &clock())).named("calls");
     let mut service = layer.layer(Stage::default());
     let call = || get("/p.S/M", &[("content-type", "application/grpc+proto")]);
@@ -69,7 +69,7 @@ fn calls_of_grpc_are_refused_in_their_form() {
     assert_eq!(
         refused.status(),
         200,
-        "the call's status is not that of HTTP"
+        "the HTTP status of a gRPC call is 200"
     );
     // code: 8 message: ".." details { [google.rpc.RetryInfo] { retry_delay { seconds: 60 } } };
     // that others read it so is shown by a tonic client, in `servers`.
@@ -122,21 +122,21 @@ fn a_limit_may_have_its_own_refusal_and_headers() {
 }
 
 #[test]
-fn a_changed_limit_is_shown_as_it_is() {
+fn a_changed_limit_is_shown_with_its_new_parameters() {
     let limiter = Arc::new(limiter("2/1m", &clock()));
     let mut service = RateLimitLayer::new(Arc::clone(&limiter)).layer(Stage::default());
-    let told = |service: &mut _| {
+    let shown = |service: &mut _| {
         let answer = now(service, get("/", &[])).unwrap();
         header(&answer, "ratelimit-policy").unwrap()
     };
-    assert_eq!(told(&mut service), "\"default\";q=2;w=60");
+    assert_eq!(shown(&mut service), "\"default\";q=2;w=60");
     limiter.set_quota("600/1h".parse().unwrap()).unwrap();
-    assert_eq!(told(&mut service.clone()), "\"default\";q=600;w=3600");
-    assert_eq!(told(&mut service), "\"default\";q=600;w=3600");
+    assert_eq!(shown(&mut service.clone()), "\"default\";q=600;w=3600");
+    assert_eq!(shown(&mut service), "\"default\";q=600;w=3600");
 }
 
 #[test]
-fn layers_upon_each_other_are_all_shown() {
+fn nested_layers_are_all_shown() {
     let clock = clock();
     let inner = RateLimitLayer::new(limiter("1/1s", &clock)).named("inner");
     let outer = RateLimitLayer::new(limiter("9/1s", &clock))
@@ -144,7 +144,7 @@ fn layers_upon_each_other_are_all_shown() {
         .headers(HeaderStyle::Both);
     let mut service = outer.layer(inner.headers(HeaderStyle::Both).layer(Stage::default()));
     let Poll::Ready(Ok(answer)) = poll(pin!(service.call(get("/", &[])))) else {
-        panic!("it is there");
+        panic!("the call is pending");
     };
     let all = |name: &str| -> Vec<_> {
         let values = answer.headers().get_all(name).iter();
@@ -154,11 +154,15 @@ fn layers_upon_each_other_are_all_shown() {
     };
     let policies = ["\"inner\";q=1;w=1", "\"outer\";q=9;w=1"];
     assert_eq!(all("ratelimit-policy"), policies);
-    assert_eq!(all("x-ratelimit-limit"), ["1"], "the inner one's stays");
+    assert_eq!(
+        all("x-ratelimit-limit"),
+        ["1"],
+        "the field of the inner layer stays"
+    );
 }
 
 #[test]
-fn each_key_has_its_own_limit_and_those_without_share_one() {
+fn each_key_has_its_own_limit_and_requests_without_a_key_share_one() {
     let keyed = KeyedLimiter::with_clock(
         SlidingLog::sliding("2/1m".parse().unwrap()).unwrap(),
         MemoryConfig::default(),
@@ -171,7 +175,7 @@ fn each_key_has_its_own_limit_and_those_without_share_one() {
     };
     let layer = RateLimitLayer::keyed(Arc::clone(&keyed), token);
     let mut service = layer.layer(Stage::default());
-    let mut told = |token: Option<&str>| {
+    let mut ask = |token: Option<&str>| {
         let headers: Vec<_> = token.iter().map(|token| ("x-token", *token)).collect();
         status(&mut service, get("/", &headers))
     };
@@ -186,12 +190,12 @@ fn each_key_has_its_own_limit_and_those_without_share_one() {
         Some("b"),
     ];
     let expected = [200, 200, 429, 200, 200, 200, 429, 200];
-    assert_eq!(asked.map(&mut told), expected);
+    assert_eq!(asked.map(&mut ask), expected);
     assert_eq!(keyed.peek("b").remaining, Permits::ZERO);
 }
 
 #[test]
-fn only_trusted_proxies_say_who_the_client_is() {
+fn only_trusted_proxies_set_the_client_address() {
     let client_ip = ClientIp {
         trusted_proxies: vec![network("10.0.0.0/8").unwrap()],
         ..ClientIp::default()
@@ -225,12 +229,12 @@ fn only_trusted_proxies_say_who_the_client_is() {
     ] {
         assert_eq!(key(peer, forwarded), is(expected), "{peer} {forwarded:?}");
     }
-    let (nobody, ()) = Request::new(()).into_parts();
-    assert_eq!(address(&nobody), None);
+    let (no_peer, ()) = Request::new(()).into_parts();
+    assert_eq!(address(&no_peer), None);
 }
 
 #[test]
-fn a_layer_in_shadow_mode_refuses_nobody() {
+fn a_layer_in_shadow_mode_refuses_no_request() {
     let log = Log::default();
     let written = Arc::clone(&log);
     let layer = RateLimitLayer::new(limiter("1/1m", &clock()))
@@ -241,7 +245,7 @@ fn a_layer_in_shadow_mode_refuses_nobody() {
             written.lock().unwrap().extend(names);
         });
     let mut service = layer.layer(Stage::default());
-    let told: Vec<_> = (0..3)
+    let shown: Vec<_> = (0..3)
         .map(|_| {
             let answer = now(&mut service, get("/", &[])).unwrap();
             assert_eq!(answer.status(), 200);
@@ -249,7 +253,7 @@ fn a_layer_in_shadow_mode_refuses_nobody() {
         })
         .collect();
     let shadow = pairs(&[("x-ratekeeper-shadow", "trial")]);
-    assert_eq!(told, [vec![], shadow.clone(), shadow]);
+    assert_eq!(shown, [vec![], shadow.clone(), shadow]);
     assert_eq!(*log.lock().unwrap(), ["trial", "trial"]);
     let counts = Counts {
         passed: 3,
@@ -270,9 +274,9 @@ fn requests_may_cost_more_than_one() {
     };
     let layer = RateLimitLayer::new(limiter("10/1h", &clock())).cost(size);
     let mut service = layer.layer(Stage::default());
-    let mut told = |size| status(&mut service, get("/", &[("x-size", size)]));
+    let mut ask = |size| status(&mut service, get("/", &[("x-size", size)]));
     assert_eq!(
-        ["8", "3", "2", "1", "11"].map(&mut told),
+        ["8", "3", "2", "1", "11"].map(&mut ask),
         [200, 429, 200, 429, 429]
     );
 }

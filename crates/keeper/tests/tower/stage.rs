@@ -165,7 +165,7 @@ where
 {
     match poll(pin!(service.call(request))) {
         Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("it waits"),
+        Poll::Pending => panic!("the call is pending"),
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn content(answer: Answered) -> String {
     match poll(pin!(answer.into_body().collect())) {
         Poll::Ready(Ok(content)) => String::from_utf8(content.to_bytes().to_vec()).unwrap(),
         Poll::Ready(Err(error)) => panic!("{error}"),
-        Poll::Pending => panic!("the body waits"),
+        Poll::Pending => panic!("the body is pending"),
     }
 }
 

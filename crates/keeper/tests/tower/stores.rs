@@ -103,7 +103,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn permits_are_given_back_by_a_task() {
+async fn permits_are_returned_by_a_task() {
     let clock = clock();
     let (layer, store) = layer(IN_FLIGHT, &clock);
     let mut service = layer.layer(Stage::new(Act::Endless));
@@ -117,14 +117,14 @@ async fn permits_are_given_back_by_a_task() {
     store.set(WAITS);
     drop(held); // nothing waits here
     settle().await;
-    assert_eq!(on_loan(&layer), 3, "the store has not heard it");
+    assert_eq!(on_loan(&layer), 3, "the store has not received the release");
     store.set(ANSWERS);
     settle().await;
     assert_eq!(on_loan(&layer), 0);
 }
 
 #[tokio::test]
-async fn who_goes_away_while_the_store_is_asked_keeps_nothing() {
+async fn a_client_that_disconnects_during_a_store_call_keeps_no_permit() {
     let (layer, store) = layer(IN_FLIGHT, &clock());
     let mut service = layer.layer(Stage::default());
     for (wire, lent) in [(WAITS, 0), (SILENT, 3)] {
@@ -142,13 +142,17 @@ async fn who_goes_away_while_the_store_is_asked_keeps_nothing() {
     }
     for _ in 0..5 {
         let answer = service.call(get("/", &[])).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK, "and dropped");
+        assert_eq!(
+            answer.status(),
+            StatusCode::OK,
+            "every request finds a permit"
+        );
         settle().await;
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_told_comes_back_when_the_lease_ends() {
+async fn a_permit_that_cannot_be_released_expires_with_its_lease() {
     let clock = clock();
     let (layer, store) = layer(IN_FLIGHT, &clock);
     let mut service = layer.layer(Stage::new(Act::Endless));
@@ -162,7 +166,7 @@ async fn what_cannot_be_told_comes_back_when_the_lease_ends() {
 }
 
 #[test]
-fn a_body_that_outlives_its_runtime_harms_nobody() {
+fn a_body_may_outlive_its_runtime() {
     let clock = clock();
     let (layer, _) = layer(IN_FLIGHT, &clock);
     let mut service = layer.layer(Stage::new(Act::Endless));
@@ -172,13 +176,17 @@ fn a_body_that_outlives_its_runtime_harms_nobody() {
     let answer = runtime.block_on(service.call(get("/", &[]))).unwrap();
     drop(runtime);
     drop(answer);
-    assert_eq!(on_loan(&layer), 1, "until its lease ends");
+    assert_eq!(
+        on_loan(&layer),
+        1,
+        "the permit is held until its lease ends"
+    );
     clock.advance(Nanos::from_secs(30));
     assert_eq!(on_loan(&layer), 0);
 }
 
 #[tokio::test]
-async fn limits_say_what_passes_while_the_store_fails() {
+async fn limits_follow_on_store_error_while_the_store_fails() {
     let limit = |name: &str, outage: &str, more: &str| {
         format!(
             "[[limit]]\nname = \"{name}\"\nkey = [\"all\"]\n\
@@ -188,7 +196,7 @@ async fn limits_say_what_passes_while_the_store_fails() {
     let rate = "limit = \"2/1m\"";
     let shadow = "limit = \"2/1m\"\nmode = \"shadow\"";
     let lent = "concurrency = { max = 2, lease = \"30s\" }";
-    for (limits, expected, told) in [
+    for (limits, expected, retry_after) in [
         (vec![("a", "allow", rate)], 200, "-"),
         (vec![("a", "allow", lent)], 200, "-"),
         (vec![("a", "deny", rate)], 429, "1"),
@@ -217,7 +225,7 @@ async fn limits_say_what_passes_while_the_store_fails() {
             let answer = service.call(get("/", &[])).await.unwrap();
             assert_eq!(answer.status(), expected, "{limits:?}");
             let wait = header(&answer, "retry-after").unwrap_or("-".into());
-            assert_eq!(wait, told, "{limits:?}");
+            assert_eq!(wait, retry_after, "{limits:?}");
         }
         let errors = log.lock().unwrap();
         assert_eq!(errors.len(), 5);

@@ -40,16 +40,16 @@ pub(super) fn keys<C: Clock>(
                         Problem::new(WRONG_QUERY, detail)
                     })?;
             }
-            other => return Err(unknown_parameter(other, "`limit` and `top`")),
+            other => return Err(unknown_parameter(other, "`limit` or `top`")),
         }
     }
     let name =
-        name.ok_or_else(|| Problem::new(WRONG_QUERY, "say of which limit: `?limit=NAME`"))?;
+        name.ok_or_else(|| Problem::new(WRONG_QUERY, "the limit is missing; add `?limit=NAME`"))?;
     let policy = shared.keeper.policy();
     let rule = find(&policy, &name)?;
     let now = shared.keeper.clock().now();
     if shared.keeper.store().shared().is_some() {
-        let detail = "ask for one: /v1/keys/LIMIT?key=VALUE";
+        let detail = "look up one key: /v1/keys/LIMIT?key=VALUE";
         return Err(Problem::new(NOT_LISTED, detail));
     }
     let entries = shared.keeper.store().local().keys(&rule.limit, top, now);
@@ -99,7 +99,8 @@ pub(super) async fn key<C: Clock>(
         } else {
             parts.join(", ")
         };
-        let detail = format!("its balance is full, or the parts differ (key: {parts})");
+        let detail =
+            format!("its balance is full, or the given parts are not those of the key ({parts})");
         Problem::new(NO_SUCH_KEY, detail)
     })?;
     Ok(reply(&state(rule, key, decision)))
@@ -154,7 +155,7 @@ fn unknown_parameter(name: &str, known: &str) -> Problem {
     let name = shown(name);
     Problem::new(
         WRONG_QUERY,
-        format!("`{name}` is not understood; {known} are"),
+        format!("`{name}` is not a known parameter; expected {known}"),
     )
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn one_host<B>(request: &Request<B>) -> Result<(), Problem> {
         return Ok(());
     }
     let count = request.headers().get_all(header::HOST).iter().count();
-    let detail = format!("{count} `Host` lines; a request has exactly one");
+    let detail = format!("the request has {count} `Host` lines; expected exactly one");
     Err(Problem::new(AMBIGUOUS, detail))
 }
 

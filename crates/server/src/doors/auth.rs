@@ -131,7 +131,7 @@ fn refusal(status: &str, parameter: &str) -> Result<StatusCode, Problem> {
 fn not_understood(parameter: &str) -> Problem {
     let parameter = shown(parameter);
     let detail = format!(
-        "`{parameter}` is not understood; `deny=400` to `599`, `body=none` and `wait=false` are"
+        "`{parameter}` is not valid; expected `deny=400` to `599`, `body=none` or `wait=false`"
     );
     Problem::new(WRONG_QUERY, detail)
 }
@@ -217,7 +217,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, P
         return Ok(None);
     };
     if values.any(|value| value != first) {
-        let detail = format!("`{name}` stands twice with different values");
+        let detail = format!("`{name}` occurs twice with different values");
         return Err(Problem::new(AMBIGUOUS, detail));
     }
     Ok(Some(String::from_utf8_lossy(first.as_bytes())))

@@ -41,7 +41,7 @@ pub(crate) async fn read(
         return read;
     }
     timeout(READ_TIMEOUT, whole).await.unwrap_or_else(|_| {
-        let detail = format!("{} s were allowed", READ_TIMEOUT.as_secs());
+        let detail = format!("the body must arrive within {} s", READ_TIMEOUT.as_secs());
         Err(Problem::new(TOO_SLOW, detail))
     })
 }
@@ -70,7 +70,7 @@ async fn collect(
             return Ok(data);
         }
         if !held.resize(first.len() + whole.len() + data.len()) {
-            let detail = format!("{MAX_HELD_BYTES} bytes are held already, of all requests");
+            let detail = format!("all requests together already hold {MAX_HELD_BYTES} bytes");
             return Err(Problem::new(TOO_BUSY, detail));
         }
         if alone {

@@ -37,7 +37,7 @@ impl StatusChoice {
             Some("status=200") => Ok(Self::Always200),
             Some(other) => {
                 let other = shown(other);
-                let detail = format!("`?{other}` is not understood; `?status=200` is");
+                let detail = format!("`?{other}` is not valid; expected `?status=200`");
                 Err(Problem::new(WRONG_QUERY, detail))
             }
         }
@@ -76,7 +76,7 @@ impl CheckOptions {
                 other => {
                     let other = shown(other);
                     let detail =
-                        format!("`?{other}` is not understood; `status=200` and `wait=true` are");
+                        format!("`?{other}` is not valid; expected `status=200` or `wait=true`");
                     return Err(Problem::new(WRONG_QUERY, detail));
                 }
             }

@@ -100,7 +100,7 @@ async fn answer<C: Clock + 'static>(
             auth::auth(shared, caller, &parts).await
         }
         _ => {
-            let detail = format!("`{}` is no path of the http door", shown(path));
+            let detail = format!("`{}` is not a path of the http listener", shown(path));
             Err(Problem::new(UNKNOWN_PATH, detail))
         }
     }

@@ -52,7 +52,7 @@ problems! {
     NO_SUCH_LIMIT = "RK0516" 404 "there is no such limit";
     NO_SUCH_KEY = "RK0517" 404 "the limit does not remember this key";
     NOT_LISTED = "RK0518" 501 "the keys of a shared store are not listed";
-    NO_REFUND = "RK0519" 409 "a limit takes nothing back";
+    NO_REFUND = "RK0519" 409 "a limit does not support refunds";
     FROM_A_PAGE = "RK0520" 403 "web pages may not call this";
     TOO_BUSY = "RK0521" 503 "too many bodies are held at once";
 }
@@ -201,11 +201,11 @@ mod tests {
             assert_eq!(heading, format!("{code}: {title} (HTTP {status})"));
             let (reason, calls) = text
                 .split_once("\n\n```\n")
-                .expect("a wrong and a right call");
+                .expect("every page shows a wrong and a right call");
             assert!(reason.len() > 80, "{code}: {reason}");
             let calls = calls
                 .strip_suffix("\n```")
-                .expect("nothing after the calls");
+                .expect("no text follows the calls");
             assert!(calls.lines().count() >= 2, "{code}: {calls}");
             assert!(
                 calls.lines().all(|line| line.len() <= 100),

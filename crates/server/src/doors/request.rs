@@ -91,7 +91,7 @@ pub(super) fn permits(body: &[u8]) -> Result<Vec<Permit>, Problem> {
 }
 
 fn no_ids(what: &str) -> String {
-    format!("{what}; send {{\"permits\": [..]}} with the ids that /v1/acquire told")
+    format!("{what}; send {{\"permits\": [..]}} with the ids that /v1/acquire returned")
 }
 
 /// The kind of problem for an error that the parser reports.
@@ -99,7 +99,7 @@ type Blame = Cell<ProblemKind>;
 
 fn read<'a>(body: &'a [u8], fields: &mut impl Fields<'a>) -> Result<(), Problem> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        let detail = "the body is empty; `{}` asks about a request of which nothing is known";
+        let detail = "the body is empty; send `{}` for a request without any fields";
         return Err(Problem::new(NOT_JSON, detail));
     }
     let mut json = serde_json::Deserializer::from_slice(body);
@@ -250,7 +250,7 @@ struct Object<'b, F> {
 
 impl<'a, F: Fields<'a>> fmt::Display for Object<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object as {}", F::PLACE)
+        write!(f, "an object for {}", F::PLACE)
     }
 }
 
@@ -280,7 +280,7 @@ impl<'a, F: Fields<'a>> Visitor<'a> for Object<'_, F> {
             };
             if seen & (1 << index) != 0 {
                 return Err(de::Error::custom(format_args!(
-                    "field `{name}` stands twice in {}",
+                    "field `{name}` occurs twice in {}",
                     F::PLACE
                 )));
             }

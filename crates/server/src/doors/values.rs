@@ -216,7 +216,7 @@ impl<'a> Visitor<'a> for PairsInto<'_, 'a> {
             if of == PairsOf::Attributes && self.into.iter().any(|(known, _)| *known == name) {
                 let name = shown(&name);
                 return Err(de::Error::custom(format_args!(
-                    "attribute `{name}` stands twice"
+                    "attribute `{name}` occurs twice"
                 )));
             }
             if self.into.len() == of.max() {

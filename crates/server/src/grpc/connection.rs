@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_connection_is_asked_and_then_dead() {
+    fn a_silent_connection_is_pinged_and_then_closed() {
         let (asked, dead) = (PING_TICKS, DEAD_TICKS);
         assert_eq!(
             signs(dead, &[]),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_alone_keep_nothing_open_for_ever() {
+    fn pings_alone_keep_no_connection_open_for_ever() {
         let (pulse, mut quiet) = (Pulse::default(), Quiet::new(IDLE_TICKS));
         let sign = |quiet: &mut Quiet| {
             pulse.note();
@@ -283,11 +283,15 @@ mod tests {
         assert!(alive.into_iter().all(|sign| sign == Sign::Alive));
         assert_eq!(sign(&mut quiet), Sign::Idle);
         let after = (0..=DEAD_TICKS).map(|_| sign(&mut quiet)).last();
-        assert_eq!(after, Some(Sign::Dead), "told to go, it must");
+        assert_eq!(
+            after,
+            Some(Sign::Dead),
+            "an idle connection is closed in the end"
+        );
     }
 
     #[test]
-    fn pings_do_not_stand_for_the_first_call() {
+    fn pings_do_not_count_as_the_first_call() {
         let (pulse, mut quiet) = (Pulse::default(), Quiet::new(10 * FIRST_CALL_TICKS));
         for tick in 1..=FIRST_CALL_TICKS {
             pulse.note();
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_in_flight_is_no_idleness() {
+    fn a_connection_with_a_call_in_flight_is_not_idle() {
         let (pulse, mut quiet) = (Pulse::default(), Quiet::new(IDLE_TICKS));
         pulse.begin();
         for _ in 0..10 * IDLE_TICKS {

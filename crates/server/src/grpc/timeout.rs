@@ -30,7 +30,12 @@ pub(super) async fn within<T>(
     allowed: Duration,
     work: impl Future<Output = Result<T, GrpcStatus>>,
 ) -> Result<T, GrpcStatus> {
-    let late = || GrpcStatus::new(Code::DeadlineExceeded, "the caller's time is up");
+    let late = || {
+        GrpcStatus::new(
+            Code::DeadlineExceeded,
+            "the deadline of the call has passed",
+        )
+    };
     if allowed.is_zero() {
         return Err(late());
     }
@@ -105,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_counts() {
+    fn the_shorter_timeout_applies() {
         let millis = |millis| Some(Duration::from_millis(millis));
         let envoy = "x-envoy-expected-rq-timeout-ms";
         assert_eq!(of(&[]), None);

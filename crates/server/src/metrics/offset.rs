@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_compared_with_the_middle() {
+    fn a_clock_is_compared_with_the_middle_of_the_call() {
         assert_eq!(ahead(1_000, 1_300, 1_100), 250);
         assert_eq!(ahead(1_000, 400, 1_100), -650);
         assert_eq!(ahead(1_000, 1_000, 900), 0, "a clock that steps back");
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_shown() {
+    fn an_unknown_offset_is_not_shown() {
         let offset = Offset::default();
         assert_eq!(offset.load(), None);
         offset.store(-5);

@@ -61,12 +61,12 @@ impl Process {
 
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let sides = [("callers", &self.callers), ("admin", &self.admin)];
-        let help = "Connections of the doors http and grpc (callers) and of the door admin";
+        let help = "Connections of the http and grpc listeners (callers) and of the admin listener";
         let mut family = gauge(encoder, "connections", help)?;
         for (side, counts) in sides {
             put_gauge(&mut family, &[("side", side)], counts.open.count())?;
         }
-        let help = "Connections closed because all were taken: idle ones for others, new ones";
+        let help = "Connections closed because the maximum was reached: idle ones, new ones";
         let mut family = counter(encoder, "connections_closed", help)?;
         for (side, counts) in sides {
             for (which, count) in [("idle", &counts.closed), ("new", &counts.refused)] {
@@ -77,25 +77,25 @@ impl Process {
                 )?;
             }
         }
-        let help = "Bytes of requests that are held until the rest has come";
+        let help = "Bytes of requests that are held until the rest has arrived";
         let bodies = gauge(encoder, "held_body_bytes", help)?;
         let body_bytes = self.bodies.get().map_or(0, |bodies| bodies.bytes());
         level(body_bytes as u64).encode(bodies)?;
-        let help = "Connections that the system did not hand over";
+        let help = "Connections that the system failed to accept";
         let mut family = counter(encoder, "accept_failures", help)?;
         for (door, count) in DOORS.iter().zip(&self.accept_failures) {
             put(&mut family, &[("door", *door)], count.count())?;
         }
-        let help = "Tasks of the service begun again after a panic";
+        let help = "Tasks of the service restarted after a panic";
         put_total(encoder, "task_failures", help, self.task_failures.count())?;
-        let help = "Times that the wall clock was set, by more than 2 s";
+        let help = "Number of times that the wall clock was set by more than 2 s";
         put_total(
             encoder,
             "wall_clock_jumps",
             help,
             self.wall_clock_jumps.count(),
         )?;
-        let help = "Lines of the log lost: they were not read, or could not be written";
+        let help = "Log lines lost because they were not read or could not be written";
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
         put_total(encoder, "log_lines_dropped", help, dropped)
     }

@@ -119,7 +119,7 @@ impl Snapshot {
     }
 
     fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Requests answered at a door";
+        let help = "Requests answered by a listener";
         let mut family = counter(encoder, "requests", help)?;
         for (protocol, counts) in Protocol::ALL.iter().zip(&self.requests) {
             for (result, count) in ["allowed", "denied", "error"].iter().zip(counts) {
@@ -127,7 +127,7 @@ impl Snapshot {
                 put(&mut family, &labels, *count)?;
             }
         }
-        let help = "Time to decide, parsing and rendering not counted";
+        let help = "Time to decide, without parsing and rendering";
         let mut family = encoder.encode_descriptor(
             "decision_duration_seconds",
             help,
@@ -181,7 +181,7 @@ impl Snapshot {
         for row in self.rows() {
             put(&mut family, &[("limit", &*row.name)], row.near.count())?;
         }
-        let help = "Requests that lacked a part of the limit's key";
+        let help = "Requests without a part of the limit's key";
         let mut family = counter(encoder, "key_missing", help)?;
         for row in self.rows() {
             put(
@@ -197,12 +197,12 @@ impl Snapshot {
         if self.loans.is_empty() {
             return Ok(());
         }
-        let help = "Permits at work, of all keys of a limit";
+        let help = "Permits on loan, for all keys of a limit";
         let mut family = gauge(encoder, "concurrency_in_use", help)?;
         for (name, loans) in &self.loans {
             put_gauge(&mut family, &[("limit", name)], loans.in_use)?;
         }
-        let help = "Permits that came back because their lease ended, not by release";
+        let help = "Permits returned by the end of their lease, not by a release";
         let mut family = counter(encoder, "leases_expired", help)?;
         for (name, loans) in &self.loans {
             put(&mut family, &[("limit", name)], loans.lapsed)?;
@@ -211,10 +211,10 @@ impl Snapshot {
     }
 
     fn held(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Answers that the http door holds back at present";
+        let help = "Answers that the http listener delays at present";
         let now = gauge(encoder, "held_answers", help)?;
         level(self.held.now as u64).encode(now)?;
-        let help = "Answers that the http door held back, by how they ended";
+        let help = "Answers that the http listener delayed, by result";
         let mut family = counter(encoder, "held_answers_ended", help)?;
         for ((_, name), count) in HoldEnd::ALL.iter().zip(self.held.ended) {
             put(&mut family, &[("result", *name)], count)?;
@@ -232,11 +232,11 @@ impl Snapshot {
             let rows = self.rows.iter().enumerate();
             rows.filter_map(|(index, row)| Some((row.as_ref()?, used(index))))
         };
-        let mut family = gauge(encoder, "keys", "Keys a limit remembers")?;
+        let mut family = gauge(encoder, "keys", "Keys with a state under a limit")?;
         for (row, usage) in rows() {
             put_gauge(&mut family, &[("limit", &*row.name)], usage.keys as u64)?;
         }
-        let help = "Keys a limit forgot: idle ones, and those the memory budget cost";
+        let help = "Keys removed from a limit: idle ones, and those evicted by the memory budget";
         let mut family = counter(encoder, "keys_evicted", help)?;
         for (row, usage) in rows() {
             for (reason, count) in [
@@ -267,7 +267,7 @@ impl Snapshot {
         }
         if let Some(config) = &self.config {
             let name = "config_last_success_timestamp_seconds";
-            let help = "When the policy in force was loaded";
+            let help = "Time at which the policy in force was loaded";
             let since = gauge(encoder, name, help)?;
             level(config.applied_at_seconds).encode(since)?;
         }

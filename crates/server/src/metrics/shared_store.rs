@@ -29,11 +29,11 @@ impl SharedStore {
         let health = &self.health;
         self.times(encoder)?;
         self.servers(encoder)?;
-        let mut family = counter(encoder, "store_requests", "Calls of the shared store")?;
+        let mut family = counter(encoder, "store_requests", "Calls to the shared store")?;
         for (result, count) in [("ok", health.answered), ("error", health.failed)] {
             put(&mut family, &[STORE, ("result", result)], count)?;
         }
-        let help = "Whether the shared store is asked: 0 it is, 1 probing, 2 it is not";
+        let help = "Breaker of the shared store: 0 closed, 1 probing, 2 open";
         let mut family = gauge(encoder, "store_breaker_state", help)?;
         let state = match health.state {
             BreakerState::Closed => 0,
@@ -41,22 +41,23 @@ impl SharedStore {
             BreakerState::Open { .. } => 2,
         };
         put_gauge(&mut family, &[STORE], state)?;
-        let help = "Whether limits do as their on_store_error says";
+        let help = "1 while limits follow their on_store_error, otherwise 0";
         let mut family = gauge(encoder, "fallback_active", help)?;
         put_gauge(&mut family, &[STORE], u64::from(state > 0))?;
-        let help = "Requests decided without the shared store, by the gravest choice of a limit";
+        let help =
+            "Requests decided without the shared store, by the gravest choice of their limits";
         let mut family = counter(encoder, "fallback_decisions", help)?;
         let FallbackCounts { local, allow, deny } = health.fallback;
         for (choice, count) in [("local", local), ("allow", allow), ("deny", deny)] {
             put(&mut family, &[STORE, ("choice", choice)], count)?;
         }
-        let help = "Units admitted without the shared store that it was charged afterwards";
+        let help = "Units admitted without the shared store and charged to it afterwards";
         let mut family = counter(encoder, "fallback_debited_units", help)?;
         put(&mut family, &[STORE], health.debited)
     }
 
     fn servers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Whether a server of the shared store is asked: 0 it is left alone";
+        let help = "1 if calls are sent to a server of the shared store, 0 if they are paused";
         let mut family = gauge(encoder, "store_server_up", help)?;
         let (well, troubled): (Vec<_>, Vec<_>) = self
             .servers
@@ -70,7 +71,7 @@ impl SharedStore {
     }
 
     fn times(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Time that calls of the shared store took";
+        let help = "Duration of calls to the shared store";
         let kind = MetricType::Histogram;
         let mut family = encoder.encode_descriptor("store_duration_seconds", help, None, kind)?;
         let CallTimes { ok, error, timeout } = self.times.clone();
@@ -78,7 +79,7 @@ impl SharedStore {
             put_durations(&mut family, &[STORE, ("outcome", outcome)], &time.into())?;
         }
         if let Some(nanos) = self.clock_offset_nanos {
-            let help = "Seconds that the shared store's clock is ahead of this process's";
+            let help = "Seconds by which the shared store's clock is ahead of this process's";
             let mut family = gauge(encoder, "store_clock_offset_seconds", help)?;
             let offset = ConstGauge::new(signed_seconds(nanos));
             offset.encode(family.encode_family(&[STORE])?)?;

@@ -83,7 +83,7 @@ fn descriptors_and_entries_are_counted() {
 }
 
 #[test]
-fn what_is_no_call_is_told_so() {
+fn only_grpc_calls_of_known_methods_are_answered() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -106,7 +106,7 @@ fn what_is_no_call_is_told_so() {
 }
 
 #[test]
-fn a_caller_without_time_is_not_charged() {
+fn a_call_past_its_deadline_is_not_charged() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -116,19 +116,19 @@ fn a_caller_without_time_is_not_charged() {
             ("x-envoy-expected-rq-timeout-ms", "0"),
         ] {
             let answer = client.raw(SHOULD_RATE_LIMIT, &[field], good.clone()).await;
-            assert_eq!(answer.status(), (4, "the caller's time is up"));
+            assert_eq!(answer.status(), (4, "the deadline of the call has passed"));
         }
         // The message never comes: the deadline does.
         let call = client
             .begin(SHOULD_RATE_LIMIT, &[("grpc-timeout", "20m")])
             .await;
         let answer = call.answer().await;
-        assert_eq!(answer.status(), (4, "the caller's time is up"));
+        assert_eq!(answer.status(), (4, "the deadline of the call has passed"));
     });
 }
 
 #[test]
-fn drops_of_a_message_make_a_message() {
+fn a_message_may_arrive_byte_by_byte() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -146,7 +146,7 @@ fn drops_of_a_message_make_a_message() {
 }
 
 #[test]
-fn a_slow_reader_holds_up_nobody_and_is_bounded() {
+fn a_slow_reader_delays_no_other_client_and_is_bounded() {
     let fixture = Fixture::new(POLICY);
     run(async {
         // No room for a single byte of any answer.
@@ -169,7 +169,10 @@ fn a_slow_reader_holds_up_nobody_and_is_bounded() {
             call.send.send_data(good.clone(), true).unwrap();
             call.answers().await
         });
-        assert!(more.await.is_err(), "a hundred unread answers are enough");
+        assert!(
+            more.await.is_err(),
+            "no call begins after a hundred unread answers"
+        );
 
         let mut other = Client::connect(fixture.grpc()).await;
         assert_eq!(other.call(SHOULD_RATE_LIMIT, &user("ada")).await.code, 0);
@@ -177,7 +180,7 @@ fn a_slow_reader_holds_up_nobody_and_is_bounded() {
 }
 
 #[test]
-fn calls_begun_and_broken_off_end_the_connection() {
+fn calls_that_are_begun_and_reset_end_the_connection() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;

@@ -36,7 +36,7 @@ const START: u64 = 1_000_000;
 const WORKERS: usize = 24;
 
 #[test]
-fn every_case_is_answered_over_the_wires_as_it_says() {
+fn every_case_is_answered_as_expected_by_grpc_and_json() {
     let cases = cases();
     let (next, compared) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failures = Mutex::new(Vec::new());
@@ -66,7 +66,7 @@ fn failure(case: &Value, wire: Wire, compared: &AtomicUsize) -> Option<String> {
     let refused = REFUSED_QUIRKS.contains(&case["id"].as_str().unwrap());
     match (refused, follow(case, wire, compared)) {
         (false, Err(why)) => Some(why),
-        (true, Ok(())) => Some("a refused quirk is followed".to_owned()),
+        (true, Ok(())) => Some("a quirk that must differ is followed".to_owned()),
         _ => None,
     }
 }
@@ -111,8 +111,8 @@ fn follow(case: &Value, wire: Wire, compared: &AtomicUsize) -> Outcome {
         let part = expected.as_str().unwrap_or_default();
         return match started.map_err(|error| error.to_string()) {
             Err(error) if error.contains(part) => Ok(()),
-            Err(error) => Err(format!("refused otherwise: {error}")),
-            Ok(_) => Err("started, but must be refused".to_owned()),
+            Err(error) => Err(format!("refused for another reason: {error}")),
+            Ok(_) => Err("the service started, but must refuse the configuration".to_owned()),
         };
     }
     let fixture = started.map_err(|error| error.to_string())?;
@@ -140,7 +140,7 @@ fn write_files(directory: &TempDir, of: &Value) {
     let texts: Vec<String> = match (of["config_text"].as_str(), of["config"].as_array()) {
         (Some(text), _) => vec![text.to_owned()],
         (_, Some(files)) => files.iter().map(ToString::to_string).collect(),
-        _ => panic!("a case without configuration"),
+        _ => panic!("the case has no configuration"),
     };
     for (number, text) in texts.iter().enumerate() {
         fs::write(limits.join(format!("{number:02}.yaml")), text).unwrap();
@@ -175,7 +175,9 @@ fn reload(fixture: &Fixture, files: &Value) -> Outcome {
 }
 
 fn step(fixture: &Fixture, step: &Value, wire: Wire) -> Outcome {
-    let call = step.get("call").expect("a step that is not known");
+    let call = step
+        .get("call")
+        .expect("a step has `call`, `reload` or `advance_s`");
     let times = step["repeat"].as_u64().unwrap_or(1);
     let answer = match wire {
         Wire::Grpc => ask_grpc(fixture, &request(call), times),
@@ -185,8 +187,8 @@ fn step(fixture: &Fixture, step: &Value, wire: Wire) -> Outcome {
     let answer = match (answer, expected["grpc_error"].as_str()) {
         (Err(_), Some("*")) => return Ok(()),
         (Err(error), Some(part)) if error.contains(part) => return Ok(()),
-        (Err(error), _) => return Err(format!("an error: {error}")),
-        (Ok(_), Some(part)) => return Err(format!("no error with `{part}`")),
+        (Err(error), _) => return Err(format!("unexpected error: {error}")),
+        (Ok(_), Some(part)) => return Err(format!("expected an error that contains `{part}`")),
         (Ok(answer), None) => answer,
     };
     compare(expected, &answer)?;
@@ -205,7 +207,7 @@ fn ask_grpc(fixture: &Fixture, request: &RateLimitRequest, times: u64) -> Outcom
             last = client.call(SHOULD_RATE_LIMIT, request).await;
         }
         match last.code {
-            0 => Ok(told(&last.read())),
+            0 => Ok(answered(&last.read())),
             _ => Err(last.message),
         }
     })
@@ -218,18 +220,18 @@ fn ask_json(fixture: &Fixture, body: &str, times: u64) -> Outcome<Value> {
         last = http(address, "POST /json", body);
     }
     let (status, body) = last;
-    let told: Value = match status {
+    let answered: Value = match status {
         200 | 429 => serde_json::from_str(&body).unwrap(),
         400 => return Err(body),
         _ => panic!("{status} {body}"),
     };
-    let expected = if told["overallCode"] == "OVER_LIMIT" {
+    let expected = if answered["overallCode"] == "OVER_LIMIT" {
         429
     } else {
         200
     };
     assert_eq!(status, expected, "{body}");
-    Ok(told)
+    Ok(answered)
 }
 
 fn request(call: &Value) -> RateLimitRequest {
@@ -297,7 +299,7 @@ fn number(value: &Value) -> u32 {
 }
 
 /// Returns an answer of gRPC as JSON of proto3.
-fn told(response: &RateLimitResponse) -> Value {
+fn answered(response: &RateLimitResponse) -> Value {
     let metadata = response.dynamic_metadata.clone().map(|metadata| {
         let fields = metadata.fields.into_iter();
         fields
@@ -306,12 +308,12 @@ fn told(response: &RateLimitResponse) -> Value {
     });
     json!({
         "overallCode": response.overall_code().as_str_name(),
-        "statuses": response.statuses.iter().map(told_status).collect::<Value>(),
+        "statuses": response.statuses.iter().map(answered_status).collect::<Value>(),
         "dynamicMetadata": metadata,
     })
 }
 
-fn told_status(status: &DescriptorStatus) -> Value {
+fn answered_status(status: &DescriptorStatus) -> Value {
     let reset = status.duration_until_reset;
     let limit = |limit: &RateLimit| {
         json!({
@@ -326,7 +328,7 @@ fn told_status(status: &DescriptorStatus) -> Value {
         "currentLimit": status.current_limit.as_ref().map(limit),
         "limitRemaining": status.limit_remaining,
         "durationUntilReset": reset.map(|reset| {
-            assert_eq!(reset.nanos, 0, "whole seconds");
+            assert_eq!(reset.nanos, 0, "the reset has whole seconds");
             format!("{}s", reset.seconds)
         }),
     })
@@ -347,27 +349,27 @@ fn plain(value: prost_types::Value) -> Value {
     }
 }
 
-fn compare(expected: &Value, told: &Value) -> Outcome {
+fn compare(expected: &Value, answered: &Value) -> Outcome {
     same(
         "overall_code",
         &expected["overall_code"],
-        &told["overallCode"],
+        &answered["overallCode"],
     )?;
     let none = Vec::new();
-    let statuses = told["statuses"].as_array().unwrap_or(&none);
+    let statuses = answered["statuses"].as_array().unwrap_or(&none);
     if let Some(expected) = expected["statuses"]
         .as_array()
         .filter(|all| !all.is_empty())
     {
         same("statuses", &json!(expected.len()), &json!(statuses.len()))?;
-        for (at, (expected, told)) in expected.iter().zip(statuses).enumerate() {
-            compare_status(expected, told).map_err(|why| format!("status {at}: {why}"))?;
+        for (at, (expected, answered)) in expected.iter().zip(statuses).enumerate() {
+            compare_status(expected, answered).map_err(|why| format!("status {at}: {why}"))?;
         }
     }
     if let Some(expected) = expected.get("metadata") {
-        let told = told["dynamicMetadata"].get("metadata");
-        let told = told.cloned().unwrap_or_else(|| json!({}));
-        same("metadata", &floats(expected), &floats(&told))?;
+        let answered = answered["dynamicMetadata"].get("metadata");
+        let answered = answered.cloned().unwrap_or_else(|| json!({}));
+        same("metadata", &floats(expected), &floats(&answered))?;
     }
     Ok(())
 }
@@ -387,17 +389,17 @@ fn floats(value: &Value) -> Value {
     }
 }
 
-fn compare_status(expected: &Value, told: &Value) -> Outcome {
-    same("code", &expected["code"], &told["code"])?;
-    let limit = &told["currentLimit"];
+fn compare_status(expected: &Value, answered: &Value) -> Outcome {
+    same("code", &expected["code"], &answered["code"])?;
+    let limit = &answered["currentLimit"];
     let seen = limit.is_object().then(|| {
         let mut seen = json!({
             "requests_per_unit": number(&limit["requestsPerUnit"]),
             "unit": limit["unit"],
         });
-        for (name, told) in [("name", "name"), ("unit_multiplier", "unitMultiplier")] {
-            if !limit[told].is_null() && limit[told] != "" {
-                seen[name] = limit[told].clone();
+        for (name, answered) in [("name", "name"), ("unit_multiplier", "unitMultiplier")] {
+            if !limit[answered].is_null() && limit[answered] != "" {
+                seen[name] = limit[answered].clone();
             }
         }
         seen
@@ -405,10 +407,10 @@ fn compare_status(expected: &Value, told: &Value) -> Outcome {
     let seen = seen.unwrap_or(Value::Null);
     same("current_limit", &expected["current_limit"], &seen)?;
     if !expected["limit_remaining"].is_null() {
-        let left = json!(number(&told["limitRemaining"]));
+        let left = json!(number(&answered["limitRemaining"]));
         same("limit_remaining", &expected["limit_remaining"], &left)?;
     }
-    let reset = told["durationUntilReset"].as_str();
+    let reset = answered["durationUntilReset"].as_str();
     let reset = reset.map(|text| text.strip_suffix('s').unwrap().parse::<u64>().unwrap());
     match &expected["duration_until_reset_s"] {
         Value::Null => Ok(()),
@@ -417,7 +419,9 @@ fn compare_status(expected: &Value, told: &Value) -> Outcome {
             let width = seconds(&seen["unit"]) * seen["unit_multiplier"].as_u64().unwrap_or(1);
             match reset {
                 Some(reset) if (1..=width).contains(&reset) => Ok(()),
-                _ => Err(format!("duration_until_reset is {reset:?} of {width} s")),
+                _ => Err(format!(
+                    "duration_until_reset is {reset:?}; expected 1 to {width} s"
+                )),
             }
         }
     }
@@ -433,7 +437,9 @@ fn seconds(unit: &Value) -> u64 {
         ("MONTH", 30 * 86_400),
         ("YEAR", 365 * 86_400),
     ]);
-    units[unit.as_str().expect("a window without a limit")]
+    units[unit
+        .as_str()
+        .expect("the answer has a window, but no limit")]
 }
 
 /// Compares counters as Prometheus reads them: `d.key_v.total_hits` is a rule and a kind.
@@ -455,5 +461,5 @@ fn same(what: &str, expected: &Value, seen: &Value) -> Outcome {
     if expected == seen {
         return Ok(());
     }
-    Err(format!("{what} is {seen}, not {expected}"))
+    Err(format!("{what} is {seen}; expected {expected}"))
 }

@@ -35,7 +35,7 @@ fn lines(fields: &[HeaderValue]) -> Vec<String> {
 }
 
 #[test]
-fn fields_come_if_asked_for() {
+fn fields_are_sent_if_configured() {
     for (settings, expected) in [
         ("", &[][..]),
         (
@@ -58,20 +58,24 @@ fn fields_come_if_asked_for() {
             &["x-limit: 1", "RateLimit-Remaining: 0", "x-reset: 3600"],
         ),
     ] {
-        let told = refusal(settings);
-        assert_eq!(lines(&told.response_headers_to_add), expected, "{settings}");
-        assert!(told.raw_body.is_empty() && told.dynamic_metadata.is_none());
+        let response = refusal(settings);
+        assert_eq!(
+            lines(&response.response_headers_to_add),
+            expected,
+            "{settings}"
+        );
+        assert!(response.raw_body.is_empty() && response.dynamic_metadata.is_none());
     }
 }
 
 #[test]
-fn a_body_comes_if_asked_for() {
-    let told = refusal("body = \"limit\"");
+fn a_body_is_sent_if_configured() {
+    let response = refusal("body = \"limit\"");
     assert_eq!(
-        lines(&told.response_headers_to_add),
+        lines(&response.response_headers_to_add),
         ["content-type: application/problem+json"]
     );
-    let body: Value = serde_json::from_slice(&told.raw_body).unwrap();
+    let body: Value = serde_json::from_slice(&response.raw_body).unwrap();
     assert_eq!(
         body,
         json!({
@@ -86,7 +90,7 @@ fn a_body_comes_if_asked_for() {
 }
 
 #[test]
-fn metadata_comes_if_asked_for() {
+fn metadata_is_sent_if_configured() {
     for (settings, names) in [
         (
             "metadata = true",
@@ -130,7 +134,7 @@ fn without_redis(envoy: &str, nodes: u32) -> Result<usize, (i32, String)> {
 }
 
 #[test]
-fn calls_without_redis_are_answered_as_the_settings_say() {
+fn calls_without_redis_follow_on_store_error() {
     let unavailable = (14, "the store cannot answer".to_owned());
     for (settings, nodes, expected) in [
         ("", 1, Ok(4)),

@@ -21,7 +21,7 @@ pub(crate) fn about(service: &str) -> HealthCheckRequest {
 }
 
 #[test]
-fn a_running_service_is_healthy_by_every_name() {
+fn a_running_service_is_healthy_under_every_name() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -49,7 +49,7 @@ fn a_running_service_is_healthy_by_every_name() {
 }
 
 #[test]
-fn an_unknown_service_is_watched_all_the_same() {
+fn an_unknown_service_can_be_watched() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -61,7 +61,7 @@ fn an_unknown_service_is_watched_all_the_same() {
 }
 
 #[test]
-fn tools_learn_the_service_by_reflection() {
+fn reflection_describes_the_service() {
     let fixture = Fixture::new(POLICY);
     run(async {
         for version in ["v1", "v1alpha"] {
@@ -82,13 +82,13 @@ fn tools_learn_the_service_by_reflection() {
             let mut answers = call.answers().await;
             let first: ServerReflectionResponse = answers.message().await;
             let Some(MessageResponse::ListServicesResponse(list)) = first.message_response else {
-                panic!("no list");
+                panic!("the first response is not a list");
             };
             assert!(list.service.iter().any(|service| service.name == symbol));
             let second: ServerReflectionResponse = answers.message().await;
             let Some(MessageResponse::FileDescriptorResponse(files)) = second.message_response
             else {
-                panic!("no file");
+                panic!("the second response is not a file");
             };
             let file = FileDescriptorProto::decode(&*files.file_descriptor_proto[0]).unwrap();
             assert_eq!(file.name(), "envoy/service/ratelimit/v3/rls.proto");

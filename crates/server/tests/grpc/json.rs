@@ -28,7 +28,7 @@ pub(crate) fn http(address: std::net::SocketAddr, head: &str, body: &str) -> (u1
 }
 
 #[test]
-fn the_service_speaks_json_too() {
+fn the_service_answers_json_calls_too() {
     let fixture = Fixture::new(POLICY);
     let address = fixture
         .service

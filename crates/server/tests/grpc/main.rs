@@ -1,6 +1,6 @@
 //! The grpc door as Envoy meets it: over HTTP/2, whole answers, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bounds;
 mod client;
@@ -91,7 +91,7 @@ impl Fixture {
             let event = self
                 .events
                 .recv_timeout(PATIENCE)
-                .expect("no such event came");
+                .expect("the event did not arrive in time");
             if let Some(found) = wanted(event) {
                 return found;
             }
@@ -106,5 +106,5 @@ fn run<T>(test: impl Future<Output = T>) -> T {
         .build()
         .unwrap();
     let test = async { tokio::time::timeout(PATIENCE, test).await };
-    runtime.block_on(test).expect("it took too long")
+    runtime.block_on(test).expect("the call took too long")
 }

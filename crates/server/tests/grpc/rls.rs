@@ -69,14 +69,14 @@ fn shown(status: &DescriptorStatus) -> String {
         let _ = write!(text, ", {} left", status.limit_remaining);
     }
     if let Some(reset) = &status.duration_until_reset {
-        assert_eq!(reset.nanos, 0, "whole seconds");
+        assert_eq!(reset.nanos, 0, "the reset has whole seconds");
         let _ = write!(text, ", {} s", reset.seconds);
     }
     text
 }
 
 /// Returns the answer to a call: the overall code, then each status.
-async fn told(client: &mut Client, request: &RateLimitRequest) -> Vec<String> {
+async fn summary(client: &mut Client, request: &RateLimitRequest) -> Vec<String> {
     let response = ask(client, request).await;
     let overall = response.overall_code().as_str_name().to_owned();
     let statuses = response.statuses.iter().map(shown);
@@ -89,8 +89,8 @@ fn check(policy: &str, asked: &[(RateLimitRequest, &[&str])]) {
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
         for (number, (request, expected)) in asked.iter().enumerate() {
-            let told = told(&mut client, request).await;
-            assert_eq!(told, *expected, "call {number} of\n{policy}");
+            let summary = summary(&mut client, request).await;
+            assert_eq!(summary, *expected, "call {number} of\n{policy}");
         }
     });
 }
@@ -196,7 +196,7 @@ fn several_descriptors_pass_together_or_not_at_all() {
 }
 
 #[test]
-fn spans_are_told_in_units_that_envoy_knows() {
+fn windows_are_reported_in_units_that_envoy_knows() {
     let one = |key: &str| request(vec![descriptor(&[(key, "x")])]);
     check(
         PLANS,
@@ -220,7 +220,7 @@ fn spans_are_told_in_units_that_envoy_knows() {
 }
 
 #[test]
-fn costs_looks_and_what_is_given_back() {
+fn costs_looks_and_refunds_are_applied() {
     let cost = |hits: u64| RateLimitDescriptor {
         hits_addend: Some(hits),
         ..descriptor(&[("user", "ada")])
@@ -266,7 +266,7 @@ fn costs_looks_and_what_is_given_back() {
 }
 
 #[test]
-fn a_caller_brings_its_own_numbers() {
+fn a_descriptor_may_override_the_limit() {
     let with = |requests_per_unit, unit: RateLimitUnit, unit_multiplier| {
         request(vec![RateLimitDescriptor {
             limit: Some(RateLimitOverride {
@@ -301,7 +301,7 @@ fn a_caller_brings_its_own_numbers() {
         let mut client = Client::connect(fixture.grpc()).await;
         let unit = with(7, RateLimitUnit::Unknown, None);
         let answer = client.call(SHOULD_RATE_LIMIT, &unit).await;
-        let message = "the `limit` of a descriptor has no unit that is known";
+        let message = "the `limit` of a descriptor has no unit or an unknown one";
         assert_eq!(answer.status(), (3, message));
         let none = ask(&mut client, &with(0, RateLimitUnit::Second, None)).await;
         assert_eq!(none.overall_code(), Code::OverLimit);
@@ -309,7 +309,7 @@ fn a_caller_brings_its_own_numbers() {
 }
 
 #[test]
-fn a_call_that_says_nothing_is_refused() {
+fn a_call_without_a_domain_or_descriptors_is_refused() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -331,12 +331,12 @@ fn a_call_that_says_nothing_is_refused() {
             domain: "elsewhere".into(),
             ..user("ada")
         };
-        assert_eq!(told(&mut client, &elsewhere).await, ["OK", "OK"]);
+        assert_eq!(summary(&mut client, &elsewhere).await, ["OK", "OK"]);
     });
 }
 
 #[test]
-fn headers_body_and_metadata_come_if_asked_for() {
+fn headers_body_and_metadata_are_sent_if_configured() {
     let policy =
         format!("{POLICY}\n[envoy]\nheaders = \"ietf\"\nbody = \"limit\"\nmetadata = true\n");
     let fixture = Fixture::new(&policy);
@@ -378,7 +378,7 @@ fn headers_body_and_metadata_come_if_asked_for() {
 }
 
 #[test]
-fn a_shadow_denial_is_told_to_the_application() {
+fn a_shadow_denial_is_reported_to_the_application() {
     let policy = POLICY.replace("[[limit]]", "[[limit]]\nmode = \"shadow\"");
     let fixture = Fixture::new(&policy);
     run(async {
@@ -392,7 +392,7 @@ fn a_shadow_denial_is_told_to_the_application() {
         assert_eq!(
             shown(&response.statuses[0]),
             "OK",
-            "a shadow promises nothing"
+            "a limit in shadow mode sets no status fields"
         );
         let [field] = &response.request_headers_to_add[..] else {
             panic!("{response:?}");
@@ -405,7 +405,7 @@ fn a_shadow_denial_is_told_to_the_application() {
 }
 
 #[test]
-fn a_window_that_has_turned_is_whole_again() {
+fn a_new_window_starts_with_the_whole_quota() {
     let fixture = Fixture::new(POLICY);
     run(async {
         let mut client = Client::connect(fixture.grpc()).await;
@@ -415,12 +415,12 @@ fn a_window_that_has_turned_is_whole_again() {
         fixture.clock.advance(Nanos::from_millis(3_599_400));
         let over = ["OVER_LIMIT", "OVER_LIMIT 3/HOUR per-user, 0 left, 1 s"];
         assert_eq!(
-            told(&mut client, &user("ada")).await,
+            summary(&mut client, &user("ada")).await,
             over,
             "0.6 s, rounded up"
         );
         fixture.clock.advance(Nanos::from_millis(600));
         let fresh = ["OK", "OK 3/HOUR per-user, 2 left, 3600 s"];
-        assert_eq!(told(&mut client, &user("ada")).await, fresh);
+        assert_eq!(summary(&mut client, &user("ada")).await, fresh);
     });
 }

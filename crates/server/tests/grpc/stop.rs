@@ -30,22 +30,26 @@ fn health_goes_down_first_and_calls_in_flight_finish() {
             .unwrap();
         tokio::task::yield_now().await;
         let answer = busy.call("/grpc.health.v1.Health/Check", &about("")).await;
-        assert_eq!(
-            answer.code, 0,
-            "the half call has arrived, as this one after it has"
-        );
+        assert_eq!(answer.code, 0, "the half call arrived before this one");
 
         fixture.service.stop();
         let health: HealthCheckResponse = watch.message().await;
         assert_eq!(health.status(), ServingStatus::NotServing);
         let mut late = Client::connect(fixture.grpc()).await;
         let answer = late.call(SHOULD_RATE_LIMIT, &user("ada")).await;
-        assert_eq!(answer.code, 0, "who has not heard is served");
+        assert_eq!(
+            answer.code, 0,
+            "a client that does not know of the stop is served"
+        );
         assert_eq!(watch.end().await, (14, "the server stops".into()));
 
         let message = framed(&user("ada").encode_to_vec());
         half.send.send_data(message.slice(2..), true).unwrap();
-        assert_eq!(half.answer().await.code, 0, "what was begun is finished");
+        assert_eq!(
+            half.answer().await.code,
+            0,
+            "a call in progress is finished"
+        );
         client.connection.await.unwrap().unwrap();
         busy.connection.await.unwrap().unwrap();
     });

@@ -88,7 +88,7 @@ async fn passes(client: &mut Client) {
 }
 
 #[test]
-fn new_certificates_are_shown_and_open_connections_stay() {
+fn new_certificates_are_presented_and_open_connections_stay() {
     let (old, new) = (Authority::new(), Authority::new());
     let directory = tempfile::tempdir().unwrap();
     write(&directory, &old.sign());
@@ -98,7 +98,7 @@ fn new_certificates_are_shown_and_open_connections_stay() {
         passes(&mut first).await;
         assert!(
             new.connect(&fixture, None).await.is_err(),
-            "not signed by the new one yet"
+            "the new authority has not signed the certificate yet"
         );
 
         write(&fixture.directory, &new.sign());
@@ -112,7 +112,7 @@ fn new_certificates_are_shown_and_open_connections_stay() {
 
         std::fs::write(fixture.path("server.pem"), "nonsense").unwrap();
         fixture.await_event(|event| match event {
-            Event::Notice(text) => text.contains("the new ones are bad").then_some(()),
+            Event::Notice(text) => text.contains("invalid new ones").then_some(()),
             _ => None,
         });
         let mut third = Client::over(new.connect(&fixture, None).await.unwrap()).await;
@@ -121,7 +121,7 @@ fn new_certificates_are_shown_and_open_connections_stay() {
 }
 
 #[test]
-fn strangers_without_a_certificate_are_not_served() {
+fn clients_without_a_valid_certificate_are_not_served() {
     let (server, clients) = (Authority::new(), Authority::new());
     let directory = tempfile::tempdir().unwrap();
     write(&directory, &server.sign());
@@ -142,13 +142,16 @@ fn strangers_without_a_certificate_are_not_served() {
             let Ok((_send, connection)) = handshake else {
                 continue;
             };
-            assert!(connection.await.is_err(), "a stranger stays outside");
+            assert!(
+                connection.await.is_err(),
+                "a client without a valid certificate is refused"
+            );
         }
     });
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_said_at_the_start() {
+fn invalid_certificates_are_reported_at_the_start() {
     let authority = Authority::new();
     let (certificate, key) = authority.sign();
     let other_key = authority.sign().1;
@@ -221,7 +224,7 @@ impl Redis {
 /// The service trusts one authority, and another has signed for the store's server, until the
 /// service's file is renewed.
 #[test]
-fn those_who_sign_for_the_store_are_renewed() {
+fn the_certificate_authorities_of_the_store_are_renewed() {
     let (old, new) = (Authority::new(), Authority::new());
     let of_server = tempfile::tempdir().unwrap();
     let (_redis, port) = match Redis::start(&new, &of_server) {
@@ -259,12 +262,12 @@ fn those_who_sign_for_the_store_are_renewed() {
     std::fs::write(&ca, "nonsense").unwrap();
     await_event(
         "bad certificates",
-        &|event| matches!(event, Event::Notice(text) if text.contains("the new ones are bad: `ca`")),
+        &|event| matches!(event, Event::Notice(text) if text.contains("the new ones are invalid: `ca`")),
     );
     std::fs::write(&ca, new.pem()).unwrap();
     await_event(
         "new certificates",
-        &|event| matches!(event, Event::Notice(text) if text.contains("made by new certificates")),
+        &|event| matches!(event, Event::Notice(text) if text.contains("use the new certificates")),
     );
     await_event("store back", &|event| {
         matches!(event, Event::StoreUp { .. })

@@ -28,7 +28,7 @@ mode   = "shadow"
 const LOGIN: &str = r#"{"request":{"method":"POST","path":"/login","ip":"192.0.2.1"}}"#;
 
 #[test]
-fn metrics_stand_at_zero_from_the_start() {
+fn metrics_are_zero_from_the_start() {
     let fixture = Fixture::new(POLICY);
     insta::with_settings!({filters => FILTERS.to_vec()}, {
         insta::assert_snapshot!(fixture.admin().get("/metrics").body);
@@ -46,7 +46,7 @@ const FILTERS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn metrics_count_what_happened() {
+fn metrics_count_requests_and_decisions() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     for _ in 0..6 {
@@ -69,7 +69,7 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
-fn health_policy_limits_and_keys() {
+fn the_admin_listener_shows_health_policy_limits_and_keys() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     for ip in ["192.0.2.1", "192.0.2.1", "192.0.2.2"] {
@@ -98,7 +98,7 @@ fn health_policy_limits_and_keys() {
 }
 
 #[test]
-fn mistakes() {
+fn invalid_calls_are_refused() {
     let fixture = Fixture::new(POLICY);
     let mut admin = fixture.admin();
     let mut talk = Talk::default();
@@ -120,7 +120,7 @@ fn mistakes() {
     ] {
         talk.ask(&mut admin, head, "");
     }
-    talk.say("the http door");
+    talk.say("the http listener");
     let mut http = fixture.http();
     for head in [
         "GET /",
@@ -224,7 +224,7 @@ fn metrics_come_in_the_format_that_is_accepted() {
 }
 
 #[test]
-fn what_changes_state_needs_the_token_unless_the_policy_says_otherwise() {
+fn calls_that_change_state_need_the_token_unless_the_policy_opens_them() {
     let closed = Fixture::with(POLICY, |mut config| {
         config.admin_writes = None;
         config
@@ -256,7 +256,7 @@ fn what_changes_state_needs_the_token_unless_the_policy_says_otherwise() {
 }
 
 #[test]
-fn web_pages_change_and_read_nothing() {
+fn web_pages_can_neither_change_nor_read_state() {
     let fixture = Fixture::new(POLICY);
     let mut admin = fixture.admin();
     for page in [
@@ -322,7 +322,11 @@ fn keys_come_and_go_with_time() {
     let target = "/v1/keys/login?key=192.0.2.1&key=POST";
     assert_eq!(admin.get(target).json()["remaining"], 4);
     fixture.clock.advance(Nanos::from_secs(60));
-    assert_eq!(admin.get(target).status, 404, "a full balance is no news");
+    assert_eq!(
+        admin.get(target).status,
+        404,
+        "a key with a full balance is not shown"
+    );
 }
 
 fn start_error(policy: &str, listen: &[&str]) -> StartError {
@@ -333,11 +337,11 @@ fn start_error(policy: &str, listen: &[&str]) -> StartError {
     for text in listen {
         config = config.listen(text).unwrap();
     }
-    Service::start(&config).expect_err("it must not start")
+    Service::start(&config).expect_err("the service must not start")
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn start_errors_name_their_cause() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     let error = start_error(POLICY, &[&format!("http={taken}"), "admin=off"]);
@@ -362,14 +366,14 @@ fn what_cannot_start_says_why() {
     );
     for empty in ["", "\n \n"] {
         let error = start_error(empty, &[]);
-        assert!(error.to_string().ends_with("it is empty"), "{error}");
+        assert!(error.to_string().ends_with("the file is empty"), "{error}");
     }
     let error = Service::start(&Config::new("/nonexistent/ratekeeper.toml"));
     assert!(matches!(error, Err(StartError::Unreadable { .. })));
 }
 
 #[test]
-fn doors_open_to_the_network_are_pointed_out() {
+fn listeners_open_to_the_network_are_reported() {
     let fixture = Fixture::with(POLICY, |config| config.listen("http=0.0.0.0:0").unwrap());
     let notice = fixture.await_event(|event| match event {
         Event::Notice(text) => Some(text),

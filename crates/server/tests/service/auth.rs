@@ -38,7 +38,7 @@ mode   = "shadow"
 "#;
 
 #[test]
-fn nginx() {
+fn requests_of_nginx_are_decided() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -51,13 +51,13 @@ fn nginx() {
     talk.say("the visitor's own claims do not help: the rightmost address counts");
     let spoofed = question.replace("192.0.2.1", "198.51.100.1, 192.0.2.1");
     talk.ask(&mut http, &spoofed, "");
-    talk.say("somebody else");
+    talk.say("another visitor");
     talk.ask(&mut http, &question.replace("192.0.2.1", "192.0.2.2"), "");
     insta::assert_snapshot!(talk.text());
 }
 
 #[test]
-fn caddy_and_traefik() {
+fn requests_of_caddy_and_traefik_are_decided() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -68,13 +68,13 @@ fn caddy_and_traefik() {
         x-forwarded-for: 192.0.2.1";
     talk.ask(&mut http, question, "");
     talk.ask(&mut http, question, "");
-    talk.say("HEAD is a question like any other, without a body");
+    talk.say("HEAD is answered alike, without a body");
     talk.ask(&mut http, &question.replace("GET", "HEAD"), "");
     insta::assert_snapshot!(talk.text());
 }
 
 #[test]
-fn envoy() {
+fn requests_of_envoy_are_decided() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -88,7 +88,7 @@ fn envoy() {
 
 /// The request of Traefik's `forwardAuth`: the visitor's headers, and its own.
 #[test]
-fn traefik_with_all_it_sends() {
+fn requests_of_traefik_with_all_headers_are_decided() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -107,7 +107,7 @@ fn traefik_with_all_it_sends() {
         X-Real-Ip: 192.0.2.1";
     talk.ask(&mut http, question, "");
     talk.ask(&mut http, question, "");
-    talk.say("somebody else, whatever he says of himself");
+    talk.say("another visitor, whatever its headers claim");
     let other = question
         .replace("For: 192.0.2.1", "For: 192.0.2.2")
         .replace(
@@ -121,7 +121,7 @@ fn traefik_with_all_it_sends() {
 /// The request of Envoy's `ext_authz` over HTTP: method, path and host of the visitor, no body,
 /// the headers it is set to pass on, and its own address at the end of `X-Forwarded-For`.
 #[test]
-fn envoy_with_all_it_sends() {
+fn requests_of_envoy_with_all_headers_are_decided() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -133,14 +133,14 @@ fn envoy_with_all_it_sends() {
         x-envoy-expected-rq-timeout-ms: 250";
     talk.ask(&mut http, question, "");
     talk.ask(&mut http, question, "");
-    talk.say("somebody else, with an address before his own");
+    talk.say("another visitor, with an address before its own");
     let other = question.replace("192.0.2.1", "192.0.2.1, 192.0.2.2");
     talk.ask(&mut http, &other, "");
     insta::assert_snapshot!(talk.text());
 }
 
 #[test]
-fn a_problem_names_the_status_it_comes_with() {
+fn a_problem_holds_the_status_of_its_response() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let question = |deny| {
@@ -161,7 +161,7 @@ fn a_problem_names_the_status_it_comes_with() {
 }
 
 #[test]
-fn a_question_with_a_body_is_answered_unread() {
+fn the_body_of_an_auth_request_is_ignored() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"] {
@@ -172,7 +172,7 @@ fn a_question_with_a_body_is_answered_unread() {
 }
 
 #[test]
-fn shadow_denials_are_told() {
+fn shadow_denials_are_reported() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -182,7 +182,7 @@ fn shadow_denials_are_told() {
 }
 
 #[test]
-fn what_cannot_be_understood() {
+fn invalid_and_ambiguous_requests_are_refused() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -202,7 +202,7 @@ fn what_cannot_be_understood() {
 }
 
 #[test]
-fn an_untrusted_peer_speaks_for_itself() {
+fn an_untrusted_peer_is_limited_by_its_own_address() {
     let policy = r#"
         version = 1
         [[limit]]
@@ -220,7 +220,7 @@ fn an_untrusted_peer_speaks_for_itself() {
     assert_eq!(
         http.ask(&other, b"").status,
         429,
-        "the claims changed, the caller did not"
+        "the headers changed, the caller did not"
     );
     let notice = fixture.await_event(|event| {
         let text = event.to_string();
@@ -230,7 +230,7 @@ fn an_untrusted_peer_speaks_for_itself() {
 }
 
 #[test]
-fn shaping_tells_the_delay() {
+fn shaping_returns_the_delay() {
     let paced = r#"
         version = 1
         [[limit]]

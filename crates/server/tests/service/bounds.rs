@@ -102,14 +102,14 @@ fn pipelined_requests_are_answered_in_order() {
 
 /// Takes as long as the bounds it shows: 10 s each, all at the same time.
 #[test]
-fn whoever_is_too_slow_is_let_go() {
+fn clients_that_are_too_slow_are_disconnected() {
     let fixture = Fixture::new(POLICY);
     let (mut silent, mut dripping, mut slow) = (fixture.http(), fixture.http(), fixture.http());
     assert_eq!(dripping.post("/v1/check", "{}").status, 200);
     dripping.stream.get_mut().write_all(b"GET /v1/au").unwrap();
     slow.send("POST /v1/check\ncontent-length: 2", b"{");
-    assert!(silent.is_closed(), "it never asked");
-    assert!(dripping.is_closed(), "its head never ended");
+    assert!(silent.is_closed(), "the client never sent a request");
+    assert!(dripping.is_closed(), "the head of the request never ended");
     let answer = slow.answer(false);
     assert_eq!(
         (answer.status, answer.json()["code"].as_str()),
@@ -118,7 +118,7 @@ fn whoever_is_too_slow_is_let_go() {
 }
 
 #[test]
-fn http2_without_tls() {
+fn http2_works_without_tls() {
     use http_body_util::{BodyExt, Full};
     use hyper_util::rt::{TokioExecutor, TokioIo};
 

@@ -53,7 +53,7 @@ fn burst_then_pace() {
 }
 
 #[test]
-fn what_matches_nothing_is_allowed() {
+fn a_request_that_matches_no_limit_is_allowed() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
@@ -63,17 +63,17 @@ fn what_matches_nothing_is_allowed() {
 }
 
 #[test]
-fn verdicts() {
+fn costs_above_the_capacity_and_shadow_denials_are_shown() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
-    talk.say("more than the limit ever holds");
+    talk.say("a cost above the capacity of the limit");
     talk.ask(
         &mut http,
         "POST /v1/check",
         r#"{"request":{"path":"/api/x"},"attributes":{"user_id":"u1"},"cost":101}"#,
     );
-    talk.say("in shadow mode the second is allowed all the same");
+    talk.say("in shadow mode the second request is allowed too");
     let shadow = r#"{"request":{"path":"/shadow"}}"#;
     talk.ask(&mut http, "POST /v1/check", shadow);
     talk.ask(&mut http, "POST /v1/check", shadow);
@@ -81,23 +81,23 @@ fn verdicts() {
 }
 
 #[test]
-fn requests_are_read_as_their_application_sees_them() {
+fn requests_are_read_as_the_application_sees_them() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
-    talk.say("numbers and booleans are their text; null is absent");
+    talk.say("numbers and booleans are read as text; null is absent");
     talk.ask(
         &mut http,
         "POST /v1/check",
         r#"{"request":{"path":"/api/x?a=b"},"attributes":{"user_id":42,"beta":true,"plan":null},"cost":null}"#,
     );
-    talk.say("escapes come back");
+    talk.say("escapes are decoded and encoded again");
     talk.ask(
         &mut http,
         "POST /v1/check",
         r#"{"request":{"path":"/api/x"},"attributes":{"user_id":"a\"\\\u0007b"}}"#,
     );
-    talk.say("a missing part of the key: the address stands in");
+    talk.say("the address replaces a missing part of the key");
     talk.ask(
         &mut http,
         "POST /v1/check",
@@ -123,7 +123,7 @@ fn peek_charges_nothing() {
 }
 
 #[test]
-fn reset_and_refund_say_what_they_did() {
+fn reset_and_refund_return_their_effects() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     for _ in 0..2 {
@@ -133,7 +133,7 @@ fn reset_and_refund_say_what_they_did() {
     talk.ask(&mut http, "POST /v1/refund", LOGIN);
     talk.ask(&mut http, "POST /v1/reset", LOGIN);
     talk.ask(&mut http, "POST /v1/peek", LOGIN);
-    talk.say("not for whoever comes through a proxy, nor for a page in a browser");
+    talk.say("calls through a proxy and from a web page are refused");
     talk.ask(
         &mut http,
         "POST /v1/reset\nx-forwarded-for: 192.0.2.7",
@@ -199,7 +199,7 @@ fn a_batch_is_decided_one_by_one() {
     let three = format!(r#"{{"checks":[{LOGIN},{LOGIN},{LOGIN}]}}"#);
     talk.ask(&mut http, "POST /v1/check/batch", &three);
     talk.ask(&mut http, "POST /v1/check/batch", r#"{"checks":[]}"#);
-    talk.say("one that cannot be read stops all: nothing is charged");
+    talk.say("one invalid check refuses the whole batch: nothing is charged");
     let other = LOGIN.replace("2.1", "2.3");
     let broken = format!(r#"{{"checks":[{other},{{"limits":["logon"]}}]}}"#);
     talk.ask(&mut http, "POST /v1/check/batch", &broken);
@@ -237,7 +237,7 @@ fn limits_narrows_a_check() {
 }
 
 #[test]
-fn forty_at_once_against_ten_admit_ten() {
+fn forty_requests_at_once_against_a_limit_of_ten_admit_ten() {
     let policy = r#"
         version = 1
         [[limit]]
@@ -260,7 +260,7 @@ fn forty_at_once_against_ten_admit_ten() {
 }
 
 #[test]
-fn limits_on_descriptors_are_asked_with_descriptors() {
+fn limits_on_descriptors_are_checked_with_descriptors() {
     let fixture = Fixture::new(
         r#"
 version = 1
@@ -294,7 +294,7 @@ bucket = { size = 2, refill = "1/1h" }
     );
     talk.ask(&mut http, "POST /v1/check", &ask(&[a, user.clone()]));
     talk.ask(&mut http, "POST /v1/peek", &whole);
-    talk.say("a request beside it, an entry of no key, an unknown field, too many");
+    talk.say("a request beside it, an entry without a key, an unknown field, too many entries");
     talk.ask(
         &mut http,
         "POST /v1/check",

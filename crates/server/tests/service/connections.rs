@@ -47,7 +47,7 @@ fn metric(admin: &mut Client, series: &str) -> u64 {
 }
 
 #[test]
-fn one_client_with_all_connections_shuts_nobody_out() {
+fn one_client_with_all_connections_locks_no_other_client_out() {
     let fixture = Fixture::new(POLICY);
     let http = fixture.service.address(Door::Http).unwrap();
     let mut many: Vec<Client> = (0..8).map(|_| Client::new(http)).collect();
@@ -74,7 +74,7 @@ fn one_client_with_all_connections_shuts_nobody_out() {
 }
 
 #[test]
-fn requests_in_flight_are_broken_off_only_for_a_client_with_fewer() {
+fn requests_in_flight_are_interrupted_only_for_a_client_with_fewer() {
     let fixture = Fixture::new(POLICY);
     let http = fixture.service.address(Door::Http).unwrap();
     let mut many: Vec<Client> = (0..8).map(|_| Client::new(http)).collect();
@@ -85,9 +85,15 @@ fn requests_in_flight_are_broken_off_only_for_a_client_with_fewer() {
         );
         let mut line = [0; 25];
         client.stream.read_exact(&mut line).unwrap();
-        assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n", "it is in flight");
+        assert_eq!(
+            &line, b"HTTP/1.1 100 Continue\r\n\r\n",
+            "the request is in flight"
+        );
     }
-    assert!(Client::new(http).is_closed(), "no room for one more of it");
+    assert!(
+        Client::new(http).is_closed(),
+        "the same client has no further connection"
+    );
     let mut few = Client::over(from(9, http));
     assert_eq!(few.post("/v1/check", "{}").status, 200);
     let mut served = 0;
@@ -133,7 +139,7 @@ fn bodies_that_are_held_have_a_budget() {
 
 /// Takes as long as it shows: a connection sleeps after two looks, 5 s apart.
 #[test]
-fn a_connection_that_slept_is_answered() {
+fn a_connection_is_answered_after_an_idle_time() {
     let fixture = Fixture::new(POLICY);
     let (mut http, mut half) = (fixture.http(), fixture.http());
     assert_eq!(http.post("/v1/check", "{}").status, 200);
@@ -143,7 +149,7 @@ fn a_connection_that_slept_is_answered() {
     http.stream.get_ref().set_read_timeout(span).unwrap();
     assert!(
         http.stream.read(&mut silence).is_err(),
-        "it is kept, and silent"
+        "the connection stays open and sends nothing"
     );
     http.stream
         .get_ref()

@@ -69,7 +69,7 @@ fn a_config_map_is_followed() {
 }
 
 #[test]
-fn files_come_change_and_go() {
+fn added_changed_and_removed_files_are_reloaded() {
     let directory = tempfile::tempdir().unwrap();
     let limits = directory.path().join("limits");
     fs::create_dir(&limits).unwrap();
@@ -146,7 +146,7 @@ fn a_start_needs_a_good_configuration() {
     ));
     fs::write(&limits, "domain: a\nlimits: []\n").unwrap();
     let Err(StartError::EnvoyFiles(report)) = start(&limits) else {
-        panic!("a bad file was taken");
+        panic!("a bad file was accepted");
     };
     assert!(report.contains("error[RK0103]"), "{report}");
     fs::write(&limits, domain("a", 1)).unwrap();
@@ -195,7 +195,7 @@ limit = \"2/1h\"
 }
 
 #[test]
-fn a_service_in_shadow_mode_refuses_nothing_by_files() {
+fn a_service_in_shadow_mode_refuses_no_request_by_files() {
     let fixture = with_files("", |mut config| {
         config.shadow = true;
         config

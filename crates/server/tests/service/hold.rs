@@ -61,24 +61,27 @@ impl Queue {
         let text = Client::new(admin).get("/metrics").body;
         let mut lines = text.lines();
         let value = lines.find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
-        value.unwrap_or_else(|| panic!("no metric {series} in:\n{text}"))
+        value.unwrap_or_else(|| panic!("the metric {series} is missing in:\n{text}"))
     }
 
     fn await_metric(&self, series: &str, wanted: u64) {
         let start = now();
         while self.metric(series) != wanted {
-            assert!(start.elapsed() < PATIENCE, "{series} never was {wanted}");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{series} did not reach {wanted} in time"
+            );
             pause();
         }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "moments are waited for")]
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "what is awaited is looked for")]
+#[expect(clippy::disallowed_methods, reason = "the test polls a metric")]
 fn pause() {
     thread::sleep(PAUSE);
 }
@@ -114,20 +117,23 @@ fn requests_leave_at_the_pace_of_the_limit() {
 }
 
 #[test]
-fn a_check_is_held_back_where_it_says_so() {
+fn a_check_is_delayed_if_it_asks_to_wait() {
     let bucket = "bucket = { size = 1, refill = \"1/1s\" }\nqueue = { max = 9 }";
     let queue = Queue::new(bucket, "");
     let mut client = Client::new(queue.http());
     assert_eq!(client.post("/v1/check?wait=true", "{}").status, 200);
     let begun = now();
     let held = client.post("/v1/check?status=200&wait=true", "{}").json();
-    assert!(begun.elapsed() >= Duration::from_millis(900), "it waits");
+    assert!(
+        begun.elapsed() >= Duration::from_millis(900),
+        "the answer is delayed"
+    );
     assert_eq!(held["limits"][0]["verdict"], "allow");
     assert!(held["limits"][0]["delay_ms"].is_null());
-    let told = client.post("/v1/check", "{}").json();
-    assert_eq!(told["limits"][0]["verdict"], "allow_after");
-    let told = client.get("/v1/auth?wait=false");
-    let delay: u64 = told
+    let shaped = client.post("/v1/check", "{}").json();
+    assert_eq!(shaped["limits"][0]["verdict"], "allow_after");
+    let shaped = client.get("/v1/auth?wait=false");
+    let delay: u64 = shaped
         .header("x-ratekeeper-delay-ms")
         .unwrap()
         .parse()
@@ -136,7 +142,7 @@ fn a_check_is_held_back_where_it_says_so() {
 }
 
 #[test]
-fn who_leaves_frees_a_place_and_pays_nothing() {
+fn a_client_that_disconnects_frees_its_place_and_is_charged_nothing() {
     let bucket = "bucket = { size = 1, refill = \"1/3s\" }\nqueue = { max = 2 }";
     let daily = "[[limit]]\nname = \"daily\"\nkey = [\"all\"]\nlimit = \"9/24h\"\n";
     let queue = Queue::new(bucket, daily);
@@ -152,7 +158,7 @@ fn who_leaves_frees_a_place_and_pays_nothing() {
 
     drop(first);
     queue.await_metric(LEFT, 1);
-    assert_eq!(left(), Some(7), "what was not used is given back");
+    assert_eq!(left(), Some(7), "the unused permit is refunded");
     let third = queue.begin();
     queue.await_metric(HELD, 2);
     assert_eq!(second.answer(false).status, 200);
@@ -161,7 +167,7 @@ fn who_leaves_frees_a_place_and_pays_nothing() {
 }
 
 #[test]
-fn more_than_may_be_held_are_refused_and_keep_no_place() {
+fn requests_above_the_maximum_are_refused_and_keep_no_place() {
     let bucket = "bucket = { size = 1, refill = \"1/3s\" }\nqueue = { max = 9 }";
     let queue = Queue::new(bucket, "[listen]\nmax_held = 1\n");
     assert_eq!(queue.ask().status, 200);
@@ -174,12 +180,15 @@ fn more_than_may_be_held_are_refused_and_keep_no_place() {
     let mut client = Client::new(queue.http());
     let next = client.post("/v1/check", "{}").json();
     let delay = next["limits"][0]["delay_ms"].as_u64().unwrap();
-    assert!(delay <= 6_000, "the place of the refused one: {delay}");
+    assert!(
+        delay <= 6_000,
+        "the refused request kept its place: {delay}"
+    );
     drop(held);
 }
 
 #[test]
-fn a_service_that_stops_keeps_nobody_waiting_for_a_moment_after_its_end() {
+fn a_service_that_stops_refuses_requests_due_after_its_end() {
     let bucket = "bucket = { size = 1, refill = \"1/1m\" }\nqueue = { max = 9 }";
     let queue = Queue::new(bucket, "");
     assert_eq!(queue.ask().status, 200);
@@ -193,7 +202,7 @@ fn a_service_that_stops_keeps_nobody_waiting_for_a_moment_after_its_end() {
 }
 
 #[test]
-fn bytes_after_a_held_request_are_the_next_request() {
+fn bytes_after_a_delayed_request_are_the_next_request() {
     let bucket = "bucket = { size = 1, refill = \"5/1s\" }\nqueue = { max = 9 }";
     let queue = Queue::new(bucket, "");
     assert_eq!(queue.ask().status, 200);

@@ -1,6 +1,6 @@
 //! The service as its callers meet it: over TCP, whole answers, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
 mod auth;
@@ -101,7 +101,7 @@ impl Fixture {
             let event = self
                 .events
                 .recv_timeout(PATIENCE)
-                .expect("no such event came");
+                .expect("the event did not arrive in time");
             if let Some(found) = wanted(event) {
                 return found;
             }

@@ -14,7 +14,7 @@ bucket = { size = 1000, refill = "1/1h" }
 "#;
 
 #[test]
-fn every_mistake_is_named() {
+fn every_error_is_named() {
     let deep = format!("{}1{}", "[".repeat(30_000), "]".repeat(30_000));
     let deep_attribute = format!(r#"{{"attributes":{{"a":{deep}}}}}"#);
     let many = |count: usize| {
@@ -99,7 +99,7 @@ fn every_mistake_is_named() {
     assert_eq!(
         http.post("/v1/check", "{}").status,
         200,
-        "and it still serves"
+        "the connection still serves"
     );
 }
 
@@ -122,7 +122,7 @@ fn deep_nesting_does_not_fill_the_stack() {
 
 /// The door distinguishes HTTP/1 from HTTP/2 by 24 bytes, and finds this wrong by then.
 #[test]
-fn what_stays_unread_resets_nothing() {
+fn unread_bytes_do_not_reset_the_connection() {
     use std::io::{Read, Write};
     let fixture = Fixture::new(POLICY);
     for _ in 0..100 {
@@ -139,7 +139,7 @@ fn what_stays_unread_resets_nothing() {
 }
 
 #[test]
-fn what_is_no_http_is_told_so() {
+fn bytes_that_are_not_http_are_refused() {
     use std::io::{Read, Write};
     let fixture = Fixture::new(POLICY);
     for bytes in [

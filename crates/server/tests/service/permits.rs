@@ -47,12 +47,12 @@ fn metric(fixture: &Fixture, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn taken_renewed_released() {
+fn permits_are_taken_and_expire() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let mut talk = Talk::default();
     talk.ask(&mut http, "POST /v1/acquire", FOR_BOTH);
-    talk.say("nothing is free: the rate is not charged either");
+    talk.say("no permit is free: the rate is not charged either");
     talk.ask(&mut http, "POST /v1/acquire", ANN);
     talk.ask(&mut http, "POST /v1/acquire?status=200", ANN);
     talk.say("a check only looks");
@@ -67,11 +67,11 @@ fn taken_renewed_released() {
 }
 
 #[test]
-fn a_permit_is_renewed_and_given_back_once() {
+fn a_permit_is_renewed_and_released_once() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let held = ids(&http.post("/v1/acquire", FOR_BOTH));
-    assert_eq!(held.len(), 1, "one for all of the cost");
+    assert_eq!(held.len(), 1, "one id covers the whole cost");
     fixture.clock.advance(Nanos::from_secs(59));
     let renewed = http.post("/v1/renew", &of(&held));
     assert_eq!(renewed.status, 200);
@@ -99,7 +99,7 @@ fn a_permit_is_renewed_and_given_back_once() {
 }
 
 #[test]
-fn what_is_no_permit_is_refused() {
+fn invalid_permit_ids_are_refused() {
     let fixture = Fixture::new(POLICY);
     let mut http = fixture.http();
     let id = ids(&http.post("/v1/acquire", ANN)).remove(0);
@@ -130,7 +130,7 @@ fn what_is_no_permit_is_refused() {
 }
 
 #[test]
-fn forty_at_once_take_exactly_ten() {
+fn forty_requests_at_once_take_exactly_ten_permits() {
     let policy = r#"
 version = 1
 [[limit]]
@@ -165,7 +165,7 @@ concurrency = { max = 10, lease = "60s" }
     let second = rounds();
     assert!(
         second.iter().all(|id| !first.contains(id)),
-        "ids are never used again"
+        "ids are never reused"
     );
     fixture.clock.advance(Nanos::from_secs(60));
     let third = rounds();
@@ -181,7 +181,7 @@ concurrency = { max = 10, lease = "60s" }
 }
 
 #[test]
-fn a_start_says_what_a_check_does_not_charge() {
+fn a_notice_at_the_start_names_limits_that_checks_do_not_charge() {
     let fixture = Fixture::new(POLICY);
     let notice = fixture.events.try_iter().find_map(|event| match event {
         Event::Notice(text) if text.contains("/v1/acquire") => Some(text),

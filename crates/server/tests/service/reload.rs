@@ -120,7 +120,7 @@ fn a_bad_file_keeps_the_old_policy() {
     talk.say("the old text again");
     talk.ask(&mut admin, "POST /v1/reload", "");
     fs::write(&path, policy(6)).unwrap();
-    talk.say("new numbers, old balances");
+    talk.say("new parameters, old balances");
     talk.ask(&mut admin, "POST /v1/reload", "");
     talk.ask(&mut http, "POST /v1/peek", "{}");
     let root = fixture.directory.path().to_string_lossy().into_owned();
@@ -147,7 +147,10 @@ fn a_bad_file_keeps_the_old_policy() {
         Event::ReloadRejected { report, .. } if report.contains("brust") => Some(report),
         _ => None,
     });
-    assert!(report.contains("burst"), "all findings at once: {report}");
+    assert!(
+        report.contains("burst"),
+        "the report lists all findings: {report}"
+    );
 }
 
 #[test]
@@ -172,7 +175,7 @@ fn a_bad_file_is_reported_once() {
 }
 
 #[test]
-fn limits_that_went_leave_the_metrics() {
+fn removed_limits_leave_the_metrics() {
     let fixture = Fixture::new(&policy(5));
     let mut admin = fixture.admin();
     let other = policy(5).replace("\"all\"\nkey", "\"other\"\nkey");
@@ -186,7 +189,7 @@ fn limits_that_went_leave_the_metrics() {
 }
 
 #[test]
-fn what_needs_a_restart_is_said() {
+fn changes_that_need_a_restart_are_reported() {
     let fixture = Fixture::new(&policy(5));
     let changed = format!("{}\n[listen]\nhttp = \"127.0.0.1:1\"\n", policy(5));
     fs::write(fixture.path("ratekeeper.toml"), changed).unwrap();

@@ -29,22 +29,28 @@ fn requests_in_flight_are_finished() {
     );
     let mut line = String::new();
     std::io::BufRead::read_line(&mut busy.stream, &mut line).unwrap();
-    assert_eq!(line, "HTTP/1.1 100 Continue\r\n", "it is in flight now");
+    assert_eq!(
+        line, "HTTP/1.1 100 Continue\r\n",
+        "the request is in flight"
+    );
     std::io::BufRead::read_line(&mut busy.stream, &mut line).unwrap();
 
     let mut admin = fixture.admin();
     assert_eq!(admin.get("/readyz").status, 200);
     fixture.service.stop();
     fixture.await_event(|event| matches!(event, Event::Stopping).then_some(()));
-    assert!(idle.is_closed(), "idle connections are let go");
+    assert!(idle.is_closed(), "idle connections are closed");
     assert_eq!(
         admin.get("/readyz").status,
         503,
-        "not ready while it drains"
+        "the service is not ready while it drains"
     );
     // The door lingers as long as the idle connection did, but on another thread.
     let mut attempts = (0..10_000).map(|_| TcpStream::connect(address));
-    assert!(attempts.any(|attempt| attempt.is_err()), "nobody new");
+    assert!(
+        attempts.any(|attempt| attempt.is_err()),
+        "no new connection is accepted"
+    );
 
     busy.stream.get_mut().write_all(b"{}").unwrap();
     let answer = busy.answer(false);
@@ -56,7 +62,7 @@ fn requests_in_flight_are_finished() {
 }
 
 #[test]
-fn a_stopped_service_leaves_its_addresses() {
+fn a_stopped_service_frees_its_addresses() {
     let fixture = Fixture::new(POLICY);
     let address = fixture.service.address(Door::Http).unwrap();
     fixture.service.shutdown();

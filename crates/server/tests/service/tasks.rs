@@ -37,7 +37,7 @@ bucket = { size = 10, refill = "1/1h" }
 "#;
 
 #[test]
-fn a_task_that_panics_is_begun_again() {
+fn a_task_that_panics_is_restarted() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("ratekeeper.toml");
     std::fs::write(&policy, POLICY).unwrap();

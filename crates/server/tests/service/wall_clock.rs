@@ -139,7 +139,7 @@ fn a_clock_set_back_gives_no_second_quota() {
     }
     service.set(-HOUR);
     for path in ["/day", "/hour"] {
-        assert_eq!(service.ask(path, 5), 2, "{path}: the same five");
+        assert_eq!(service.ask(path, 5), 2, "{path}: the same quota of five");
     }
     service.set(-HOUR / 2);
     for path in ["/day", "/hour"] {
@@ -148,7 +148,7 @@ fn a_clock_set_back_gives_no_second_quota() {
     assert_eq!(
         service.wait("/day"),
         13 * 3_600 + 1_800,
-        "until midnight of the wall clock"
+        "the wait ends at midnight of the wall clock"
     );
     assert_eq!(service.wait("/hour"), 1_800);
 }
@@ -158,7 +158,7 @@ fn windows_of_files_follow_the_wall_clock() {
     let mut service = Fixture::new();
     assert_eq!(service.hit(3), 3);
     service.set(-HOUR);
-    assert_eq!(service.hit(9), 2, "the same five");
+    assert_eq!(service.hit(9), 2, "the same quota of five");
     service.set(3 * HOUR);
     assert_eq!(service.hit(1), 0);
     // From 14:00 to midnight of the wall clock: five anew.

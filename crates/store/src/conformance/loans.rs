@@ -10,7 +10,7 @@ use ratekeeper_core::Mode::{Enforce, Shadow};
 /// A limit of `permits` at once, each on loan for 16 s.
 fn at_once(permits: u32) -> Concurrency {
     let limit = Concurrency::new(Permits::new(permits), Nanos::from_secs(16));
-    limit.expect("a limit within bounds")
+    limit.expect("the limit is within bounds")
 }
 
 fn acquires(at_ms: u64, name: u8, charges: &[StoryCharge], each: &[StoryOutcome]) -> StoryStep {
@@ -57,7 +57,7 @@ pub(super) fn stories() -> Vec<Story> {
 fn alone() -> Vec<Story> {
     vec![
         Story {
-            name: "permits come back by release, once, and by expiry",
+            name: "permits return once, by release or by expiry",
             limits: vec![limit(0, 1, at_once(2))],
             steps: vec![
                 acquires(0, 1, &[ADA], &[Allow(1)]),
@@ -78,7 +78,7 @@ fn alone() -> Vec<Story> {
             ],
         },
         Story {
-            name: "a renewed lease runs on, an ended one does not come back",
+            name: "a renewed lease continues; an expired one cannot be renewed",
             limits: vec![limit(0, 1, at_once(1)), limit(1, 1, bucket("9/1s"))],
             steps: vec![
                 acquires(0, 1, &[ADA], &[Allow(0)]),
@@ -93,7 +93,7 @@ fn alone() -> Vec<Story> {
             ],
         },
         Story {
-            name: "without a name: deciding takes, a refund gives back",
+            name: "without a name, a decision takes permits and a refund returns them",
             limits: vec![limit(0, 1, at_once(2))],
             steps: vec![
                 passes(0, &[(0, "ada", 2, Enforce)], &[Allow(0)]),
@@ -107,7 +107,7 @@ fn alone() -> Vec<Story> {
             ],
         },
         Story {
-            name: "counted denials are at work until they are given back",
+            name: "counted denials hold permits until they are refunded",
             limits: vec![limit(0, 1, at_once(1).with_denials(Denials::Counted))],
             steps: vec![
                 passes(0, &[ADA], &[Allow(0)]),
@@ -124,7 +124,7 @@ fn alone() -> Vec<Story> {
             ],
         },
         Story {
-            name: "other numbers keep what is on loan",
+            name: "new parameters keep the permits on loan",
             limits: vec![limit(0, 1, at_once(3)), limit(0, 2, at_once(1))],
             steps: vec![
                 acquires(0, 1, &[(0, "ada", 2, Enforce)], &[Allow(1)]),
@@ -134,7 +134,7 @@ fn alone() -> Vec<Story> {
             ],
         },
         Story {
-            name: "from a rate: what was used is taken, for one lease",
+            name: "a change from a rate lends the used permits for one lease",
             limits: vec![limit(0, 1, bucket("4/4h")), limit(0, 2, at_once(3))],
             steps: vec![
                 passes(0, &[(0, "ada", 2, Enforce)], &[Allow(2)]),
@@ -151,7 +151,7 @@ fn beside_rates() -> Vec<Story> {
     let rate = (1, "ada", 0, Enforce);
     vec![
         Story {
-            name: "a rate and permits: both or none",
+            name: "a rate and permits are charged together or not at all",
             limits: limits(),
             steps: vec![
                 acquires(0, 1, &both("ada"), &[Allow(0), Allow(1)]),
@@ -165,7 +165,7 @@ fn beside_rates() -> Vec<Story> {
             ],
         },
         Story {
-            name: "who only watches takes no permit, and pays the rate",
+            name: "a request that only watches takes no permit, but is charged the rate",
             limits: limits(),
             steps: vec![
                 watches(0, true, &both("ada"), &[Allow(1), Allow(1)]),
@@ -177,7 +177,7 @@ fn beside_rates() -> Vec<Story> {
             ],
         },
         Story {
-            name: "permits that all give back are taken although the rate refuses",
+            name: "unnamed permits that count denials are taken although the rate refuses",
             limits: vec![
                 limit(0, 1, at_once(3).with_denials(Denials::Counted)),
                 limit(1, 1, bucket("1/1h")),
@@ -193,7 +193,7 @@ fn beside_rates() -> Vec<Story> {
             ],
         },
         Story {
-            name: "a shadow of permits lends while it can and refuses nobody",
+            name: "permits in shadow mode are lent while any are free, and refuse no request",
             limits: limits(),
             steps: vec![
                 acquires(0, 1, &[(0, "ada", 1, Shadow)], &[Allow(0)]),

@@ -11,7 +11,7 @@ use ratekeeper_core::Mode::{Enforce, Shadow};
 pub(super) fn stories() -> Vec<Story> {
     vec![
         Story {
-            name: "a counted denial is charged though the request fails",
+            name: "a counted denial is charged although the request is refused",
             limits: vec![
                 limit(0, 1, bucket("1/1s").with_denials(Denials::Counted)),
                 limit(1, 1, bucket("5/5s")),
@@ -30,7 +30,7 @@ pub(super) fn stories() -> Vec<Story> {
                 fails(1000, &[(0, "k", 1, Enforce)], &[Deny(2000, 0)]),
             ],
         },
-        what_counts_denials_is_charged_whoever_refuses(),
+        counted_denials_are_charged_whichever_limit_refuses(),
         Story {
             name: "one limit and key named twice stays within its bound",
             limits: vec![limit(0, 1, bucket("3/3s")), limit(1, 1, bucket("9/9s"))],
@@ -55,11 +55,11 @@ pub(super) fn stories() -> Vec<Story> {
     ]
 }
 
-fn what_counts_denials_is_charged_whoever_refuses() -> Story {
+fn counted_denials_are_charged_whichever_limit_refuses() -> Story {
     let shut = (1, "k", 1, Enforce);
     let refusal = Deny(3_600_000, 0);
     Story {
-        name: "a limit that counts denials is charged whoever refuses",
+        name: "a limit that counts denials is charged whichever limit refuses",
         limits: vec![
             limit(0, 1, bucket("4/4h").with_denials(Denials::Counted)),
             limit(1, 1, bucket("1/1h")),

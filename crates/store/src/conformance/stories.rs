@@ -46,7 +46,7 @@ fn single() -> Vec<Story> {
                 "fifteen bytes..",
                 "sixteen bytes...",
                 "thirty bytes, the longest in pl",
-                "a key so long that hardly any store would keep it in place, a path for example",
+                "a key so long that hardly any store would keep it inline, a path for example",
             ]
             .into_iter()
             .flat_map(|key| {
@@ -73,7 +73,7 @@ fn single() -> Vec<Story> {
             ],
         },
         Story {
-            name: "a queue holds back",
+            name: "a queue delays requests",
             limits: vec![limit(0, 1, queue("1/1s", 1))],
             steps: vec![
                 passes(0, &[(0, "k", 1, Enforce)], &[Allow(1)]),
@@ -82,7 +82,7 @@ fn single() -> Vec<Story> {
             ],
         },
         Story {
-            name: "counted denials are charged, shadow or not",
+            name: "counted denials are charged, in shadow mode too",
             limits: vec![limit(0, 1, bucket("2/2s").with_denials(Denials::Counted))],
             steps: vec![
                 passes(0, &[(0, "k", 2, Enforce)], &[Allow(0)]),
@@ -98,7 +98,7 @@ fn single() -> Vec<Story> {
 fn beside_deciding() -> Vec<Story> {
     vec![
         Story {
-            name: "looking is free and shows what stands",
+            name: "a look charges nothing and returns the current state",
             limits: vec![limit(0, 1, bucket("2/2s"))],
             steps: vec![
                 looks(0, true, &[(0, "k", 2, Enforce)], &[Allow(2)]),
@@ -110,7 +110,7 @@ fn beside_deciding() -> Vec<Story> {
             ],
         },
         Story {
-            name: "refunds give back what was charged, no more",
+            name: "refunds return at most the charge",
             limits: vec![limit(0, 1, bucket("3/3s"))],
             steps: vec![
                 refund(0, &[(0, "k", 2, Enforce)]),
@@ -123,7 +123,7 @@ fn beside_deciding() -> Vec<Story> {
             ],
         },
         Story {
-            name: "resets forget, and say whether there was anything",
+            name: "resets erase the state and return whether there was one",
             limits: vec![limit(0, 1, bucket("1/1s")), limit(1, 1, fixed("1/1s"))],
             steps: vec![
                 reset(0, &[(0, "k", 1, Enforce)], &[false]),
@@ -161,7 +161,7 @@ fn several() -> Vec<Story> {
     };
     vec![
         Story {
-            name: "all or none; what would have passed shows the state as it stands",
+            name: "all or none: charges that would have passed show the current state",
             limits: three(),
             steps: vec![
                 passes(
@@ -200,12 +200,12 @@ fn several() -> Vec<Story> {
             ],
         },
         Story {
-            name: "no charges, no denial",
+            name: "a request without charges is admitted",
             limits: vec![],
             steps: vec![passes(0, &[], &[]), looks(0, true, &[], &[])],
         },
         Story {
-            name: "shadow never vetoes, and is not charged when it denies",
+            name: "shadow mode never refuses a request, and is not charged when it denies",
             limits: three(),
             steps: vec![
                 passes(
@@ -234,7 +234,7 @@ fn several() -> Vec<Story> {
 fn versions() -> Vec<Story> {
     vec![
         Story {
-            name: "a debt in time holds at another rate",
+            name: "a debt keeps its duration under another rate",
             limits: vec![limit(0, 1, bucket("10/10s")), limit(0, 2, bucket("20/10s"))],
             steps: vec![
                 passes(0, &[(0, "k", 10, Enforce)], &[Allow(0)]),
@@ -252,7 +252,7 @@ fn versions() -> Vec<Story> {
             ],
         },
         Story {
-            name: "a window of another length starts with what was used",
+            name: "a window of another length starts with the used permits",
             limits: vec![limit(0, 1, fixed("100/1m")), limit(0, 2, fixed("1000/1h"))],
             steps: vec![
                 passes(0, &[(0, "k", 80, Enforce)], &[Allow(20)]),
@@ -260,7 +260,7 @@ fn versions() -> Vec<Story> {
             ],
         },
         Story {
-            name: "another algorithm starts with what was used, at most its all",
+            name: "another algorithm starts with the used permits, up to its capacity",
             limits: vec![
                 limit(0, 1, bucket("10/10s")),
                 limit(0, 2, fixed("8/10s")),

@@ -16,7 +16,7 @@ pub(super) fn limit(id: u32, version: u32, algorithm: impl Into<AnyAlgorithm>) -
     }
 }
 
-const QUOTA: &str = "a quota within bounds";
+const QUOTA: &str = "the quota is within bounds";
 
 pub(super) fn bucket(quota: &str) -> Gcra {
     Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)

@@ -91,7 +91,7 @@ impl<S: Remote> FallbackInner<S> {
         F: Future<Output = Result<T, StoreError>> + Send,
     {
         let not_asked =
-            || StoreError::Unavailable("it is not asked until a probe is answered".into());
+            || StoreError::Unavailable("calls are paused until the store answers a probe".into());
         if !self.is_asked() {
             return Err(not_asked());
         }

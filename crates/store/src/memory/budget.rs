@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_leaves_the_reserve_to_moves() {
+    fn growth_leaves_the_reserve_for_moves() {
         let budget = MemoryBudget::new(160);
         assert!(budget.take(150, Purpose::Grow));
         assert!(!budget.take(1, Purpose::Grow));

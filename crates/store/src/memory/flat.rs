@@ -84,7 +84,10 @@ impl<T> Flat<T> {
 
     /// Returns the slot where an entry with this hash most likely is, if it is here; the slot may
     /// hold another, or none, or not exist. Does not branch on the contents of memory.
-    #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
+    #[expect(
+        clippy::inline_always,
+        reason = "for the fast path, see `MemoryStore::decide_one`"
+    )]
     #[inline(always)]
     pub(super) fn likely(&self, hash: u64) -> Option<usize> {
         let at = home(hash, self.slots.len());
@@ -213,7 +216,7 @@ const fn tags_for(slots: usize) -> usize {
 }
 
 /// Bits of the hash that choose neither slot nor shard; the highest marks a full slot.
-#[expect(clippy::cast_possible_truncation, reason = "seven bits are wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "only seven bits are used")]
 #[inline]
 fn tag(hash: u64) -> u8 {
     (hash >> 16) as u8 | 0x80
@@ -246,7 +249,10 @@ pub(super) fn slots_for(len: usize) -> usize {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the result is below the number of slots"
+)]
 #[inline]
 fn home(hash: u64, slots: usize) -> usize {
     ((u128::from(hash) * slots as u128) >> 64) as usize
@@ -274,7 +280,9 @@ mod tests {
     proptest! {
         /// Few distinct hashes, so that runs collide and wrap.
         #[test]
-        fn does_what_a_map_does(steps in prop::collection::vec((0_u64..40, 0_u8..4), 0..400)) {
+        fn a_flat_map_behaves_like_a_hash_map(
+            steps in prop::collection::vec((0_u64..40, 0_u8..4), 0..400)
+        ) {
             let hash_of = |entry: &(u64, usize)| entry.0;
             let mut flat = Flat::new();
             let mut model: HashMap<usize, u64> = HashMap::new();
@@ -304,7 +312,7 @@ mod tests {
         }
 
         #[test]
-        fn what_does_not_fit_is_handed_out(count in 1_usize..200, slots in 5_usize..100) {
+        fn entries_that_do_not_fit_are_handed_out(count in 1_usize..200, slots in 5_usize..100) {
             let hash_of = |entry: &u64| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let mut flat = Flat::new();
             for number in 0..count as u64 {

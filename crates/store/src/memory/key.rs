@@ -101,7 +101,10 @@ pub(super) struct WordKey(NonZeroU64);
 impl StoredKey for WordKey {
     type Probe<'a> = Self;
 
-    #[expect(clippy::inline_always, reason = "made and compared in registers")]
+    #[expect(
+        clippy::inline_always,
+        reason = "keys are built and compared in registers"
+    )]
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
         debug_assert_eq!(SizeClass::of(key), SizeClass::Word);
@@ -162,7 +165,10 @@ pub(super) struct ShortKey {
 impl StoredKey for ShortKey {
     type Probe<'a> = Self;
 
-    #[expect(clippy::inline_always, reason = "made and compared in registers")]
+    #[expect(
+        clippy::inline_always,
+        reason = "keys are built and compared in registers"
+    )]
     #[inline(always)]
     fn probe(key: &[u8]) -> Self {
         debug_assert_eq!(SizeClass::of(key), SizeClass::Short);
@@ -236,7 +242,10 @@ pub(super) struct LongProbe<'a> {
 impl StoredKey for LongKey {
     type Probe<'a> = LongProbe<'a>;
 
-    #[expect(clippy::inline_always, reason = "made and compared in registers")]
+    #[expect(
+        clippy::inline_always,
+        reason = "keys are built and compared in registers"
+    )]
     #[inline(always)]
     fn probe(key: &[u8]) -> LongProbe<'_> {
         let [mut head, mut tail] = [[0; 2]; 2];
@@ -314,7 +323,7 @@ impl StoredKey for LongKey {
 }
 
 /// Up to 14 bytes, then zeros, as two numbers.
-#[expect(clippy::inline_always, reason = "made in registers")]
+#[expect(clippy::inline_always, reason = "keys are built in registers")]
 #[inline(always)]
 fn padded(bytes: &[u8]) -> (u64, u64) {
     // Two reads that overlap; the second is shifted until only the new bytes are left.
@@ -340,7 +349,7 @@ fn ends(tail: &[u8; INLINE - HEAD]) -> (u64, u64) {
     (u64::from_le_bytes(first), u64::from_le_bytes(last))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
 #[inline]
 fn low(number: u128) -> u64 {
     number as u64
@@ -359,7 +368,7 @@ pub(super) fn block(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn comes_back<K: StoredKey>(lengths: impl IntoIterator<Item = usize>) {
+    fn check_key_is_read_back<K: StoredKey>(lengths: impl IntoIterator<Item = usize>) {
         let hasher = RandomState::default();
         for length in lengths {
             let key: Vec<u8> = (1..=length).map(|at| at.to_le_bytes()[0]).collect();
@@ -379,10 +388,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_back() {
-        comes_back::<WordKey>(0..=8);
-        comes_back::<ShortKey>(9..=15);
-        comes_back::<LongKey>((16..=40).chain([255, 256, 70_000]));
+    fn keys_are_read_back_as_they_were_stored() {
+        check_key_is_read_back::<WordKey>(0..=8);
+        check_key_is_read_back::<ShortKey>(9..=15);
+        check_key_is_read_back::<LongKey>((16..=40).chain([255, 256, 70_000]));
         assert_eq!(LongKey::heap_bytes(30), 0);
         assert!(LongKey::heap_bytes(31) > 31);
     }
@@ -415,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_bytes_that_are_no_word_are_short() {
+    fn eight_bytes_without_a_word_are_stored_as_short_keys() {
         for last in [SEVEN, FEWER] {
             let key = [9, 8, 7, 6, 5, 4, 3, last];
             assert_eq!(SizeClass::of(&key), SizeClass::Short);
@@ -429,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_tells() {
+    fn keys_of_different_lengths_differ() {
         fn check<K: StoredKey>(lengths: impl Iterator<Item = usize>) {
             for length in lengths {
                 let (shorter, longer) = (vec![0; length], vec![0; length + 1]);
@@ -443,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slot_costs_nothing_more() {
+    fn an_empty_slot_takes_no_extra_space() {
         assert_eq!(size_of::<Option<(WordKey, u64)>>(), 16);
         assert_eq!(size_of::<Option<(ShortKey, u64)>>(), 24);
         assert_eq!(size_of::<Option<(LongKey, u64)>>(), 40);

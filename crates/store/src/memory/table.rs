@@ -127,7 +127,10 @@ impl<A: Listed, K: StoredKey> Table<A, K> {
     }
 
     /// Returns the state of a key that is here, if the first guess finds it.
-    #[expect(clippy::inline_always, reason = "as `MemoryStore::decide_one` asks")]
+    #[expect(
+        clippy::inline_always,
+        reason = "for the fast path, see `MemoryStore::decide_one`"
+    )]
     #[inline(always)]
     pub(super) fn likely(&mut self, hash: u64, probe: &K::Probe<'_>) -> Option<&mut A::State> {
         let at = self.entries.likely(hash)?;

@@ -207,7 +207,7 @@ fn bytes_of(numbers: &[f64]) -> Vec<u8> {
 pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<AnyState, Trouble> {
     item.limit.algorithm.read(bytes, now).ok_or_else(|| {
         let name = String::from_utf8_lossy(&item.name);
-        Trouble::Foreign(format!("the value of `{name}` is none of this limit"))
+        Trouble::Foreign(format!("the value of `{name}` is not a state of its limit"))
     })
 }
 
@@ -223,7 +223,7 @@ impl ScriptReply {
     /// Reads the answer of a script that was given `count` keys: a list, or for one key a text
     /// of seconds, microseconds, and the value if there is one.
     pub(super) fn read(answer: Value, count: usize) -> Result<Self, Trouble> {
-        let strange = || Trouble::Refused("a script answered what it cannot".into());
+        let strange = || Trouble::Refused("unexpected reply from the script".into());
         let parts = match answer {
             Value::Array(parts) => parts,
             Value::BulkString(text) if count == 1 => {

@@ -179,7 +179,7 @@ impl Cluster {
 
     /// Returns the node at an address of the form `host:port`, created if it is new.
     fn node(&self, address: &str) -> Result<Arc<RedisNode>, Trouble> {
-        let strange = || Trouble::Refused(format!("`{address}` is no address"));
+        let strange = || Trouble::Refused(format!("`{address}` is not HOST:PORT"));
         let (host, port) = address.rsplit_once(':').ok_or_else(strange)?;
         let port: u16 = port.parse().map_err(|_| strange())?;
         let first = self.seeds.first().ok_or_else(strange)?;
@@ -189,7 +189,7 @@ impl Cluster {
             return Ok(Arc::clone(node));
         }
         if map.nodes.len() >= MAX_NODES {
-            return Err(Trouble::Refused("the cluster names too many nodes".into()));
+            return Err(Trouble::Refused("the cluster has too many nodes".into()));
         }
         let address = dial.address().clone();
         let node = Arc::new(RedisNode::new(

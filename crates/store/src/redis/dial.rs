@@ -85,7 +85,7 @@ impl Dial {
                 port: *port,
             },
             ConnectionAddr::Unix(path) => ServerAddress::Socket(path.clone()),
-            _ => return Err(misconfigured("a URL of an unknown kind".into())),
+            _ => return Err(misconfigured("the URL has an unknown scheme".into())),
         };
         Ok(Self {
             address,
@@ -227,7 +227,7 @@ pub(super) fn renew_logins<'a>(
 }
 
 pub(super) fn other_servers() -> StoreError {
-    StoreError::Misconfigured("these are other servers: that needs another store".into())
+    StoreError::Misconfigured("a store cannot change to other servers; create a new one".into())
 }
 
 /// The step that failed.
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(
             there.login.read().username(),
             Some("bob"),
-            "renewed together"
+            "both dials use the new login"
         );
         assert_eq!(dial.to("", 2).unwrap().address().to_string(), "h:2");
         let socket = Dial::new("unix:///s", &Tls::default()).unwrap();

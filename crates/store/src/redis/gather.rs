@@ -100,7 +100,7 @@ impl Gather {
         let way = (slot, told);
         self.inner.hold(|queue| {
             if queue.present >= MAX_PRESENT {
-                let why = format!("{MAX_PRESENT} requests wait for the store");
+                let why = format!("{MAX_PRESENT} requests already wait for the store");
                 return Err(Trouble::Absent(why));
             }
             queue.present += 1;
@@ -114,7 +114,7 @@ impl Gather {
             }
             Ok(())
         })?;
-        let lost = || Trouble::Lost("the call was given up".into());
+        let lost = || Trouble::Lost("the call ended without a reply".into());
         answered.await.map_err(|_| lost())?
     }
 }
@@ -299,7 +299,7 @@ impl GatherInner {
         let losses = self.hints.losses();
         let hints = told.map_or_else(|| self.hints.of(&batch), |_| None);
         let Some((script, arguments)) = batch.script(&self.scripts, told, hints) else {
-            return Err(Trouble::Refused("a limit has no twin".into()));
+            return Err(Trouble::Refused("a limit has no Lua form".into()));
         };
         let call = ScriptCall {
             script: &script,
@@ -318,5 +318,5 @@ impl GatherInner {
 
 /// The error for a call that did not answer each of its requests.
 fn nobody() -> Trouble {
-    Trouble::Refused("a script answered nobody".into())
+    Trouble::Refused("the script's reply has no result".into())
 }

@@ -265,7 +265,7 @@ mod tests {
                 lowered: false,
             };
             let lost = self.hints.note_one(&self.item(name), &seen);
-            assert!(!lost, "{name} was new");
+            assert!(!lost, "no loss for a new {name}");
         }
 
         /// Returns the debt that would be sent for a key after a loss.
@@ -312,7 +312,7 @@ mod tests {
             assert_eq!(bench.tells(name), kept.then(|| paid(*owed)), "{name}");
             told += usize::from(kept);
         }
-        assert_eq!(told, longest.len(), "one for each place, and no more");
+        assert_eq!(told, longest.len(), "one debt is kept per place");
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
         bench.hears(&bob, NOW + 10, NOW + 40);
         bench.hints.losses.count();
         assert_eq!(bench.tells("ada"), Some(paid(NOW + 50)));
-        assert_eq!(bench.tells(&bob), None, "ada owes longer");
+        assert_eq!(bench.tells(&bob), None, "the debt of ada is longer");
 
         bench.hears(&bob, NOW + 50, NOW + 60);
         bench.hints.losses.count();

@@ -137,7 +137,7 @@ impl RedisServer {
             let whole = seconds.checked_mul(1_000_000)?;
             whole.checked_add(micros)
         });
-        let strange = || StoreError::Misconfigured("TIME is answered with no time".into());
+        let strange = || StoreError::Misconfigured("unexpected reply to TIME".into());
         micros.map(UnixMicros::new).ok_or_else(strange)
     }
 

@@ -117,7 +117,7 @@ impl RedisStore {
     /// holds a `{`.
     pub fn new(config: RedisConfig) -> Result<Self, StoreError> {
         if config.prefix.contains('{') {
-            let why = format!("prefix `{}` must not hold a `{{`", config.prefix);
+            let why = format!("prefix `{}` must not contain `{{`", config.prefix);
             return Err(StoreError::Misconfigured(why));
         }
         let losses = Losses::default();
@@ -322,7 +322,7 @@ impl RedisStore {
             }
             turns::pause(lost).await;
         }
-        let why = format!("changed by others {TRIES} times in a row");
+        let why = format!("a key changed during each of {TRIES} attempts");
         Err(Trouble::Later(why))
     }
 }

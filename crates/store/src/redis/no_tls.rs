@@ -22,12 +22,12 @@ impl Tls {
     }
 
     /// Does nothing, because there is nothing to renew.
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with TLS")]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "like tls.rs")]
     pub(super) const fn renew(&self, _config: &RedisTls) -> Result<(), StoreError> {
         Ok(())
     }
 
-    #[expect(clippy::unused_self, reason = "as with TLS")]
+    #[expect(clippy::unused_self, reason = "like tls.rs")]
     pub(super) fn shake_hands(&self, _: TcpStream, _host: &str) -> Ready<io::Result<TcpStream>> {
         ready(Err(io::Error::other("TLS is not built in")))
     }

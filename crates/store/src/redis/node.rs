@@ -216,7 +216,7 @@ impl RedisNode {
                 return;
             }
             health.rests_until = Some(Instant::now() + REST);
-            health.why = format!("{why}; it is not asked until it answers");
+            health.why = format!("{why}; calls resume when it answers a probe");
             std::mem::replace(&mut health.is_probed, true)
         };
         // A runtime that shuts down drops the task at once, and that drop takes the lock.
@@ -338,7 +338,7 @@ impl RedisNode {
             {
                 Ok(())
             }
-            Ok(_) => Err(Trouble::Later(format!("{address} is no primary"))),
+            Ok(_) => Err(Trouble::Later(format!("{address} is not a primary"))),
             Err(error) if error.code().is_some() => Err(error.into()),
             Err(error) => Err(Trouble::Absent(format!("{address}: {error}"))),
         }

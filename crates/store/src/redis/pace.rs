@@ -247,7 +247,7 @@ mod tests {
             let full = requests.min(50_000) / u32::try_from(MOST).unwrap();
             assert!(
                 u128::from(calls) <= most + u128::from(full),
-                "{calls}, not {most}"
+                "{calls} > {most}"
             );
             assert!(longest <= GAP + trip + MICRO, "{longest:?}");
         }
@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(
                 pace.lands(&key, then).go.len(),
                 1,
-                "the second, in its burst"
+                "the second is in the burst"
             );
             pace.lands(&key, then);
             assert!(pace.keys.len() <= 2 * MAX_AT_REST, "{}", pace.keys.len());

@@ -100,19 +100,19 @@ impl Sentinels {
         let misconfigured = |why: &str| StoreError::Misconfigured(why.into());
         let encrypted = config.urls.iter().filter(|url| is_encrypted(url)).count();
         if encrypted > 0 && encrypted < config.urls.len() {
-            let why = "sentinels, and the primary with them, are reached by TLS all or none";
+            let why = "either all sentinels and the primary use TLS, or none of them";
             return Err(misconfigured(why));
         }
         let mut dials = Vec::new();
         for url in config.urls.iter().take(MOST) {
             let dial = Dial::new(url, tls)?;
             if matches!(dial.address(), ServerAddress::Socket(_)) {
-                return Err(misconfigured("a sentinel is not reached by a socket"));
+                return Err(misconfigured("a sentinel needs HOST:PORT, not a socket"));
             }
             dials.push(dial);
         }
         let Some(first) = dials.first() else {
-            return Err(misconfigured("the URL of at least one sentinel is needed"));
+            return Err(misconfigured("at least one sentinel URL is required"));
         };
         let like = first.clone().log_in(&config.login);
         let sentinel = |dial| RedisNode::new(dial, Role::Any, PATIENCE, Losses::default());
@@ -274,7 +274,7 @@ impl SentinelInner {
         let answers = answers.map_err(|trouble| trouble.to_string())?;
         let [address, facts] = answers.as_slice() else {
             return Err(format!(
-                "{} does not answer as sentinels do",
+                "{} does not reply like a sentinel",
                 sentinel.address()
             ));
         };

@@ -110,14 +110,14 @@ impl Terms {
                 let client = builder.with_client_auth_cert(chain, key);
                 client.map_err(|why| {
                     misconfigured(format!(
-                        "`client_certificate` and `client_key` do not fit: {why}"
+                        "`client_certificate` and `client_key` do not match: {why}"
                     ))
                 })?
             }
         };
         let name = config.server_name.clone().map(|name| {
             let parsed = ServerName::try_from(name.clone());
-            parsed.map_err(|_| misconfigured(format!("`server_name` `{name}` is no name")))
+            parsed.map_err(|_| misconfigured(format!("`server_name` `{name}` is not a host name")))
         });
         Ok(Self {
             client: TlsConnector::from(Arc::new(client)),
@@ -136,7 +136,7 @@ async fn greet(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     let mut answer = Vec::new();
     while answer.last() != Some(&b'\n') {
         if answer.len() >= MAX_PONG {
-            return Err(io::Error::other("it does not speak Redis"));
+            return Err(io::Error::other("the server does not speak Redis"));
         }
         answer.push(stream.read_u8().await?);
     }
@@ -157,7 +157,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, StoreError> {
     let system = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(system.certs);
     if roots.is_empty() {
-        let why = "this system trusts nobody (no CA certificates): name those who sign by `ca`";
+        let why = "the system has no CA certificates: set `ca` to a file of them";
         return Err(StoreError::Misconfigured(why.into()));
     }
     Ok(roots)

@@ -46,7 +46,7 @@ impl Account {
 /// After every request, for every key: admitted no more often than by a store that forgets
 /// nothing, plus the forgiven part for each time that it was pushed out.
 #[test]
-fn a_flood_gains_no_key_more_than_is_forgiven() {
+fn a_flood_gains_no_key_more_than_the_forgiven_part() {
     for algorithm in algorithms("5/60s") {
         if !pointwise(&algorithm) {
             continue;
@@ -78,7 +78,7 @@ fn a_flood_gains_no_key_more_than_is_forgiven() {
 /// open the window later, and then it can serve better. The limit's bound on any span holds all
 /// the same, but for the forgiven part; as it does for every algorithm.
 #[test]
-fn a_flood_gains_no_key_more_than_the_bound_and_what_is_forgiven() {
+fn a_flood_gains_no_key_more_than_the_bound_and_the_forgiven_part() {
     const SPAN: Nanos = Nanos::from_secs(60);
     for algorithm in algorithms("5/60s") {
         let limit = limit(0, algorithm);
@@ -163,7 +163,7 @@ fn a_drained_key_outlasts_a_flood_of_keys_that_asked_once() {
 
 /// Pushed out by keys that owe more, a key comes back with its debt less the forgiven part.
 #[test]
-fn keys_that_were_pushed_out_come_back_in_debt() {
+fn evicted_keys_return_in_debt() {
     for algorithm in algorithms("20/20h") {
         if lends(&algorithm) {
             continue;
@@ -183,7 +183,10 @@ fn keys_that_were_pushed_out_come_back_in_debt() {
         };
         assert!(abusers.iter().filter(gone).count() > 0, "{limit:?}");
         for abuser in abusers.iter().filter(gone) {
-            assert!(!ask(abuser, 13).admitted, "10 of 20, less 2: {limit:?}");
+            assert!(
+                !ask(abuser, 13).admitted,
+                "the key returns with 10 of 20 used, less 2 forgiven: {limit:?}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A full store: it serves newcomers, forgives little, never grows, never fails.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 
@@ -110,11 +110,11 @@ fn flood(mut request: impl FnMut(Vec<u8>, Time)) {
 /// request sets off a window or the strokes, nor where it changes the mode.
 fn pointwise(algorithm: &AnyAlgorithm) -> bool {
     let quota: Quota = "5/60s".parse().unwrap();
-    let strokes = Interval::from_first(quota.permits(), quota.permits(), quota.per()).unwrap();
+    let stepped = Interval::from_first(quota.permits(), quota.permits(), quota.per()).unwrap();
     let opening = Window::quota_reset(quota).unwrap();
     match algorithm {
         AnyAlgorithm::Hybrid(_) | AnyAlgorithm::Exponential(_) => false,
-        other => *other != opening.into() && *other != strokes.into(),
+        other => *other != opening.into() && *other != stepped.into(),
     }
 }
 
@@ -130,7 +130,7 @@ fn lends(algorithm: &AnyAlgorithm) -> bool {
 
 /// Ten million keys are not needed to see that the bound holds: a hundred times the capacity.
 #[test]
-fn a_flood_uses_most_of_the_budget_and_no_more() {
+fn a_flood_uses_most_of_the_budget_and_never_exceeds_it() {
     let (store, limit) = (store(SMALL), limit(0, bucket("1/1h")));
     for number in 0..400_000_u32 {
         let _ = admits(&store, &limit, &number.to_le_bytes(), Time::ZERO);
@@ -152,7 +152,10 @@ fn a_flood_leaves_other_limits_alone() {
         let _ = admits(&store, &flooded, &number.to_le_bytes(), Time::ZERO);
     }
     for name in 20..200_u8 {
-        assert!(admits(&store, &quiet, &[name], Time::ZERO), "newcomers too");
+        assert!(
+            admits(&store, &quiet, &[name], Time::ZERO),
+            "new keys of the quiet limit are admitted too"
+        );
     }
     let usage = store.usage();
     within_budget(&usage);
@@ -164,7 +167,7 @@ fn a_flood_leaves_other_limits_alone() {
 /// All or none also when the second of two new keys finds no room: every request is admitted
 /// with both its charges, or with none.
 #[test]
-fn requests_stay_whole_when_room_runs_out() {
+fn requests_are_charged_whole_or_not_at_all_when_memory_runs_out() {
     let store = store(SMALL);
     let (first, second) = (limit(0, bucket("4/1h")), limit(1, bucket("4/1h")));
     let mut random = random();
@@ -185,7 +188,7 @@ fn requests_stay_whole_when_room_runs_out() {
 }
 
 #[test]
-fn a_store_with_no_room_at_all_denies_and_says_for_how_long() {
+fn a_store_without_any_room_denies_with_a_wait() {
     let limit = limit(0, bucket("5/1s"));
     let retry_after = Nanos::SECOND;
     for budget in [0, 100, 300] {
@@ -219,7 +222,7 @@ fn ids_are_bounded_by_the_budget() {
 }
 
 #[test]
-fn what_expires_is_forgotten_and_memory_given_back() {
+fn expired_keys_are_erased_and_their_memory_is_freed() {
     for algorithm in algorithms("2/60s") {
         let (store, limit) = (store(8 << 20), limit(0, algorithm));
         let empty = store.usage().bytes;
@@ -230,7 +233,11 @@ fn what_expires_is_forgotten_and_memory_given_back() {
         for _ in 0..100 {
             store.sweep(seconds(1));
         }
-        assert_eq!(store.usage().limits[0].keys, 10_000, "all in debt still");
+        assert_eq!(
+            store.usage().limits[0].keys,
+            10_000,
+            "all keys are still in debt"
+        );
         for _ in 0..100 {
             store.sweep(seconds(100_000));
         }
@@ -243,7 +250,7 @@ fn what_expires_is_forgotten_and_memory_given_back() {
 
 /// States that take more room under the new numbers are counted so, and counted back.
 #[test]
-fn reloads_that_change_the_size_of_states_keep_the_account() {
+fn reloads_that_change_the_size_of_states_keep_the_memory_count_exact() {
     let log = |permits: u32| {
         limit(
             0,
@@ -275,7 +282,7 @@ fn reloads_that_change_the_size_of_states_keep_the_account() {
 
 /// Inserts alone keep a store of short-lived keys small, without any sweep.
 #[test]
-fn inserts_forget_what_has_expired() {
+fn inserts_erase_expired_keys() {
     let (store, limit) = (store(64 << 20), limit(0, bucket("1/1s")));
     for number in 0..100_000_u64 {
         let now = Time::from_nanos(number * 1_000_000); // a thousand keys a second
@@ -286,7 +293,7 @@ fn inserts_forget_what_has_expired() {
 
 /// So they do after many keys have expired.
 #[test]
-fn inserts_give_back_the_room_of_those_who_left() {
+fn inserts_free_the_memory_of_expired_keys() {
     for key_bytes in [8, 24] {
         let (store, limit) = (store(64 << 20), limit(0, bucket("1/1s")));
         let ask = |number: u64, now| {
@@ -315,7 +322,11 @@ fn a_clock_set_back_brings_no_second_burst() {
     assert!(admits(&store, &limit, b"key", seconds(10)));
     assert!(admits(&store, &limit, b"key", seconds(10)));
     (0..64).for_each(|_| store.sweep(seconds(20)));
-    assert_eq!(store.usage().limits[0].keys, 0, "forgotten");
+    assert_eq!(
+        store.usage().limits[0].keys,
+        0,
+        "the expired state is erased"
+    );
     // A newcomer is judged at 20 s, the latest moment at which something was forgotten.
     assert!(admits(&store, &limit, b"key", seconds(10)));
     assert!(!admits(&store, &limit, b"key", seconds(10)));
@@ -325,7 +336,7 @@ fn a_clock_set_back_brings_no_second_burst() {
 }
 
 #[test]
-fn listing_shows_the_keys_with_the_least_left() {
+fn listing_returns_the_keys_with_the_fewest_remaining_permits() {
     let (store, limit) = (store(SMALL), limit(0, bucket("100/100s")));
     for number in 0..200_u32 {
         let key = number.to_le_bytes();
@@ -346,7 +357,7 @@ fn listing_shows_the_keys_with_the_least_left() {
     assert_eq!(
         store.keys(&limit, 1_000, Time::ZERO).len(),
         198,
-        "those that owe"
+        "only keys in debt are listed"
     );
     assert!(store.keys(&limit, 1_000, seconds(100)).is_empty());
     let left = store.key(&limit, Key::from_bytes(&key(42)), Time::ZERO);

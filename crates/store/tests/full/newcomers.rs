@@ -73,7 +73,7 @@ fn most_keys(limit: &Limit) -> u64 {
 
 /// From half to a hundred times the capacity.
 #[test]
-fn clients_that_ask_once_do_not_shut_others_out() {
+fn clients_that_ask_once_do_not_lock_others_out() {
     for (quota, cost, life) in [
         ("5/1h", 1, HOUR / 5),
         ("1/1h", 1, HOUR),
@@ -93,7 +93,10 @@ fn clients_that_ask_once_do_not_shut_others_out() {
                 load,
             };
             let met = crowd.play();
-            assert_eq!(met.refused, 0, "{quota} at {load} % of what fits: {met:?}");
+            assert_eq!(
+                met.refused, 0,
+                "{quota} at {load} % of the capacity: {met:?}"
+            );
             assert_eq!(met.admitted, met.newcomers);
         }
     }
@@ -102,7 +105,7 @@ fn clients_that_ask_once_do_not_shut_others_out() {
 /// Crowds that spend all they get leave newcomers the forgiven part, and more as long as the
 /// crowd is not many times the capacity.
 #[test]
-fn crowds_that_drain_their_keys_leave_newcomers_a_beginning() {
+fn crowds_that_drain_their_keys_leave_newcomers_the_forgiven_part() {
     let limit = limit(0, bucket("5/1h"));
     // In hundredths: the load of the store, and permits of a newcomer.
     for (load, least) in [(50, 500), (93, 400), (200, 300), (1_000, 200), (3_000, 200)] {
@@ -115,8 +118,8 @@ fn crowds_that_drain_their_keys_leave_newcomers_a_beginning() {
         };
         let met = crowd.play();
         let each = met.admitted * 100 / met.newcomers;
-        assert_eq!(met.refused, 0, "{load} % of what fits: {met:?}");
-        assert!(each >= least, "{load} % of what fits: {each}, {met:?}");
+        assert_eq!(met.refused, 0, "{load} % of the capacity: {met:?}");
+        assert!(each >= least, "{load} % of the capacity: {each}, {met:?}");
     }
 }
 
@@ -158,7 +161,10 @@ fn keys_of_another_size_find_room() {
         }
         for number in 0..1_000 {
             let admitted = admits(&store, &limit, &key(number, few), Time::ZERO);
-            assert!(admitted, "{number} of {few} bytes after those of {many}");
+            assert!(
+                admitted,
+                "key {number} of {few} bytes, after keys of {many} bytes"
+            );
         }
         within_budget(&store.usage());
     }
@@ -167,7 +173,7 @@ fn keys_of_another_size_find_room() {
 /// A limit that takes too much gives up a third of a table, no more; also if all its keys owe the
 /// same until the same moment.
 #[test]
-fn a_limit_that_takes_too_much_gives_up_a_third() {
+fn a_limit_that_takes_too_much_memory_gives_up_a_third() {
     let window = Window::fixed("5/1h".parse().unwrap(), Nanos::ZERO).unwrap();
     for algorithm in [AnyAlgorithm::from(window), bucket("5/1h").into()] {
         let (store, large) = (store(1 << 20), limit(0, algorithm));
@@ -189,7 +195,7 @@ fn a_limit_that_takes_too_much_gives_up_a_third() {
 /// Permits on loan are never forgotten for a newcomer: that is refused, and the loans can be
 /// given back.
 #[test]
-fn permits_on_loan_stay_known() {
+fn permits_on_loan_are_never_evicted() {
     let lending = Concurrency::new(Permits::new(2), Nanos::from_secs(60)).unwrap();
     let (store, limit) = (store(SMALL), limit(0, lending));
     let mut lent = Vec::new();

@@ -117,7 +117,10 @@ fn a_decision_is_one_call_with_a_read_and_a_write_for_each_limit() {
             .iter()
             .map(|limit| charge(limit, b"\x03all"))
             .collect();
-        assert!(decide(&charges), "another script: all cores");
+        assert!(
+            decide(&charges),
+            "the request over all cores uses another script"
+        );
         calls(&mut connection);
         assert!(decide(&charges));
         let calls = calls(&mut connection);
@@ -157,7 +160,7 @@ fn a_gcra_key_takes_few_bytes() {
         let before = used_memory(&mut connection);
         fill(100, KEYS);
         let each = (used_memory(&mut connection) - before).div_ceil(u64::from(KEYS));
-        println!("{}: {each} bytes a gcra key", program.name);
+        println!("{}: {each} bytes per gcra key", program.name);
         if program.name == "redis 7.0" {
             assert!(each <= 133, "{each} bytes");
         }
@@ -174,7 +177,7 @@ fn used_memory(connection: &mut Connection) -> u64 {
 
 /// A client that asks again while refused is refused here, until something comes back.
 #[test]
-fn denials_are_remembered_for_a_moment() {
+fn denials_are_answered_locally_for_a_moment() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
@@ -198,12 +201,15 @@ fn denials_are_remembered_for_a_moment() {
             assert!(again.verdict.retry_after() <= denied.verdict.retry_after());
             assert!(!again.verdict.allows());
         }
-        let none: u64 = calls(&mut connection).get("evalsha").copied().unwrap_or(0);
+        let sent: u64 = calls(&mut connection).get("evalsha").copied().unwrap_or(0);
         assert!(
-            none <= 1,
-            "a second may pass on a busy machine: {none} calls"
+            sent <= 1,
+            "more than one call, which a busy machine may need: {sent} calls"
         );
-        assert!(!decide(three).verdict.allows(), "another cost is asked for");
+        assert!(
+            !decide(three).verdict.allows(),
+            "a denial of one cost does not answer for another cost"
+        );
         runtime
             .block_on(store.refund(&[charge], Time::ZERO))
             .unwrap();
@@ -257,7 +263,7 @@ fn callers_of_one_key_share_calls() {
 
 /// A debit is not answered from memory: the server may have lost the states that it refused by.
 #[test]
-fn a_debit_asks_the_server_whatever_was_refused_a_moment_ago() {
+fn a_debit_asks_the_server_despite_a_recent_denial() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in every_program() {
         let server = Server::start(&program, &[]);
@@ -273,6 +279,6 @@ fn a_debit_asks_the_server_whatever_was_refused_a_moment_ago() {
             .exec(&mut server.connect())
             .unwrap();
         let debited = runtime.block_on(store.debit(&charges, Time::ZERO));
-        assert!(debited.unwrap().admitted, "it fits");
+        assert!(debited.unwrap().admitted, "the debit fits");
     }
 }

@@ -135,13 +135,13 @@ fn count(times: &CallTime) -> u64 {
 fn until(runtime: &Runtime, what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < PATIENCE, "timed out: {what}");
         runtime.block_on(async { sleep(Duration::from_millis(10)).await });
     }
 }
 
 #[test]
-fn a_step_of_the_clock_brings_what_so_much_time_brings() {
+fn a_step_of_the_clock_refills_as_much_as_the_same_time_would() {
     let runtime = Runtime::new().unwrap();
     for program in programs() {
         let Some((server, clock)) = Server::with_clock(&program) else {
@@ -190,7 +190,7 @@ fn a_step_of_the_clock_brings_what_so_much_time_brings() {
             has_stepped |= step > 0;
             runtime.block_on(async { sleep(AFTER_A_STEP).await });
             if has_stepped {
-                until(&runtime, "the step was seen", || {
+                until(&runtime, "the server follows the step of its clock", || {
                     trials.iter().all(|trial| trial.has_gained())
                 });
             }
@@ -200,7 +200,7 @@ fn a_step_of_the_clock_brings_what_so_much_time_brings() {
                 let most = N + brought + meanwhile(begun);
                 assert!(
                     admitted <= most,
-                    "{step}: {admitted}, not {most}: {:?}",
+                    "step {step}: {admitted} admitted, more than {most}: {:?}",
                     trial.limit
                 );
             }
@@ -218,7 +218,7 @@ fn a_step_of_the_clock_brings_what_so_much_time_brings() {
         let failed = times.map(|times| count(&times.error) + count(&times.timeout));
         assert!(
             lost <= failed.sum(),
-            "{lost} calls, the store knows of less"
+            "{lost} calls were lost, more than the store counted"
         );
     }
 }

@@ -11,10 +11,7 @@ use crate::server::{Cluster, Server, every_program};
 /// Times of stories are in milliseconds from their zero; keys live by the server's clock. So the
 /// zero lies a day ahead of it.
 pub(crate) fn tomorrow() -> Origin {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the server's clock is the real one"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the server uses the real clock")]
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap();

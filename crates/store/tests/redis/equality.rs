@@ -95,8 +95,8 @@ fn limit_of<A: Algorithm>(trial: &Trial<A>, recipe: Recipe, random: &mut Random)
 }
 
 fn operations() -> u64 {
-    let told = std::env::var("RATEKEEPER_OPS").ok();
-    told.map_or(OPERATIONS, |text| text.parse().unwrap())
+    let wanted = std::env::var("RATEKEEPER_OPS").ok();
+    wanted.map_or(OPERATIONS, |text| text.parse().unwrap())
 }
 
 fn run<A>(trial: &Trial<A>)
@@ -191,7 +191,7 @@ where
         };
         let act = random.below(20);
         history.push((act, now, cost, state.clone()));
-        let (expected, told) = match act {
+        let (expected, decided) = match act {
             0 => {
                 let verdict = algorithm.look(&state, now, cost).verdict;
                 let standing = algorithm.look(&state, now, Permits::ZERO);
@@ -235,9 +235,9 @@ where
                 )
             }
         };
-        let told = told.map(|decisions| decisions.each[0]);
+        let decided = decided.map(|decisions| decisions.each[0]);
         assert_eq!(
-            told,
+            decided,
             expected,
             "{} {seed}, operation {number}, (act, now, cost, state): {:?}\n{algorithm:?}",
             trial.name,

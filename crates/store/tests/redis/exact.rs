@@ -105,7 +105,7 @@ fn check(servers: &RedisServers) {
 }
 
 #[test]
-fn exactly_as_many_pass_as_the_limit_says() {
+fn exactly_as_many_requests_pass_as_the_limit_allows() {
     for program in every_program() {
         let server = Server::start(&program, &[]);
         check(&RedisServers::One(server.url()));
@@ -113,7 +113,7 @@ fn exactly_as_many_pass_as_the_limit_says() {
 }
 
 #[test]
-fn exactly_as_many_pass_on_a_cluster() {
+fn exactly_as_many_requests_pass_on_a_cluster() {
     for program in every_program() {
         let cluster = Cluster::start(&program);
         check(&RedisServers::Cluster(cluster.urls()));

@@ -64,7 +64,7 @@ fn random(state: &mut u64, below: u64) -> u64 {
 }
 
 #[test]
-fn a_value_stays_until_it_says_nothing_and_a_step_at_most() {
+fn a_value_expires_within_one_step_of_the_end_of_its_effect() {
     let runtime = Runtime::new().unwrap();
     for program in programs() {
         let server = Server::start(&program, &[]);
@@ -135,7 +135,7 @@ fn a_value_stays_until_it_says_nothing_and_a_step_at_most() {
                         let step = EXPIRY_STEP_MICROS / 1_000;
                         assert!(gone <= paid + step + 1, "{name} {value}: {gone} > {paid}");
                         let off = (gone + 1) % step;
-                        assert!(off <= 2, "{name} {value}: {gone} is no step");
+                        assert!(off <= 2, "{name} {value}: {gone} is not on a step");
                         let old = before[key * limits.len() + of].replace((gone, value.clone()));
                         kept += u64::from(
                             old.is_some_and(|(was, old)| was.abs_diff(gone) <= 1 && old != value),
@@ -147,7 +147,7 @@ fn a_value_stays_until_it_says_nothing_and_a_step_at_most() {
         }
         assert!(
             looked > ROUNDS * 5 && kept > ROUNDS / 4,
-            "{looked} looked at, {kept} kept"
+            "{looked} keys were read, {kept} kept their expiry"
         );
     }
 }

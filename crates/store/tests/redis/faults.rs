@@ -64,10 +64,10 @@ impl Bench {
         Self::new(servers, HASTY)
     }
 
-    /// Decides for `who`, within the deadline; returns true if it passed.
-    fn ask(&self, who: &str, cost: u32) -> Result<bool, StoreError> {
+    /// Decides for `client`, within the deadline; returns true if it passed.
+    fn ask(&self, client: &str, cost: u32) -> Result<bool, StoreError> {
         let mut key = Vec::new();
-        KeyBuilder::new(&mut key).part(who.as_bytes());
+        KeyBuilder::new(&mut key).part(client.as_bytes());
         let charge = Charge {
             limit: &self.limit,
             key: Key::from_bytes(&key),
@@ -80,10 +80,10 @@ impl Bench {
         decided.map(|decided| decided.admitted)
     }
 
-    /// Returns the remaining permits of `who`.
-    fn left(&self, who: &str) -> u32 {
+    /// Returns the remaining permits of `client`.
+    fn left(&self, client: &str) -> u32 {
         let mut key = Vec::new();
-        KeyBuilder::new(&mut key).part(who.as_bytes());
+        KeyBuilder::new(&mut key).part(client.as_bytes());
         let charge = Charge {
             limit: &self.limit,
             key: Key::from_bytes(&key),
@@ -98,11 +98,11 @@ impl Bench {
 
     /// Asks until a decision is made again, which must let it pass; returns the number of calls
     /// that were not answered before.
-    fn until_passed(&self, who: &str) -> u32 {
+    fn until_passed(&self, client: &str) -> u32 {
         let begun = Instant::now();
         let mut lost = 0;
         while begun.elapsed() < RECOVERY {
-            match self.ask(who, 1) {
+            match self.ask(client, 1) {
                 Ok(passed) => {
                     assert!(passed);
                     return lost;
@@ -111,7 +111,7 @@ impl Bench {
             }
             crate::server::wait_a_little();
         }
-        panic!("the store does not come back");
+        panic!("the store did not recover in time");
     }
 
     /// Returns `Ok` if the store answers, as its fallback asks.
@@ -133,29 +133,29 @@ impl Bench {
     }
 }
 
-/// The primary that holds the key of `who`.
-fn home(cluster: &Cluster, who: &str) -> usize {
-    cluster.home(&format!("rk:{{{who}}}:daily"))
+/// The primary that holds the key of `client`.
+fn home(cluster: &Cluster, client: &str) -> usize {
+    cluster.home(&format!("rk:{{{client}}}:daily"))
 }
 
 /// A client with a key on another primary.
-fn elsewhere(cluster: &Cluster, who: &str) -> String {
-    let home_of = |who: &str| home(cluster, who);
+fn elsewhere(cluster: &Cluster, client: &str) -> String {
+    let home_of = |client: &str| home(cluster, client);
     let mut others = (0..).map(|number| format!("other-{number}"));
-    let other = others.find(|other| home_of(other) != home_of(who));
-    other.expect("a primary holds a third of all names")
+    let other = others.find(|other| home_of(other) != home_of(client));
+    other.expect("every primary holds a third of all names")
 }
 
 /// Checks that at most `lost` of the calls without an answer were charged.
 fn check_left(left: u32, most: u32, lost: u32) {
     assert!(
         (most - lost..=most).contains(&left),
-        "{left} of {most}, {lost} lost"
+        "{left} of {most} remain, {lost} calls lost"
     );
 }
 
 #[test]
-fn flushed_scripts_are_taught_again_and_nothing_is_charged_twice() {
+fn flushed_scripts_are_loaded_again_and_no_request_is_charged_twice() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let bench = Bench::patient(RedisServers::One(server.url()));
@@ -169,7 +169,7 @@ fn flushed_scripts_are_taught_again_and_nothing_is_charged_twice() {
 }
 
 #[test]
-fn a_lost_connection_is_made_again() {
+fn a_lost_connection_is_replaced() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let bench = Bench::patient(RedisServers::One(server.url()));
@@ -184,7 +184,7 @@ fn a_lost_connection_is_made_again() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_an_error_at_once_and_comes_back() {
+fn a_server_that_is_down_is_an_error_at_once_and_is_used_again_when_it_is_back() {
     for program in programs() {
         let mut server = Server::start(&program, &[]);
         let bench = Bench::patient(RedisServers::One(server.url()));
@@ -196,7 +196,7 @@ fn a_server_that_is_gone_is_an_error_at_once_and_comes_back() {
                 Err(StoreError::Unavailable(_))
             ));
         }
-        assert_eq!(bench.given_up(), 0, "nobody waited");
+        assert_eq!(bench.given_up(), 0, "no call waited for its deadline");
         server.restart(&program, &[]);
         // It kept nothing, and is taught the debt.
         bench.until_passed("ada");
@@ -205,7 +205,7 @@ fn a_server_that_is_gone_is_an_error_at_once_and_comes_back() {
 }
 
 #[test]
-fn a_server_that_stands_still_costs_no_more_than_the_deadline() {
+fn a_server_that_hangs_costs_at_most_the_deadline() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let patient = Bench::patient(RedisServers::One(server.url()));
@@ -295,28 +295,28 @@ fn a_connection_that_hangs_is_replaced() {
 }
 
 #[test]
-fn a_key_that_is_not_ours_fails_alone_and_is_left_as_it_is() {
+fn a_foreign_key_fails_alone_and_is_not_changed() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let bench = Bench::patient(RedisServers::One(server.url()));
         let mut connection = server.connect();
-        for (who, command) in [("eve", "LPUSH"), ("mal", "APPEND")] {
-            let name = format!("rk:{{{who}}}:daily");
+        for (client, command) in [("eve", "LPUSH"), ("mal", "APPEND")] {
+            let name = format!("rk:{{{client}}}:daily");
             redis::cmd(command)
                 .arg(&name)
                 .arg("x")
                 .exec(&mut connection)
                 .unwrap();
-            let refused = bench.ask(who, 1).unwrap_err();
+            let refused = bench.ask(client, 1).unwrap_err();
             assert!(matches!(refused, StoreError::Foreign(_)), "{refused}");
             let mut kind = redis::cmd("EXISTS");
             assert_eq!(kind.arg(&name).query::<u32>(&mut connection).unwrap(), 1);
         }
         // Those that travel with it are decided.
         let others = bench.runtime.block_on(async {
-            let ask = |who: &'static str| {
+            let ask = |client: &'static str| {
                 let mut key = Vec::new();
-                KeyBuilder::new(&mut key).part(who.as_bytes());
+                KeyBuilder::new(&mut key).part(client.as_bytes());
                 let (store, limit) = (&bench.store, &bench.limit);
                 async move {
                     let charge = Charge {
@@ -343,7 +343,7 @@ fn a_key_that_is_not_ours_fails_alone_and_is_left_as_it_is() {
 
 /// While a slot moves from node to node and back, every charge is made once.
 #[test]
-fn a_slot_that_moves_loses_nothing() {
+fn a_slot_that_moves_loses_no_charge() {
     for program in programs() {
         let cluster = Cluster::start(&program);
         let bench = Bench::patient(RedisServers::Cluster(cluster.urls()));
@@ -394,7 +394,7 @@ fn a_slot_that_moves_loses_nothing() {
 
 /// A primary dies; its replica takes over with what it had.
 #[test]
-fn a_failover_is_waited_out_or_an_error() {
+fn a_call_during_a_failover_waits_or_fails() {
     for program in programs() {
         let mut cluster = Cluster::start(&program);
         let bench = Bench::patient(RedisServers::Cluster(cluster.urls()));
@@ -408,13 +408,13 @@ fn a_failover_is_waited_out_or_an_error() {
         let mut wait = redis::cmd("WAIT");
         let wait = wait.arg(1).arg(30_000);
         let replicas: u32 = wait.query(&mut connection).unwrap();
-        assert_eq!(replicas, 1, "the replica has it");
+        assert_eq!(replicas, 1, "the replica has the charge");
         cluster.nodes[home].kill();
         bench.until_passed("ada");
         let left = bench.left("ada");
         assert!(
             left <= 99,
-            "{left}: nothing that the replica had is forgotten"
+            "{left} remain: the replica lost a charge that it had"
         );
     }
 }
@@ -422,7 +422,7 @@ fn a_failover_is_waited_out_or_an_error() {
 /// One primary of three is gone for good: its keys are decided without it, at once, and the
 /// others by the store, as ever.
 #[test]
-fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
+fn a_dead_primary_affects_only_its_keys_and_no_call_waits_for_it() {
     for program in programs() {
         let mut cluster = Cluster::start(&program);
         for node in &cluster.nodes {
@@ -449,7 +449,11 @@ fn a_dead_primary_concerns_its_keys_and_nobody_waits_for_it() {
             assert!(matches!(refused, StoreError::Partly(_)), "{refused}");
             assert_eq!(bench.ask(&other, 1), Ok(true));
         }
-        assert_eq!(bench.given_up(), given_up, "nobody waited");
+        assert_eq!(
+            bench.given_up(),
+            given_up,
+            "no call waited for its deadline"
+        );
 
         // Operators see which server it is, and that it has come back.
         let address = format!("127.0.0.1:{}", cluster.nodes[dead].port);
@@ -514,7 +518,7 @@ fn set(connection: &mut redis::Connection, name: &str, value: &str) {
 
 /// One primary of three is there, and refuses: that concerns its keys, as if it were gone.
 #[test]
-fn a_primary_that_refuses_concerns_its_keys_and_nobody_waits_for_it() {
+fn a_primary_that_refuses_affects_only_its_keys_and_no_call_waits_for_it() {
     for program in programs() {
         let cluster = Cluster::start(&program);
         let servers = RedisServers::Cluster(cluster.urls());
@@ -530,32 +534,39 @@ fn a_primary_that_refuses_concerns_its_keys_and_nobody_waits_for_it() {
             Refusal::Locked,
             Refusal::Busy,
         ] {
-            let told = format!("{} {refusal:?}", program.name);
+            let context = format!("{} {refusal:?}", program.name);
             bench.until_passed("ada");
-            assert_eq!(bench.troubled(), [""; 0], "{told}");
+            assert_eq!(bench.troubled(), [""; 0], "{context}");
             refusal.begins(server, &mut connection);
             let found = (0..1_000).find(|_| {
                 let refused = bench.ask("ada", 1);
                 let partly = matches!(refused, Err(StoreError::Partly(_)));
-                assert!(partly || refused == Ok(true), "{told}: {refused:?}");
+                assert!(partly || refused == Ok(true), "{context}: {refused:?}");
                 !bench.troubled().is_empty()
             });
-            assert!(found.is_some_and(|asked| asked < 20), "{told}: {found:?}");
+            assert!(
+                found.is_some_and(|asked| asked < 20),
+                "{context}: {found:?}"
+            );
             let given_up = bench.given_up();
             for _ in 0..50 {
                 let refused = bench.ask("ada", 1).unwrap_err();
                 assert!(
                     matches!(refused, StoreError::Partly(_)),
-                    "{told}: {refused}"
+                    "{context}: {refused}"
                 );
-                assert_eq!(bench.ask(&other, 1), Ok(true), "{told}");
+                assert_eq!(bench.ask(&other, 1), Ok(true), "{context}");
             }
-            assert_eq!(bench.given_up(), given_up, "{told}: nobody waited");
-            assert_eq!(bench.troubled(), [&*address], "{told}");
+            assert_eq!(
+                bench.given_up(),
+                given_up,
+                "{context}: no call waited for its deadline"
+            );
+            assert_eq!(bench.troubled(), [&*address], "{context}");
             assert_eq!(
                 bench.ping(),
                 Ok(()),
-                "{told}: the rest of the store is there"
+                "{context}: the rest of the store is up"
             );
             refusal.ends(&mut connection);
         }
@@ -574,7 +585,7 @@ fn a_primary_that_refuses_concerns_its_keys_and_nobody_waits_for_it() {
 
 /// A runtime ends although callers wait for the store.
 #[test]
-fn a_runtime_that_ends_is_not_held_up() {
+fn callers_that_wait_for_the_store_do_not_delay_the_end_of_a_runtime() {
     let (say, hear) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for _ in 0..40 {
@@ -600,5 +611,5 @@ fn a_runtime_that_ends_is_not_held_up() {
         let _ = say.send(());
     });
     let ended = hear.recv_timeout(Duration::from_mins(1));
-    assert_eq!(ended, Ok(()), "it waits for itself");
+    assert_eq!(ended, Ok(()), "the runtime did not shut down in time");
 }

@@ -43,9 +43,9 @@ fn limit(id: u32, version: u32, quota: &str) -> Limit {
     }
 }
 
-fn key(who: &str) -> Vec<u8> {
+fn key(client: &str) -> Vec<u8> {
     let mut key = Vec::new();
-    KeyBuilder::new(&mut key).part(who.as_bytes());
+    KeyBuilder::new(&mut key).part(client.as_bytes());
     key
 }
 
@@ -76,8 +76,8 @@ impl Bench {
     }
 
     /// Returns true if a request of the first `limits` limits passes, by a process.
-    fn ask(&self, process: usize, who: &str, limits: usize, cost: u32) -> bool {
-        let key = key(who);
+    fn ask(&self, process: usize, client: &str, limits: usize, cost: u32) -> bool {
+        let key = key(client);
         let charges: Vec<_> = self.limits[..limits]
             .iter()
             .map(|limit| charge(limit, &key, cost))
@@ -87,8 +87,8 @@ impl Bench {
     }
 
     /// Returns the remaining permits of the first limit, by a process.
-    fn left(&self, process: usize, who: &str) -> u32 {
-        let key = key(who);
+    fn left(&self, process: usize, client: &str) -> u32 {
+        let key = key(client);
         let charges = [charge(&self.limits[0], &key, 0)];
         let looked = self.stores[process].look(&charges, Time::ZERO);
         self.runtime.block_on(looked).unwrap().each[0]
@@ -122,23 +122,23 @@ impl Bench {
 }
 
 #[test]
-fn a_flushed_store_is_taught_what_was_owed() {
+fn debts_are_restored_to_a_flushed_store() {
     for program in programs() {
         for limits in [1, 2] {
             let bench = Bench::new(Server::start(&program, &[]));
             let names = ["ada", "bob", "cid"];
-            for who in names {
+            for client in names {
                 // Twice: an answer on the call that made the connection is taught once.
-                assert!(bench.ask(A, who, limits, 450) && bench.ask(A, who, limits, 450));
+                assert!(bench.ask(A, client, limits, 450) && bench.ask(A, client, limits, 450));
             }
             bench.flush();
-            let more = |who: &str, by| {
-                let passed = (0..1_000).filter(|_| bench.ask(by, who, limits, 1));
+            let more = |client: &str, by| {
+                let passed = (0..1_000).filter(|_| bench.ask(by, client, limits, 1));
                 passed.count()
             };
             // The first to ask finds out, and passes; the others are known.
-            for (who, passed) in [("ada", 101), ("bob", 100), ("cid", 100)] {
-                assert_eq!(more(who, A), passed, "{who} under {limits}");
+            for (client, passed) in [("ada", 101), ("bob", 100), ("cid", 100)] {
+                assert_eq!(more(client, A), passed, "{client} under {limits}");
             }
             // Another process remembers nothing of them, and is answered by the store.
             assert_eq!(more("ada", B), 0);
@@ -147,7 +147,7 @@ fn a_flushed_store_is_taught_what_was_owed() {
 }
 
 #[test]
-fn processes_with_different_memories_agree_on_the_later_not_the_sum() {
+fn processes_that_remember_different_debts_agree_on_the_later_not_the_sum() {
     for program in programs() {
         let mut bench = Bench::new(Server::start(&program, &[]));
         assert!(bench.ask(A, "ada", 1, 300));
@@ -159,60 +159,67 @@ fn processes_with_different_memories_agree_on_the_later_not_the_sum() {
                 let asked = bench.stores[process].server_time();
                 bench.runtime.block_on(asked).is_ok()
             };
-            assert!((0..500).any(|number| back(&number)), "it is back");
+            assert!(
+                (0..500).any(|number| back(&number)),
+                "the server did not restart in time"
+            );
         }
         assert!(bench.ask(A, "ada", 1, 1));
-        assert_eq!(bench.left(A, "ada"), 699, "it knew of 300");
+        assert_eq!(bench.left(A, "ada"), 699, "process A remembered 300");
         assert!(bench.ask(B, "ada", 1, 1));
-        assert_eq!(bench.left(A, "ada"), 499, "of 500, and its own");
+        assert_eq!(
+            bench.left(A, "ada"),
+            499,
+            "the later debt of 500 counts, and the charge of B"
+        );
         assert!(bench.ask(A, "ada", 1, 1));
-        assert_eq!(bench.left(B, "ada"), 498, "nothing is taught twice");
+        assert_eq!(bench.left(B, "ada"), 498, "no debt is restored twice");
     }
 }
 
 #[test]
-fn what_was_reset_or_given_back_does_not_come_back() {
+fn reset_and_refunded_debts_are_not_restored() {
     for program in programs() {
         let bench = Bench::new(Server::start(&program, &[]));
-        for who in ["reset", "refund", "both"] {
-            assert!(bench.ask(A, who, 1, 300));
-            assert!(bench.ask(B, who, 1, 300)); // both remember
+        for client in ["reset", "refund", "both"] {
+            assert!(bench.ask(A, client, 1, 300));
+            assert!(bench.ask(B, client, 1, 300)); // both remember
         }
-        let give = |who: &str, cost| {
-            let key = key(who);
+        let give = |client: &str, cost| {
+            let key = key(client);
             let charges = [charge(&bench.limits[0], &key, cost)];
             let refunded = bench.stores[A].refund(&charges, Time::ZERO);
             bench.runtime.block_on(refunded).unwrap();
         };
-        let reset = |who: &str| {
-            let key = key(who);
+        let reset = |client: &str| {
+            let key = key(client);
             let charges = [charge(&bench.limits[0], &key, 0)];
             let reset = bench.stores[A].reset(&charges, Time::ZERO);
             bench.runtime.block_on(reset).unwrap()[0]
         };
         assert!(reset("reset"));
-        assert!(!reset("reset"), "there is nothing any more");
+        assert!(!reset("reset"), "the key is already reset");
         give("refund", 200);
         give("both", 200);
         assert!(reset("both"));
         bench.alarm();
-        for (who, left) in [("reset", 1_000), ("refund", 600), ("both", 1_000)] {
-            assert_eq!(bench.left(B, who), left, "{who}");
-            assert!(bench.ask(B, who, 1, 1));
-            assert_eq!(bench.left(A, who), left - 1, "{who}");
+        for (client, left) in [("reset", 1_000), ("refund", 600), ("both", 1_000)] {
+            assert_eq!(bench.left(B, client), left, "{client}");
+            assert!(bench.ask(B, client, 1, 1));
+            assert_eq!(bench.left(A, client), left - 1, "{client}");
         }
         // The mark outlives every memory of the key: a day, whatever is owed.
-        for who in ["reset", "refund", "both"] {
+        for client in ["reset", "refund", "both"] {
             let mut lives = redis::cmd("PTTL");
-            lives.arg(format!("rk:{{{who}}}:limit-0"));
+            lives.arg(format!("rk:{{{client}}}:limit-0"));
             let lives: u64 = lives.query(&mut bench.server.connect()).unwrap();
-            assert!(lives > 86_300_000, "{who}: {lives} ms");
+            assert!(lives > 86_300_000, "{client}: {lives} ms");
         }
     }
 }
 
 #[test]
-fn a_limit_that_was_changed_is_not_taught_by_its_old_numbers() {
+fn debts_of_old_parameters_are_not_restored_to_a_changed_limit() {
     for program in programs() {
         let mut bench = Bench::new(Server::start(&program, &[]));
         assert!(bench.ask(A, "ada", 1, 900));
@@ -222,7 +229,11 @@ fn a_limit_that_was_changed_is_not_taught_by_its_old_numbers() {
         assert!(bench.ask(A, "ada", 1, 1));
         bench.flush();
         bench.alarm();
-        assert_eq!(bench.left(A, "ada"), 9, "by the new ones it is");
+        assert_eq!(
+            bench.left(A, "ada"),
+            9,
+            "the charge under the new parameters is restored"
+        );
     }
 }
 
@@ -260,7 +271,7 @@ fn a_restart_without_persistence_admits_next_to_nothing_more() {
                 }
                 wait_a_little();
             }
-            panic!("{count} are never admitted");
+            panic!("{count} requests were not admitted in time");
         };
         reaches(600);
         bench.server.kill();
@@ -275,7 +286,7 @@ fn a_restart_without_persistence_admits_next_to_nothing_more() {
             bench.runtime.block_on(caller).unwrap();
         }
         let all = admitted.load(Ordering::Relaxed);
-        println!("{}: {before} before, {all} in all", program.name);
+        println!("{}: {before} admitted before, {all} in total", program.name);
         // Each process had at most its callers' requests answered since the other's last.
         let bound = 1_000 + u32::try_from(2 * CALLERS).unwrap();
         assert!((1_000..=bound).contains(&all), "{all}");

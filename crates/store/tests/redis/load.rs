@@ -107,26 +107,26 @@ fn limit(id: u32, name: &str, outage: Outage, algorithm: impl Into<AnyAlgorithm>
     })
 }
 
-pub(crate) fn key(who: &str) -> Vec<u8> {
+pub(crate) fn key(client: &str) -> Vec<u8> {
     let mut key = Vec::new();
-    KeyBuilder::new(&mut key).part(who.as_bytes());
+    KeyBuilder::new(&mut key).part(client.as_bytes());
     key
 }
 
 impl Load {
-    /// Starts the callers, which ask for each key of `who` in turn, and waits until they are
+    /// Starts the callers, which ask for each key of `clients` in turn, and waits until they are
     /// served: for servers that go silent.
-    pub(crate) fn hasty(servers: &RedisServers, who: &'static [&'static str]) -> Self {
-        Self::start(servers, HASTY, who)
+    pub(crate) fn hasty(servers: &RedisServers, clients: &'static [&'static str]) -> Self {
+        Self::start(servers, HASTY, clients)
     }
 
     /// The same, for servers that answer or are gone: no call is lost because the machine is
     /// busy with other things.
-    pub(crate) fn patient(servers: &RedisServers, who: &'static [&'static str]) -> Self {
-        Self::start(servers, PATIENT, who)
+    pub(crate) fn patient(servers: &RedisServers, clients: &'static [&'static str]) -> Self {
+        Self::start(servers, PATIENT, clients)
     }
 
-    fn start(servers: &RedisServers, deadline: Duration, who: &'static [&'static str]) -> Self {
+    fn start(servers: &RedisServers, deadline: Duration, clients: &'static [&'static str]) -> Self {
         let runtime = Runtime::new().unwrap();
         let quota = PERMITS.parse().unwrap();
         let firm = limit(0, "firm", Outage::Deny, Window::quota_reset(quota).unwrap());
@@ -167,7 +167,7 @@ impl Load {
                     stop: Arc::clone(&load.stop),
                 };
                 load.callers
-                    .push(load.runtime.spawn(caller.run(who, number)));
+                    .push(load.runtime.spawn(caller.run(clients, number)));
             }
         }
         let (tally, samples) = (Arc::clone(&load.tally), Arc::clone(&load.samples));
@@ -186,7 +186,7 @@ impl Load {
     /// Waits until `more` more pass under each limit.
     pub(crate) fn serves(&self, more: u64) {
         let (firm, soft) = self.admitted();
-        self.until("callers that are served", || {
+        self.until("callers to be served", || {
             let (firm_now, soft_now) = self.admitted();
             firm_now >= firm + more && soft_now >= soft + more
         });
@@ -220,7 +220,7 @@ impl Load {
 
     /// Waits until all processes ask their store, or none does.
     pub(crate) fn until_asked(&self, asked: bool) {
-        self.until("a change of the breakers", || {
+        self.until("the breakers to change", || {
             let mut processes = self.processes.iter();
             processes.all(|process| process.store.is_asked() == asked)
         });
@@ -229,7 +229,7 @@ impl Load {
     pub(crate) fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         let waited = Instant::now();
         while !is_so() {
-            assert!(waited.elapsed() < PATIENCE, "no {what}");
+            assert!(waited.elapsed() < PATIENCE, "timed out waiting for {what}");
             self.wait(Duration::from_millis(10));
         }
     }
@@ -246,7 +246,7 @@ impl Load {
         for caller in self.callers.drain(..) {
             self.runtime.block_on(caller).unwrap();
         }
-        self.until("end of the debts", || {
+        self.until("the debts to be paid", || {
             let owed = |process: &Arc<Process>| {
                 let now = process.now();
                 let of_key = key("ada");
@@ -274,7 +274,7 @@ impl Load {
             downs: read(&self.tally.downs),
         };
         println!("{seen:?}");
-        assert!(seen.answers > 1_000, "a load: {seen:?}");
+        assert!(seen.answers > 1_000, "the load was too low: {seen:?}");
         // Charges that did not pass: calls that lost their answer.
         assert!(seen.firm >= -seen.failed, "{seen:?}");
         assert!(seen.soft >= -seen.failed, "{seen:?}");
@@ -319,15 +319,15 @@ struct Caller {
 }
 
 impl Caller {
-    async fn run(self, who: &'static [&'static str], number: usize) {
+    async fn run(self, clients: &'static [&'static str], number: usize) {
         let add = |count: &AtomicU64| count.fetch_add(1, Ordering::Relaxed);
         for turn in number.. {
             if self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            let who = who[turn / 3 % who.len()];
+            let client = clients[turn / 3 % clients.len()];
             let asked: &[usize] = [&[0][..], &[1], &[0, 1]][turn % 3];
-            let of_key = key(who);
+            let of_key = key(client);
             let charge = |&number: &usize| Charge {
                 limit: &self.limits[number],
                 key: Key::from_bytes(&of_key),
@@ -337,9 +337,9 @@ impl Caller {
             let charges: Vec<_> = asked.iter().map(charge).collect();
             let decide = Box::pin(self.process.store.decide(&charges, self.process.now()));
             let decided = in_time(self.process.deadline, decide).await;
-            let decided = decided.expect("every request is answered");
+            let decided = decided.expect("a request was not answered");
             add(&self.tally.answers);
-            if decided.admitted && who == "ada" {
+            if decided.admitted && client == "ada" {
                 for &number in asked {
                     add([&self.tally.firm, &self.tally.soft][number]);
                 }

@@ -86,34 +86,41 @@ fn passwords_are_renewed_while_the_store_is_in_use() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for program in programs() {
         for kind in [Kind::One, Kind::Cluster, Kind::Sentinel] {
-            let told = format!("{} {kind:?}", program.name);
+            let context = format!("{} {kind:?}", program.name);
             let stage = Stage::open(kind, &program);
             let servers = |password| stage.servers(kind, password);
             let store = store_of(servers("old"), RedisTls::default()).unwrap();
             let decide = || decide(&runtime, &store);
-            assert!(until_ok(decide), "{told}");
+            assert!(until_ok(decide), "{context}");
 
             stage.all("ACL SETUSER ada resetpass >new");
-            assert_eq!(decide(), Ok(true), "{told}: open connections go on");
+            assert_eq!(
+                decide(),
+                Ok(true),
+                "{context}: open connections stay in use"
+            );
             stage.all("CLIENT KILL USER ada");
             until_fails(&decide, "assword");
             store.renew_logins(&servers("new")).unwrap();
-            assert!(until_ok(decide), "{told}: found by the next connection");
+            assert!(
+                until_ok(decide),
+                "{context}: the next connection uses the new password"
+            );
             if let Some(sentinel) = &stage.sentinel {
                 let asked = (0..500).any(|_| {
                     wait_a_little();
-                    assert_eq!(decide(), Ok(true), "{told}");
+                    assert_eq!(decide(), Ok(true), "{context}");
                     knows_ada(sentinel)
                 });
                 assert!(
                     asked,
-                    "{told}: the sentinel is logged in to by the new password"
+                    "{context}: the store did not log in to the sentinel with the new password"
                 );
             }
 
             let other = RedisServers::One("redis://127.0.0.1:1".into());
             let refused = store.renew_logins(&other).unwrap_err().to_string();
-            assert!(refused.contains("other servers"), "{told}: {refused}");
+            assert!(refused.contains("other servers"), "{context}: {refused}");
         }
     }
 }

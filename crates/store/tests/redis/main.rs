@@ -1,9 +1,9 @@
 //! The Redis store against real servers.
 #![cfg(all(feature = "redis", not(loom)))]
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
     clippy::print_stdout,
-    reason = "what was skipped, and how much was compared"
+    reason = "skipped tests and the number of comparisons are printed"
 )]
 
 mod calls;

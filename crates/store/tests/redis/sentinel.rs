@@ -103,7 +103,7 @@ impl Watched {
             }
             wait_a_little();
         }
-        panic!("sentinel {sentinel} does not come to say {name} {value}");
+        panic!("sentinel {sentinel} did not report {name} {value} in time");
     }
 }
 
@@ -117,7 +117,7 @@ fn wait_for_info(server: &Server, line: &str) {
         }
         wait_a_little();
     }
-    panic!("it does not come to say {line}");
+    panic!("the server did not report `{line}` in time");
 }
 
 fn connect(server: &Server, word: &str) -> Connection {
@@ -167,7 +167,7 @@ impl Load {
             let decide = Box::pin(self.store.decide(&charges, self.now()));
             let decided = in_time(DEADLINE, decide).await;
             self.decided.fetch_add(1, Ordering::Relaxed);
-            let admitted = decided.expect("no request gets an error").admitted;
+            let admitted = decided.expect("a request failed").admitted;
             self.admitted[which].fetch_add(u32::from(admitted), Ordering::Relaxed);
             sleep(Duration::from_millis(2)).await;
         }
@@ -191,7 +191,7 @@ impl Load {
             }
             sleep(Duration::from_millis(10)).await;
         }
-        panic!("{what} does not come to pass: {:?}", self.store.health());
+        panic!("timed out before {what}: {:?}", self.store.health());
     }
 }
 
@@ -219,15 +219,17 @@ fn a_killed_primary_is_followed_to_its_replica() {
                     Box::pin(load.call(usize::from(caller % 2 == 1))).await;
                 }));
             }
-            load.until("a third is used", || load.admitted()[0] >= WHOLE / 3)
-                .await;
+            load.until("a third of the permits is used", || {
+                load.admitted()[0] >= WHOLE / 3
+            })
+            .await;
             let before = load.admitted();
             watched.servers[0].kill();
             load.until("the outage is noticed", || !load.store.is_asked())
                 .await;
             load.until("the replica is found", || load.store.is_asked())
                 .await;
-            load.until("all is used", || load.admitted()[0] >= WHOLE)
+            load.until("all permits are used", || load.admitted()[0] >= WHOLE)
                 .await;
             sleep(Duration::from_millis(500)).await;
             load.stop.store(true, Ordering::Relaxed);
@@ -238,7 +240,7 @@ fn a_killed_primary_is_followed_to_its_replica() {
         });
         let after = load.admitted();
         println!(
-            "{}: {} decisions; admitted {before:?} before, {after:?} in all",
+            "{}: {} decisions; admitted {before:?} before, {after:?} in total",
             program.name,
             load.decided.load(Ordering::Relaxed)
         );
@@ -257,7 +259,7 @@ fn a_killed_primary_is_followed_to_its_replica() {
 /// No server dies: the sentinels are asked to name another, and the connection to the old one may
 /// even stay.
 #[test]
-fn a_primary_that_gives_way_is_left() {
+fn the_store_leaves_a_primary_that_was_replaced() {
     for program in programs() {
         let watched = Watched::start(&program);
         let runtime = Runtime::new().unwrap();
@@ -285,7 +287,7 @@ fn a_primary_that_gives_way_is_left() {
             let _ = decide(); // may fail on the way
             assert!(
                 asked.elapsed() < Duration::from_secs(5),
-                "it is not followed"
+                "the store did not switch to the new primary in time"
             );
             wait_a_little();
         }
@@ -294,11 +296,11 @@ fn a_primary_that_gives_way_is_left() {
 }
 
 #[test]
-fn what_sentinels_do_not_know_is_said() {
+fn errors_name_the_reason_of_the_sentinels() {
     for program in programs() {
         let watched = Watched::start(&program);
         let runtime = Runtime::new().unwrap();
-        let check = |change: &dyn Fn(&mut RedisSentinels), says: &str| {
+        let check = |change: &dyn Fn(&mut RedisSentinels), expected: &str| {
             let mut config = watched.config();
             if let RedisServers::Sentinel(sentinels) = &mut config.servers {
                 change(sentinels);
@@ -308,9 +310,9 @@ fn what_sentinels_do_not_know_is_said() {
             let decide = || runtime.block_on(store.decide(&[charge(&limit)], Time::ZERO));
             let _ = decide(); // the first may be too early to know why
             let Err(StoreError::Unavailable(why)) = decide() else {
-                panic!("{says}");
+                panic!("{expected}");
             };
-            assert!(why.contains(says), "{why}");
+            assert!(why.contains(expected), "{why}");
         };
         check(
             &|sentinels| sentinels.master = "other".into(),
@@ -324,10 +326,10 @@ fn what_sentinels_do_not_know_is_said() {
             &|sentinels| sentinels.login.password = None,
             "Authentication required",
         );
-        let nobody = |sentinels: &mut RedisSentinels| {
+        let absent = |sentinels: &mut RedisSentinels| {
             sentinels.urls = vec!["redis://127.0.0.1:1".into()];
         };
-        check(&nobody, "127.0.0.1:1: ");
+        check(&absent, "127.0.0.1:1: ");
         // One that is there is enough.
         let mut config = watched.config();
         if let RedisServers::Sentinel(sentinels) = &mut config.servers {

@@ -136,7 +136,7 @@ impl Server {
             let _ = child.kill();
             let _ = child.wait();
         }
-        panic!("no sentinel of {} starts", program.name);
+        panic!("a sentinel of {} does not start", program.name);
     }
 
     /// Starts one with a clock of its own, if that is possible here.
@@ -370,7 +370,7 @@ impl Cluster {
         }
         cluster.wait("cluster_state:ok");
         for replica in &cluster.nodes[3..] {
-            says(replica, &["INFO", "replication"], "master_link_status:up");
+            wait_for_line(replica, &["INFO", "replication"], "master_link_status:up");
         }
         cluster
     }
@@ -399,22 +399,22 @@ impl Cluster {
     /// Waits until every node's `CLUSTER INFO` holds a line.
     fn wait(&self, line: &str) {
         for node in &self.nodes {
-            says(node, &["CLUSTER", "INFO"], line);
+            wait_for_line(node, &["CLUSTER", "INFO"], line);
         }
     }
 }
 
 /// Waits until a server answers this command with a text that holds a line.
-fn says(server: &Server, command: &[&str; 2], line: &str) {
+fn wait_for_line(server: &Server, command: &[&str; 2], line: &str) {
     let mut connection = server.connect();
-    let says = (0..2_000).any(|_| {
+    let found = (0..2_000).any(|_| {
         let mut words = redis::cmd(command[0]);
         let text: String = words.arg(command[1]).query(&mut connection).unwrap();
-        let says = text.contains(line);
-        if !says {
+        let found = text.contains(line);
+        if !found {
             wait_a_little();
         }
-        says
+        found
     });
-    assert!(says, "{command:?} does not come to say {line}");
+    assert!(found, "{command:?} did not return `{line}` in time");
 }

@@ -72,7 +72,7 @@ fn shared() -> Vec<(&'static str, AnyAlgorithm)> {
 /// A client with a limit of its own that refuses all but one of its requests takes one permit of
 /// the limit that all clients share, in whichever order the policy names the two.
 #[test]
-fn a_refused_request_takes_nothing_from_others() {
+fn a_refused_request_takes_no_permits_from_others() {
     let runtime = Runtime::new().unwrap();
     for program in programs() {
         let cluster = Cluster::start(&program);
@@ -107,7 +107,7 @@ fn a_refused_request_takes_nothing_from_others() {
 
 /// Several limits that take nothing back are charged in one call, wherever their subjects are.
 #[test]
-fn limits_that_take_nothing_back_are_charged_together() {
+fn limits_without_refunds_are_charged_together() {
     let runtime = Runtime::new().unwrap();
     let post_paid = |id, name: &str| {
         let algorithm = WarmUp::bursty(0.001, 5_000.0).unwrap(); // five stored

@@ -101,7 +101,7 @@ pub(crate) fn decide(
 }
 
 #[test]
-fn servers_are_trusted_by_ca_and_name_and_ask_for_ours() {
+fn servers_are_verified_by_ca_and_name_and_may_require_a_client_certificate() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let directory = tempfile::tempdir().unwrap();
     let server = authority.sign("redis.internal");
@@ -214,7 +214,7 @@ fn certificates_are_renewed_while_the_store_is_in_use() {
             renew.arg(*option).arg(text(path));
         }
         renew.exec(&mut server.connect()).unwrap();
-        assert_eq!(decide(), Ok(true), "open connections go on");
+        assert_eq!(decide(), Ok(true), "open connections stay in use");
         let cut = || {
             let mut kill = redis::cmd("CLIENT");
             kill.arg("KILL").arg("TYPE").arg("normal");
@@ -232,23 +232,26 @@ fn certificates_are_renewed_while_the_store_is_in_use() {
         until_fails(&decide, "TLS handshake: invalid peer certificate");
 
         store.renew_tls(&tls(&new)).unwrap();
-        assert!(until_ok(decide), "found by the next connection");
+        assert!(
+            until_ok(decide),
+            "the next connection uses the new certificates"
+        );
         store.renew_tls(&tls(&old)).unwrap();
-        assert_eq!(decide(), Ok(true), "open connections go on");
+        assert_eq!(decide(), Ok(true), "open connections stay in use");
         cut();
         until_fails(&decide, "TLS handshake: invalid peer certificate");
     }
 }
 
 /// Waits until that is the reason of a failure.
-pub(crate) fn until_fails(ask: &impl Fn() -> Result<bool, String>, says: &str) {
+pub(crate) fn until_fails(ask: &impl Fn() -> Result<bool, String>, expected: &str) {
     for _ in 0..50 {
-        if ask().is_err_and(|why| why.contains(says)) {
+        if ask().is_err_and(|why| why.contains(expected)) {
             return;
         }
         wait_a_little();
     }
-    panic!("{says}: {:?}", ask());
+    panic!("{expected}: {:?}", ask());
 }
 
 /// A server that is a cluster of its own, and one that a sentinel names.
@@ -310,12 +313,12 @@ fn clusters_and_sentinels_are_reached_by_tls() {
             })
         };
         assert!(until_ok(|| ask_of(named(), tls())));
-        let nobody = RedisTls::default();
+        let no_identity = RedisTls::default();
         let without = ask_of(
             named(),
             RedisTls {
                 ca: tls().ca,
-                ..nobody
+                ..no_identity
             },
         );
         assert!(without.unwrap_err().contains("TLS handshake"));
@@ -333,25 +336,25 @@ pub(crate) fn until_ok(ask: impl Fn() -> Result<bool, String>) -> bool {
     panic!("{:?}", ask());
 }
 
-fn fails(answer: Result<bool, String>, says: &str) {
-    let why = answer.expect_err(says);
-    assert!(why.contains(says), "{why}");
+fn fails(answer: Result<bool, String>, expected: &str) {
+    let why = answer.expect_err(expected);
+    assert!(why.contains(expected), "{why}");
     assert!(why.contains("127.0.0.1:"), "{why}");
 }
 
 #[test]
-fn what_is_no_certificate_is_refused_at_once() {
+fn invalid_certificates_are_refused_at_once() {
     let authority = Authority::new();
     let (mine, other) = (authority.sign("ratekeeper"), authority.sign("ratekeeper"));
-    let check = |tls: RedisTls, says: &str| {
+    let check = |tls: RedisTls, expected: &str| {
         let config = RedisConfig {
             servers: RedisServers::Cluster(vec!["rediss://127.0.0.1:1".into()]),
             tls,
             ..RedisConfig::new("")
         };
         match RedisStore::new(config) {
-            Err(StoreError::Misconfigured(why)) => assert!(why.contains(says), "{why}"),
-            _ => panic!("{says}"),
+            Err(StoreError::Misconfigured(why)) => assert!(why.contains(expected), "{why}"),
+            _ => panic!("{expected}"),
         }
     };
     let good = || RedisTls {
@@ -390,10 +393,10 @@ fn what_is_no_certificate_is_refused_at_once() {
         }),
         ..good()
     };
-    check(others_key, "do not fit");
+    check(others_key, "do not match");
     let name = RedisTls {
         server_name: Some("a b".into()),
         ..good()
     };
-    check(name, "`server_name` `a b` is no name");
+    check(name, "`server_name` `a b` is not a host name");
 }

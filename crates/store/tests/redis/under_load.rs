@@ -50,17 +50,17 @@ fn crash(program: &Program, options: &[&str]) -> (Load, Server, i64, i64) {
 
 /// All that had passed may pass again.
 #[test]
-fn a_server_that_keeps_nothing_forgets_what_had_passed() {
+fn a_server_without_persistence_loses_all_charges() {
     for program in programs() {
         let (load, _server, all, _) = crash(&program, &[]);
         let seen = load.end();
         seen.at_most(all);
-        assert!(seen.firm > all / 2, "it did forget: {seen:?}");
+        assert!(seen.firm > all / 2, "the server kept its charges: {seen:?}");
     }
 }
 
 #[test]
-fn a_server_that_syncs_each_write_forgets_nothing() {
+fn a_server_that_syncs_each_write_loses_no_charge() {
     for program in programs() {
         let options = ["--appendonly", "yes", "--appendfsync", "always"];
         let (load, _server, ..) = crash(&program, &options);
@@ -70,17 +70,17 @@ fn a_server_that_syncs_each_write_forgets_nothing() {
 
 /// Two seconds' worth at most; nothing of what its machine has taken over to write.
 #[test]
-fn a_server_that_syncs_each_second_forgets_no_more_than_two() {
+fn a_server_that_syncs_each_second_loses_at_most_two_seconds() {
     for program in programs() {
         let options = ["--appendonly", "yes", "--appendfsync", "everysec"];
         let (load, _server, all, late) = crash(&program, &options);
-        assert!(late < all, "there was an earlier time");
+        assert!(late < all, "requests passed before the last two seconds");
         load.end().at_most(late);
     }
 }
 
 #[test]
-fn a_server_that_stands_still_for_five_seconds_loses_nothing() {
+fn a_server_that_hangs_for_five_seconds_loses_no_charge() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let load = Load::hasty(&one(&server), &["ada"]);
@@ -94,7 +94,7 @@ fn a_server_that_stands_still_for_five_seconds_loses_nothing() {
 /// Longer than calls are waited for, again and again: calls under way may be charged, and are
 /// answered as the limits chose.
 #[test]
-fn a_server_that_stumbles_charges_what_was_under_way_and_no_more() {
+fn a_server_that_hangs_repeatedly_charges_only_the_calls_under_way() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let load = Load::hasty(&one(&server), &["ada"]);
@@ -112,7 +112,7 @@ fn a_server_that_stumbles_charges_what_was_under_way_and_no_more() {
 }
 
 #[test]
-fn flushed_scripts_are_not_noticed() {
+fn flushed_scripts_cause_no_failures() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let load = load(&server);
@@ -127,7 +127,7 @@ fn flushed_scripts_are_not_noticed() {
 }
 
 #[test]
-fn connections_that_are_reset_cost_their_calls_and_no_more() {
+fn connections_that_are_reset_lose_only_their_own_calls() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let load = load(&server);
@@ -144,7 +144,7 @@ fn connections_that_are_reset_cost_their_calls_and_no_more() {
 /// A full server answers, but takes no charge: that is a store that fails, once, until there
 /// is room.
 #[test]
-fn a_full_server_is_a_store_that_fails() {
+fn a_full_server_counts_as_a_failed_store() {
     for program in programs() {
         let server = Server::start(&program, &["--maxmemory-policy", "noeviction"]);
         let load = load(&server);
@@ -153,19 +153,25 @@ fn a_full_server_is_a_store_that_fails() {
         let (firm, soft) = load.admitted();
         load.wait(Duration::from_secs(2));
         let (firm_then, soft_then) = load.admitted();
-        assert!(firm_then <= firm + 16, "refused, but what was under way");
-        assert!(soft_then > soft, "by shares");
+        assert!(
+            firm_then <= firm + 16,
+            "only the requests under way may still pass"
+        );
+        assert!(soft_then > soft, "each process admits its share");
         run(&["CONFIG", "SET", "maxmemory", "0"], &server);
         let seen = load.end();
         seen.at_most(NOTHING);
-        assert_eq!(seen.downs, 2, "once for each process: {seen:?}");
+        assert_eq!(
+            seen.downs, 2,
+            "each process must report the outage once: {seen:?}"
+        );
     }
 }
 
 /// Two of three requests are for a key that holds something else: they are decided as their
 /// limits chose, and no other request is affected.
 #[test]
-fn a_value_of_a_wrong_type_concerns_its_key_only() {
+fn a_value_of_a_wrong_type_affects_only_its_key() {
     for program in programs() {
         for command in ["LPUSH", "APPEND"] {
             let server = Server::start(&program, &[]);
@@ -175,7 +181,7 @@ fn a_value_of_a_wrong_type_concerns_its_key_only() {
             let seen = load.end();
             seen.at_most(NOTHING);
             assert!(seen.failed > 100, "{seen:?}");
-            assert_eq!(seen.downs, 0, "the store is there: {seen:?}");
+            assert_eq!(seen.downs, 0, "the store was reported down: {seen:?}");
         }
     }
 }
@@ -200,7 +206,7 @@ fn until_followed(load: &Load, primary: &Server) -> (u64, u64) {
     let mut wait = redis::cmd("WAIT");
     let wait = wait.arg(1).arg(30_000);
     let replicas: u32 = wait.query(&mut connection).unwrap();
-    assert_eq!(replicas, 1, "the replica has it");
+    assert_eq!(replicas, 1, "the replica has the charges");
     before
 }
 
@@ -240,7 +246,7 @@ fn a_replica_takes_over_from_a_primary_that_hangs() {
 
 /// The slot goes from node to node and back, key by key, ten times.
 #[test]
-fn a_slot_that_moves_under_load_loses_nothing() {
+fn a_slot_that_moves_under_load_loses_no_charge() {
     for program in programs() {
         let cluster = Cluster::start(&program);
         let (home, slot) = home(&cluster);

@@ -85,7 +85,7 @@ fn a_permit_comes_back_by_release_or_by_expiry() {
 }
 
 #[test]
-fn releasing_twice_gives_back_once() {
+fn a_second_release_returns_no_permits() {
     check(
         limit(3),
         &[
@@ -114,7 +114,7 @@ fn a_renewed_lease_runs_on_and_an_ended_one_is_gone() {
 }
 
 #[test]
-fn all_of_a_cost_is_lent_or_none_and_a_name_may_take_more() {
+fn a_cost_is_lent_whole_or_not_at_all_and_a_name_may_take_more() {
     check(
         limit(3),
         &[
@@ -130,7 +130,7 @@ fn all_of_a_cost_is_lent_or_none_and_a_name_may_take_more() {
 }
 
 #[test]
-fn a_denied_name_is_told_when_permits_came_back_so_far() {
+fn a_denial_estimates_its_wait_from_past_hold_times() {
     check(
         limit(2),
         &[
@@ -164,17 +164,17 @@ fn a_renewed_lease_counts_once_with_all_of_its_time() {
 }
 
 #[test]
-fn hold_times_are_forgotten_a_lease_after_the_last_release() {
+fn hold_times_are_dropped_one_lease_after_the_last_release() {
     let (limit, mut leases) = (limit(1), ConcurrencyState::default());
     let _ = limit.acquire(&mut leases, at(0), id(1), Permits::ONE);
     limit.release(&mut leases, at(2), id(1));
     assert_eq!(limit.expires_at(&leases, at(2)), at(18));
     let standing = limit.look(&leases, at(2), Permits::ZERO);
-    assert_eq!(standing.reset_after, Nanos::ZERO, "all is free");
+    assert_eq!(standing.reset_after, Nanos::ZERO, "no permit is on loan");
 }
 
 #[test]
-fn the_last_leases_count_for_more_than_those_long_gone() {
+fn recent_leases_count_for_more_than_old_ones() {
     let (limit, mut leases, mut now) = (limit(1), ConcurrencyState::default(), Time::ZERO);
     for held in [[15; 100], [1; 100]].concat() {
         let _ = limit.acquire(&mut leases, now, id(1), Permits::ONE);
@@ -191,7 +191,7 @@ fn the_last_leases_count_for_more_than_those_long_gone() {
 }
 
 #[test]
-fn without_a_name_what_ends_first_comes_back_first() {
+fn unnamed_refunds_return_the_permits_that_expire_first() {
     check(
         limit(3),
         &[
@@ -207,7 +207,7 @@ fn without_a_name_what_ends_first_comes_back_first() {
 }
 
 #[test]
-fn names_and_the_nameless_share_the_permits_and_give_back_their_own() {
+fn named_and_unnamed_loans_share_the_permits_but_release_only_their_own() {
     check(
         limit(3),
         &[
@@ -256,7 +256,7 @@ fn batches_stay_few_however_many_the_permits() {
 }
 
 #[test]
-fn a_lower_limit_keeps_what_is_on_loan() {
+fn a_lower_limit_keeps_the_permits_on_loan() {
     let (wide, narrow, mut leases) = (limit(5), limit(2), ConcurrencyState::default());
     let _ = wide.acquire(&mut leases, at(0), id(1), Permits::new(4));
     assert!(narrow.keeps_state_of(&wide));
@@ -267,7 +267,7 @@ fn a_lower_limit_keeps_what_is_on_loan() {
 }
 
 #[test]
-fn what_lapses_is_told_once() {
+fn lapsed_permits_are_counted_once() {
     let (limit, mut leases) = (limit(5), ConcurrencyState::default());
     let _ = limit.acquire(&mut leases, at(0), id(1), Permits::new(2));
     let _ = limit.acquire(&mut leases, at(1), id(2), Permits::new(3));
@@ -288,7 +288,7 @@ fn looking_lends_nothing() {
 }
 
 #[test]
-fn agrees_with_a_map_of_names() {
+fn named_loans_agree_with_a_map_of_names() {
     let mut random = Random::new(8);
     let limit = limit(4);
     let (mut leases, mut map) = (
@@ -327,7 +327,7 @@ fn agrees_with_a_map_of_names() {
                     let just_before = now + wait - Nanos::from_nanos(1);
                     assert!(
                         held(just_before) + cost > 4,
-                        "never later than the leases' ends"
+                        "the wait never exceeds the end of the leases"
                     );
                     let is_exact = held(now + wait) + cost <= 4;
                     assert!(is_exact || leases.held.releases > 0);
@@ -344,7 +344,7 @@ fn agrees_with_a_map_of_names() {
 }
 
 #[test]
-fn without_names_agrees_with_a_list_that_never_ends_early() {
+fn unnamed_loans_agree_with_a_list_that_never_ends_early() {
     let mut random = Random::new(11);
     let limit = limit(6);
     // Each permit's end, and that rounded up to a sixteenth of the lease: a second.

@@ -13,7 +13,7 @@ use core::f64::consts::{LN_2, LOG2_E};
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_wrap,
-    reason = "the rounding is within the margin, and nothing is left that wraps"
+    reason = "the rounding is within the margin, and the value is capped so that it cannot wrap"
 )]
 #[inline]
 pub(super) const fn float(count: u64) -> f64 {
@@ -26,7 +26,7 @@ pub(super) const fn float(count: u64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a float becomes the whole number below it, 0 or the largest beyond the range"
+    reason = "rounded down to a whole number; beyond the range, to 0 or the maximum"
 )]
 #[inline]
 pub(super) const fn floor(value: f64) -> u64 {

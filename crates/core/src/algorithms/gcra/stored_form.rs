@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_come_back_to_the_tick_whenever_they_are_read() {
+    fn stored_moments_are_exact_to_the_tick_at_any_time_of_reading() {
         let mut random = Random::new(5);
         for _ in 0..100_000 {
             let now = random.below(1 << 52);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_at_which_debts_are_paid_are_exact() {
+    fn the_moment_at_which_a_debt_is_paid_is_exact() {
         let mut random = Random::new(6);
         for _ in 0..100_000 {
             let now = UnixMicros::new(random.below(1 << 52));
@@ -265,7 +265,7 @@ mod tests {
             for bytes in [paid.value(), paid.lowered()] {
                 assert_eq!(gcra().read(&bytes, now), Some(state));
                 let number: i64 = String::from_utf8(bytes).unwrap().parse().unwrap();
-                assert_ne!(number, 0, "Redis keeps it in place");
+                assert_ne!(number, 0, "Redis stores it as an integer");
             }
             assert!(Gcra::is_lowered(&paid.lowered()) && !Gcra::is_lowered(&paid.value()));
         }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_a_number_that_redis_keeps_in_place() {
+    fn a_value_is_an_integer_that_redis_stores_in_place() {
         for now in [TURN - 1, TURN * 19 + 12, 1_763_712_345_678_901] {
             let mut text = Vec::new();
             gcra().write(&tat(now, 63_999), UnixMicros::new(now), &mut text);

@@ -147,7 +147,7 @@ fn a_refund_undoes_a_charge_and_no_more() {
     assert_eq!(
         gcra.expires_at(&tat, millis(900)),
         millis(150),
-        "an old state stays as it is"
+        "a refund does not change an expired state"
     );
 }
 
@@ -165,18 +165,22 @@ fn a_late_thread_does_not_cut_the_debt_of_others() {
 }
 
 #[test]
-fn a_clock_set_back_locks_nobody_out() {
+fn a_clock_set_back_locks_no_caller_out() {
     let gcra = bucket("10/1s", 3);
     let mut tat = Tat::default();
     let _ = gcra.decide(&mut tat, millis(3_600_000), Permits::new(3));
     let now = millis(1_000);
     let denied = gcra.decide(&mut tat, now, Permits::ONE);
     assert_eq!(denied.verdict.retry_after(), Some(Nanos::from_millis(100)));
-    assert_eq!(gcra.expires_at(&tat, now), millis(1_300), "the cut is kept");
+    assert_eq!(
+        gcra.expires_at(&tat, now),
+        millis(1_300),
+        "the state holds the cut debt"
+    );
 }
 
 #[test]
-fn what_is_reserved_stays_reserved() {
+fn decisions_and_reloads_leave_reservations_alone() {
     let gcra = bucket("1/1s", 1).with_patience(Nanos::from_secs(60));
     let mut tat = Tat::default();
     for wait in 0..=60 {
@@ -203,7 +207,7 @@ fn what_is_reserved_stays_reserved() {
 }
 
 #[test]
-fn moments_pass_the_end_of_ticks() {
+fn decisions_are_exact_across_the_overflow_of_ticks() {
     // Ticks are counted modulo 2^64: after 9.1 years they begin anew.
     for text in ["10/1s", "3/1s", "333/1s", "99999/1s"] {
         let gcra = bucket(text, 3);
@@ -231,7 +235,7 @@ fn moments_pass_the_end_of_ticks() {
 }
 
 #[test]
-fn a_state_is_read_for_what_it_is_for_four_years_and_a_half() {
+fn an_expired_state_reads_as_fresh_for_four_and_a_half_years() {
     let gcra = bucket("10/1s", 3);
     let mut tat = Tat::default();
     let _ = gcra.decide(&mut tat, Time::ZERO, Permits::new(3));
@@ -253,7 +257,7 @@ fn a_state_is_read_for_what_it_is_for_four_years_and_a_half() {
 }
 
 #[test]
-fn what_64_bits_cannot_hold_is_refused() {
+fn quotas_beyond_64_bits_are_refused() {
     let gcra = |text| Gcra::token_bucket(quota(text)).map(|_| ());
     for text in [
         "64/1ns",
@@ -282,7 +286,7 @@ fn what_64_bits_cannot_hold_is_refused() {
 }
 
 #[test]
-fn rates_are_met_and_never_passed() {
+fn rates_are_met_and_never_exceeded() {
     const DAY: u64 = 86_400_000_000_000;
     for (text, days_of) in [
         ("3/1s", 30 * DAY),

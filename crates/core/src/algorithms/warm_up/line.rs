@@ -107,7 +107,7 @@ pub(super) const END_US: u64 = u64::MAX >> 1;
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_wrap,
-    reason = "microseconds below 285 years are exact, and none wraps"
+    reason = "microseconds below 285 years are exact and do not wrap"
 )]
 #[inline]
 pub(super) fn float(count: u64) -> f64 {
@@ -118,7 +118,7 @@ pub(super) fn float(count: u64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a float becomes the whole number below it, 0 or the end beyond the range"
+    reason = "rounded down to a whole number; beyond the range, to 0 or the maximum"
 )]
 #[inline]
 pub(super) fn floor(value: f64) -> u64 {

@@ -91,7 +91,7 @@ mod sealed {
     use super::Buckets;
 
     /// Names the two kinds of counters.
-    #[expect(unnameable_types, reason = "sealed: nobody else may implement it")]
+    #[expect(unnameable_types, reason = "sealed: no other crate may implement it")]
     pub trait Sealed {}
     impl Sealed for [u32; 2] {}
     impl Sealed for Buckets {}

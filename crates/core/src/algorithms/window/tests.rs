@@ -114,7 +114,7 @@ fn quota_reset_opens_with_a_request() {
 }
 
 #[test]
-fn full_sub_buckets_promise_any_span() {
+fn full_sub_buckets_hold_the_limit_in_any_span() {
     let limit = SubBuckets::sub_buckets(quota("10/1s"), 4, Edge::Full, Nanos::ZERO).unwrap();
     check(
         &limit,
@@ -187,7 +187,11 @@ fn counted_denials_lock_out_for_a_finite_time() {
     for _ in 0..100 {
         let _ = limit.decide(&mut state, Time::ZERO, Permits::ONE);
     }
-    assert_eq!(state.counts, [20, 0], "one further quota at most");
+    assert_eq!(
+        state.counts,
+        [20, 0],
+        "counted denials add at most one quota"
+    );
     let now = Time::from_nanos(SECOND + SECOND / 2);
     assert_eq!(
         limit.look(&state, now, Permits::ZERO).remaining,
@@ -224,7 +228,7 @@ fn states_are_kept_while_windows_are_the_same() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused() {
+fn windows_that_cannot_be_counted_are_refused() {
     let sub =
         |text, count| SubBuckets::sub_buckets(quota(text), count, Edge::Full, Nanos::ZERO).err();
     assert_eq!(sub("10/1s", 0), Some(Error::SubBuckets));
@@ -253,7 +257,10 @@ fn a_refund_frees_the_window_it_falls_in() {
     );
     let before = state.clone();
     limit.refund(&mut state, at(1_000), Permits::new(2));
-    assert_eq!(state, before, "its window is over: dropped");
+    assert_eq!(
+        state, before,
+        "a refund after the end of the window is dropped"
+    );
     limit.refund(&mut state, at(999), Permits::MAX);
     assert_eq!(state, WindowState::default());
 }
@@ -276,9 +283,13 @@ fn a_key_that_begins_at_a_floor_has_a_window_of_its_own() {
     assert_eq!(
         decision.reset_after,
         Nanos::from_secs(10),
-        "not the 2 s of the floor"
+        "its own window, not the remaining 2 s of the floor's"
     );
-    assert_eq!(limit.begin(&floor, at(11)), floor, "over: as good as fresh");
+    assert_eq!(
+        limit.begin(&floor, at(11)),
+        floor,
+        "a state whose window is over acts as fresh"
+    );
     let fixed = Window::fixed(quota("5/10s"), Nanos::ZERO).unwrap();
     assert_eq!(fixed.begin(&floor, at(9)), floor);
 }

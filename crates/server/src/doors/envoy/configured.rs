@@ -124,7 +124,7 @@ fn overriding(limit: &RateLimitOverride) -> Result<Override, grpc::GrpcStatus> {
     let unit = match limit.unit() {
         RateLimitUnit::Unknown => {
             return Err(wrong(
-                "the `limit` of a descriptor has no unit that is known",
+                "the `limit` of a descriptor has no unit or an unknown one",
             ));
         }
         RateLimitUnit::Second => Unit::Second,

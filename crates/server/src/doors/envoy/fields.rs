@@ -169,7 +169,7 @@ pub(super) fn metadata(
     };
     #[expect(
         clippy::cast_precision_loss,
-        reason = "a wait of 2^53 s is as good as any"
+        reason = "a wait of 2^53 s exceeds any real wait"
     )]
     let number = |wait: u64| Kind::NumberValue(wait as f64);
     let limit = refused_by.map(|limit| limit.name.to_owned());

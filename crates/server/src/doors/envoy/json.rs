@@ -246,7 +246,7 @@ struct ToldField {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
+    reason = "serde passes a reference"
 )]
 fn is_zero(number: &u32) -> bool {
     *number == 0

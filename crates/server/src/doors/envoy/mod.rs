@@ -90,9 +90,9 @@ impl<C: Clock + 'static> RateLimitService<C> {
                 let certificates = Arc::clone(&certificates);
                 let look = tokio::task::spawn_blocking(move || certificates.refresh());
                 let notice = match look.await {
-                    Ok(Refreshed::Replaced) => "the grpc door has new certificates".to_owned(),
+                    Ok(Refreshed::Replaced) => "the grpc listener has new certificates".to_owned(),
                     Ok(Refreshed::Refused(why)) => {
-                        format!("the grpc door keeps its certificates, the new ones are bad: {why}")
+                        format!("the grpc listener keeps its certificates; invalid new ones: {why}")
                     }
                     Ok(Refreshed::Unchanged) | Err(_) => continue,
                 };

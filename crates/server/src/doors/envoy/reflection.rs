@@ -146,7 +146,7 @@ impl Offered {
             }
             None => MessageResponse::ErrorResponse(ErrorResponse {
                 error_code: Code::InvalidArgument as i32,
-                error_message: "the request asks nothing".to_owned(),
+                error_message: "the request has no query".to_owned(),
             }),
         };
         ServerReflectionResponse {

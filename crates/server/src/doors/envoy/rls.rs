@@ -111,7 +111,7 @@ fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
     let unit = match limit.unit() {
         RateLimitUnit::Unknown => {
             return Err(wrong(
-                "the `limit` of a descriptor has no unit that is known",
+                "the `limit` of a descriptor has no unit or an unknown one",
             ));
         }
         RateLimitUnit::Second => 1,
