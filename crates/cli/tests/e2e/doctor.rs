@@ -74,12 +74,12 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
     let starts = [
         format!("ok       reachable    127.0.0.1:{} answers", redis.port()),
         "ok       version      redis ".into(),
-        "ok       replicas     none: while the server is away, limits do as on_store_error says"
+        "ok       replicas     none: while the server is unreachable, limits follow on_store_error"
             .into(),
-        "ok       scripts      loaded, run, and decided as they must".into(),
+        "ok       scripts      loaded and run, with the expected decisions".into(),
         "ok       clock        ".into(),
         "ok       eviction     none: noeviction; ".into(),
-        "ok       persistence  append-only file: a crash forgets the charges of about a second"
+        "ok       persistence  append-only file: a crash loses the charges of about a second"
             .into(),
     ];
     for (line, start) in lines.iter().zip(&starts) {
@@ -119,7 +119,7 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
 }
 
 #[test]
-fn what_a_policy_says_is_checked() {
+fn the_store_of_a_policy_is_checked() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -140,11 +140,11 @@ fn what_a_policy_says_is_checked() {
         "{text}"
     );
     assert!(
-        text.contains("warning  persistence  off: a restart forgets"),
+        text.contains("warning  persistence  off: a restart loses"),
         "{text}"
     );
     assert!(
-        text.contains("\n           hint: `appendonly yes`"),
+        text.contains("\n           hint: set `appendonly yes`"),
         "{text}"
     );
     let (text, code) = run(dir.path(), &["--deny-warnings"]);
@@ -163,13 +163,16 @@ fn what_a_policy_says_is_checked() {
 }
 
 #[test]
-fn nobody_is_told_from_somebody_who_refuses() {
+fn an_absent_server_is_distinguished_from_one_that_refuses() {
     let dir = desk();
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let (text, code) = run(dir.path(), &["--store", &nobody]);
+    let absent = format!("redis://127.0.0.1:{}", free_port());
+    let (text, code) = run(dir.path(), &["--store", &absent]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("failure  reachable"), "{text}");
-    assert!(text.contains("hint: is the server running"), "{text}");
+    assert!(
+        text.contains("hint: check that the server is running"),
+        "{text}"
+    );
 
     let options = &["--requirepass", PASSWORD];
     let Some(redis) = Redis::start_with(dir.path(), free_port(), options) else {
@@ -177,11 +180,11 @@ fn nobody_is_told_from_somebody_who_refuses() {
     };
     let at = format!("127.0.0.1:{}", redis.port());
     for (login, code, words) in [
-        (String::new(), 1, "the server wants a password"),
+        (String::new(), 1, "the server requires a password"),
         (
             ":wrong-secret@".into(),
             1,
-            "the server refuses the password",
+            "the server rejects the password",
         ),
         (format!(":{PASSWORD}@"), 0, "ok       latency"),
     ] {
@@ -203,7 +206,7 @@ fn nobody_is_told_from_somebody_who_refuses() {
 }
 
 #[test]
-fn a_user_who_may_too_little_is_told_what_is_missing() {
+fn missing_permissions_of_a_user_are_named() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -239,7 +242,7 @@ fn a_server_that_drops_keys_fails() {
         "{text}"
     );
     assert!(
-        text.contains("hint: CONFIG SET maxmemory-policy noeviction"),
+        text.contains("hint: run CONFIG SET maxmemory-policy noeviction"),
         "{text}"
     );
     redis.say(&["config", "set", "maxmemory-policy", "noeviction"]);
@@ -294,7 +297,7 @@ fn a_cluster_is_whole_or_fails() {
             ", on each of 3 servers",
             "ok       cluster      3 primaries and 0 replicas serve all 16,384 slots",
             "ok       scripts",
-            ", the furthest of 3",
+            ", the largest difference of 3 servers",
             "  latency      a decision takes",
         ] {
             assert!(text.contains(words), "{words}: {text}");
@@ -312,10 +315,10 @@ fn a_cluster_is_whole_or_fails() {
     }
     let (text, code) = run(dir.path(), &["--store", &all]);
     assert_eq!(code, Some(1), "{text}");
-    let words = "failure  cluster      nobody serves 1 of 16,384 slots: 100;";
+    let words = "failure  cluster      no node serves 1 of 16,384 slots: 100;";
     assert!(text.contains(words), "{text}");
     assert!(
-        text.contains("hint: redis-cli --cluster check 127.0.0.1:"),
+        text.contains("hint: run redis-cli --cluster check 127.0.0.1:"),
         "{text}"
     );
 
@@ -323,12 +326,12 @@ fn a_cluster_is_whole_or_fails() {
     nodes[2].crash();
     let (text, code) = run(dir.path(), &["--store", &all]);
     assert_eq!(code, Some(1), "{text}");
-    let words = "failure  reachable    1 server of 3 cannot be asked; 127.0.0.1:";
+    let words = "failure  reachable    1 server of 3 cannot be queried; 127.0.0.1:";
     assert!(text.contains(words), "{text}");
 }
 
 #[test]
-fn a_server_passes_the_table_of_stories() {
+fn a_server_passes_the_conformance_table() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -341,7 +344,7 @@ fn a_server_passes_the_table_of_stories() {
         "{text}"
     );
     assert!(
-        text.contains(" calls compared, all as they must be\n"),
+        text.contains(" calls compared, all as expected\n"),
         "{text}"
     );
     assert!(text.contains(", keys under ratekeeper-doctor-"), "{text}");
@@ -384,7 +387,7 @@ fn valkey_goes_by_its_own_name_and_passes_the_table() {
         let head = format!(", {product}, keys under ratekeeper-doctor-");
         assert!(text.contains(&head), "{text}");
         assert!(
-            text.contains(" calls compared, all as they must be\n"),
+            text.contains(" calls compared, all as expected\n"),
             "{text}"
         );
         assert_eq!(valkey.say(&["dbsize"]), "0");
@@ -405,19 +408,19 @@ fn valkey_goes_by_its_own_name_and_passes_the_table() {
 }
 
 #[test]
-fn what_cannot_hear_the_stories_is_said() {
+fn a_server_that_cannot_be_tested_is_reported() {
     let dir = desk();
     let (text, code) = run(dir.path(), &["--conformance", "memory://"]);
     assert_eq!(code, Some(2), "{text}");
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let (text, code) = run(dir.path(), &["--conformance", &nobody]);
+    let absent = format!("redis://127.0.0.1:{}", free_port());
+    let (text, code) = run(dir.path(), &["--conformance", &absent]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("failure  reachable"), "{text}");
 }
 
 /// Ended while a call that will write is in flight: its key is removed.
 #[test]
-fn ended_early_it_leaves_nothing_behind() {
+fn an_interrupted_conformance_run_leaves_no_keys_behind() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -455,7 +458,7 @@ fn ended_early_it_leaves_nothing_behind() {
 
 /// Overrides the policy.
 #[test]
-fn a_service_takes_the_store_that_it_is_told() {
+fn a_service_uses_the_store_of_its_command_line() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
