@@ -43,7 +43,7 @@ impl FromStr for Rate {
         let spelled = unit_only.map_or(text.to_owned(), |(checks, unit)| {
             format!("{checks}/1{unit}")
         });
-        let wrong = |_| "write checks and span, as in 50/s or 100/1m".to_owned();
+        let wrong = |_| "expected CHECKS/PERIOD, for example 50/s or 100/1m".to_owned();
         let quota: Quota = spelled.parse().map_err(wrong)?;
         Ok(Self {
             checks: quota.permits().get(),

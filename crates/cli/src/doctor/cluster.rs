@@ -56,8 +56,8 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
             named.join(", ")
         );
         let hint = format!(
-            "run redis-cli --cluster check {asked} for details, and redis-cli --cluster fix {asked} \
-             to repair the slots"
+            "run redis-cli --cluster check {asked} for details, and redis-cli --cluster fix \
+             {asked} to repair the slots"
         );
         return Judgement::failure(message, hint);
     }

@@ -220,7 +220,8 @@ fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) 
         return Judgement::ok(message);
     };
     let hint = format!(
-        "calls time out after {}: use a server that is nearer, or raise `deadline` in [store.redis]",
+        "calls time out after {}: use a server that is nearer, or raise `deadline` in \
+         [store.redis]",
         words::span(deadline)
     );
     Judgement {

@@ -28,8 +28,8 @@ pub(super) fn eviction(info: &ServerInfo) -> Judgement {
                 "no maxmemory, and the server uses {share} % of the machine's memory of {}",
                 words::size(machine)
             );
-            let hint = "set maxmemory, or add RAM; otherwise the kernel may kill the server when memory \
-                 runs out";
+            let hint = "set maxmemory, or add RAM; otherwise the kernel may kill the server when \
+                 memory runs out";
             return Judgement::warning(message, hint);
         }
         return Judgement::ok(format!("none: no maxmemory; {} used", words::size(used)));

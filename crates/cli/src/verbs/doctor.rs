@@ -110,7 +110,10 @@ impl Doctor {
             output.json(&json!({ "store": "memory", "result": "ok", "checks": [] }))?;
         } else {
             output.line("memory: each process counts on its own, and there is nothing to check")?;
-            output.talk("  hint: set [store.redis] to share counters, or check another store with --store URL");
+            output.talk(
+                "  hint: set [store.redis] to share counters, or check another store with --store \
+                 URL",
+            );
         }
         Ok(Exit::Done)
     }
@@ -194,7 +197,8 @@ impl Doctor {
         if let Err(error) = removed {
             let scratch = &conformed.scratch;
             output.talk(format!(
-                "keys that begin with {scratch} were not removed, and expire within two days: {error}"
+                "keys that begin with {scratch} were not removed, and expire within two days: \
+                 {error}"
             ));
         }
         match ending {
@@ -233,8 +237,9 @@ impl Conformed {
             output.line(format!("    expected {expected}"))?;
             output.line(format!("    answered {answered}"))?;
             output.talk(
-                "  hint: use Redis 6.2 or newer, or Valkey 7.2 or newer, without a proxy that changes \
-                 replies; limits in this server would count differently from the documentation",
+                "  hint: use Redis 6.2 or newer, or Valkey 7.2 or newer, without a proxy that \
+                 changes replies; limits in this server would count differently from the \
+                 documentation",
             );
         }
         let same = match self.told.ending {
