@@ -206,7 +206,7 @@ fn the_public_interface_is_as_it_is_listed() {
 }
 
 #[test]
-fn what_breaks_users_is_told_from_what_does_not() {
+fn breaking_changes_are_distinguished_from_compatible_ones() {
     let check = |before: &str, after: &str, broken: &[&str]| {
         let (before, after) = (Api::read(before), Api::read(after));
         assert_eq!(before.broken_by(&after), broken, "{before:?} {after:?}");

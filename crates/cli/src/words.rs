@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_binary_units() {
+    fn sizes_are_formatted_in_binary_units() {
         for (bytes, text) in [
             (0, "0 B"),
             (1_023, "1023 B"),

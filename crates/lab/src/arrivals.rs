@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_holds_what_comes_before_its_end() {
+    fn a_span_holds_the_checks_before_its_end() {
         let rate: Rate = "4/s".parse().expect("a rate");
         let rows = [(0, 0), (1, 1), (250, 1), (251, 2), (1_000, 4), (1_001, 5)];
         for (millis, checks) in rows {

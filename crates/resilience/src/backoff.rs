@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_tells_is_an_attempt_but_no_step() {
+    fn a_wait_from_the_server_is_an_attempt_but_no_step() {
         let backoff = Backoff {
             jitter: Jitter::Without,
             ..Backoff::default()

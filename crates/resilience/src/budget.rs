@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_gone_after_the_window() {
+    fn saved_retries_expire_with_the_window() {
         let budget = budget(10, 0);
         (0..100).for_each(|_| budget.deposit(at(0)));
         assert_eq!(budget.left(at(9)), 10);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_line_gives_back() {
+    fn a_full_queue_returns_the_item() {
         let mut line = Requeue::new(2);
         line.offer('a', NEVER).unwrap();
         line.offer('b', NEVER).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_too_long_is_not_sent() {
+    fn an_item_that_waited_too_long_is_not_sent() {
         let mut line = Requeue::new(3);
         line.offer('a', NEVER).unwrap();
         let a = sent(&mut line, secs(0));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_that_is_lost_makes_room_and_the_line_moves_on() {
+    fn a_lost_ticket_makes_room_and_the_queue_moves_on() {
         let mut line = line(&['a', 'b', 'c', 'd']);
         let (a, b) = (sent(&mut line, secs(0)), sent(&mut line, secs(0)));
         drop(b); // its sender panicked

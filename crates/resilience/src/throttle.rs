@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_is_asked_passes_if_half_is_accepted() {
+    fn all_calls_are_sent_if_half_are_accepted() {
         // The edge: K x accepts = requests. Chance alone refuses a few.
         let (sent, _) = play(2);
         assert!(sent > 5_500, "{sent}");

@@ -183,7 +183,7 @@ fn can_do(workers: u64, secs: u64) -> u64 {
 }
 
 #[test]
-fn it_converges_near_what_the_server_can_do_at_once() {
+fn the_limit_converges_near_the_capacity_of_the_server() {
     // Law, workers, windows of 100 ms until it has; then the limit's range, in percent of
     // the workers.
     let rows = [
@@ -293,7 +293,7 @@ fn a_limit_that_is_not_used_stays() {
 }
 
 #[test]
-fn aimd_is_a_saw_below_what_the_server_takes() {
+fn aimd_is_a_saw_below_the_capacity_of_the_server() {
     let mut play = Play::new(aimd(), 50);
     play.server.queue = 30;
     play.until(secs(30), Demand::Endless);
@@ -403,7 +403,7 @@ fn work_that_began_under_an_older_limit_moves_it_once() {
 }
 
 #[test]
-fn a_permit_dropped_without_a_word_says_nothing() {
+fn a_permit_dropped_without_a_report_changes_nothing() {
     let limit = AdaptiveConcurrency::new(AdaptiveSettings::default(), SplitMix::new(1)).unwrap();
     for second in 0..100 {
         drop(limit.try_acquire(secs(second)).unwrap());

@@ -141,7 +141,7 @@ fn plain() -> CallSettings {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
+async fn a_call_waits_as_long_as_the_server_states_and_up_to_a_tenth_more() {
     const DATE: (&str, &str) = ("date", "Sat, 21 Nov 2026 00:00:00 GMT");
     let backoff = [100..=101, 200..=202];
     let told = |secs: u128| {
@@ -213,7 +213,7 @@ async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_sleeps_past_the_deadline() {
+async fn no_call_sleeps_past_the_deadline() {
     // Milliseconds that a call may take, with attempts of 50 each; number of attempts.
     for (millis, sent) in [
         (0, 0),
@@ -324,7 +324,7 @@ async fn a_deadline_that_a_request_bears_is_never_extended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_sent_pays_nothing_in() {
+async fn a_call_that_is_not_sent_adds_nothing_to_the_budget() {
     let settings = BudgetSettings {
         ratio_percent: 100,
         reserve: 0,

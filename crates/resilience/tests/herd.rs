@@ -183,7 +183,7 @@ fn a_budget_holds_the_extra_load_under_its_bound() {
 
 /// All clients refused by a window of a minute get the same moment, in whole seconds.
 #[test]
-fn a_herd_that_is_told_when_to_return_is_spread_too() {
+fn a_herd_with_the_same_retry_after_is_spread_too() {
     let limit = Window::fixed("100/1m".parse().unwrap(), Nanos::ZERO).unwrap();
     let (mut state, mut random, rules) = (
         WindowState::default(),

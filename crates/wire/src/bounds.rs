@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_allowed_and_no_more() {
+    fn the_maximum_numbers_are_accepted_and_no_more() {
         for (descriptors, entries, expected) in [
             (0, 0, Ok(())),
             (MAX_DESCRIPTORS, 1, Ok(())),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn bytes_that_are_not_a_request_are_refused() {
         let good = request(2, 2);
         for length in 0..good.len() {
             if let Ok(read) = read_request(&good[..length]) {

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_to_be_written() {
+    fn unfinished_code_is_found() {
         let check = |text: String| found(unfinished, &[("xtask/src/a.rs", &text)]);
         for word in UNFINISHED {
             let findings = check(format!("fn a() {{\n    {word}\n}}\n"));

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_policy_can_say_is_a_subject() {
+    fn every_form_of_a_limit_is_a_subject() {
         let rows = [
             ("100/1m", None, "token bucket", "100/1m"),
             ("100/1m", Some("fixed-window"), "fixed window", "100/1m"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stay_one_limit() {
+    fn text_that_is_not_one_limit_is_refused() {
         for words in [
             "5/minute",
             "0/1s",

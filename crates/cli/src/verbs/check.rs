@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_in_shadow_mode_holds_nothing_back() {
+    fn a_limit_in_shadow_mode_delays_no_request() {
         for (mode, expected) in [
             ("enforce", "delay it by 1 s"),
             ("shadow", "would be delayed by 1 s"),

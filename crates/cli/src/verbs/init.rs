@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_starter_says_where_proxies_go() {
+    fn the_starter_has_one_place_for_proxies() {
         assert_eq!(STARTER.matches(PROXIES).count(), 1);
     }
 }

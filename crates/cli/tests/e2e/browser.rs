@@ -188,6 +188,6 @@ fn a_page_of_another_site_changes_and_reads_nothing() {
 }
 
 #[test]
-fn a_page_whose_name_was_made_to_mean_this_machine_changes_and_reads_nothing() {
+fn a_page_with_a_rebound_name_changes_and_reads_nothing() {
     attack("rebind.example");
 }

@@ -269,7 +269,7 @@ fn permits_in_flight_come_back_when_streams_end() {
 }
 
 #[test]
-fn clients_are_told_their_limits() {
+fn clients_receive_their_limits_in_headers() {
     let limits = format!(
         "[envoy]\nheaders = \"ietf\"\nbody = \"limit\"\n{}",
         by("user", "1/1h")
@@ -306,7 +306,7 @@ fn clients_are_told_their_limits() {
 }
 
 #[test]
-fn callers_of_grpc_are_refused_in_its_own_words() {
+fn grpc_callers_are_refused_with_a_grpc_status() {
     for (grpc_refusal, code) in [
         (GrpcRefusal::Unavailable, "14"),
         (GrpcRefusal::ResourceExhausted, "8"),

@@ -374,7 +374,7 @@ fn a_queue_lets_requests_leave_at_the_pace_of_the_limit(kind: Kind) {
 
 /// HAProxy does not notice a visitor that leaves while its Lua asks.
 #[test]
-fn who_leaves_the_queue_frees_a_place() {
+fn a_client_that_leaves_the_queue_frees_its_place() {
     for kind in [Kind::Nginx, Kind::Caddy] {
         let limits = r#"
             [[limit]]

@@ -24,7 +24,7 @@ const ONE_PER_ADDRESS: &str = r#"
 
 /// The table of the guide: the answers to visitors while ratekeeper is down.
 #[test]
-fn a_service_that_is_down_is_answered_as_stated() {
+fn proxies_answer_as_documented_while_the_service_is_down() {
     for (kind, refused) in [(Kind::Nginx, 500), (Kind::Caddy, 502), (Kind::Haproxy, 503)] {
         for (when_down, status) in [(WhenDown::Refuse, refused), (WhenDown::LetPass, 200)] {
             let stage = Stage::open_with(kind, when_down, |dir| write_policy(dir, ONE_PER_ADDRESS));

@@ -281,7 +281,7 @@ pub(crate) fn with_choices(dir: &Path, redis: &Redis) -> Service {
 }
 
 #[test]
-fn a_killed_store_is_done_without_and_found_again() {
+fn decisions_go_on_without_a_killed_store_until_it_returns() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(mut redis) = Redis::start(dir.path()) else {
         return;
@@ -319,7 +319,7 @@ fn a_killed_store_is_done_without_and_found_again() {
 }
 
 #[test]
-fn a_stopped_store_is_not_waited_for() {
+fn decisions_do_not_wait_for_a_stopped_store() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(redis) = Redis::start(dir.path()) else {
         return;

@@ -24,7 +24,7 @@ fn without_store(service: &Service, choice: &str) -> f64 {
 
 /// A full server accepts no charge. It fails once, not with every probe, until it has room.
 #[test]
-fn a_full_store_is_done_without_until_there_is_room() {
+fn decisions_go_on_without_a_full_store_until_it_has_room() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -70,7 +70,7 @@ fn a_full_store_is_done_without_until_there_is_room() {
 
 /// This key is held to a process's share; all other keys are decided by the store.
 #[test]
-fn a_value_that_is_not_ours_concerns_its_key_only() {
+fn a_foreign_value_affects_its_key_only() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -98,7 +98,7 @@ fn a_value_that_is_not_ours_concerns_its_key_only() {
 /// One primary of three is lost without a replica: its keys are decided without it, and the log and
 /// the metrics name the server.
 #[test]
-fn a_cluster_that_has_lost_a_server_says_which() {
+fn a_cluster_that_has_lost_a_server_names_it() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(mut nodes) = cluster(dir.path()) else {
         return;

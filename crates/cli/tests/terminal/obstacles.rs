@@ -168,7 +168,7 @@ fn a_log_that_cannot_be_written_costs_lines_only() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_costs_lines_only() {
+fn a_log_without_a_reader_costs_lines_only() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     let service = Running::start(&desk, &[], Stdio::piped());
     let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
@@ -216,7 +216,7 @@ fn mkfifo(path: &Path) {
 }
 
 #[test]
-fn it_does_not_start_with_a_fifo() {
+fn the_service_does_not_start_with_a_fifo() {
     let policy = Desk::new();
     mkfifo(&policy.path().join("ratekeeper.toml"));
     let shown = policy.terminal(&[&["run"]]);

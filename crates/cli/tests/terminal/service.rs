@@ -133,7 +133,7 @@ mode   = "shadow"
 "#;
 
 #[test]
-fn it_says_where_it_listens_serves_reloads_and_stops() {
+fn the_service_prints_its_addresses_serves_reloads_and_stops() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let mut service = Service::start(&desk, &[]);
     assert!(service.line().starts_with("listening admin 127.0.0.1:"));
@@ -167,7 +167,7 @@ fn it_says_where_it_listens_serves_reloads_and_stops() {
 }
 
 #[test]
-fn shadow_refuses_nobody_after_a_reload_too() {
+fn shadow_refuses_no_request_after_a_reload() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let mut service = Service::start(&desk, &["--shadow"]);
     let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
@@ -216,7 +216,7 @@ fn ask<'a>(arguments: &[&'a str], server: &'a str) -> Vec<&'a str> {
 }
 
 #[test]
-fn check_and_peek_ask_it() {
+fn check_and_peek_call_the_service() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let service = Service::start(&desk, &[]);
     let server = format!("http://{}", service.http);
@@ -252,7 +252,7 @@ bucket = { size = 2, refill = "1/1h" }
 "#;
 
 #[test]
-fn it_is_asked_about_descriptors() {
+fn check_and_peek_accept_descriptors() {
     let desk = Desk::new().with("ratekeeper.toml", DESCRIPTORS);
     let service = Service::start(&desk, &[]);
     let server = format!("http://{}", service.http);
@@ -287,7 +287,7 @@ fn it_is_asked_about_descriptors() {
 }
 
 #[test]
-fn try_sends_to_it() {
+fn try_sends_checks_to_the_service() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let service = Service::start(&desk, &[]);
     let arguments = [
@@ -326,7 +326,7 @@ fn try_sends_to_it() {
 }
 
 #[test]
-fn it_does_not_start_with_what_is_wrong() {
+fn the_service_does_not_start_with_a_mistake() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
     let at_taken = format!("http=127.0.0.1:{port}");
