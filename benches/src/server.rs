@@ -39,7 +39,7 @@ impl Server {
         let mut port = String::new();
         let read = BufReader::new(output).read_line(&mut port);
         let port = read.ok().and_then(|_| port.trim().parse().ok());
-        let port = port.expect("a server says its port first");
+        let port = port.expect("a server prints its port first");
         Self { child, port }
     }
 

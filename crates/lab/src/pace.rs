@@ -40,7 +40,7 @@ impl RealTime {
 impl Pace for RealTime {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the user asked for real time: what comes later is waited for"
+        reason = "the user asked for real time, so later moments are waited for"
     )]
     fn reach(&mut self, moment: Time) -> Time {
         loop {

@@ -58,7 +58,7 @@ struct Play<'a> {
     bench: &'a mut Bench,
     workload: &'a Workload,
     /// True if one refusal applies to all requests of the same moment.
-    speaks_for_all: bool,
+    stands_for_all: bool,
     rows: Vec<ReportRow>,
     series: Series,
     passes: Option<Vec<Time>>,
@@ -76,7 +76,7 @@ impl<'a> Play<'a> {
         let arrivals = workload.phases.iter().flat_map(|phase| &phase.arrivals);
         let one_key = arrivals.into_iter().all(|arrival| arrival.key == 0);
         Self {
-            speaks_for_all: one_key && !bench.counts_refusals(),
+            stands_for_all: one_key && !bench.counts_refusals(),
             bench,
             workload,
             rows: Vec::new(),
@@ -147,7 +147,7 @@ impl<'a> Play<'a> {
             };
             self.promised.get_or_insert(now + told);
             if let AfterRefusal::Poll { every } = self.workload.refused
-                && self.speaks_for_all
+                && self.stands_for_all
             {
                 crowd.push_front(client);
                 self.refuse(crowd.len() as u64, now);
@@ -471,7 +471,7 @@ mod tests {
             let quick = run(limit.clone(), &workload);
             let mut bench = Bench::new(limit);
             let mut play = Play::new(&mut bench, &workload);
-            play.speaks_for_all = false;
+            play.stands_for_all = false;
             let mut start = Time::ZERO;
             for phase in &workload.phases {
                 start = play.phase(phase, start, &mut VirtualTime).unwrap();

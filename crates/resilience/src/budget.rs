@@ -104,7 +104,7 @@ impl Budget {
     }
 
     /// Takes out one retry and returns true if the budget suffices; otherwise returns false.
-    #[must_use = "retry only if it was granted"]
+    #[must_use = "retry only if this returns true"]
     pub fn withdraw(&self, now: Time) -> bool {
         let slot = self.requests.slot(now);
         let mut retries = lock(&self.retries);

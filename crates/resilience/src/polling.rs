@@ -58,7 +58,7 @@ impl Polling {
     /// Returns the wait before the next question about an operation that is not done: `told` if
     /// the server gave one, as [`RetryAfter::told`](crate::RetryAfter::told) parses it. `None`
     /// if that would be after the deadline.
-    #[must_use = "wait for so long, or stop"]
+    #[must_use = "wait for the returned time, or stop if it is `None`"]
     pub fn next_wait(
         &mut self,
         now: Time,

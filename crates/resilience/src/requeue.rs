@@ -48,7 +48,7 @@ pub enum Next<T> {
 
 /// An item under way, to be reported to the line that it came from.
 #[derive(Debug)]
-#[must_use = "report how it ended"]
+#[must_use = "report how the call ended"]
 pub struct Ticket<T> {
     /// The item to send.
     pub item: T,
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(
             line.offer('c', NEVER),
             Err('c'),
-            "what is under way may come back"
+            "an item in flight may be refused and return"
         );
         line.done(a);
         assert_eq!(line.offer('c', NEVER), Ok(()));
@@ -373,7 +373,7 @@ mod tests {
             while !line.is_empty() {
                 match line.take(now) {
                     Next::Wait(until) => now = until,
-                    Next::Probing | Next::Empty => prop_assert!(false, "it stands still"),
+                    Next::Probing | Next::Empty => prop_assert!(false, "the queue stands still"),
                     Next::Send(_) | Next::Expired(_) => {}
                 }
             }
@@ -396,7 +396,7 @@ mod tests {
                         _ => break,
                     }
                 }
-                prop_assert!(!batch.is_empty(), "the line never stands still");
+                prop_assert!(!batch.is_empty(), "the queue never stands still");
                 for ticket in batch {
                     if now >= free_at {
                         free_at = now + Nanos::SECOND;

@@ -91,7 +91,7 @@ impl Throttle {
     }
 
     /// Counts a request and returns true if it may be sent, false if it is refused locally.
-    #[must_use = "send only if it was granted"]
+    #[must_use = "send only if this returns true"]
     pub fn try_send(&self, now: Time, random: &mut impl Random) -> bool {
         let refusing = self.refusing(now);
         self.requests.add(now, MarkedCount { all: 1, marked: 0 });

@@ -208,7 +208,7 @@ fn the_limit_converges_near_the_capacity_of_the_server() {
         let share = seen.done * 100 / can_do(workers as u64, 10);
         assert!(
             share >= 97,
-            "{law:?}: {share} % of what {workers} workers can do"
+            "{law:?}: {share} % of the capacity of {workers} workers"
         );
     }
 }
@@ -232,7 +232,7 @@ fn it_follows_when_half_the_workers_go_and_come_back() {
             let share = seen.done * 100 / can_do(workers as u64, 5);
             assert!(
                 share >= 95,
-                "{law:?}: {share} % of what {workers} workers can do"
+                "{law:?}: {share} % of the capacity of {workers} workers"
             );
         }
     }
@@ -569,7 +569,7 @@ proptest! {
         for sample in samples {
             let again = law.next(bounds, level, &sample);
             level = law.next(bounds, level, &sample);
-            prop_assert_eq!(level, again, "a pure function, and never not a number");
+            prop_assert_eq!(level, again, "a pure function that never returns NaN");
             prop_assert!((bounds.least..=bounds.most).contains(&level.limit()));
         }
     }

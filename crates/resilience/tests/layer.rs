@@ -237,7 +237,7 @@ async fn a_call_that_cannot_end_in_time_is_not_retried() {
     let (address, seen) = server(&[Act::Later(503, "30"), Act::Answer(200)]).await;
     let began = Instant::now();
     let got = status(&mut client(quick()), request("GET", &address)).await;
-    assert_eq!(got.unwrap(), 503, "the answer at hand");
+    assert_eq!(got.unwrap(), 503, "the last answer is returned");
     assert!(began.elapsed().as_secs() < 10);
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
@@ -254,8 +254,8 @@ async fn a_call_to_a_hanging_server_ends_at_the_deadline_it_sent() {
     request.extensions_mut().insert(within);
     let error = status(&mut client, request).await;
     assert!(matches!(error, Err(CallError::Deadline)), "{error:?}");
-    let told = seen.lock().unwrap()[0].1.unwrap();
-    assert!((1..=150).contains(&told), "{told}");
+    let sent = seen.lock().unwrap()[0].1.unwrap();
+    assert!((1..=150).contains(&sent), "{sent}");
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ impl fmt::Display for WireRefusal {
             Self::TooLarge { bytes } => {
                 write!(
                     f,
-                    "the request has {bytes} bytes, at most {MAX_REQUEST_BYTES} are read"
+                    "the request has {bytes} bytes; the maximum is {MAX_REQUEST_BYTES}"
                 )
             }
             Self::TooManyDescriptors => {
@@ -107,7 +107,8 @@ fn each_of<'a>(
         let length = decode_varint(&mut rest).map_err(malformed)?;
         let message = usize::try_from(length).ok();
         let message = message.and_then(|length| rest.get(..length));
-        let message = message.ok_or_else(|| WireRefusal::Malformed("it ends too early".into()))?;
+        let message =
+            message.ok_or_else(|| WireRefusal::Malformed("the message ends too early".into()))?;
         show(message)?;
         rest.advance(message.len());
     }

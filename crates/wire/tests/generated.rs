@@ -75,7 +75,7 @@ fn the_checked_in_code_matches_the_protos() {
         let path = entry.expect("readable").path();
         assert!(
             files.contains_key(&path),
-            "{} comes from no proto",
+            "no proto generates {}",
             path.display()
         );
     }

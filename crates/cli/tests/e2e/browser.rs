@@ -166,7 +166,7 @@ fn attack(from: &str) {
             .clone()
     });
     let seen = seen.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(seen, "[]", "what the page read");
+    assert_eq!(seen, "[]", "the page must read nothing");
     let left = local.post_json(service.http(), "/v1/peek", LOGIN);
     let left: serde_json::Value = serde_json::from_str(&left.body).expect("JSON");
     assert_eq!(

@@ -97,7 +97,7 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
     assert!(lines[7].contains("; PING "), "{text}");
     let about = format!("{}, prefix rk, deadline 50 ms", redis.url());
     assert!(text.ends_with(&format!("{about}\n")), "{text}");
-    assert_eq!(redis.say(&["dbsize"]), "0");
+    assert_eq!(redis.query(&["dbsize"]), "0");
 
     let (results, document) = results(dir.path(), &redis.url());
     assert_eq!(results.len(), 8, "{document}");
@@ -115,7 +115,7 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
         );
     }
     assert!(document["checks"][4]["offset_ms"].is_number(), "{document}");
-    assert_eq!(redis.say(&["dbsize"]), "0");
+    assert_eq!(redis.query(&["dbsize"]), "0");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn missing_permissions_of_a_user_are_named() {
     let grant = [
         "acl", "setuser", "ada", "on", ">secret", "+ping", "+info", "+select",
     ];
-    assert_eq!(redis.say(&grant), "OK");
+    assert_eq!(redis.query(&grant), "OK");
     let store = format!("redis://ada:secret@127.0.0.1:{}", redis.port());
     let (text, code) = run(dir.path(), &["--store", &store]);
     assert_eq!(code, Some(1), "{text}");
@@ -223,7 +223,7 @@ fn missing_permissions_of_a_user_are_named() {
     // As the hint says, with the prefix of these checks.
     let more =
         "acl setuser ada ~ratekeeper-doctor-* +@read +@write +@scripting +@connection +time +role";
-    assert_eq!(redis.say(&more.split(' ').collect::<Vec<_>>()), "OK");
+    assert_eq!(redis.query(&more.split(' ').collect::<Vec<_>>()), "OK");
     let (text, code) = run(dir.path(), &["--store", &store]);
     assert_eq!(code, Some(0), "{text}");
 }
@@ -245,8 +245,8 @@ fn a_server_that_drops_keys_fails() {
         text.contains("hint: run CONFIG SET maxmemory-policy noeviction"),
         "{text}"
     );
-    redis.say(&["config", "set", "maxmemory-policy", "noeviction"]);
-    redis.say(&["config", "set", "maxmemory", "1"]);
+    redis.query(&["config", "set", "maxmemory-policy", "noeviction"]);
+    redis.query(&["config", "set", "maxmemory", "1"]);
     let (text, code) = run(dir.path(), &["--store", &redis.url()]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("failure  scripts"), "it is full: {text}");
@@ -262,13 +262,13 @@ fn a_replica_is_no_store() {
         return;
     };
     let port = primary.port().to_string();
-    replica.say(&["replicaof", "127.0.0.1", &port]);
+    replica.query(&["replicaof", "127.0.0.1", &port]);
     let (text, code) = run(dir.path(), &["--store", &replica.url()]);
     assert_eq!(code, Some(1), "{text}");
     let words = format!("the server is a replica of 127.0.0.1:{port}");
     assert!(text.contains(&words), "{text}");
     let joined = clock::poll("replica in step", END_WITHIN, || {
-        let info = primary.say(&["info", "replication"]);
+        let info = primary.query(&["info", "replication"]);
         info.contains("state=online").then_some(())
     });
     joined.unwrap_or_else(|error| panic!("{error}"));
@@ -304,14 +304,14 @@ fn a_cluster_is_whole_or_fails() {
         }
     }
     for node in &nodes {
-        assert_eq!(node.say(&["dbsize"]), "0");
+        assert_eq!(node.query(&["dbsize"]), "0");
     }
 
     let (results, document) = results(dir.path(), &one);
     assert_eq!(result_of(&results, "cluster"), "failure", "{document}");
     assert_eq!(result_of(&results, "latency"), "not made", "{document}");
     for node in &nodes {
-        node.say(&["cluster", "delslots", "100"]);
+        node.query(&["cluster", "delslots", "100"]);
     }
     let (text, code) = run(dir.path(), &["--store", &all]);
     assert_eq!(code, Some(1), "{text}");
@@ -336,7 +336,7 @@ fn a_server_passes_the_conformance_table() {
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    redis.say(&["set", "mine", "1"]);
+    redis.query(&["set", "mine", "1"]);
     let (text, code) = run(dir.path(), &["--conformance", &redis.url()]);
     assert_eq!(code, Some(0), "{text}");
     assert!(
@@ -348,7 +348,7 @@ fn a_server_passes_the_conformance_table() {
         "{text}"
     );
     assert!(text.contains(", keys under ratekeeper-doctor-"), "{text}");
-    assert_eq!(redis.say(&["keys", "*"]), "mine");
+    assert_eq!(redis.query(&["keys", "*"]), "mine");
 
     let Some(nodes) = cluster(dir.path()) else {
         return;
@@ -363,7 +363,7 @@ fn a_server_passes_the_conformance_table() {
         "{document}"
     );
     for node in &nodes {
-        assert_eq!(node.say(&["dbsize"]), "0");
+        assert_eq!(node.query(&["dbsize"]), "0");
     }
 }
 
@@ -390,7 +390,7 @@ fn valkey_goes_by_its_own_name_and_passes_the_table() {
             text.contains(" calls compared, all as expected\n"),
             "{text}"
         );
-        assert_eq!(valkey.say(&["dbsize"]), "0");
+        assert_eq!(valkey.query(&["dbsize"]), "0");
     }
     let dir = desk();
     let Some(nodes) = cluster_of(Make::Valkey91, dir.path()) else {
@@ -425,14 +425,14 @@ fn an_interrupted_conformance_run_leaves_no_keys_behind() {
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    redis.say(&["client", "pause", "60000", "write"]);
+    redis.query(&["client", "pause", "60000", "write"]);
     let child = doctor(dir.path(), &["--conformance", &redis.url()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command starts");
     let waits = clock::poll("call that waits", END_WITHIN, || {
-        let info = redis.say(&["info", "clients"]);
+        let info = redis.query(&["info", "clients"]);
         info.contains("blocked_clients:1").then_some(())
     });
     waits.unwrap_or_else(|error| panic!("{error}"));
@@ -440,7 +440,7 @@ fn an_interrupted_conformance_run_leaves_no_keys_behind() {
         .args(["-s", "INT", &child.id().to_string()])
         .status();
     assert!(kill.expect("kill runs").success());
-    redis.say(&["client", "unpause"]);
+    redis.query(&["client", "unpause"]);
     let output = child.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -450,10 +450,10 @@ fn an_interrupted_conformance_run_leaves_no_keys_behind() {
     );
     assert!(
         redis
-            .say(&["info", "commandstats"])
+            .query(&["info", "commandstats"])
             .contains("cmdstat_set:calls=")
     );
-    assert_eq!(redis.say(&["dbsize"]), "0");
+    assert_eq!(redis.query(&["dbsize"]), "0");
 }
 
 /// Overrides the policy.
@@ -487,7 +487,7 @@ fn a_service_uses_the_store_of_its_command_line() {
     assert_eq!([ask(&shared), ask(&other)], [200, 200]);
     // The probe of whether the store decides uses none of the service's limits.
     let keys = || {
-        let all = redis.say(&["keys", "*{all}*"]);
+        let all = redis.query(&["keys", "*{all}*"]);
         let mut keys: Vec<String> = all.lines().map(str::to_owned).collect();
         keys.sort();
         keys
@@ -504,7 +504,7 @@ fn a_service_uses_the_store_of_its_command_line() {
     let offset = offset.unwrap_or_else(|error| panic!("{error}"));
     assert!(offset.abs() < 5.0, "one machine has one clock: {offset}");
     let alone = start("c", &policy, "memory://");
-    redis.say(&["flushall"]);
+    redis.query(&["flushall"]);
     assert_eq!(ask(&alone), 200);
     assert!(keys().is_empty());
     let metrics = Visitor::at(1).get(alone.admin(), "/metrics").body;

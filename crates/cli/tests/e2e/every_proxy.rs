@@ -259,7 +259,7 @@ fn parallel_requests_admit_exactly_the_limit(kind: Kind) {
     assert_eq!((passed, denied), (10, 30), "{statuses:?} {decided:#?}");
     assert_eq!(stage.upstream.total(), 10);
     let asked = stage.upstream.count("GET /v1/auth");
-    assert_eq!(asked, 0, "questions that the application was asked");
+    assert_eq!(asked, 0, "requests that reached the application");
 }
 
 fn method_and_path_are_the_original_ones(kind: Kind) {

@@ -21,7 +21,7 @@ use crate::harness::sentinel::{MASTER, Watched};
 use crate::harness::service::Service;
 use crate::harness::visitor::Caller;
 use crate::harness::{clock, say};
-use crate::store::{admitted, is_active, says, start};
+use crate::store::{admitted, is_active, start, wait_for_log};
 
 /// The limit L.
 const WHOLE: usize = 1_000;
@@ -152,8 +152,8 @@ fn follows(make: Make) {
     watched.servers[0].crash();
     let killed = clock::now();
     for service in &services {
-        says(service, "store down");
-        says(service, "store back");
+        wait_for_log(service, "store down");
+        wait_for_log(service, "store back");
     }
     let away = killed.elapsed();
     // A call in flight may have been charged without an answer.
@@ -161,7 +161,7 @@ fn follows(make: Make) {
     clock::wait(Duration::from_millis(500));
     load.stop.store(true, Ordering::Relaxed);
     for caller in callers {
-        caller.join().expect("no caller is told anything else");
+        caller.join().expect("every caller receives 200 or 429");
     }
     let [deny, local] = load.admitted();
     let longest = load.longest_micros.load(Ordering::Relaxed);

@@ -126,5 +126,5 @@ fn an_untrusted_connection_fails_with_a_hint() {
 
     let service = Service::start(dir, &policy(dir, &good));
     assert_eq!(admitted(service.http(), "/five", "ada", 8), 5);
-    assert_eq!(redis.say(&["exists", "rk:{ada}:five"]), "1");
+    assert_eq!(redis.query(&["exists", "rk:{ada}:five"]), "1");
 }

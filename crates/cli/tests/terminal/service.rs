@@ -54,7 +54,9 @@ impl Service {
     /// Returns the next line on stdout.
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("the service talks");
+        self.stdout
+            .read_line(&mut line)
+            .expect("the service writes");
         line.trim_end().to_owned()
     }
 
@@ -72,8 +74,11 @@ impl Service {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();
-            let read = self.stderr.read_line(&mut line).expect("the service talks");
-            assert_ne!(read, 0, "the service ended without saying `{text}`");
+            let read = self
+                .stderr
+                .read_line(&mut line)
+                .expect("the service writes");
+            assert_ne!(read, 0, "the service ended without logging `{text}`");
         }
     }
 
@@ -83,13 +88,13 @@ impl Service {
         let mut log = String::new();
         self.stderr
             .read_to_string(&mut log)
-            .expect("the service talks");
+            .expect("the service writes");
         (self.child.wait().expect("it ends"), log)
     }
 
     /// Returns the status and the body of `POST path`.
     fn post(&self, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.http).expect("the door is open");
+        let mut stream = TcpStream::connect(&self.http).expect("the listener is open");
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}"
@@ -163,7 +168,7 @@ fn the_service_prints_its_addresses_serves_reloads_and_stops() {
     let http = service.http.clone();
     let (status, log) = service.end();
     assert_eq!(status.code(), Some(0), "{log}");
-    assert!(TcpStream::connect(http).is_err(), "the door is closed");
+    assert!(TcpStream::connect(http).is_err(), "the listener is closed");
 }
 
 #[test]

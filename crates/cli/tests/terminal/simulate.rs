@@ -281,8 +281,9 @@ fn events_of_any_year_are_answered_alike() {
     let zero = answered(0);
     for begin in [1_490_868_000_000_000, 3_786_912_000_000_000] {
         let of_year = answered(begin);
-        let verdicts = |told: &str| -> Vec<bool> {
-            told.lines()
+        let verdicts = |output: &str| -> Vec<bool> {
+            output
+                .lines()
                 .map(|line| line.contains("\"allowed\":true"))
                 .collect()
         };

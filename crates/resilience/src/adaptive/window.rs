@@ -141,7 +141,7 @@ mod tests {
         window.add(at(99_999), at(300_000), End::Dropped);
         assert!(
             !window.is_over(at(300_000), &settings),
-            "nothing began in it"
+            "no call began in the window"
         );
         window.add(at(100_000), at(300_000), End::Dropped);
         assert!(window.is_over(at(300_000), &settings));
