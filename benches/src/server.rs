@@ -81,7 +81,7 @@ pub(crate) fn serve(arguments: &[String]) {
             let config = config.and_then(|config| config.listen("admin=off"));
             let config = config.expect("two addresses");
             let service = Service::start(&config).expect("the policy is good");
-            let address = service.address(Door::Http).expect("the door is open");
+            let address = service.address(Door::Http).expect("the listener is open");
             wait(address.port());
         }
         [kind, policy] if kind == "envoy" => {
@@ -90,7 +90,7 @@ pub(crate) fn serve(arguments: &[String]) {
                 .try_fold(Config::new(policy), |config, door| config.listen(door));
             let config = config.expect("three addresses");
             let service = Service::start(&config).expect("the policy is good");
-            let address = service.address(Door::Grpc).expect("the door is open");
+            let address = service.address(Door::Grpc).expect("the listener is open");
             wait(address.port());
         }
         [kind] if kind == "tonic" => wait(bare::serve()),

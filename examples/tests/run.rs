@@ -70,7 +70,7 @@ fn examples_print_the_expected_output() {
     );
     check(
         env!("CARGO_BIN_EXE_adaptive"),
-        "about as many as it bears: true\nthe others are refused: true\n",
+        "limit near capacity: true\nthe others are refused: true\n",
     );
     check(
         env!("CARGO_BIN_EXE_tonic"),

@@ -46,7 +46,7 @@ impl Columns {
     }
 
     /// Rates per second, offered and admitted, column by column.
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    #[expect(clippy::cast_precision_loss, reason = "only shown to people")]
     pub(crate) fn rates(&self) -> impl Iterator<Item = (f64, f64)> {
         let span = self.width.as_secs_f64();
         let rate = move |count: u64| count as f64 / span;

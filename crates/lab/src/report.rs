@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "only shown to people")]
 fn per_second(count: u64, span: Nanos) -> f64 {
     if span == Nanos::ZERO {
         return 0.0;

@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     limits.sort_unstable();
     let (limit, counts) = (limits[limits.len() / 2], layer.counts());
-    println!("about as many as it bears: {}", (4..=20).contains(&limit));
+    println!("limit near capacity: {}", (4..=20).contains(&limit));
     println!("the others are refused: {}", counts.refused > 0);
     Ok(())
 }
