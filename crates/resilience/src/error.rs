@@ -33,7 +33,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Window => {
-                "a window must last at least 10 ns, in an adaptive limit 1 us, with 1 to 512 samples"
+                "a window must last at least 10 ns (adaptive limits: 1 us, with 1 to 512 samples)"
             }
             Self::Percent => "a share must be 1 to 100 percent",
             Self::ProbeRounds => "the number of rounds of probes must be 1 to 16",
