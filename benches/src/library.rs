@@ -145,7 +145,7 @@ impl Limiters {
         assert_eq!(
             allowed,
             [ask == Ask::Allow; 5],
-            "each says what is measured"
+            "each limiter decides as measured"
         );
         limiters
     }

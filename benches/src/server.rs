@@ -39,7 +39,7 @@ impl Server {
         let mut port = String::new();
         let read = BufReader::new(output).read_line(&mut port);
         let port = read.ok().and_then(|_| port.trim().parse().ok());
-        let port = port.expect("a server says its port first");
+        let port = port.expect("a server prints its port first");
         Self { child, port }
     }
 
@@ -81,7 +81,7 @@ pub(crate) fn serve(arguments: &[String]) {
             let config = config.and_then(|config| config.listen("admin=off"));
             let config = config.expect("two addresses");
             let service = Service::start(&config).expect("the policy is good");
-            let address = service.address(Door::Http).expect("the door is open");
+            let address = service.address(Door::Http).expect("the listener is open");
             wait(address.port());
         }
         [kind, policy] if kind == "envoy" => {
@@ -90,7 +90,7 @@ pub(crate) fn serve(arguments: &[String]) {
                 .try_fold(Config::new(policy), |config, door| config.listen(door));
             let config = config.expect("three addresses");
             let service = Service::start(&config).expect("the policy is good");
-            let address = service.address(Door::Grpc).expect("the door is open");
+            let address = service.address(Door::Grpc).expect("the listener is open");
             wait(address.port());
         }
         [kind] if kind == "tonic" => wait(bare::serve()),

@@ -17,7 +17,7 @@ fn check(program: &str, expected: &str) {
 }
 
 #[test]
-fn examples_do_what_they_say() {
+fn examples_print_the_expected_output() {
     check(
         env!("CARGO_BIN_EXE_one_limit"),
         "4 threads asked 200 times: 100 admitted\n",
@@ -70,7 +70,7 @@ fn examples_do_what_they_say() {
     );
     check(
         env!("CARGO_BIN_EXE_adaptive"),
-        "about as many as it bears: true\nthe others are told so: true\n",
+        "limit near capacity: true\nthe others are refused: true\n",
     );
     check(
         env!("CARGO_BIN_EXE_tonic"),

@@ -23,7 +23,7 @@ const CHORES: &[(&str, &str, Chore)] = &[
     ),
     (
         "soak",
-        "load every door for `--minutes N` while stores and policies change",
+        "load every listener for `--minutes N` while stores and policies change",
         soak::run,
     ),
     (

@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
         .status()
         .map_err(|why| format!("cargo does not start: {why}"))?;
     if ended.success() {
-        Ok(format!("{minutes} min, and nothing grew"))
+        Ok(format!("{minutes} min without growth"))
     } else {
         Err("see above".into())
     }

@@ -152,7 +152,7 @@ fn install(packages: &[&str]) -> Result<(), String> {
     ] {
         if !run_command(&mut as_root(&arguments))? {
             return Err(format!(
-                "could not install {list}: install them yourself and try again"
+                "could not install {list}; install them by hand and try again"
             ));
         }
     }

@@ -32,7 +32,7 @@ const PACKAGES: [(&str, &str); 5] = [
 ];
 
 /// Auto traits that are left out because no user asks for them by name.
-const UNTOLD: [&str; 5] = [
+const OMITTED: [&str; 5] = [
     "Freeze",
     "Unpin",
     "UnwindSafe",
@@ -121,21 +121,21 @@ fn api(package: &str, features: &str) -> Api {
         .current_dir(root())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{package}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{package}: {errors}");
     let json = target.join(format!("doc/{}.json", package.replace('-', "_")));
     let api = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
         .omit_auto_derived_impls(true)
         .build()
         .unwrap();
-    let untold = UNTOLD.map(|name| format!("::{name} for "));
+    let omitted = OMITTED.map(|name| format!("::{name} for "));
     let items = api.items().map(ToString::to_string);
     Api {
         version: env!("CARGO_PKG_VERSION").to_owned(), // one for all packages
         is_published: false,
         items: items
-            .filter(|item| !untold.iter().any(|name| item.contains(name)))
+            .filter(|item| !omitted.iter().any(|name| item.contains(name)))
             .collect(),
     }
 }
@@ -175,7 +175,7 @@ fn the_public_interface_is_as_it_is_listed() {
         now.is_published = listed.is_published && listed.version == now.version;
         for gone in listed.broken_by(&now) {
             findings.push(format!(
-                "{package} breaks who uses {}: {gone}",
+                "{package} breaks users of {}: {gone}",
                 listed.version
             ));
         }
@@ -193,20 +193,20 @@ fn the_public_interface_is_as_it_is_listed() {
                 .map(|item| format!("+{item}\n"));
             let changes: String = gone.chain(new).collect();
             findings.push(format!(
-                "{package} is not as api/{package}.txt lists it:\n{changes}"
+                "{package} differs from api/{package}.txt:\n{changes}"
             ));
         }
     }
     assert!(
         findings.is_empty(),
-        "{}\nIf that is meant: RATEKEEPER_API=write cargo test -p xtask --test api\n\
-         What breaks users of a published version needs a version that may, in Cargo.toml.",
+        "{}\nTo accept this, run RATEKEEPER_API=write cargo test -p xtask --test api\n\
+         A change that breaks users of a published version needs a breaking version in Cargo.toml.",
         findings.join("\n")
     );
 }
 
 #[test]
-fn what_breaks_users_is_told_from_what_does_not() {
+fn breaking_changes_are_distinguished_from_compatible_ones() {
     let check = |before: &str, after: &str, broken: &[&str]| {
         let (before, after) = (Api::read(before), Api::read(after));
         assert_eq!(before.broken_by(&after), broken, "{before:?} {after:?}");

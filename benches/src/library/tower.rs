@@ -92,7 +92,7 @@ where
     for _ in 0..10 {
         last = ask(&mut service);
     }
-    assert_eq!(last, status, "{name}: it says what is measured");
+    assert_eq!(last, status, "{name}: the status is the measured one");
     Contender::new(name, move |_| ask(&mut service))
 }
 

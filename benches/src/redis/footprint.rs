@@ -24,20 +24,23 @@ pub(super) fn run(effort: Effort, program: &str) {
     let count = if effort.redis_rounds > 4 { KEYS } else { FEW };
     report::line(&format!(
         "\nredis: bytes of a key, {count} keys of 8 letters under a limit of 8   (grown: \
-         used_memory; said: MEMORY USAGE)"
+         used_memory; reported: MEMORY USAGE)"
     ));
-    report::line(&format!("{:<42} {:>8} {:>8}  goal", "", "grown", "said"));
+    report::line(&format!(
+        "{:<42} {:>8} {:>8}  goal",
+        "", "grown", "reported"
+    ));
     for (name, algorithm, cost) in remembered() {
         let Some(server) = Server::start(program) else {
             return;
         };
-        let (grown, said) = measure(&server, algorithm, cost, count);
+        let (grown, reported) = measure(&server, algorithm, cost, count);
         let stands = match name {
             "gcra" if grown <= GOAL => format!("{GOAL:.0}: met {:.2}", grown / GOAL),
             "gcra" => format!("{GOAL:.0}: missed {:.2}", grown / GOAL),
             _ => String::new(),
         };
-        report::line(&format!("{name:<42} {grown:>8.1} {said:>8}  {stands}"));
+        report::line(&format!("{name:<42} {grown:>8.1} {reported:>8}  {stands}"));
     }
 }
 
@@ -57,9 +60,9 @@ fn measure(server: &Server, algorithm: AnyAlgorithm, cost: Permits, count: u64) 
     let Reply::Text(key) = server.ask(&[b"RANDOMKEY"]) else {
         panic!("there are {count} keys");
     };
-    let said = match server.ask(&[b"MEMORY", b"USAGE", key.as_bytes()]) {
-        Reply::Number(said) => said,
-        other => panic!("no size of {key}: {other:?}"),
+    let reported = match server.ask(&[b"MEMORY", b"USAGE", key.as_bytes()]) {
+        Reply::Number(bytes) => bytes,
+        other => panic!("MEMORY USAGE of {key} returned {other:?}"),
     };
-    (grown as f64 / count as f64, said)
+    (grown as f64 / count as f64, reported)
 }

@@ -56,7 +56,7 @@ pub(super) fn run(server: &Server) {
                     let began = Instant::now();
                     let decided = store.decide(&[charge], Time::ZERO).await;
                     assert!(decided.expect("the server is there").admitted);
-                    waits.lock().expect("nobody panics").push(began.elapsed());
+                    waits.lock().expect("no task panics").push(began.elapsed());
                 }));
             }
         }
@@ -67,7 +67,7 @@ pub(super) fn run(server: &Server) {
     let took = began.elapsed().as_secs_f64();
     let calls = (server.calls("evalsha") - calls) as f64 / took;
     let cpu = (server.cpu_micros() - cpu) / 1e6 / took * 100.0;
-    let mut waits = waits.lock().expect("nobody panics");
+    let mut waits = waits.lock().expect("no task panics");
     waits.sort_unstable();
     let decisions = waits.len() as f64 / took;
     let at = |hundredths: usize| waits[waits.len() * hundredths / 100].as_micros();

@@ -39,7 +39,7 @@ impl Recorder {
 
     /// Returns the script calls with this number of keys since the last call, each as it was sent.
     pub(super) fn take(&self, keys: usize) -> Vec<Vec<u8>> {
-        let bytes = std::mem::take(&mut *self.sent.lock().expect("nobody panics holding it"));
+        let bytes = std::mem::take(&mut *self.sent.lock().expect("no lock holder panics"));
         let keys = keys.to_string();
         let calls = requests(&bytes).into_iter();
         calls
@@ -54,7 +54,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, kept: Option<&Mutex<Vec<u8>>>) 
     let mut buffer = [0; 1 << 14];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         if let Some(kept) = kept {
-            let mut kept = kept.lock().expect("nobody panics holding it");
+            let mut kept = kept.lock().expect("no lock holder panics");
             kept.extend_from_slice(&buffer[..count]);
         }
         if to.write_all(&buffer[..count]).is_err() {

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_framed_is_read() {
+    fn framed_commands_are_read() {
         let first: [&[u8]; 3] = [b"EVALSHA", b"", b"a\r\nb"];
         let second: [&[u8]; 1] = [b"PING"];
         let bytes = [frame(&first), frame(&second)].concat();

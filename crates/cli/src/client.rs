@@ -17,7 +17,7 @@ const MAX_ANSWER_BYTES: u64 = 1 << 20;
 /// Where the service is.
 #[derive(Args)]
 pub(crate) struct ServerArgs {
-    /// The running service
+    /// URL of the running service
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     #[arg(env = "RATEKEEPER_SERVER", hide_env_values = true)]
     pub(crate) server: String,
@@ -39,11 +39,9 @@ impl Client {
         };
         if !url.starts_with("http://") {
             return Err(Failure::new(format!(
-                "`{server}` cannot be asked: only http:// is spoken"
+                "`{server}` is not supported; expected a URL that begins with http://"
             ))
-            .hint(
-                "the check door listens on loopback; ask it there: --server http://127.0.0.1:8080",
-            ));
+            .hint("use the http listener on loopback: --server http://127.0.0.1:8080"));
         }
         let config = Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
@@ -80,33 +78,33 @@ impl Client {
         match answer {
             Some(answer) if status.is_success() => Ok(answer),
             Some(problem) if problem["detail"].is_string() => Err(refused(&problem)),
-            _ => Err(
-                Failure::new(format!("{url} answers {status}, not as ratekeeper does"))
-                    .hint("is it ratekeeper that listens there? --server names another"),
-            ),
+            _ => Err(Failure::new(format!(
+                "the answer of {url}, {status}, is not one of ratekeeper"
+            ))
+            .hint("check that ratekeeper listens there, or name another with --server")),
         }
     }
 
     fn unreachable(&self, why: &ureq::Error) -> Failure {
         let server = &self.server;
         match why {
-            ureq::Error::ConnectionFailed => self.nobody(),
+            ureq::Error::ConnectionFailed => self.no_listener(),
             ureq::Error::Io(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => {
-                self.nobody()
+                self.no_listener()
             }
             ureq::Error::BadUri(why) => Failure::new(format!("`{server}` is not a URL: {why}"))
-                .hint("as in --server http://127.0.0.1:8080"),
+                .hint("write for example --server http://127.0.0.1:8080"),
             ureq::Error::Timeout(_) => Failure::new(format!(
                 "{server} did not answer within {} s",
                 TIMEOUT.as_secs()
             )),
-            why => Failure::new(format!("{server} cannot be asked: {why}")),
+            why => Failure::new(format!("{server} cannot be called: {why}")),
         }
     }
 
-    fn nobody(&self) -> Failure {
+    fn no_listener(&self) -> Failure {
         Failure::new(format!("nothing listens at {}", self.server))
-            .hint("`ratekeeper run` starts the service; --server asks another")
+            .hint("start the service with `ratekeeper run`, or name another with --server")
     }
 }
 

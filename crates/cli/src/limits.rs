@@ -17,7 +17,10 @@ pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Fail
         let failure = Failure::new(format!("there is no limit `{name}` in the policy"));
         match words::near(name, names()) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure.hint(format!("it has {}", names().collect::<Vec<_>>().join(", "))),
+            None => failure.hint(format!(
+                "write one of {}",
+                names().collect::<Vec<_>>().join(", ")
+            )),
         }
     })
 }
@@ -65,8 +68,8 @@ pub(crate) fn at_least(rule: &Rule) -> String {
     let served = match share {
         Share::ALL => "every request".to_owned(),
         Share::NONE => {
-            return "no share is certain: refused requests count as well, so a client that goes \
-                    on asking may stay shut out"
+            return "no share is certain, because refused requests count as well: a client that \
+                    goes on sending may never be admitted"
                 .into();
         }
         share => {
@@ -80,7 +83,7 @@ pub(crate) fn at_least(rule: &Rule) -> String {
     let client = match (rule.keeps_to, rule.limit.algorithm.concurrency()) {
         (_, Some(limit)) => {
             let at_once = u64::from(limit.capacity().get());
-            format!("never has more than {} at work", words::count(at_once))
+            format!("never has more than {} in flight", words::count(at_once))
         }
         (Some(quota), None) => {
             let (sends, permits) = if ones {
@@ -108,7 +111,7 @@ pub(crate) fn worst_case(rule: &Rule) -> String {
     if let Some(limit) = rule.limit.algorithm.concurrency() {
         let at_once = u64::from(limit.capacity().get());
         return format!(
-            "at most {} at work at once; what a crashed holder has comes back after {}",
+            "at most {} in flight at once; the permits of a crashed holder return after {}",
             words::count(at_once),
             words::span(limit.lease())
         );

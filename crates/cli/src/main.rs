@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Rate limiting from one policy file: as a service, and at the desk.
+/// Rate limiting from one policy file: a service, and tools for policies.
 #[derive(Parser)]
 #[command(
     name = "ratekeeper",
@@ -65,10 +65,10 @@ struct Cli {
 const FIRST_STEPS: &str = "\
 First steps:
   ratekeeper init                        write a starter policy, ratekeeper.toml
-  ratekeeper try --limit per-ip -n 25    see what it does, in virtual time
+  ratekeeper try --limit per-ip -n 25    see its effect, in virtual time
   ratekeeper run                         serve it
-  ratekeeper check per-ip ip=192.0.2.1   ask the service
-  ratekeeper help leaky bucket           what a word of the field is here
+  ratekeeper check per-ip ip=192.0.2.1   ask the service for a decision
+  ratekeeper help leaky bucket           explain a term of rate limiting
 
 Exit codes: 0 done, or allowed; 1 denied, or findings; 2 usage or error.";
 

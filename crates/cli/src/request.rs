@@ -57,7 +57,7 @@ impl CliRequest {
     fn add_part(&mut self, text: &str) -> Result<(), Failure> {
         let (part, value) = text.split_once('=').ok_or_else(|| {
             Failure::new(format!("`{text}` is not PART=VALUE"))
-                .hint("as in ip=192.0.2.1, attr:user_id=u1 or header:x-api-key=secret")
+                .hint("write for example ip=192.0.2.1, attr:user_id=u1 or header:x-api-key=secret")
         })?;
         let (kind, name) = part
             .split_once(':')
@@ -80,8 +80,8 @@ impl CliRequest {
             }
             ("descriptor", Some(name)) if !name.is_empty() => {
                 return Err(
-                    Failure::new(format!("`{part}` is no part of a request")).hint(format!(
-                        "a descriptor stands instead of one: --descriptor {name}={value}"
+                    Failure::new(format!("`{part}` is not a part of a request")).hint(format!(
+                        "write --descriptor {name}={value}, which replaces the request"
                     )),
                 );
             }
@@ -237,16 +237,16 @@ pub(crate) struct RequestArgs {
     /// Method and target: 'POST /login', '/search?q=x', 'GET URL'
     #[arg(long, value_name = "'METHOD TARGET'", conflicts_with = "descriptor")]
     pub(crate) request: Option<String>,
-    /// A header field, as often as needed
+    /// A header field; may be repeated
     #[arg(long, value_name = "NAME:VALUE", requires = "request")]
     header: Vec<String>,
-    /// The client's address
+    /// Address of the client
     #[arg(long, value_name = "ADDRESS", requires = "request")]
     ip: Option<String>,
-    /// What the application says about the request, as often as needed
+    /// An attribute from the application; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "request")]
     attr: Vec<String>,
-    /// What the request costs
+    /// Cost of the request
     #[arg(long, value_name = "PERMITS")]
     cost: Option<u32>,
     #[command(flatten)]
@@ -256,10 +256,10 @@ pub(crate) struct RequestArgs {
 /// A descriptor instead of a request, as Envoy sends it.
 #[derive(Args)]
 pub(crate) struct DescriptorArgs {
-    /// A descriptor instead of a request, as Envoy sends it: its entries, as often as needed
+    /// Entries of a descriptor, as Envoy sends it, instead of a request; may be repeated
     #[arg(long, value_name = "KEY=VALUE,..")]
     descriptor: Vec<String>,
-    /// Its domain
+    /// Domain of the descriptor
     #[arg(long, requires = "descriptor")]
     domain: Option<String>,
 }
@@ -304,13 +304,14 @@ impl RequestArgs {
         for header in &self.header {
             let (name, value) = header.split_once(':').ok_or_else(|| {
                 Failure::new(format!("`{header}` is not NAME:VALUE"))
-                    .hint("--header 'x-user-id: u1'")
+                    .hint("write for example --header 'x-user-id: u1'")
             })?;
             request.add_header(name, value);
         }
         for attribute in &self.attr {
             let (name, value) = attribute.split_once('=').ok_or_else(|| {
-                Failure::new(format!("`{attribute}` is not NAME=VALUE")).hint("--attr plan=pro")
+                Failure::new(format!("`{attribute}` is not NAME=VALUE"))
+                    .hint("write for example --attr plan=pro")
             })?;
             request.attributes.push((name.into(), value.into()));
         }
@@ -332,8 +333,11 @@ impl CliRequest {
         };
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !path.starts_with('/') && !path.is_empty() {
-            return Err(Failure::new(format!("`{target}` is not a path or a URL"))
-                .hint("--request 'POST /login', or 'GET http://api.example.com/v1'"));
+            return Err(
+                Failure::new(format!("`{target}` is not a path or a URL")).hint(
+                    "write for example --request 'POST /login' or 'GET http://api.example.com/v1'",
+                ),
+            );
         }
         self.path = if path.is_empty() {
             "/".into()
@@ -359,7 +363,7 @@ fn entries(text: &str) -> Result<Vec<(String, String)>, Failure> {
             }
             _ => {
                 return Err(Failure::new(format!("`{piece}` is not KEY=VALUE"))
-                    .hint("--descriptor plan=pro,user=ada --domain edge"));
+                    .hint("write for example --descriptor plan=pro,user=ada --domain edge"));
             }
         }
     }
@@ -369,7 +373,7 @@ fn entries(text: &str) -> Result<Vec<(String, String)>, Failure> {
 fn ip(text: &str) -> Result<IpAddr, Failure> {
     text.parse().map_err(|_| {
         Failure::new(format!("`{text}` is not an IP address"))
-            .hint("as in 192.0.2.1 or 2001:db8::1")
+            .hint("write for example 192.0.2.1 or 2001:db8::1")
     })
 }
 
@@ -377,10 +381,11 @@ fn unknown_part(part: &str) -> Failure {
     let kind = part.split_inclusive(':').next().unwrap_or(part);
     let failure = Failure::new(format!("unknown part `{part}`"));
     match words::near(kind, PARTS.into_iter()) {
-        Some(near) if near == part => failure.hint(format!("it needs a name: {part}NAME=VALUE")),
+        Some(near) if near == part => failure.hint(format!("add a name: {part}NAME=VALUE")),
         Some(near) => failure.hint(format!("did you mean `{near}`?")),
         None => failure.hint(
-            "known parts: ip, method, path, host, query, header:X, query:X, cookie:X, attr:X, bearer, api_key",
+            "write one of ip, method, path, host, query, header:X, query:X, cookie:X, attr:X, \
+             bearer, api_key",
         ),
     }
 }
@@ -443,8 +448,16 @@ mod tests {
     #[test]
     fn a_wrong_part_is_named_with_a_way_out() {
         let rows = [
-            ("ip", "`ip` is not PART=VALUE", "as in ip=192.0.2.1"),
-            ("ip=x", "`x` is not an IP address", "as in 192.0.2.1"),
+            (
+                "ip",
+                "`ip` is not PART=VALUE",
+                "write for example ip=192.0.2.1",
+            ),
+            (
+                "ip=x",
+                "`x` is not an IP address",
+                "write for example 192.0.2.1",
+            ),
             (
                 "heder:a=b",
                 "unknown part `heder:a`",
@@ -453,19 +466,19 @@ mod tests {
             (
                 "attr:=b",
                 "unknown part `attr:`",
-                "it needs a name: attr:NAME=VALUE",
+                "add a name: attr:NAME=VALUE",
             ),
-            ("zebra=1", "unknown part `zebra`", "known parts: ip"),
+            ("zebra=1", "unknown part `zebra`", "write one of ip"),
         ];
-        for (part, says, hints) in rows {
+        for (part, expected, hints) in rows {
             let Err(Failure::Sentence {
                 message,
                 hint: Some(hint),
             }) = parts(&[part])
             else {
-                panic!("`{part}` is refused with a hint");
+                panic!("`{part}` must be refused with a hint");
             };
-            assert_eq!(message, says);
+            assert_eq!(message, expected);
             assert!(hint.starts_with(hints), "{hint}");
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn path_or_default(named: Option<PathBuf>) -> Result<PathBuf, Failure
         return Ok(path);
     }
     let message = format!("no policy is named, and there is no ./{DEFAULT_FILE}");
-    Err(Failure::new(message).hint("`ratekeeper init` writes a commented one to start from"))
+    Err(Failure::new(message).hint("write a commented policy to start from with `ratekeeper init`"))
 }
 
 impl PolicySource {
@@ -69,7 +69,8 @@ impl PolicySource {
             .map_err(|why| Failure::new(format!("cannot read `{name}`: {why}")))?;
         if bytes.len() as u64 > MAX_BYTES {
             let message = format!("`{name}` is larger than {} MiB", MAX_BYTES >> 20);
-            return Err(Failure::new(message).hint("is it a policy? a limit takes about 100 bytes"));
+            return Err(Failure::new(message)
+                .hint("check that it is a policy: a limit takes about 100 bytes"));
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self {
@@ -107,7 +108,7 @@ fn missing(path: &Path) -> Failure {
     let failure = Failure::new(format!("there is no file `{}`", path.display()));
     match near_file(path) {
         Some(near) => failure.hint(format!("did you mean `{}`?", near.display())),
-        None => failure.hint("`ratekeeper init` writes a commented policy to start from"),
+        None => failure.hint("write a commented policy to start from with `ratekeeper init`"),
     }
 }
 
@@ -154,5 +155,5 @@ fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Failure {
     Failure::new(format!(
         "`{name}` is not UTF-8: byte 0x{byte:02x} on line {line}"
     ))
-    .hint("save it as UTF-8; a policy is text in TOML 1.0")
+    .hint("save the file as UTF-8; a policy is text in TOML 1.0")
 }

@@ -5,11 +5,11 @@ use ratekeeper_server::StoreChoice;
 
 use crate::Failure;
 
-/// Where the counters are, whatever the policy says.
+/// Location of the counters, which overrides the policy.
 #[derive(Args)]
 pub(crate) struct StoreArgs {
-    /// Where the counters are, instead of where the policy says: `memory://`,
-    /// `redis://HOST:PORT`, several HOST:PORT with commas for a cluster,
+    /// Store of the counters, instead of that of the policy: `memory://`, `redis://HOST:PORT`,
+    /// several HOST:PORT with commas for a cluster,
     /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`, or `unix:///PATH`
     #[arg(
         long,

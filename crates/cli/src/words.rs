@@ -86,11 +86,11 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
-        _ => return Err("the units are B, KiB, MiB and GiB, as in 64MiB".into()),
+        _ => return Err("expected a unit of B, KiB, MiB or GiB, for example 64MiB".into()),
     };
     let number: usize = number
         .parse()
-        .map_err(|_| "write a whole number, as in 64MiB".to_owned())?;
+        .map_err(|_| "expected a whole number, for example 64MiB".to_owned())?;
     number
         .checked_mul(scale)
         .ok_or_else(|| "more bytes than this machine can address".into())
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_binary_units() {
+    fn sizes_are_formatted_in_binary_units() {
         for (bytes, text) in [
             (0, "0 B"),
             (1_023, "1023 B"),

@@ -43,7 +43,7 @@ impl FromStr for Rate {
         let spelled = unit_only.map_or(text.to_owned(), |(checks, unit)| {
             format!("{checks}/1{unit}")
         });
-        let wrong = |_| "write checks and span, as in 50/s or 100/1m".to_owned();
+        let wrong = |_| "expected CHECKS/PERIOD, for example 50/s or 100/1m".to_owned();
         let quota: Quota = spelled.parse().map_err(wrong)?;
         Ok(Self {
             checks: quota.permits().get(),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_holds_what_comes_before_its_end() {
+    fn a_span_holds_the_checks_before_its_end() {
         let rate: Rate = "4/s".parse().expect("a rate");
         let rows = [(0, 0), (1, 1), (250, 1), (251, 2), (1_000, 4), (1_001, 5)];
         for (millis, checks) in rows {

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_rates_are_told_by_the_hour() {
+    fn slow_rates_are_shown_by_the_hour() {
         let rows = [
             (10.0, "10.00/s"),
             (5.0 / 3_600.0, "5.00/h"),

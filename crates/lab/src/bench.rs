@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_refusals_count_is_found_by_trying() {
+    fn a_trial_finds_if_refusals_count() {
         for denials in [Denials::Free, Denials::Counted] {
             let counts = denials == Denials::Counted;
             let quota = "10/1s".parse().unwrap();
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn what_pays_afterwards_is_filled_permit_by_permit() {
+    fn a_post_paid_limit_is_filled_permit_by_permit() {
         let bursty = WarmUp::bursty(10.0, 1.0).unwrap();
         let one_by_one = bursty.with_largest(Permits::ONE);
         assert!(!Bench::new(one_by_one.into()).counts_refusals());
     }
 
     #[test]
-    fn what_an_algorithm_cannot_do_it_does_not_answer() {
+    fn an_unsupported_call_returns_none() {
         let wait = Nanos::from_secs(9);
         let ask = |limit: AnyAlgorithm| {
             let mut bench = Bench::new(limit);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_remembered() {
+    fn a_new_limit_keeps_its_promises() {
         let mut bench = Bench::new(bucket("1/1m").into());
         let ask = |bench: &mut Bench| {
             let hour = Nanos::from_secs(3_600);

@@ -40,7 +40,7 @@ impl RealTime {
 impl Pace for RealTime {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the user asked for real time: what comes later is waited for"
+        reason = "the user asked for real time, so later moments are waited for"
     )]
     fn reach(&mut self, moment: Time) -> Time {
         loop {
@@ -59,7 +59,7 @@ mod tests {
     use ratekeeper_core::Nanos;
 
     #[test]
-    fn no_moment_is_reached_before_it_is_there() {
+    fn reach_never_returns_before_the_moment() {
         let moment = Time::ZERO + Nanos::from_millis(2);
         assert_eq!(VirtualTime.reach(moment), moment);
         assert!(RealTime::new().reach(moment) >= moment);

@@ -58,7 +58,7 @@ struct Play<'a> {
     bench: &'a mut Bench,
     workload: &'a Workload,
     /// True if one refusal applies to all requests of the same moment.
-    speaks_for_all: bool,
+    stands_for_all: bool,
     rows: Vec<ReportRow>,
     series: Series,
     passes: Option<Vec<Time>>,
@@ -76,7 +76,7 @@ impl<'a> Play<'a> {
         let arrivals = workload.phases.iter().flat_map(|phase| &phase.arrivals);
         let one_key = arrivals.into_iter().all(|arrival| arrival.key == 0);
         Self {
-            speaks_for_all: one_key && !bench.counts_refusals(),
+            stands_for_all: one_key && !bench.counts_refusals(),
             bench,
             workload,
             rows: Vec::new(),
@@ -147,7 +147,7 @@ impl<'a> Play<'a> {
             };
             self.promised.get_or_insert(now + told);
             if let AfterRefusal::Poll { every } = self.workload.refused
-                && self.speaks_for_all
+                && self.stands_for_all
             {
                 crowd.push_front(client);
                 self.refuse(crowd.len() as u64, now);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_and_leaves_is_counted_once() {
+    fn a_client_that_leaves_after_a_refusal_is_counted_once() {
         let workload = Workload::patterned(traffic("20/s", 10), ArrivalPattern::Steady).unwrap();
         let report = run(bucket("10/1s"), &workload);
         let AdmissionCounts {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_when_to_come_is_served_at_the_second_attempt() {
+    fn a_client_that_waits_for_retry_after_is_served_at_the_second_attempt() {
         let burst = Workload::retrying(traffic("2/s", 1), Pause::Told, 5).unwrap();
         let report = run(bucket("1/1s"), &burst);
         let AdmissionCounts {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn impatient_clients_ask_in_vain_and_give_up() {
+    fn impatient_clients_are_refused_and_give_up() {
         let pause = Pause::Fixed(Nanos::from_millis(100));
         let workload = Workload::retrying(traffic("2/s", 1), pause, 3).unwrap();
         let AdmissionCounts {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_counts_refusals_never_finishes_and_says_so() {
+    fn a_limit_that_counts_refusals_stops_the_simulation() {
         let strict = bucket("10/1s").with_denials(Denials::Counted);
         let report = run(strict, &Workload::eight_phases());
         let Some(Stop::RefusalsCount { row, since }) = report.stop else {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn one_refusal_speaks_for_all_without_changing_the_outcome() {
+    fn one_refusal_stands_for_all_without_changing_the_outcome() {
         let quota = "10/1s".parse().unwrap();
         let limits: [AnyAlgorithm; 3] = [
             bucket("10/1s").into(),
@@ -471,7 +471,7 @@ mod tests {
             let quick = run(limit.clone(), &workload);
             let mut bench = Bench::new(limit);
             let mut play = Play::new(&mut bench, &workload);
-            play.speaks_for_all = false;
+            play.stands_for_all = false;
             let mut start = Time::ZERO;
             for phase in &workload.phases {
                 start = play.phase(phase, start, &mut VirtualTime).unwrap();

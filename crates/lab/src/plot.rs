@@ -46,7 +46,7 @@ impl Columns {
     }
 
     /// Rates per second, offered and admitted, column by column.
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    #[expect(clippy::cast_precision_loss, reason = "only shown to people")]
     pub(crate) fn rates(&self) -> impl Iterator<Item = (f64, f64)> {
         let span = self.width.as_secs_f64();
         let rate = move |count: u64| count as f64 / span;
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_stands_above_what_is_admitted() {
+    fn refused_requests_are_drawn_above_admitted_ones() {
         let lines = plot(&steady(), 28, Marks::None);
         let expected = "        per s
     20 |#...................
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_has_a_plot() {
+    fn an_empty_workload_has_a_plot() {
         let nothing = Workload {
             phases: Vec::new(),
             ..Workload::eight_phases()

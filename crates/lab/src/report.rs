@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "only shown to people")]
 fn per_second(count: u64, span: Nanos) -> f64 {
     if span == Nanos::ZERO {
         return 0.0;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_in_any_span_is_found() {
+    fn the_maximum_in_any_span_is_found() {
         let second = |secs: &u64| Time::ZERO + Nanos::from_secs(*secs);
         let report = Report {
             rows: Vec::new(),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_nothing() {
+    fn the_mean_wait_of_no_requests_is_none() {
         assert_eq!(AdmissionCounts::default().wait_mean(), None);
     }
 }

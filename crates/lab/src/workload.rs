@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_with_its_size() {
+    fn a_workload_that_is_too_large_is_refused_with_its_size() {
         let wanted = 11_000_000;
         let error = Workload::patterned(traffic("1000000/s", 11), ArrivalPattern::Steady);
         let most = MAX_REQUESTS;

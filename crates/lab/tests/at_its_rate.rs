@@ -6,7 +6,7 @@ use ratekeeper_lab::workload::{MAX_REQUESTS, Traffic};
 use ratekeeper_lab::{Bench, VirtualTime, Workload, play};
 
 #[test]
-fn what_comes_at_the_rate_of_a_bucket_passes() {
+fn requests_at_the_rate_of_a_bucket_pass() {
     for permits in [1_u32, 2, 3, 5, 7, 11, 60, 100, 333, 1_000_000] {
         for seconds in [1, 7, 60, 3_600, 86_400] {
             let per = Nanos::from_secs(seconds);

@@ -107,7 +107,7 @@ impl Attempts {
 
     /// Records a failed attempt and returns the wait before the next one, at most
     /// [`Backoff::cap`]; `None` if it was the last.
-    #[must_use = "wait for so long, or stop"]
+    #[must_use = "wait for the returned time, or stop if it is `None`"]
     pub fn next_wait(&mut self, random: &mut impl Random) -> Option<Nanos> {
         self.count()?;
         let Backoff {
@@ -130,7 +130,7 @@ impl Attempts {
 
     /// Records a failed attempt and returns `wait`, which the server asked for; `None` if the
     /// attempt was the last. [`RetryAfter`](crate::RetryAfter) adds the jitter.
-    #[must_use = "wait for so long, or stop"]
+    #[must_use = "wait for the returned time, or stop if it is `None`"]
     pub fn next_told(&mut self, wait: Nanos) -> Option<Nanos> {
         self.count()?;
         Some(wait)
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_tells_is_an_attempt_but_no_step() {
+    fn a_wait_from_the_server_is_an_attempt_but_no_step() {
         let backoff = Backoff {
             jitter: Jitter::Without,
             ..Backoff::default()

@@ -104,7 +104,7 @@ impl Budget {
     }
 
     /// Takes out one retry and returns true if the budget suffices; otherwise returns false.
-    #[must_use = "retry only if it was granted"]
+    #[must_use = "retry only if this returns true"]
     pub fn withdraw(&self, now: Time) -> bool {
         let slot = self.requests.slot(now);
         let mut retries = lock(&self.retries);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_gone_after_the_window() {
+    fn saved_retries_expire_with_the_window() {
         let budget = budget(10, 0);
         (0..100).for_each(|_| budget.deposit(at(0)));
         assert_eq!(budget.left(at(9)), 10);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_strangers_are_read_or_refused() {
+    fn untrusted_values_are_read_or_refused() {
         for (text, millis) in [
             ("5S", Some(5_000)),
             ("100m", Some(100)),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_that_cannot_end_in_time() {
+    fn a_call_that_cannot_end_in_time_is_not_sent() {
         let millis = Nanos::from_millis;
         let deadline = Deadline::within(Time::ZERO, millis(1_000));
         for (round_trip, service, wait, sent) in [

@@ -33,21 +33,21 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Window => {
-                "a window must last at least 10 ns; of an adaptive limit 1 us, with 1 to 512 samples"
+                "a window must last at least 10 ns (adaptive limits: 1 us, with 1 to 512 samples)"
             }
             Self::Percent => "a share must be 1 to 100 percent",
-            Self::ProbeRounds => "rounds of probes must number 1 to 16",
+            Self::ProbeRounds => "the number of rounds of probes must be 1 to 16",
             Self::OpenFor => "the shortest time open must be above zero and at most the longest",
             Self::ProbePatience => "the patience with a probe must be above zero",
             Self::Ratio => "retries must be at most 1,000 percent of requests",
             Self::Multiplier => {
-                "a multiplier must be at least 100 percent: less would refuse what is accepted"
+                "a multiplier must be at least 100 percent; less would refuse accepted requests"
             }
             Self::Gap => "a gap must be above zero and at most an hour",
             Self::Bounds => {
                 "the bounds of a limit must be 1 <= least <= initial <= most <= 1,000,000"
             }
-            Self::Law => "a number of the law is outside the range that its field names",
+            Self::Law => "a parameter of the law is outside the range that its field documents",
         })
     }
 }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn text_that_is_not_a_date_returns_none() {
         for text in [
             "",
             " ",

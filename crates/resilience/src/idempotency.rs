@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_grpc_say_less() {
+    fn grpc_codes_distinguish_fewer_failures() {
         let delay = Some(Nanos::SECOND);
         for (code, retry_delay, failure) in [
             (8, delay, Failure::Refused),

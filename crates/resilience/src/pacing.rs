@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_end_what_is_left_is_spread() {
+    fn the_last_permits_are_spread_over_the_window() {
         for (rate_limit, policy, gap_ms) in [
             (r#""a";r=11;t=10"#, r#""a";q=100"#, 0),
             (r#""a";r=10;t=10"#, r#""a";q=100"#, 1_000),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_holds_nobody() {
+    fn a_clock_set_back_delays_no_request() {
         let mut pacing = Pacing::default();
         pacing.learn(at(3_600_000), r#""a";r=0;t=600"#, r#""a";q=100"#);
         assert_eq!(pacing.next_wait(at(3_600_000)), Nanos::from_secs(600));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_leave_than_are_left() {
+    fn no_more_requests_are_sent_than_permits_remain() {
         let mut pacing = Pacing::default();
         pacing.learn(at(0), r#""a";r=5;t=10"#, r#""a";q=100"#);
         let waits: Vec<_> = (0..20).map(|_| pacing.next_wait(at(0))).collect();

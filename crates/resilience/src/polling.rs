@@ -58,7 +58,7 @@ impl Polling {
     /// Returns the wait before the next question about an operation that is not done: `told` if
     /// the server gave one, as [`RetryAfter::told`](crate::RetryAfter::told) parses it. `None`
     /// if that would be after the deadline.
-    #[must_use = "wait for so long, or stop"]
+    #[must_use = "wait for the returned time, or stop if it is `None`"]
     pub fn next_wait(
         &mut self,
         now: Time,
@@ -128,7 +128,7 @@ mod tests {
     const NEVER: Deadline = Deadline::at(Time::MAX);
 
     #[test]
-    fn questions_become_rare() {
+    fn polls_become_rare() {
         let (mut polling, mut random) = (Polling::new(NEVER), SplitMix::new(1));
         let waits: Vec<_> = (0..40)
             .map(|_| polling.next_wait(Time::ZERO, None, &mut random).unwrap())
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_started_together_drifts_apart() {
+    fn polls_started_together_drift_apart() {
         let mut random = SplitMix::new(1);
         let seconds: Vec<_> = (0..1_000)
             .map(|_| {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_tells_replaces_one_wait() {
+    fn a_wait_from_the_server_replaces_one_wait() {
         let (mut polling, mut random) = (Polling::new(NEVER), SplitMix::new(1));
         let told = Some(Nanos::from_secs(7));
         assert_eq!(polling.next_wait(Time::ZERO, told, &mut random), told);
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_asks_after_the_deadline(span_secs in 0_u64..400, seed: u64) {
+        fn no_poll_is_sent_after_the_deadline(span_secs in 0_u64..400, seed: u64) {
             let deadline = Deadline::within(Time::ZERO, Nanos::from_secs(span_secs));
             let (mut polling, mut random) = (Polling::new(deadline), SplitMix::new(seed));
             let mut now = Time::ZERO;

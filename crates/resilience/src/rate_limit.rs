@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_ignored() {
+    fn values_that_are_too_large_are_ignored() {
         let items = |count: usize| vec![r#""a";r=1"#; count].join(",");
         assert_eq!(read(&items(16)).len(), 16);
         assert_eq!(read(&items(17)).len(), 0);

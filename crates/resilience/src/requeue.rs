@@ -48,7 +48,7 @@ pub enum Next<T> {
 
 /// An item under way, to be reported to the line that it came from.
 #[derive(Debug)]
-#[must_use = "report how it ended"]
+#[must_use = "report how the call ended"]
 pub struct Ticket<T> {
     /// The item to send.
     pub item: T,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_line_gives_back() {
+    fn a_full_queue_returns_the_item() {
         let mut line = Requeue::new(2);
         line.offer('a', NEVER).unwrap();
         line.offer('b', NEVER).unwrap();
@@ -273,14 +273,14 @@ mod tests {
         assert_eq!(
             line.offer('c', NEVER),
             Err('c'),
-            "what is under way may come back"
+            "an item in flight may be refused and return"
         );
         line.done(a);
         assert_eq!(line.offer('c', NEVER), Ok(()));
     }
 
     #[test]
-    fn who_waited_too_long_is_not_sent() {
+    fn an_item_that_waited_too_long_is_not_sent() {
         let mut line = Requeue::new(3);
         line.offer('a', NEVER).unwrap();
         let a = sent(&mut line, secs(0));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_that_is_lost_makes_room_and_the_line_moves_on() {
+    fn a_lost_ticket_makes_room_and_the_queue_moves_on() {
         let mut line = line(&['a', 'b', 'c', 'd']);
         let (a, b) = (sent(&mut line, secs(0)), sent(&mut line, secs(0)));
         drop(b); // its sender panicked
@@ -373,7 +373,7 @@ mod tests {
             while !line.is_empty() {
                 match line.take(now) {
                     Next::Wait(until) => now = until,
-                    Next::Probing | Next::Empty => prop_assert!(false, "it stands still"),
+                    Next::Probing | Next::Empty => prop_assert!(false, "the queue stands still"),
                     Next::Send(_) | Next::Expired(_) => {}
                 }
             }
@@ -396,7 +396,7 @@ mod tests {
                         _ => break,
                     }
                 }
-                prop_assert!(!batch.is_empty(), "the line never stands still");
+                prop_assert!(!batch.is_empty(), "the queue never stands still");
                 for ticket in batch {
                     if now >= free_at {
                         free_at = now + Nanos::SECOND;

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn older_fields_say_a_span_or_a_moment() {
+    fn older_fields_hold_a_span_or_a_moment() {
         let secs = |secs| ServerWait::Wait(Nanos::from_secs(secs));
         let now = 1_795_219_200; // 2026-11-21
         let origin = Origin::from_unix_nanos(now * 1_000_000_000);

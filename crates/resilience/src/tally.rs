@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_gone() {
+    fn events_older_than_the_window_are_gone() {
         let tally = tally();
         tally.add(secs(3), MARKED);
         tally.add(secs(3), PLAIN);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn late_reports_do_not_erase_what_is_newer() {
+    fn late_reports_do_not_erase_newer_ones() {
         let tally = tally();
         tally.add(secs(13), MARKED);
         tally.add(secs(3), PLAIN);

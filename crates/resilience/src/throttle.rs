@@ -91,7 +91,7 @@ impl Throttle {
     }
 
     /// Counts a request and returns true if it may be sent, false if it is refused locally.
-    #[must_use = "send only if it was granted"]
+    #[must_use = "send only if this returns true"]
     pub fn try_send(&self, now: Time, random: &mut impl Random) -> bool {
         let refusing = self.refusing(now);
         self.requests.add(now, MarkedCount { all: 1, marked: 0 });
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_is_asked_passes_if_half_is_accepted() {
+    fn all_calls_are_sent_if_half_are_accepted() {
         // The edge: K x accepts = requests. Chance alone refuses a few.
         let (sent, _) = play(2);
         assert!(sent > 5_500, "{sent}");

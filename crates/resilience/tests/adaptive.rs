@@ -183,7 +183,7 @@ fn can_do(workers: u64, secs: u64) -> u64 {
 }
 
 #[test]
-fn it_converges_near_what_the_server_can_do_at_once() {
+fn the_limit_converges_near_the_capacity_of_the_server() {
     // Law, workers, windows of 100 ms until it has; then the limit's range, in percent of
     // the workers.
     let rows = [
@@ -208,7 +208,7 @@ fn it_converges_near_what_the_server_can_do_at_once() {
         let share = seen.done * 100 / can_do(workers as u64, 10);
         assert!(
             share >= 97,
-            "{law:?}: {share} % of what {workers} workers can do"
+            "{law:?}: {share} % of the capacity of {workers} workers"
         );
     }
 }
@@ -232,7 +232,7 @@ fn it_follows_when_half_the_workers_go_and_come_back() {
             let share = seen.done * 100 / can_do(workers as u64, 5);
             assert!(
                 share >= 95,
-                "{law:?}: {share} % of what {workers} workers can do"
+                "{law:?}: {share} % of the capacity of {workers} workers"
             );
         }
     }
@@ -293,7 +293,7 @@ fn a_limit_that_is_not_used_stays() {
 }
 
 #[test]
-fn aimd_is_a_saw_below_what_the_server_takes() {
+fn aimd_is_a_saw_below_the_capacity_of_the_server() {
     let mut play = Play::new(aimd(), 50);
     play.server.queue = 30;
     play.until(secs(30), Demand::Endless);
@@ -403,7 +403,7 @@ fn work_that_began_under_an_older_limit_moves_it_once() {
 }
 
 #[test]
-fn a_permit_dropped_without_a_word_says_nothing() {
+fn a_permit_dropped_without_a_report_changes_nothing() {
     let limit = AdaptiveConcurrency::new(AdaptiveSettings::default(), SplitMix::new(1)).unwrap();
     for second in 0..100 {
         drop(limit.try_acquire(secs(second)).unwrap());
@@ -569,7 +569,7 @@ proptest! {
         for sample in samples {
             let again = law.next(bounds, level, &sample);
             level = law.next(bounds, level, &sample);
-            prop_assert_eq!(level, again, "a pure function, and never not a number");
+            prop_assert_eq!(level, again, "a pure function that never returns NaN");
             prop_assert!((bounds.least..=bounds.most).contains(&level.limit()));
         }
     }

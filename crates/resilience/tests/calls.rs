@@ -67,7 +67,7 @@ impl Play {
     }
 
     /// Returns the value of this field in the n-th request.
-    fn told(&self, number: usize, name: &str) -> String {
+    fn field(&self, number: usize, name: &str) -> String {
         let seen = self.seen.lock().unwrap();
         seen[number].1[name].to_str().unwrap().to_owned()
     }
@@ -141,19 +141,22 @@ fn plain() -> CallSettings {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
+async fn a_call_waits_as_long_as_the_server_states_and_up_to_a_tenth_more() {
     const DATE: (&str, &str) = ("date", "Sat, 21 Nov 2026 00:00:00 GMT");
     let backoff = [100..=101, 200..=202];
-    let told = |secs: u128| {
+    let stated = |secs: u128| {
         let wait = secs * 1_000..=secs * 1_100 + 1;
         [wait.clone(), wait]
     };
     let rows: &[(Fields, Option<_>)] = &[
         (&[], Some(backoff.clone())),
-        (&[("retry-after", "20")], Some(told(20))),
+        (&[("retry-after", "20")], Some(stated(20))),
         (&[("retry-after", "soon")], Some(backoff.clone())),
         (&[("retry-after", "1.5")], Some(backoff.clone())),
-        (&[("retry-after", "9"), ("retry-after", "7")], Some(told(7))),
+        (
+            &[("retry-after", "9"), ("retry-after", "7")],
+            Some(stated(7)),
+        ),
         // The same moment for all, without jitter: not to be done.
         (&[("retry-after", "0")], Some(backoff.clone())),
         (
@@ -162,15 +165,15 @@ async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
         ),
         (
             &[DATE, ("retry-after", "Sat, 21 Nov 2026 00:00:03 GMT")],
-            Some(told(3)),
+            Some(stated(3)),
         ),
-        (&[("ratelimit", r#""a";r=0;t=7"#)], Some(told(7))),
+        (&[("ratelimit", r#""a";r=0;t=7"#)], Some(stated(7))),
         (
             &[
                 ("ratelimit", r#""a";r=0;t=7"#),
                 ("ratelimit", r#""b";r=0;t=8"#),
             ],
-            Some(told(8)),
+            Some(stated(8)),
         ),
         (
             &[("ratelimit", r#""a";r=0;t=7"#), ("ratelimit", "caf\u{e9}")],
@@ -179,17 +182,20 @@ async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
         (&[("ratelimit", r#""a";r=1;t=7"#)], Some(backoff.clone())),
         (
             &[("ratelimit", r#""a";r=0;t=7"#), ("retry-after", "2")],
-            Some(told(2)),
+            Some(stated(2)),
         ),
         (
             &[("ratelimit-remaining", "0"), ("ratelimit-reset", "7")],
-            Some(told(7)),
+            Some(stated(7)),
         ),
         (
             &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "7")],
-            Some(told(7)),
+            Some(stated(7)),
         ),
-        (&[DATE, ("x-ratelimit-reset", "1795219207")], Some(told(7))),
+        (
+            &[DATE, ("x-ratelimit-reset", "1795219207")],
+            Some(stated(7)),
+        ),
         (
             &[("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", "7")],
             Some(backoff.clone()),
@@ -213,7 +219,7 @@ async fn what_the_server_says_is_waited_for_and_a_tenth_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_sleeps_past_the_deadline() {
+async fn no_call_sleeps_past_the_deadline() {
     // Milliseconds that a call may take, with attempts of 50 each; number of attempts.
     for (millis, sent) in [
         (0, 0),
@@ -255,7 +261,7 @@ async fn no_attempt_begins_that_cannot_end() {
         // The first retry leaves after 100 ms, when 49 or 50 are left.
         let call = within(Nanos::from_millis(150));
         let answer = play.client(settings).call(call).await.unwrap();
-        assert_eq!(answer.status(), 503, "the answer at hand");
+        assert_eq!(answer.status(), 503, "the last answer is returned");
         assert_eq!(play.sent(), sent, "{round_trip} and {service} ms");
     }
 }
@@ -286,7 +292,7 @@ async fn the_wait_for_readiness_counts() {
             continue;
         };
         assert_eq!(result.unwrap().status(), 200);
-        let left = play.told(before, "x-timeout-ms").parse().unwrap();
+        let left = play.field(before, "x-timeout-ms").parse().unwrap();
         assert!(told.contains(&left), "{left} ms");
     }
     assert_eq!(limit.in_flight(), 0);
@@ -317,14 +323,14 @@ async fn a_deadline_that_a_request_bears_is_never_extended() {
         client.call(request).await.unwrap();
         assert_eq!(play.sent(), sent, "{name}: {value}");
         if propagate == millis {
-            let last: u64 = play.told(sent - 1, name).parse().unwrap();
+            let last: u64 = play.field(sent - 1, name).parse().unwrap();
             assert!(last <= value.parse().unwrap(), "{last}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_sent_pays_nothing_in() {
+async fn a_call_that_is_not_sent_adds_nothing_to_the_budget() {
     let settings = BudgetSettings {
         ratio_percent: 100,
         reserve: 0,

@@ -115,7 +115,7 @@ fn play(jitter: Jitter, budget: Option<&Budget>, seed: u64) -> Outcome {
     assert_eq!(
         outcome.admitted + outcome.gave_up,
         CLIENTS,
-        "nobody is lost"
+        "every client is counted"
     );
     assert_eq!(
         outcome.arrivals.iter().sum::<usize>(),
@@ -175,7 +175,7 @@ fn a_budget_holds_the_extra_load_under_its_bound() {
             let windows = herd.arrivals.len().div_ceil(100);
             let bound = CLIENTS / 10 + 10 * windows;
             assert!(herd.retries <= bound, "{} of {bound}", herd.retries);
-            assert!(herd.retries >= CLIENTS / 10, "what was saved may be spent");
+            assert!(herd.retries >= CLIENTS / 10, "saved retries may be spent");
             assert!(free.retries > 20 * bound, "without it: {}", free.retries);
         }
     }
@@ -183,7 +183,7 @@ fn a_budget_holds_the_extra_load_under_its_bound() {
 
 /// All clients refused by a window of a minute get the same moment, in whole seconds.
 #[test]
-fn a_herd_that_is_told_when_to_return_is_spread_too() {
+fn a_herd_with_the_same_retry_after_is_spread_too() {
     let limit = Window::fixed("100/1m".parse().unwrap(), Nanos::ZERO).unwrap();
     let (mut state, mut random, rules) = (
         WindowState::default(),

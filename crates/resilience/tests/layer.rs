@@ -150,7 +150,7 @@ async fn failures_are_retried_as_their_effect_permits() {
 }
 
 #[tokio::test]
-async fn a_caller_says_which_refusals_did_nothing() {
+async fn a_caller_chooses_which_refusals_did_nothing() {
     const REFUSED: &[Act] = &[Act::Later(429, "1"), Act::Answer(200)];
     let undone = || RetryIf::undone_by([StatusCode::TOO_MANY_REQUESTS]);
     let of_posts = || {
@@ -233,17 +233,17 @@ async fn retry_after_is_waited_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_end_in_time_is_not_tried_again() {
+async fn a_call_that_cannot_end_in_time_is_not_retried() {
     let (address, seen) = server(&[Act::Later(503, "30"), Act::Answer(200)]).await;
     let began = Instant::now();
     let got = status(&mut client(quick()), request("GET", &address)).await;
-    assert_eq!(got.unwrap(), 503, "the answer at hand");
+    assert_eq!(got.unwrap(), 503, "the last answer is returned");
     assert!(began.elapsed().as_secs() < 10);
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_left_at_the_deadline_it_was_told() {
+async fn a_call_to_a_hanging_server_ends_at_the_deadline_it_sent() {
     let (address, seen) = server(&[Act::Hang]).await;
     let mut client = client(CallSettings {
         propagate: Propagate::Millis("x-timeout-ms".parse().unwrap()),
@@ -254,8 +254,8 @@ async fn a_server_that_hangs_is_left_at_the_deadline_it_was_told() {
     request.extensions_mut().insert(within);
     let error = status(&mut client, request).await;
     assert!(matches!(error, Err(CallError::Deadline)), "{error:?}");
-    let told = seen.lock().unwrap()[0].1.unwrap();
-    assert!((1..=150).contains(&told), "{told}");
+    let sent = seen.lock().unwrap()[0].1.unwrap();
+    assert!((1..=150).contains(&sent), "{sent}");
 }
 
 #[tokio::test]

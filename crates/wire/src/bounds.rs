@@ -51,7 +51,7 @@ impl fmt::Display for WireRefusal {
             Self::TooLarge { bytes } => {
                 write!(
                     f,
-                    "the request has {bytes} bytes, at most {MAX_REQUEST_BYTES} are read"
+                    "the request has {bytes} bytes; the maximum is {MAX_REQUEST_BYTES}"
                 )
             }
             Self::TooManyDescriptors => {
@@ -107,7 +107,8 @@ fn each_of<'a>(
         let length = decode_varint(&mut rest).map_err(malformed)?;
         let message = usize::try_from(length).ok();
         let message = message.and_then(|length| rest.get(..length));
-        let message = message.ok_or_else(|| WireRefusal::Malformed("it ends too early".into()))?;
+        let message =
+            message.ok_or_else(|| WireRefusal::Malformed("the message ends too early".into()))?;
         show(message)?;
         rest.advance(message.len());
     }
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_allowed_and_no_more() {
+    fn the_maximum_numbers_are_accepted_and_no_more() {
         for (descriptors, entries, expected) in [
             (0, 0, Ok(())),
             (MAX_DESCRIPTORS, 1, Ok(())),
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn bytes_that_are_not_a_request_are_refused() {
         let good = request(2, 2);
         for length in 0..good.len() {
             if let Ok(read) = read_request(&good[..length]) {

@@ -17,7 +17,7 @@ mod bounds;
     missing_docs,
     unreachable_pub,
     clippy::pedantic,
-    reason = "written by a program; modules and enumerations of the protos bear no comments"
+    reason = "generated code; modules and enumerations of the protos have no comments"
 )]
 #[rustfmt::skip]
 mod generated;

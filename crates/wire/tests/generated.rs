@@ -55,7 +55,7 @@ fn generate() -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn what_is_checked_in_is_what_the_protos_say() {
+fn the_checked_in_code_matches_the_protos() {
     let files = generate();
     if env::var_os("UPDATE").is_some() {
         for (path, content) in &files {
@@ -75,7 +75,7 @@ fn what_is_checked_in_is_what_the_protos_say() {
         let path = entry.expect("readable").path();
         assert!(
             files.contains_key(&path),
-            "{} comes from no proto",
+            "no proto generates {}",
             path.display()
         );
     }

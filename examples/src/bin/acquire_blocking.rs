@@ -1,7 +1,7 @@
 //! acquire: work that must be done, at a pace. Workers wait in a queue; no runtime is needed.
 //!
 //! `cargo run -p ratekeeper-examples --bin acquire_blocking`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::thread;
 

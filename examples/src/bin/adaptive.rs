@@ -1,7 +1,7 @@
 //! A server that finds its own maximum number of concurrent requests.
 //!
 //! `cargo run -p ratekeeper-examples --bin adaptive`: 40 clients ask for two seconds.
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -47,15 +47,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     limits.sort_unstable();
     let (limit, counts) = (limits[limits.len() / 2], layer.counts());
-    println!("about as many as it bears: {}", (4..=20).contains(&limit));
-    println!("the others are told so: {}", counts.refused > 0);
+    println!("limit near capacity: {}", (4..=20).contains(&limit));
+    println!("the others are refused: {}", counts.refused > 0);
     Ok(())
 }
 
 /// Asks repeatedly, and comes back later after a refusal.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a client waits as it was told to"
+    reason = "a client waits before it returns"
 )]
 fn ask(at: SocketAddr) -> std::io::Result<()> {
     loop {

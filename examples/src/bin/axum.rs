@@ -1,7 +1,7 @@
 //! An axum server behind two limits: requests per address, and requests in flight.
 //!
 //! `cargo run -p ratekeeper-examples --bin axum`: it asks itself four times.
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::error::Error;
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! check: work that may be refused. A request handler asks, and says when to come back.
 //!
 //! `cargo run -p ratekeeper-examples --bin check_one_limit`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use ratekeeper::Limiter;
 use ratekeeper::core::Verdict;

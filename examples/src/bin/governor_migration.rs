@@ -1,7 +1,7 @@
 //! From governor: its calls in comments, ours below each.
 //!
 //! `cargo run -p ratekeeper-examples --bin governor_migration`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use ratekeeper::core::{Gcra, Nanos, Permits, Quota, Verdict};
 use ratekeeper::{KeyedLimiter, Limiter};

@@ -1,7 +1,7 @@
 //! From Guava's `RateLimiter`: its calls in comments, ours below each, the waits the same.
 //!
 //! `cargo run -p ratekeeper-examples --bin guava_migration`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use ratekeeper::core::{Error, Nanos, Permits, WarmUp};
 use ratekeeper::{ManualClock, SmoothRateLimiter};

@@ -1,7 +1,7 @@
 //! A limit for each user, in bounded memory: one line to ask, and no cleanup.
 //!
 //! `cargo run -p ratekeeper-examples --bin keyed_by_user`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use ratekeeper::KeyedLimiter;
 use ratekeeper::core::Verdict;

@@ -2,7 +2,7 @@
 //! settle with the actual usage. Concurrent calls cannot spend the same tokens.
 //!
 //! `cargo run -p ratekeeper-examples --bin llm_token_budget`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use ratekeeper::core::{Nanos, Permits, Verdict};
 use ratekeeper::{Limiter, Settlement};

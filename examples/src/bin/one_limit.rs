@@ -1,7 +1,7 @@
 //! One limit, one counter, no policy: a token bucket shared by threads.
 //!
 //! `cargo run -p ratekeeper-examples --bin one_limit`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::thread;
 

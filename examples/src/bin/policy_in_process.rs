@@ -1,7 +1,7 @@
 //! A policy file inside your own program: many limits, keyed, charged together or not at all.
 //!
 //! `cargo run -p ratekeeper-examples --bin policy_in_process`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use ratekeeper::policy::{Facts, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};

@@ -2,7 +2,7 @@
 //! within a budget, and stops calling a server that is down.
 //!
 //! `cargo run -p ratekeeper-examples --bin reqwest_client`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::error::Error;
 use std::sync::Arc;

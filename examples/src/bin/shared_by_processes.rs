@@ -2,7 +2,7 @@
 //! each process has its own, and changes over to the server once it is there.
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p ratekeeper-examples --bin shared_by_processes`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::env;
 

@@ -1,7 +1,7 @@
 //! A tonic server behind a policy: its clients get `RESOURCE_EXHAUSTED`, and when to retry.
 //!
 //! `cargo run -p ratekeeper-examples --bin tonic`
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::error::Error;
 

@@ -43,13 +43,13 @@ fn broken(
         || path.is_empty()
         || paths.iter().any(|known| known.starts_with(&directory));
     if !exists {
-        return Some(format!("`{target}` leads nowhere: there is no {path}"));
+        return Some(format!("broken link `{target}`: there is no {path}"));
     }
     let page = files
         .iter()
         .find(|file| file.path == path && file.is_markdown())?;
     let known = anchor.is_empty() || headings(page).any(|heading| heading == anchor);
-    (!known).then(|| format!("`{target}` leads nowhere: {path} has no such heading"))
+    (!known).then(|| format!("broken link `{target}`: {path} has no such heading"))
 }
 
 /// Resolves `link` in the file `from` to a path from the root.
@@ -164,7 +164,7 @@ mod tests {
         let findings = found(relative_links, &[("docs/a.md", "\n[x](b.md)\n")]);
         assert_eq!(
             findings,
-            ["docs/a.md:2: link: `b.md` leads nowhere: there is no docs/b.md"]
+            ["docs/a.md:2: link: broken link `b.md`: there is no docs/b.md"]
         );
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn algorithm_row(files: &[SourceFile], out: &mut Vec<Finding>) {
             .filter(|line| line.starts_with("//!") && line.contains('|'))
             .any(|line| words(line).any(|word| word.eq_ignore_ascii_case(stem(&file.path))));
         if !named {
-            let message = format!("no row of the table in {ALGORITHMS}mod.rs names it");
+            let message = format!("no row of the table in {ALGORITHMS}mod.rs names this file");
             out.push(finding(file, 1, "table", &message));
         }
     }
@@ -74,7 +74,7 @@ pub(super) fn file_size(files: &[SourceFile], out: &mut Vec<Finding>) {
         let tests = lines.windows(2).position(opens_tests);
         let size = tests.unwrap_or(lines.len());
         if size > MAX_LINES {
-            let message = format!("{size} lines before its tests, at most {MAX_LINES} are allowed");
+            let message = format!("{size} lines before its tests; the maximum is {MAX_LINES}");
             out.push(finding(file, MAX_LINES + 1, "size", &message));
         }
     }
@@ -125,7 +125,7 @@ pub(super) fn unfinished(files: &[SourceFile], out: &mut Vec<Finding>) {
                     file,
                     line,
                     "unfinished",
-                    &format!("`{word}` is left in it"),
+                    &format!("`{word}` must be removed"),
                 ));
             }
         }
@@ -276,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_to_be_written() {
+    fn unfinished_code_is_found() {
         let check = |text: String| found(unfinished, &[("xtask/src/a.rs", &text)]);
         for word in UNFINISHED {
             let findings = check(format!("fn a() {{\n    {word}\n}}\n"));
             assert_eq!(
                 findings,
                 [format!(
-                    "xtask/src/a.rs:2: unfinished: `{word}` is left in it"
+                    "xtask/src/a.rs:2: unfinished: `{word}` must be removed"
                 )]
             );
         }

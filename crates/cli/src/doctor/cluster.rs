@@ -17,20 +17,25 @@ pub(super) async fn judge(nodes: &[DoctorNode], expected: Expected) -> Option<Ju
         (false, None) => None,
         (false, Some(node)) => {
             let address = node.server.address();
-            let message = format!("{address} is a node of a cluster, and is used as one server");
-            let hint = "cluster = true in [store.redis], or ?cluster after the URL of --store";
+            let message = format!("{address} is a cluster node, but is used as a single server");
+            let hint =
+                "set cluster = true in [store.redis], or append ?cluster to the URL of --store";
             Some(Judgement::failure(message, hint))
         }
         (true, None) => Some(Judgement::failure(
-            "the server is no node of a cluster",
-            "one `url` that is no list, without `cluster`; or cluster-enabled in the server's file",
+            "the server is not a cluster node",
+            "write one `url` that is not a list, without `cluster`; or set cluster-enabled in the \
+             server's configuration file",
         )),
         (true, Some(node)) => Some(match node.server.cluster().await {
             Ok(seen) => slots(&seen, &node.server.address()),
             Err(error) => {
                 let why = reach::why(error);
                 let hint = "let the user run CLUSTER NODES";
-                Judgement::warning(format!("how it is doing is not told: {why}"), hint)
+                Judgement::warning(
+                    format!("the state of the cluster cannot be read: {why}"),
+                    hint,
+                )
             }
         }),
     }
@@ -46,11 +51,14 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
             named.push("..".into());
         }
         let message = format!(
-            "nobody serves {} of 16,384 slots: {}; keys that fall there cannot be counted",
+            "no node serves {} of 16,384 slots: {}; keys in these slots cannot be counted",
             words::count(count.into()),
             named.join(", ")
         );
-        let hint = format!("redis-cli --cluster check {asked} says more, --cluster fix mends it");
+        let hint = format!(
+            "run redis-cli --cluster check {asked} for details, and redis-cli --cluster fix \
+             {asked} to repair the slots"
+        );
         return Judgement::failure(message, hint);
     }
     let primaries = nodes.iter().filter(|node| !node.slots.is_empty());
@@ -59,11 +67,11 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
         .find(|node| node.is("fail") || node.is("fail?"))
     {
         let message = format!(
-            "{}, which serves {} slots, is thought to be gone",
+            "{}, which serves {} slots, is reported as failed or failing",
             lost.address,
             words::count(lost.slots.iter().map(length).sum::<u32>().into())
         );
-        let hint = "start it again, or let a replica take over: CLUSTER FAILOVER";
+        let hint = "restart it, or let a replica take over with CLUSTER FAILOVER";
         return Judgement::failure(message, hint);
     }
     let replicas = nodes.iter().filter(|node| node.is("slave"));
@@ -71,8 +79,12 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
         .clone()
         .find(|node| node.is("fail") || node.is("fail?"))
     {
-        let message = format!("{}, a replica, is thought to be gone", lost.address);
-        return Judgement::warning(message, "start it again: meanwhile nobody takes its place");
+        let message = format!(
+            "{}, a replica, is reported as failed or failing",
+            lost.address
+        );
+        let hint = "restart it: until then, its primary has one replica fewer";
+        return Judgement::warning(message, hint);
     }
     Judgement::ok(format!(
         "{} and {} serve all 16,384 slots",
@@ -131,12 +143,12 @@ mod tests {
             (
                 vec![node("a:1", "master", &[0..=99, 101..=16_383])],
                 Failure,
-                "nobody serves 1 of 16,384 slots: 100;",
+                "no node serves 1 of 16,384 slots: 100;",
             ),
             (
                 vec![node("a:1", "master", &[1..=1, 3..=3, 5..=5, 7..=7])],
                 Failure,
-                "nobody serves 16,380 of 16,384 slots: 0, 2, 4, ..;",
+                "no node serves 16,380 of 16,384 slots: 0, 2, 4, ..;",
             ),
             (
                 vec![

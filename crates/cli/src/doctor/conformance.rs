@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    fn told<S: Store>(
+    fn run_table<S: Store>(
         new_store: impl Fn() -> S,
         interrupted: impl Future<Output = ()>,
     ) -> (Ending, usize) {
@@ -144,7 +144,7 @@ mod tests {
             .build()
             .unwrap();
         let mut rows = 0;
-        let told = tell(
+        let report = tell(
             |_| Ok(new_store()),
             interrupted,
             |_, calls| {
@@ -152,23 +152,23 @@ mod tests {
                 rows += 1;
             },
         );
-        let told = runtime.block_on(told).unwrap();
-        assert_eq!(told.removed, Ok(()));
-        (told.ending, rows)
+        let report = runtime.block_on(report).unwrap();
+        assert_eq!(report.removed, Ok(()));
+        (report.ending, rows)
     }
 
     #[test]
-    fn a_store_that_does_as_the_table_says_passes_every_row() {
+    fn a_conforming_store_passes_every_row() {
         let store = || MemoryStore::new(MemoryConfig::default());
-        let (ending, rows) = told(store, std::future::pending());
+        let (ending, rows) = run_table(store, std::future::pending());
         assert_eq!(ending, Ending::Same);
         assert_eq!(rows, conformance::rows().len());
     }
 
     #[test]
-    fn a_store_that_lets_one_more_pass_is_found_out_and_left_empty() {
+    fn a_store_that_admits_one_too_many_fails_and_is_left_empty() {
         let store = Generous::new();
-        let (ending, rows) = told(|| store.clone(), std::future::pending());
+        let (ending, rows) = run_table(|| store.clone(), std::future::pending());
         let Ending::Different(difference) = ending else {
             panic!("{ending:?}");
         };
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ends_it_early_leaves_nothing_behind() {
+    fn an_interrupted_run_leaves_no_keys_behind() {
         let store = Generous::new();
-        let (ending, rows) = told(|| store.clone(), std::future::ready(()));
+        let (ending, rows) = run_table(|| store.clone(), std::future::ready(()));
         assert_eq!((ending, rows), (Ending::Interrupted, 0));
         assert!(store.0.usage().limits.iter().all(|usage| usage.keys == 0));
     }

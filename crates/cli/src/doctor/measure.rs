@@ -33,7 +33,7 @@ const KEYS: usize = 8;
 /// Checks that the scripts of the store run on every server, and decide.
 pub(super) async fn scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Finding {
     let judged = match try_scripts(store, nodes).await {
-        Ok(()) => Judgement::ok("loaded, run, and decided as they must"),
+        Ok(()) => Judgement::ok("loaded and run, with the expected decisions"),
         Err(judged) => judged,
     };
     Finding::new("scripts", judged)
@@ -64,8 +64,11 @@ async fn try_scripts(store: &RedisStore, nodes: &[DoctorNode]) -> Result<(), Jud
     if first.admitted && remaining == [0, 2] && !second.admitted {
         return Ok(());
     }
-    let message = format!("two requests of 2 under a limit of 2: {first:?}, {second:?}");
-    let hint = "`ratekeeper doctor --conformance URL` finds out what this server does otherwise";
+    let message = format!(
+        "two requests of cost 2 under a limit of 2 did not get the expected decisions: {first:?}, \
+         {second:?}"
+    );
+    let hint = "run `ratekeeper doctor --conformance URL` to find where this server differs";
     Err(Judgement::failure(message, hint))
 }
 
@@ -104,8 +107,9 @@ impl ClockOffset {
         );
         if self.size().saturating_sub(self.uncertainty) > CLOCK_BOUND {
             let hint = format!(
-                "let both follow the same time servers: windows begin by the server's clock, and \
-                 by this one while the server is away; {} apart is too much",
+                "synchronize both clocks with the same time servers: windows begin by the server's \
+                 clock, and by this machine's while the server is unreachable; the maximum \
+                 difference is {}",
                 words::span(CLOCK_BOUND)
             );
             return Judgement::warning(message, hint);
@@ -127,7 +131,10 @@ pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
                 Ok(server) => server,
                 Err(error) => {
                     let why = why(error);
-                    let message = format!("{} cannot be read: {why}", node.server.address());
+                    let message = format!(
+                        "the clock of {} cannot be read: {why}",
+                        node.server.address()
+                    );
                     return Finding::new("clock", Judgement::failure(message, advice(&why, false)));
                 }
             };
@@ -145,12 +152,12 @@ pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
         }
     }
     let Some((address, offset)) = furthest else {
-        return Finding::new("clock", Judgement::ok("no server was asked"));
+        return Finding::new("clock", Judgement::ok("no clock was read"));
     };
     let mut judged = offset.judge();
     if nodes.len() > 1 {
         judged.message = format!(
-            "{address}: {}, the furthest of {}",
+            "{address}: {}, the largest difference of {} servers",
             judged.message,
             nodes.len()
         );
@@ -179,7 +186,7 @@ pub(super) async fn latency(store: &RedisStore, nodes: &[DoctorNode], deadline: 
         let after = clock.now();
         if let Err(error) = pinged.and(decided.map(|_| ())) {
             let why = why(error);
-            let message = format!("decision {} of {MAX_DECISIONS}: {why}", number + 1);
+            let message = format!("decision {} of {MAX_DECISIONS} failed: {why}", number + 1);
             return Finding::new("latency", Judgement::failure(message, advice(&why, false)));
         }
         pings.push(between.since(before));
@@ -213,7 +220,8 @@ fn judge_latency(ping: Spread, decision: Spread, count: usize, deadline: Nanos) 
         return Judgement::ok(message);
     };
     let hint = format!(
-        "calls are given up after {}: a server that is nearer, or `deadline` in [store.redis]",
+        "calls time out after {}: use a server that is nearer, or raise `deadline` in \
+         [store.redis]",
         words::span(deadline)
     );
     Judgement {
@@ -326,7 +334,7 @@ fn millis_of(span: Nanos) -> f64 {
 /// Returns milliseconds, to a microsecond, because anything finer is noise.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "for people; 2^53 us are 285 years"
+    reason = "only shown to people; 2^53 us are 285 years"
 )]
 fn millis(nanos: i64) -> f64 {
     (nanos / 1_000) as f64 / 1e3 // towards zero
@@ -346,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_certainly_away_is_a_warning() {
+    fn an_offset_certainly_above_the_bound_is_a_warning() {
         let judge = |nanos, uncertainty| {
             let uncertainty = Nanos::from_millis(uncertainty);
             ClockOffset { nanos, uncertainty }.judge()
@@ -365,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_told_by_its_middle_and_its_end() {
+    fn a_sample_is_described_by_its_median_and_p99() {
         let spread = |numbers: std::ops::RangeInclusive<u64>| {
             let spread = Spread::of(numbers.map(Nanos::from_millis).collect());
             (spread.median.as_millis_ceil(), spread.p99.as_millis_ceil())
@@ -376,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_given_up_fails() {
+    fn a_median_above_the_deadline_fails() {
         let spread = |median, p99| Spread {
             median: Nanos::from_millis(median),
             p99: Nanos::from_millis(p99),

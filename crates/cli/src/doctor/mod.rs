@@ -104,7 +104,7 @@ impl Judgement {
             }
         }
         let Some((address, judged)) = first else {
-            return Self::ok("no server was asked");
+            return Self::ok("no server was checked");
         };
         if count == 1 {
             return judged;
@@ -112,7 +112,10 @@ impl Judgement {
         let message = match (alike, as_bad) {
             (true, _) => format!("{}, on each of {count} servers", judged.message),
             (false, 1) => format!("{address}: {}", judged.message),
-            (false, more) => format!("{address}: {} ({more} of {count} alike)", judged.message),
+            (false, more) => format!(
+                "{address}: {} ({more} of {count} servers have this result)",
+                judged.message
+            ),
         };
         Self { message, ..judged }
     }
@@ -275,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_that_agree_are_one_line_and_else_the_worst() {
+    fn servers_that_agree_are_one_line_otherwise_the_worst_is_shown() {
         let judged = |each: &[(&str, Judgement)]| {
             let each = each
                 .iter()
@@ -283,7 +286,10 @@ mod tests {
             let judged = Judgement::of_all(each.collect());
             (judged.grade, judged.message)
         };
-        let (good, bad) = (Judgement::ok("good"), Judgement::failure("bad", "mend it"));
+        let (good, bad) = (
+            Judgement::ok("good"),
+            Judgement::failure("bad", "repair it"),
+        );
         let rows = [
             (vec![("a", good.clone())], (Grade::Ok, "good")),
             (
@@ -296,7 +302,7 @@ mod tests {
             ),
             (
                 vec![("a", good), ("b", bad.clone()), ("c", bad)],
-                (Grade::Failure, "b: bad (2 of 3 alike)"),
+                (Grade::Failure, "b: bad (2 of 3 servers have this result)"),
             ),
         ];
         for (each, (grade, message)) in rows {

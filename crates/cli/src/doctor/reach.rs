@@ -12,7 +12,7 @@ pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<DoctorNode>) {
         Err(error) => {
             let why = why(error);
             let judged = Judgement::failure(
-                format!("no primary is named: {why}"),
+                format!("no primary was found: {why}"),
                 advice_of_sentinels(&why),
             );
             return (Finding::new("reachable", judged), Vec::new());
@@ -51,7 +51,7 @@ pub(super) async fn reach(store: &RedisStore) -> (Finding, Vec<DoctorNode>) {
             let missing = words::counted(absent.len(), "server");
             let message = match asked {
                 1 => format!("{address}: {why}"),
-                _ => format!("{missing} of {asked} cannot be asked; {address}: {why}"),
+                _ => format!("{missing} of {asked} cannot be queried; {address}: {why}"),
             };
             Judgement::failure(message, advice(why, asked > 1))
         }
@@ -88,13 +88,13 @@ pub(super) fn advice(why: &str, several: bool) -> String {
     if let Some(advice) = advice_of_tls(&why) {
         advice.into()
     } else if says("noauth") || says("authentication required") {
-        "the server wants a password: password = \"env:NAME\" in [store.redis], or \
+        "the server requires a password: set password = \"env:NAME\" in [store.redis], or \
          RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT"
             .into()
     } else if says("authentication failed") || says("wrongpass") {
-        "the server refuses the password: is it that of this server and user? \
-         `username` beside `password` names a user other than the default; a server without \
-         passwords takes none"
+        "the server rejects the password: check that it belongs to this server and user; add \
+         `username` beside `password` for a user other than the default; leave both out for a \
+         server without passwords"
             .into()
     } else if says("noperm") {
         "let the user run EVALSHA, EVAL, GET, SET, DEL and TIME on the keys of the prefix: \
@@ -102,28 +102,29 @@ pub(super) fn advice(why: &str, several: bool) -> String {
          ~ratekeeper-doctor-*"
             .into()
     } else if says("refused") {
-        "is the server running, and does it listen there? `bind` and `port` in its file say where"
+        "check that the server is running and listens at this address: see `bind` and `port` in \
+         its configuration file"
             .into()
     } else if says("lookup") || says("not known") || says("resolve") {
-        "the name is not known here: is it spelled right?".into()
+        "check the spelling of the host name, which this machine cannot resolve".into()
     } else if says("no answer") || says("timed out") || says("no connection") {
         format!(
-            "a firewall that drops what comes, or a server that is stopped or overloaded: it was \
-             waited for {} s",
+            "check for a firewall that drops packets, and for a server that is stopped or \
+             overloaded: it did not answer within {} s",
             PATIENCE.as_secs()
         )
     } else if says("loading") {
-        "the server reads its data from disk: ask again when it is done".into()
+        "try again when the server has loaded its data from disk".into()
     } else if says("misconf") || says("oom") {
-        "the server refuses to write: see `persistence` and `eviction`".into()
+        "see `persistence` and `eviction`, because the server refuses to write".into()
     } else if says("max number of clients") {
-        "the server has as many connections as it may: raise maxclients".into()
+        "raise maxclients, because the server has its maximum number of connections".into()
     } else if several {
-        "the cluster names this address: can it be reached from here? cluster-announce-ip gives \
-         nodes another"
+        "check that this machine can reach the address, which the cluster announces; set \
+         cluster-announce-ip on the node to announce another"
             .into()
     } else {
-        "is it Redis or Valkey that listens there? One that speaks TLS is reached by rediss://"
+        "check that Redis or Valkey listens there; write rediss:// for a server that uses TLS"
             .into()
     }
 }
@@ -132,17 +133,19 @@ pub(super) fn advice(why: &str, several: bool) -> String {
 fn advice_of_tls(why: &str) -> Option<&'static str> {
     let says = |words: &str| why.contains(words);
     Some(if says("tls refused") {
-        "the server asks who we are: client_certificate and client_key in tls of [store.redis]"
+        "the server requires a client certificate: set client_certificate and client_key in tls of \
+         [store.redis]"
     } else if says("not valid for name") {
-        "the certificate is for another name than that of the URL: server_name in tls of \
-         [store.redis] says which"
+        "the certificate is for another name than the host of the URL: set server_name in tls of \
+         [store.redis]"
     } else if says("unknownissuer") || says("badsignature") {
-        "name the file of those who sign for the servers: tls = { ca = \"ca.pem\" } in [store.redis]"
+        "name the file of the authorities that sign for the servers: tls = { ca = \"ca.pem\" } in \
+         [store.redis]"
     } else if says("corrupt message") || says("no tls connection") {
-        "does what listens there speak TLS? If not, write redis://, or the server's tls-port; if \
-         so, it is stopped or overloaded, or a firewall drops what comes"
+        "check that the server uses TLS at this port: if not, write redis://, or the server's \
+         tls-port; if so, the server is stopped or overloaded, or a firewall drops packets"
     } else if says("certificate") {
-        "is the certificate of the server the right one, and does it hold today?"
+        "check that the server's certificate is the right one, and valid today"
     } else {
         return None;
     })
@@ -152,10 +155,10 @@ fn advice_of_tls(why: &str) -> Option<&'static str> {
 fn advice_of_sentinels(why: &str) -> String {
     let small = why.to_ascii_lowercase();
     if small.contains("no such master") || small.contains("names no primary") {
-        "SENTINEL MASTERS, asked of a sentinel, lists the names that it knows".into()
+        "run SENTINEL MASTERS on a sentinel to list the names that it knows".into()
     } else if small.contains("noauth") {
-        "the sentinels want a password: sentinel = { master = \"NAME\", password = \"env:NAME\" } in \
-         [store.redis]"
+        "the sentinels require a password: set sentinel = { master = \"NAME\", password = \
+         \"env:NAME\" } in [store.redis]"
             .into()
     } else {
         advice(why, false)

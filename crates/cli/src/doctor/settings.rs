@@ -13,11 +13,10 @@ const LAG_SECONDS: u64 = 2;
 /// Judges whether the server drops limits to make room.
 pub(super) fn eviction(info: &ServerInfo) -> Judgement {
     const ROOM: &str = "raise maxmemory: a token bucket's key takes about 130 bytes, others more \
-         (docs/guide/redis.md); or give limits a server of their own";
+         (docs/guide/redis.md); or use a dedicated server for limits";
     let (Some(most), Some(used)) = (info.number("maxmemory"), info.number("used_memory")) else {
-        let hint =
-            "let the user run INFO, or look at maxmemory-policy yourself: it must be noeviction";
-        return Judgement::warning("the server does not say what memory it uses", hint);
+        let hint = "let the user run INFO, or check by hand that maxmemory-policy is noeviction";
+        return Judgement::warning("the server does not report its memory usage", hint);
     };
     let policy = info.text("maxmemory_policy").unwrap_or("unknown");
     if most == 0 {
@@ -26,10 +25,11 @@ pub(super) fn eviction(info: &ServerInfo) -> Judgement {
         let share = percent(held, machine);
         if machine > 0 && share >= FULL_PERCENT {
             let message = format!(
-                "no maxmemory, and the server holds {share} % of the machine's {}",
+                "no maxmemory, and the server uses {share} % of the machine's memory of {}",
                 words::size(machine)
             );
-            let hint = "give the machine more memory: the system ends who takes the last of it";
+            let hint = "set maxmemory, or add RAM; otherwise the kernel may kill the server when \
+                 memory runs out";
             return Judgement::warning(message, hint);
         }
         return Judgement::ok(format!("none: no maxmemory; {} used", words::size(used)));
@@ -38,17 +38,17 @@ pub(super) fn eviction(info: &ServerInfo) -> Judgement {
     let of = format!("{share} % of {} used", words::size(most));
     if policy != "noeviction" {
         let message = format!(
-            "maxmemory-policy {policy} drops counters when memory is full, and whoever they \
-             refused passes again; {of}"
+            "maxmemory-policy {policy} drops counters when memory is full, so that \
+             refused clients pass again; {of}"
         );
-        let hint = "CONFIG SET maxmemory-policy noeviction, and the same in the server's file; \
-             keep caches on a server of their own";
+        let hint = "run CONFIG SET maxmemory-policy noeviction, and set the same in the server's \
+             configuration file; keep caches on another server";
         return Judgement::failure(message, hint);
     }
     if share >= FULL_PERCENT {
         let message = format!(
-            "none, but {of}: once it is full no charge is written, and limits do as their \
-             on_store_error says"
+            "none, but {of}: when it is full, no charge is written, and limits follow their \
+             on_store_error"
         );
         return Judgement::warning(message, ROOM);
     }
@@ -80,33 +80,35 @@ impl Saves {
 
 /// Judges which data a restart loses.
 pub(super) fn persistence(info: &ServerInfo, saves: &Saves) -> Judgement {
-    const ON: &str = "`appendonly yes` keeps all but the last second; leave it off where one more \
-         limit's worth after a restart is cheap";
+    const ON: &str = "set `appendonly yes` to keep all but the last second; leave it off where \
+         admitting each limit once more after a restart is cheap";
     if info.text("rdb_last_bgsave_status") == Some("err")
         || info.text("aof_last_write_status") == Some("err")
     {
         let message = "the server could not write to its disk: it refuses charges until it can";
-        return Judgement::failure(message, "look at its log, and make room on its disk");
+        return Judgement::failure(message, "read the server's log, and free space on its disk");
     }
     if info.number("aof_enabled") == Some(1) {
         let lost = match saves.fsync.as_deref() {
-            Some("always") => "a crash forgets nothing that was answered",
-            Some("no") => "a crash of the machine forgets what its system had not written",
-            _ => "a crash forgets the charges of about a second",
+            Some("always") => "a crash loses nothing that was answered",
+            Some("no") => {
+                "a crash of the machine loses the charges that its system had not written"
+            }
+            _ => "a crash loses the charges of about a second",
         };
         return Judgement::ok(format!("append-only file: {lost}"));
     }
     match saves.snapshots.as_deref() {
         Some("") => Judgement::warning(
-            "off: a restart forgets every counter, and each key passes once more up to its limit",
+            "off: a restart loses every counter, so each key is admitted once more up to its limit",
             ON,
         ),
         Some(times) => Judgement::ok(format!(
-            "snapshots ({times}): a crash forgets what was charged since the last one, at most a \
-             limit's worth for each key"
+            "snapshots ({times}): a crash loses the charges since the last one, at most one \
+             limit for each key"
         )),
         None => Judgement::warning(
-            "no append-only file, and the server does not say whether it takes snapshots",
+            "no append-only file, and the server does not report when it takes snapshots",
             ON,
         ),
     }
@@ -119,13 +121,15 @@ pub(super) fn replicas(info: &ServerInfo) -> Judgement {
             (Some(host), Some(port)) => format!("{host}:{port}"),
             _ => "another server".into(),
         };
-        let message = format!("the server is a replica of {primary}: it takes no charges");
+        let message = format!("the server is a replica of {primary}, and accepts no charges");
         let hint = format!("name the primary, {primary}, or an address that follows it");
         return Judgement::failure(message, hint);
     }
     let count = info.number("connected_slaves").unwrap_or(0);
     if count == 0 {
-        return Judgement::ok("none: while the server is away, limits do as on_store_error says");
+        return Judgement::ok(
+            "none: while the server is unreachable, limits follow on_store_error",
+        );
     }
     let mut behind = 0;
     for number in 0..count.min(MAX_REPLICAS) {
@@ -139,14 +143,18 @@ pub(super) fn replicas(info: &ServerInfo) -> Judgement {
         let state = field("state").unwrap_or("unknown");
         if state != "online" {
             let message = format!("a replica of {count} is in state {state}: it cannot take over");
-            return Judgement::warning(message, "look at the replica's log: is it still copying?");
+            return Judgement::warning(
+                message,
+                "check in the replica's log whether it is still copying",
+            );
         }
         let lag = field("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0);
         behind = behind.max(lag);
     }
-    let message = format!("{count}, at most {behind} s behind: what a takeover forgets");
+    let message =
+        format!("{count}, at most {behind} s behind: a takeover loses the charges of that time");
     if behind >= LAG_SECONDS {
-        let hint = "is the way between the servers too narrow, or the replica too busy?";
+        let hint = "check the network between the servers, and the load of the replica";
         return Judgement::warning(message, hint);
     }
     Judgement::ok(message)
@@ -170,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drops_limits_fails() {
+    fn a_server_that_drops_counters_fails() {
         check(
             eviction,
             &[
@@ -209,13 +217,13 @@ mod tests {
                     Failure,
                     "volatile-ttl drops counters",
                 ),
-                ("", Warning, "does not say"),
+                ("", Warning, "does not report"),
             ],
         );
     }
 
     #[test]
-    fn what_a_restart_forgets_is_said() {
+    fn data_lost_by_a_restart_is_reported() {
         let saves = |snapshots: Option<&str>, fsync: Option<&str>| Saves {
             snapshots: snapshots.map(str::to_owned),
             fsync: fsync.map(str::to_owned),
@@ -233,7 +241,12 @@ mod tests {
                 Warning,
                 "every counter",
             ),
-            ("aof_enabled:0", saves(None, None), Warning, "does not say"),
+            (
+                "aof_enabled:0",
+                saves(None, None),
+                Warning,
+                "does not report",
+            ),
             (
                 "rdb_last_bgsave_status:err",
                 saves(None, None),
@@ -246,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_known_by_their_lag() {
+    fn replicas_are_judged_by_their_lag() {
         check(
             replicas,
             &[

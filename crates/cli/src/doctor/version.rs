@@ -66,9 +66,9 @@ pub(super) fn product(info: &ServerInfo) -> Option<(&'static str, &str)> {
 pub(super) fn judge(info: &ServerInfo) -> Judgement {
     const UPGRADE: &str = "run Redis 6.2 or newer, or Valkey 7.2 or newer";
     const TRY: &str =
-        "`ratekeeper doctor --conformance URL` shows whether it decides as Redis does";
+        "run `ratekeeper doctor --conformance URL` to see whether it decides as Redis does";
     let Some((name, text)) = product(info) else {
-        return Judgement::warning("the server does not say what it is", TRY);
+        return Judgement::warning("the server does not report its product", TRY);
     };
     let oldest = match name {
         "redis" => OLDEST_REDIS,
@@ -84,7 +84,7 @@ pub(super) fn judge(info: &ServerInfo) -> Judgement {
             let message = format!("{name} {text} is older than {oldest}, and cannot hold limits");
             Judgement::failure(message, UPGRADE)
         }
-        None => Judgement::warning(format!("{name} says the version `{text}`"), TRY),
+        None => Judgement::warning(format!("{name} reports an unknown version, `{text}`"), TRY),
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_apart() {
+    fn versions_are_distinguished() {
         let rows: [(&str, Grade, &str); 13] = [
             ("redis_version:7.0.15", Ok, "redis 7.0.15"),
             ("redis_version:6.2.0", Ok, "redis 6.2.0"),
@@ -124,7 +124,7 @@ mod tests {
                 "neither Redis nor Valkey",
             ),
             ("redis_version:latest", Warning, "`latest`"),
-            ("", Warning, "does not say"),
+            ("", Warning, "does not report"),
         ];
         for (info, grade, words) in rows {
             let judged = judge(&ServerInfo::read(info));

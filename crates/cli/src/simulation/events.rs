@@ -136,7 +136,7 @@ impl EventSession {
                 let subject = subject::in_words(words, None, self.origin).map_err(sentence)?;
                 Some(subject)
             }
-            ("set", None) => return Err("`set` needs a `limit`, as in \"100/1m\"".into()),
+            ("set", None) => return Err("`set` needs a `limit`, for example \"100/1m\"".into()),
             (op, Some(_)) => return Err(format!("`limit` belongs to `set`, not to `{op}`")),
             (_, None) => None,
         };
@@ -152,11 +152,11 @@ impl EventSession {
             ("reserve", _) => self
                 .bench
                 .reserve(key, at, cost, event.max_wait)
-                .ok_or_else(|| format!("a {name} cannot promise a later moment: use `check`"))?,
+                .ok_or_else(|| format!("a {name} cannot promise a later time; use `check`"))?,
             ("refund", _) => self
                 .bench
                 .refund(key, at, cost)
-                .ok_or_else(|| format!("a {name} cannot take back a charge"))?,
+                .ok_or_else(|| format!("a {name} cannot refund a charge"))?,
             ("reset", _) => {
                 self.bench.reset(key);
                 self.bench.look(key, at, Permits::ZERO)
@@ -175,7 +175,7 @@ impl EventSession {
         let bytes = KEY_BYTES + self.bench.algorithm().heap_bytes();
         if id >= MAX_KEYS_BYTES / bytes {
             return Err(format!(
-                "there are {} keys already, which take 1 GiB; no more are kept",
+                "the maximum of {} keys is reached, which take 1 GiB",
                 words::count(id as u64)
             ));
         }
@@ -214,9 +214,12 @@ impl<'l> InputEvent<'l> {
 
     /// Reads the event, or returns an error that names the mistake in the line.
     fn with_reasons(line: &str) -> Result<InputEvent<'static>, String> {
-        let value: Value = serde_json::from_str(line).map_err(|why| format!("not JSON: {why}"))?;
+        let value: Value =
+            serde_json::from_str(line).map_err(|why| format!("the line is not JSON: {why}"))?;
         let Value::Object(fields) = value else {
-            return Err("not an object, as in {\"at_us\": 0, \"op\": \"check\"}".into());
+            return Err(
+                "not an object; expected for example {\"at_us\": 0, \"op\": \"check\"}".into(),
+            );
         };
         if let Some(stray) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             let near = words::near(stray, FIELDS.into_iter());
@@ -240,7 +243,7 @@ impl<'l> InputEvent<'l> {
         }
         let key = text(&fields, "key")?.unwrap_or_default();
         if key.len() > MAX_KEY {
-            return Err(format!("a key has at most {MAX_KEY} bytes"));
+            return Err(format!("a key must be at most {MAX_KEY} bytes"));
         }
         Ok(InputEvent {
             at: Time::ZERO + Nanos::from_micros(at),
@@ -263,7 +266,7 @@ fn number(fields: &Map<String, Value>, name: &str, most: u64) -> Result<Option<u
     match value.as_u64().filter(|number| *number <= most) {
         Some(number) => Ok(Some(number)),
         None => Err(format!(
-            "`{name}` is a whole number from 0 to {most}, not {}",
+            "`{name}` must be a whole number from 0 to {most}, not {}",
             short(&value.to_string())
         )),
     }
@@ -276,7 +279,7 @@ fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str
     match value.as_str() {
         Some(text) => Ok(Some(text)),
         None => Err(format!(
-            "`{name}` is a string, not {}",
+            "`{name}` must be a string, not {}",
             short(&value.to_string())
         )),
     }
@@ -315,7 +318,7 @@ mod tests {
             ("{}", Err("`at_us` is missing")),
             (
                 "[]",
-                Err("not an object, as in {\"at_us\": 0, \"op\": \"check\"}"),
+                Err("not an object; expected for example {\"at_us\": 0, \"op\": \"check\"}"),
             ),
             (r#"{"at":0}"#, Err("there is no field `at`")),
             (
@@ -324,9 +327,9 @@ mod tests {
             ),
             (
                 r#"{"at_us":-1}"#,
-                Err("`at_us` is a whole number from 0 to 18446744073709551, not -1"),
+                Err("`at_us` must be a whole number from 0 to 18446744073709551, not -1"),
             ),
-            (r#"{"at_us":0,"op":1}"#, Err("`op` is a string, not 1")),
+            (r#"{"at_us":0,"op":1}"#, Err("`op` must be a string, not 1")),
             (
                 r#"{"at_us":0,"max_wait_us":1}"#,
                 Err("`max_wait_us` belongs to `reserve`, not to `check`"),
@@ -335,7 +338,7 @@ mod tests {
         for (line, expected) in rows {
             assert_eq!(read(line), expected.map_err(str::to_owned), "{line}");
         }
-        assert!(read("{").is_err_and(|why| why.starts_with("not JSON: ")));
+        assert!(read("{").is_err_and(|why| why.starts_with("the line is not JSON: ")));
     }
 
     #[test]

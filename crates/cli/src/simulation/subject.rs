@@ -55,19 +55,19 @@ impl LimitSource {
     pub(crate) fn subject(&self, origin: Origin, output: &mut Output) -> Result<Subject, Failure> {
         if is_words(&self.limit) {
             if let Some(path) = &self.policy {
-                let message = format!("`{}` stands for itself", self.limit);
-                let hint = format!("leave `{}` out, or name a limit of it", path.display());
+                let message = format!("`{}` is a limit, not a name in the policy", self.limit);
+                let hint = format!("leave `{}` out, or name one of its limits", path.display());
                 return Err(Failure::new(message).hint(hint));
             }
             return in_words(&self.limit, self.algorithm.as_deref(), origin);
         }
         if self.algorithm.is_some() {
             let message = format!(
-                "`{}` is a limit of the policy, which says how it counts",
+                "`{}` is a limit of the policy, which sets its algorithm",
                 self.limit
             );
             return Err(Failure::new(message).hint(
-                "--algorithm goes with a quota, as in --limit 100/1m --algorithm fixed-window",
+                "use --algorithm with a quota, for example --limit 100/1m --algorithm fixed-window",
             ));
         }
         let path = source::path_or_default(self.policy.clone())?;
@@ -104,10 +104,12 @@ impl Subject {
         output: &mut Output,
     ) -> Result<Vec<Self>, Failure> {
         let Some(quota) = self.quota else {
-            let message = format!("`{}` has no span that every algorithm can count", self.text);
-            return Err(
-                Failure::new(message).hint("compare at a rolling quota, as in --limit 100/1d")
+            let message = format!(
+                "`{}` has no period that every algorithm can count",
+                self.text
             );
+            return Err(Failure::new(message)
+                .hint("compare at a rolling quota, for example --limit 100/1d"));
         };
         let mut subjects = Vec::with_capacity(compared::ALL.len());
         for compared in compared::ALL {
@@ -171,7 +173,7 @@ fn not_one(words: &str) -> Failure {
 fn document(words: &str, algorithm: Option<&str>) -> Result<String, Failure> {
     if words.len() > MAX_WORDS || algorithm.is_some_and(|text| text.len() > MAX_WORDS) {
         return Err(Failure::new(format!(
-            "a limit in words has at most {MAX_WORDS} characters"
+            "the text of a limit must be at most {MAX_WORDS} bytes"
         )));
     }
     if words
@@ -180,7 +182,7 @@ fn document(words: &str, algorithm: Option<&str>) -> Result<String, Failure> {
         .any(char::is_control)
     {
         return Err(Failure::new(
-            "a limit in words is one line of printable text",
+            "the text of a limit must be one line of printable characters",
         ));
     }
     let fields = if words.contains('=') {
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_policy_can_say_is_a_subject() {
+    fn every_form_of_a_limit_is_a_subject() {
         let rows = [
             ("100/1m", None, "token bucket", "100/1m"),
             ("100/1m", Some("fixed-window"), "fixed window", "100/1m"),
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stay_one_limit() {
+    fn text_that_is_not_one_limit_is_refused() {
         for words in [
             "5/minute",
             "0/1s",

@@ -226,23 +226,23 @@ pub(crate) fn reason(report: &Report) -> Option<String> {
     let after = |since: Time| words::span(since.since(Time::ZERO));
     let text = match report.stop? {
         Stop::RefusalsCount { row, since } => format!(
-            "phase {} can never finish: refused requests count as well, so clients that go on \
-             asking keep the limit shut (nothing was admitted for 120 s after {})",
+            "phase {} can never finish, because refused requests count as well: clients that go on \
+             sending keep the limit exhausted (nothing was admitted for 120 s after {})",
             row + 1,
             after(since)
         ),
         Stop::Drought { row, since } => format!(
-            "phase {} does not finish: nothing was admitted for 120 s after {}, nor when it was \
-             promised",
+            "phase {} does not finish: nothing was admitted for 120 s after {}, nor at the \
+             promised time",
             row + 1,
             after(since)
         ),
         Stop::NeverFits { capacity } => format!(
-            "no request ever passes: it costs more than the limit can hold ({})",
+            "no request is ever admitted: its cost is above the capacity of the limit ({})",
             words::count(capacity.get().into())
         ),
         Stop::TooMany => format!(
-            "after {} decisions: too many attempts, most of them in vain",
+            "after {} decisions, the maximum: too many attempts, most of them refused",
             words::count(ratekeeper_lab::MAX_DECISIONS)
         ),
     };

@@ -7,7 +7,7 @@ local ratekeeper = "http://127.0.0.1:8080/v1/auth"
 -- `queue` of the policy, or a request in the queue is asked about again.
 local timeout_ms = 250
 
--- Not forwarded: they belong to one connection or body, or a visitor may not say them.
+-- Not forwarded: they belong to one connection or body, or a visitor must not set them.
 local dropped = {
     ["connection"] = true, ["keep-alive"] = true, ["transfer-encoding"] = true,
     ["te"] = true, ["trailer"] = true, ["upgrade"] = true, ["expect"] = true,
@@ -52,7 +52,7 @@ core.register_action("ratekeeper", { "http-req" }, function(txn)
     })
     local headers = answer and answer.headers or {}
     if not headers["date"] then
-        return -- HAProxy's own words for "down" or "too slow", which have no date
+        return -- HAProxy's own answer for "down" or "too slow", which has no date
     end
     if answer.status ~= 200 then
         refuse(txn, answer)

@@ -17,7 +17,7 @@ pub(crate) struct Check {
     question: CheckQuestion,
 }
 
-/// Ask a running service what it would decide; charge nothing
+/// Ask a running service for one decision, without a charge
 #[derive(Args)]
 #[command(after_help = PEEK_HELP)]
 pub(crate) struct Peek {
@@ -27,20 +27,20 @@ pub(crate) struct Peek {
 
 #[derive(Args)]
 struct CheckQuestion {
-    /// The limit, by its name in the policy
+    /// Name of the limit in the policy
     limit: String,
-    /// What is known about the request: ip, method, path, host, query, header:X, query:X,
-    /// cookie:X, attr:X, `bearer`, `api_key`
+    /// Parts of the request: ip, method, path, host, query, header:X, query:X, cookie:X,
+    /// attr:X, `bearer`, `api_key`
     #[arg(value_name = "PART=VALUE", conflicts_with = "descriptor")]
     parts: Vec<String>,
     #[command(flatten)]
     descriptor: DescriptorArgs,
-    /// What the request costs [default: 1]
+    /// Cost of the request [default: 1]
     #[arg(long, value_name = "PERMITS")]
     cost: Option<u32>,
     #[command(flatten)]
     server: ServerArgs,
-    /// Print the service's answer as it is
+    /// Print the service's JSON answer unchanged
     #[arg(long)]
     json: bool,
 }
@@ -81,8 +81,8 @@ impl CheckQuestion {
         let client = Client::new(&self.server.server)?;
         let answer = client.post(path, &request.body(&self.limit))?;
         let allowed = answer["allowed"].as_bool().ok_or_else(|| {
-            Failure::new("the answer does not say whether the request is allowed")
-                .hint("is it ratekeeper that listens there? --server names another")
+            Failure::new("the answer has no boolean field `allowed`")
+                .hint("check that ratekeeper listens there, or name another with --server")
         })?;
         if self.json {
             output.json(&answer)?;
@@ -101,8 +101,8 @@ impl CheckQuestion {
                 paint(GOOD, "allowed")
             ))?;
             output.talk(
-                "  hint: `ratekeeper explain POLICY --request ..` shows why; a limit on descriptors \
-                 is asked with --descriptor KEY=VALUE",
+                "  hint: run `ratekeeper explain POLICY --request ..` for the reason; use \
+                 --descriptor KEY=VALUE for a limit on descriptors",
             );
             return Ok(());
         }
@@ -127,15 +127,15 @@ fn line(limit: &Value) -> String {
     );
     let then = match text("verdict").as_str() {
         "deny" => format!("try again in {}", span("retry_after_ms")),
-        "deny_forever" => "never: it costs more than the limit can hold".into(),
+        "deny_forever" => "never: the cost is above the capacity of the limit".into(),
         "allow_after" if text("mode") == "shadow" => {
-            format!("would be held back for {}", span("delay_ms"))
+            format!("would be delayed by {}", span("delay_ms"))
         }
-        "allow_after" => format!("hold it back for {}", span("delay_ms")),
-        _ => format!("fresh again in {}", span("reset_after_ms")),
+        "allow_after" => format!("delay it by {}", span("delay_ms")),
+        _ => format!("full again in {}", span("reset_after_ms")),
     };
     let mode = match text("mode").as_str() {
-        "shadow" => paint(WARN, "  (shadow: refuses nobody)"),
+        "shadow" => paint(WARN, "  (shadow: refuses no request)"),
         _ => String::new(),
     };
     let key = limit["key"].as_array().into_iter().flatten();
@@ -157,10 +157,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_in_shadow_mode_holds_nothing_back() {
+    fn a_limit_in_shadow_mode_delays_no_request() {
         for (mode, expected) in [
-            ("enforce", "hold it back for 1 s"),
-            ("shadow", "would be held back for 1 s"),
+            ("enforce", "delay it by 1 s"),
+            ("shadow", "would be delayed by 1 s"),
         ] {
             let limit = json!({"name": "paced", "mode": mode, "verdict": "allow_after",
                 "quota": 1, "remaining": 0, "delay_ms": 1_000});

@@ -27,14 +27,14 @@ pub(crate) struct Doctor {
     policy: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Instead, tell this server the table of stories that every store must pass, under a
-    /// prefix of its own, which is removed
+    /// Instead, run the conformance table, which every store must pass, on this server, under
+    /// a separate prefix; its keys are removed
     #[arg(long, value_name = "URL", conflicts_with_all = ["policy", "deny_warnings"])]
     conformance: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Let warnings fail too
+    /// Exit with 1 for warnings too
     #[arg(long)]
     deny_warnings: bool,
 }
@@ -48,8 +48,8 @@ Examples:
   ratekeeper doctor --store redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster
   ratekeeper doctor --conformance redis://127.0.0.1:6379
 
-A password stands in [store.redis], or in RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT: what is
-on a command line can be read by everybody on the machine.
+Write a password into [store.redis], or into RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT,
+because everybody on the machine can read a command line.
 
 Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, or a policy
 that cannot be read.";
@@ -110,7 +110,10 @@ impl Doctor {
             output.json(&json!({ "store": "memory", "result": "ok", "checks": [] }))?;
         } else {
             output.line("memory: each process counts on its own, and there is nothing to check")?;
-            output.talk("  hint: [store.redis] lets several share; --store URL checks another");
+            output.talk(
+                "  hint: set [store.redis] to share counters, or check another store with --store \
+                 URL",
+            );
         }
         Ok(Exit::Done)
     }
@@ -141,8 +144,8 @@ impl Doctor {
     fn conform(&self, url: &str, output: &mut Output) -> Result<Exit, Failure> {
         let chosen: StoreChoice = url.parse()?;
         let Some(settings) = StoreSettings::of(None, Some(&chosen)) else {
-            let failure = Failure::new("`memory://` is this program's own store");
-            return Err(failure.hint("name a server of yours: --conformance redis://HOST:PORT"));
+            let failure = Failure::new("`memory://` is the store of this program, not a server");
+            return Err(failure.hint("name a server: --conformance redis://HOST:PORT"));
         };
         let mut config = redis_config(&settings, Origin::UNIX)?;
         config.deadline = STORY_DEADLINE;
@@ -160,17 +163,17 @@ impl Doctor {
             }
             let new_store = |row| conformance::store_for(&config, now, &scratch, row);
             let mut rows = Vec::new();
-            let mut told_badly = Ok(());
+            let mut written = Ok(());
             let on_row = |row: &'static str, calls: usize| {
                 rows.push((row, calls));
-                if !self.json && told_badly.is_ok() {
+                if !self.json && written.is_ok() {
                     let calls = words::counted(calls, "call");
-                    told_badly = output.line(format!("{}  {row} ({calls})", paint(GOOD, "ok")));
+                    written = output.line(format!("{}  {row} ({calls})", paint(GOOD, "ok")));
                 }
             };
             let told = conformance::tell(new_store, interrupted()?, on_row).await;
             let told = told.map_err(Failure::new)?;
-            told_badly?;
+            written?;
             self.conclude(
                 &Conformed {
                     place,
@@ -194,7 +197,8 @@ impl Doctor {
         if let Err(error) = removed {
             let scratch = &conformed.scratch;
             output.talk(format!(
-                "keys that begin with {scratch} are left, and expire within two days: {error}"
+                "keys that begin with {scratch} were not removed, and expire within two days: \
+                 {error}"
             ));
         }
         match ending {
@@ -233,12 +237,13 @@ impl Conformed {
             output.line(format!("    expected {expected}"))?;
             output.line(format!("    answered {answered}"))?;
             output.talk(
-                "  hint: limits in this server would count otherwise than documented; is it \
-                 Redis 6.2 or newer, or Valkey 7.2 or newer, without a proxy that changes answers?",
+                "  hint: use Redis 6.2 or newer, or Valkey 7.2 or newer, without a proxy that \
+                 changes replies; limits in this server would count differently from the \
+                 documentation",
             );
         }
         let same = match self.told.ending {
-            Ending::Same => ", all as they must be",
+            Ending::Same => ", all as expected",
             _ => "",
         };
         output.line(format!(
@@ -323,7 +328,7 @@ fn examine(
             && let Err(error) = doctor::forget(&store).await
         {
             output.talk(format!(
-                "what the checks wrote expires within an hour: {error}"
+                "the keys of the checks were not removed, and expire within an hour: {error}"
             ));
         }
         findings.ok_or_else(|| Failure::new("interrupted before the last check"))
@@ -353,12 +358,12 @@ fn runtime() -> Result<Runtime, Failure> {
     let made = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    made.map_err(|why| Failure::new(format!("the system refuses what is needed: {why}")))
+    made.map_err(|why| Failure::new(format!("cannot start the runtime: {why}")))
 }
 
 /// Ends on a signal to interrupt or terminate.
 fn interrupted() -> Result<impl Future<Output = ()>, Failure> {
-    let refused = |why: std::io::Error| Failure::new(format!("signals cannot be heard: {why}"));
+    let refused = |why: std::io::Error| Failure::new(format!("cannot receive signals: {why}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     Ok(async move {

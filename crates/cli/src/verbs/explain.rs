@@ -17,7 +17,7 @@ use crate::request::{CliRequest, RequestArgs};
 use crate::source::{self, PolicySource};
 use crate::{Exit, Failure, Output, limits, words};
 
-/// Show which limits a request must pass and why, and what each admits at most and at least
+/// Show which limits apply to a request and why, and the maximum and minimum of each
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Explain {
@@ -25,7 +25,7 @@ pub(crate) struct Explain {
     policy: Option<PathBuf>,
     #[command(flatten)]
     request: RequestArgs,
-    /// The moment of the request, to show when its windows end: 2026-03-29T02:30+01:00, or
+    /// Time of the request, to show when its windows end: 2026-03-29T02:30+01:00, or
     /// local time without an offset
     #[arg(long, value_name = "TIME", requires = "request")]
     at: Option<String>,
@@ -81,8 +81,9 @@ fn moment(text: &str) -> Result<Zoned, Failure> {
         .ok()
         .and_then(|local| local.to_zoned(zone).ok());
     local.ok_or_else(|| {
-        Failure::new(format!("`{text}` is not a moment")).hint(
-            "as in 2026-03-29T02:30+01:00, 2026-03-29T01:30Z, or local time: 2026-03-29T02:30",
+        Failure::new(format!("`{text}` is not a time")).hint(
+            "write for example 2026-03-29T02:30+01:00, 2026-03-29T01:30Z, or local time: \
+             2026-03-29T02:30",
         )
     })
 }
@@ -126,7 +127,7 @@ fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
         numbers(policy, rule, output)?;
     }
     output.talk(format!(
-        "{}; --request or --descriptor shows which apply",
+        "{}; use --request or --descriptor to see which apply",
         words::counted(policy.rules.len(), "limit")
     ));
     Ok(())
@@ -137,11 +138,11 @@ fn missing(rule: &Rule) -> String {
         return String::new();
     }
     match &rule.missing_key {
-        MissingKey::Skip => ", not at all without it".into(),
-        MissingKey::Deny => ", refuses without it".into(),
-        MissingKey::Shared => ", together without it".into(),
+        MissingKey::Skip => ", skips requests without it".into(),
+        MissingKey::Deny => ", refuses requests without it".into(),
+        MissingKey::Shared => ", requests without it together".into(),
         MissingKey::Use(part) if rule.key.contains(part) => String::new(),
-        MissingKey::Use(part) => format!(", by {part} without it"),
+        MissingKey::Use(part) => format!(", requests without it by {part}"),
     }
 }
 
@@ -218,12 +219,11 @@ fn numbers(policy: &Policy, rule: &Rule, output: &mut Output) -> Result<(), Fail
     output.line(format!("    at worst  {}", limits::worst_case(rule)))?;
     output.line(format!("    at least  {}", limits::at_least(rule)))?;
     if rule.limit.algorithm.concurrency().is_some() {
-        output.line("    taken by  POST /v1/acquire; a check only looks whether one is free")?;
+        output.line("    taken by  POST /v1/acquire; a check only tests if a permit is free")?;
     }
     if let Some(redis) = &policy.settings.redis {
         output.line(format!(
-            "    store     waited for {}, then on_store_error = \"{}\"; what it charges late stays \
-             charged",
+            "    store     deadline {}, then on_store_error = \"{}\"; late charges are kept",
             words::span(redis.deadline),
             limits::on_store_error(rule)
         ))?;

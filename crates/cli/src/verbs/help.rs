@@ -12,18 +12,18 @@ use crate::{Cli, Exit, Failure, Output, words};
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Help {
-    /// A code that a message showed, a verb, a term, or `terms` for the list of them
+    /// A code from a message, a verb, a term, or `terms` for the list of terms
     topic: Vec<String>,
 }
 
 const HELP: &str = "\
 Examples:
-  ratekeeper help RK0103      what the code means, and how to mend it
+  ratekeeper help RK0103      meaning of the code, and how to fix the error
   ratekeeper help validate    the same as `ratekeeper validate --help`
-  ratekeeper help leaky bucket    a word of the field: what it is here, and how it is written
-  ratekeeper help terms       all such words
+  ratekeeper help leaky bucket    meaning of the term, and how to write it
+  ratekeeper help terms       list of all terms
 
-Exit codes: 0 explained; 2 nothing by that name.";
+Exit codes: 0 explained; 2 no such code, verb or term.";
 
 impl Help {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
@@ -74,7 +74,7 @@ fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
         output.line(format!("# {page}"))?;
     } else {
         let failure = Failure::new(format!("there is no code `{code}`"));
-        let hint = "a code stands in brackets after `error` or `warning`, as in error[RK0103]";
+        let hint = "write the code in brackets after `error` or `warning`: RK0103 of error[RK0103]";
         return Err(failure.hint(hint));
     }
     Ok(Exit::Done)
@@ -112,8 +112,8 @@ fn unknown(topic: &str, command: &clap::Command) -> Failure {
     let failure = Failure::new(format!("there is no verb, code or term `{topic}`"));
     match words::near(topic, verbs).or_else(|| terms::near(topic)) {
         Some(near) => failure.hint(format!("did you mean `ratekeeper help {near}`?")),
-        None => {
-            failure.hint("`ratekeeper --help` lists the verbs, `ratekeeper help terms` the terms")
-        }
+        None => failure.hint(
+            "list the verbs with `ratekeeper --help`, the terms with `ratekeeper help terms`",
+        ),
     }
 }

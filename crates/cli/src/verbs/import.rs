@@ -13,20 +13,20 @@ use ratekeeper_server::{EnvoyFile, read_envoy_files};
 use crate::output::{WARN, paint};
 use crate::{Exit, Failure, Output, words};
 
-/// Write a policy from the limits of another service, and list what it cannot say
+/// Write a policy from the limits of another service, and list its unsupported features
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Import {
     /// The other service
     #[arg(long, value_enum, value_name = "SERVICE")]
     from: From,
-    /// Its configuration: files, or directories of *.yaml
+    /// Configuration of the other service: files, or directories of *.yaml
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Several files may describe one domain
+    /// Let several files describe one domain
     #[arg(long)]
     merge_domains: bool,
-    /// Where to write; not over a file that is there [default: standard output]
+    /// File to write, which must not exist yet [default: standard output]
     #[arg(long, short, value_name = "POLICY")]
     output: Option<PathBuf>,
 }
@@ -36,10 +36,10 @@ Examples:
   ratekeeper import --from envoy-ratelimit config/*.yaml > ratekeeper.toml
   ratekeeper import --from limitador limits.yaml -o ratekeeper.toml
 
-What cannot be said stands on stderr, and as comments that begin with UNSAID in the policy.
-`ratekeeper run --envoy-config` runs the files of the first as they are.
+Unsupported features are listed on stderr, and in the policy as comments that begin with UNSAID.
+`ratekeeper run --envoy-config` runs the files of envoy-ratelimit unchanged.
 
-Exit codes: 0 everything is said; 1 something is not; 2 usage, or an error in a file.";
+Exit codes: 0 everything is supported; 1 something is not; 2 usage, or an error in a file.";
 
 /// Services whose limits are understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -72,10 +72,10 @@ impl Import {
             None => output.line(imported.text.trim_end())?,
         }
         for line in &imported.unsaid {
-            output.talk(format!("{}: {line}", paint(WARN, "unsaid")));
+            output.talk(format!("{}: {line}", paint(WARN, "unsupported")));
         }
         let counted = words::counted(imported.limits, "limit");
-        output.talk(format!("{counted}, {} unsaid", imported.unsaid.len()));
+        output.talk(format!("{counted}, {} unsupported", imported.unsaid.len()));
         Ok(if imported.unsaid.is_empty() {
             Exit::Done
         } else {
@@ -109,7 +109,9 @@ impl Import {
 /// Imports one file only, because names are unique within it.
 fn of_limitador(files: &[EnvoyFile]) -> Result<Imported, Failure> {
     let [file] = files else {
-        return Err(Failure::new("name one file of Limitador at a time"));
+        return Err(Failure::new(
+            "the limits of Limitador are imported from one file at a time",
+        ));
     };
     let findings = |found| Failure::Findings(pages(files, &[found]));
     limitador(&file.text).map_err(findings)

@@ -13,20 +13,20 @@ use serde_json::json;
 use crate::source::{BEGINNING, DEFAULT_FILE, PolicySource};
 use crate::{Exit, Failure, Output};
 
-/// Write a commented starter policy, and show how a proxy asks ratekeeper
+/// Write a commented starter policy, and print the configuration of a proxy for ratekeeper
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Init {
-    /// Where to write
+    /// File to write
     #[arg(value_name = "FILE", default_value = DEFAULT_FILE)]
     file: PathBuf,
-    /// Print the configuration of this proxy too; a policy that is there already is kept
+    /// Also print the configuration of this proxy; a policy that exists already is kept
     #[arg(long = "for", value_enum, value_name = "PROXY")]
     proxy: Option<Proxy>,
     /// The application behind the proxy
     #[arg(long, value_name = "URL", default_value = APPLICATION, requires = "proxy")]
     upstream: String,
-    /// Where the proxy finds ratekeeper
+    /// Address at which the proxy reaches ratekeeper
     #[arg(long, value_name = "ADDRESS", default_value = SERVICE, requires = "proxy")]
     service: String,
     /// Overwrite the file
@@ -43,15 +43,15 @@ Examples:
   ratekeeper init --for nginx --upstream http://127.0.0.1:3000 > ratekeeper.conf
   ratekeeper init policies/edge.toml --force
 
-Exit codes: 0 written, or kept beside --for; 2 usage, an error in the policy, or the file is
-there already.";
+Exit codes: 0 written, or kept with --for; 2 usage, an error in the policy, or the file exists
+already.";
 
 /// The starter policy; the trusted proxies replace [`PROXIES`].
 const STARTER: &str = include_str!("../starter/ratekeeper.toml");
 const PROXIES: &str = "#PROXIES#";
 const NO_PROXY: &str = "# trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]";
 const LOCAL_PROXY: &str =
-    "trusted_proxies = [\"127.0.0.1\", \"::1\"] # a proxy on this machine; add where yours are";
+    "trusted_proxies = [\"127.0.0.1\", \"::1\"] # a proxy on this machine; add your own";
 
 /// Addresses in the snippets, which the options replace.
 const SERVICE: &str = "127.0.0.1:8080";
@@ -65,7 +65,7 @@ const TIMEOUTS: [&str; 3] = [
 ];
 
 const NO_TRUST: &str = "\
-hint: it trusts no proxy, so every visitor has the proxy's address; write for a proxy on this machine
+hint: trust your proxy, or every visitor has its address; for a proxy on this machine, write
       [client_ip]
       trusted_proxies = [\"127.0.0.1\", \"::1\"]";
 
@@ -128,7 +128,7 @@ impl Init {
         match &kept {
             None => output.talk(format!("wrote {file}")),
             Some(policy) => {
-                output.talk(format!("kept {file}, which is there already"));
+                output.talk(format!("kept {file}, which exists already"));
                 if policy.client_ip.trusted_proxies.is_empty() {
                     output.talk(NO_TRUST);
                 }
@@ -173,8 +173,8 @@ impl Init {
             .open(&self.file)
             .and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|why| match why.kind() {
-            ErrorKind::AlreadyExists => Failure::new(format!("`{name}` is there already"))
-                .hint("--force overwrites it; `ratekeeper init FILE` writes elsewhere"),
+            ErrorKind::AlreadyExists => Failure::new(format!("`{name}` exists already"))
+                .hint("overwrite it with --force, or write elsewhere with `ratekeeper init FILE`"),
             _ => Failure::new(format!("cannot write `{name}`: {why}")),
         })
     }
@@ -188,8 +188,8 @@ fn next_steps(file: &Path) -> String {
         format!(" {}", file.display())
     };
     format!(
-        "next: ratekeeper try{named} --limit per-ip -n 25    what it does, in virtual time\n      \
-         ratekeeper run{named}                          serve it"
+        "next: ratekeeper try{named} --limit per-ip -n 25    see its effect, in virtual time\n\
+         \x20     ratekeeper run{named}                          serve it"
     )
 }
 
@@ -199,19 +199,18 @@ fn address(text: &str) -> Result<String, Failure> {
         Some(("http", rest)) => rest,
         None => text,
         Some((scheme, _)) => {
-            return Err(
-                Failure::new(format!("`{text}` is not http: {scheme} is up to the proxy"))
-                    .hint("as in http://127.0.0.1:3000"),
-            );
+            return Err(Failure::new(format!(
+                "`{text}` is not http; {scheme} must be configured in the proxy"
+            ))
+            .hint("write for example http://127.0.0.1:3000"));
         }
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = rest.rsplit_once(':').unwrap_or((rest, "80"));
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     if host.is_empty() || !host.chars().all(plain) || port.parse::<u16>().is_err() {
-        return Err(
-            Failure::new(format!("`{text}` is not HOST:PORT")).hint("as in http://127.0.0.1:3000")
-        );
+        return Err(Failure::new(format!("`{text}` is not HOST:PORT"))
+            .hint("write for example http://127.0.0.1:3000"));
     }
     Ok(format!("{host}:{port}"))
 }
@@ -296,7 +295,7 @@ mod tests {
                 "{proxy:?}: the application"
             );
             for old in [SERVICE, APPLICATION, "address: 127.0.0.1"] {
-                assert!(!placed.contains(old), "{proxy:?}: {old} is left");
+                assert!(!placed.contains(old), "{proxy:?}: {old} remains");
             }
         }
     }
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_starter_says_where_proxies_go() {
+    fn the_starter_has_one_place_for_proxies() {
         assert_eq!(STARTER.matches(PROXIES).count(), 1);
     }
 }

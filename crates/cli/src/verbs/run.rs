@@ -24,25 +24,25 @@ use crate::{Exit, Failure, Output, words};
 pub(crate) struct Run {
     /// The policy file [default: ./ratekeeper.toml]
     policy: Option<PathBuf>,
-    /// Configuration of Envoy's rate limit service, as it is: a file, or a directory of *.yaml;
+    /// Unchanged configuration of Envoy's rate limit service: a file, or a directory of *.yaml;
     /// without a policy beside it, only its limits apply
     #[arg(long, value_name = "PATH")]
     envoy_config: Option<PathBuf>,
-    /// Where a door listens: http, grpc or admin; port 0 takes a free one
-    #[arg(long, value_name = "DOOR=ADDRESS|off")]
+    /// Address of a listener: http, grpc or admin; port 0 takes a free one
+    #[arg(long, value_name = "LISTENER=ADDRESS|off")]
     listen: Vec<String>,
-    /// Refuse nobody: every limit that enforces only watches
+    /// Refuse no request: limits that enforce run in shadow mode
     #[arg(long)]
     shadow: bool,
     #[command(flatten)]
     store: StoreArgs,
-    /// Bytes the store may use, as in 64MiB [default: the policy's, else at most 256MiB]
+    /// Maximum memory of the store, for example 64MiB [default: the policy's, else at most 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = words::bytes)]
     memory: Option<usize>,
-    /// How the log is written, to stderr; `RATEKEEPER_LOG=debug` says more
+    /// Format of the log on stderr; `RATEKEEPER_LOG=debug` logs more
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
-    /// Print the addresses as JSON, one object a line
+    /// Print the addresses as JSON, one object per line
     #[arg(long)]
     json: bool,
 }
@@ -57,8 +57,8 @@ Examples:
   ratekeeper run --envoy-config /etc/ratelimit/config --listen grpc=0.0.0.0:8081
 
 SIGHUP, and every change of the file, reload the policy; a policy with errors is refused, and
-the one in force stays. SIGTERM and SIGINT finish what is in flight, and end. The admin door
-listens beyond loopback only with a token in RATEKEEPER_ADMIN_TOKEN.
+the one in force stays. SIGTERM and SIGINT finish the requests in flight, and end the service.
+The admin listener listens beyond loopback only with a token in RATEKEEPER_ADMIN_TOKEN.
 
 Exit codes: 0 ended by a signal; 2 usage, an error in the policy, or an address in use.";
 
@@ -67,7 +67,7 @@ Exit codes: 0 ended by a signal; 2 usage, an error in the policy, or an address 
 enum LogFormat {
     /// For people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -114,7 +114,7 @@ impl Run {
         let path = source::path_or_default(self.policy.clone())?;
         if path == Path::new("-") {
             return Err(Failure::new(
-                "the service needs a file, not standard input: it watches it",
+                "the policy must be a file, not standard input, because the service watches it",
             ));
         }
         let special = |kind: std::fs::FileType| !kind.is_file() && !kind.is_dir();

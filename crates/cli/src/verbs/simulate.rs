@@ -25,57 +25,57 @@ use crate::{Exit, Failure, Output, source, words};
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Simulate {
-    /// The policy file that --limit names a limit of [default: ./ratekeeper.toml]
+    /// The policy file with the limit that --limit names [default: ./ratekeeper.toml]
     policy: Option<PathBuf>,
     /// A limit of the policy, a quota such as 100/1m, or fields of a [[limit]]
     #[arg(long, value_name = "NAME|QUOTA|FIELDS")]
     limit: String,
-    /// How a quota is counted, as in the policy: fixed-window, quota-reset .. [default: token-bucket]
+    /// Algorithm of a quota, as in the policy: fixed-window, quota-reset .. [default: token-bucket]
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
-    /// Every algorithm at the same quota, side by side
+    /// Compare every algorithm at the same quota, side by side
     #[arg(long, conflicts_with_all = ["events", "real_time"])]
     compare: bool,
-    /// Who asks when
+    /// Pattern of the requests
     #[arg(long, value_enum, default_value_t = WorkloadKind::Phases)]
     workload: WorkloadKind,
-    /// How fast requests come, as in 50/s or 100/1m [default: twice the quota; of zipf, for
-    /// each ten clients]
-    #[arg(long, value_name = "N/SPAN")]
+    /// Rate of requests, for example 50/s or 100/1m [default: twice the quota; with zipf, twice
+    /// the quota for each ten clients]
+    #[arg(long, value_name = "N/PERIOD")]
     rate: Option<Rate>,
-    /// For how long, as in 10s [default: ten times the span of the quota]
-    #[arg(long = "for", value_name = "SPAN")]
+    /// Duration of the requests, for example 10s [default: ten times the period of the quota]
+    #[arg(long = "for", value_name = "DURATION")]
     span: Option<Nanos>,
-    /// Of on-off: how long requests come, and how long none do [default: the span of the quota]
-    #[arg(long, value_name = "SPAN/SPAN")]
+    /// With on-off: durations with and without requests [default: the period of the quota]
+    #[arg(long, value_name = "DURATION/DURATION")]
     on_off: Option<OnOff>,
-    /// Of zipf: how many clients there are
+    /// With zipf: number of clients
     #[arg(long, default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     keys: u32,
-    /// Of zipf: how much busier the busy ones are; 0 is all alike
+    /// With zipf: how much busier the busy clients are; with 0 all are equally busy
     #[arg(long, default_value_t = 1.0, value_parser = exponent)]
     exponent: f64,
-    /// Of retry: clients try again after this long, whatever they were told [default: when told]
-    #[arg(long, value_name = "SPAN")]
+    /// With retry: fixed wait before each further attempt [default: the wait in the refusal]
+    #[arg(long, value_name = "DURATION")]
     retry_every: Option<Nanos>,
-    /// Of retry: after this many attempts a client gives up
+    /// With retry: number of attempts after which a client gives up
     #[arg(long, default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     attempts: u32,
-    /// What each request costs
+    /// Cost of each request
     #[arg(long, value_name = "PERMITS", default_value_t = 1)]
     cost: u32,
-    /// The same seed, the same requests
+    /// Seed of the requests; the same seed gives the same requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Wait for each moment: with the machine's clock, as long as it takes
+    /// Play in real time, by the machine's clock
     #[arg(long, conflicts_with = "events")]
     real_time: bool,
-    /// Answer these events in place of a workload: JSON lines of a file, or of stdin (-)
+    /// Answer these events instead of a workload: JSON lines of a file, or of stdin (-)
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["svg", "workload"])]
     events: Option<PathBuf>,
-    /// Write a picture
+    /// Write an SVG picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print JSON
@@ -91,20 +91,21 @@ const HELP: &str = r#"Examples:
   echo '{"at_us": 0, "op": "check", "cost": 3}' | ratekeeper simulate --limit 10/1s --events -
 
 Events: {"at_us": 0, "op": "check|peek|reserve|refund|reset|set", "cost": 1, "max_wait_us": 0,
-"key": "k", "limit": "100/1m"}. Only `at_us` must be there; `max_wait_us` goes with reserve,
-`limit` with set.
+"key": "k", "limit": "100/1m"}. Only `at_us` is required; `max_wait_us` belongs to reserve,
+`limit` to set.
 
-Exit codes: 0 simulated, whatever was refused; 1 a phase can never finish (told, but not an
-error, with --compare); 2 usage, an error in the policy, or events that could not be answered."#;
+Exit codes: 0 simulated, with or without refusals; 1 a phase can never finish (with --compare
+reported, but not an error); 2 usage, an error in the policy, or events that could not be
+answered."#;
 
-/// Who asks when.
+/// Pattern of the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum WorkloadKind {
-    /// Eight of ten seconds each, from 1/s to 100/s; refused requests ask again every 10 ms
+    /// Eight phases of ten seconds, 1/s to 100/s; refused requests repeat every 10 ms
     Phases,
     /// Evenly
     Constant,
-    /// N at once at the beginning of every span
+    /// N at once at the beginning of every period
     Bursty,
     /// At random, independently of each other
     Poisson,
@@ -127,12 +128,12 @@ impl std::str::FromStr for OnOff {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write two spans, as in 5s/10s".to_owned();
+        let wrong = || "expected two durations, for example 5s/10s".to_owned();
         let (on, off) = text.split_once('/').ok_or_else(wrong)?;
         let span = |text: &str| text.parse::<Nanos>().map_err(|_| wrong());
         let (on, off) = (span(on)?, span(off)?);
         if on == Nanos::ZERO {
-            return Err("requests come for longer than no time".into());
+            return Err("the duration with requests must be above zero".into());
         }
         Ok(Self { on, off })
     }
@@ -143,19 +144,19 @@ fn exponent(text: &str) -> Result<f64, String> {
         .parse::<f64>()
         .ok()
         .filter(|number| (0.0..=10.0).contains(number));
-    number.ok_or_else(|| "write a number from 0 to 10".into())
+    number.ok_or_else(|| "expected a number from 0 to 10".into())
 }
 
 impl Simulate {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let real = self.real_time.then(RealTime::new);
         let origin = real.as_ref().map_or(source::BEGINNING, RealTime::origin);
-        let said = LimitSource {
+        let limit = LimitSource {
             policy: self.policy.clone(),
             limit: self.limit.clone(),
             algorithm: self.algorithm.clone(),
         };
-        let subject = said.subject(origin, output)?;
+        let subject = limit.subject(origin, output)?;
         if let Some(path) = &self.events {
             return answer_events(path, subject, origin);
         }
@@ -193,8 +194,10 @@ impl Simulate {
         let cost = subject.cost.unwrap_or(Permits::new(self.cost));
         if self.workload == WorkloadKind::Phases {
             if self.rate.is_some() || self.span.is_some() {
-                let failure = Failure::new("the eight phases have their own rates and lengths");
-                return Err(failure.hint("--rate and --for go with --workload constant and others"));
+                let failure = Failure::new("the eight phases have fixed rates and durations");
+                return Err(failure.hint(
+                    "use --rate and --for with another workload, for example --workload constant",
+                ));
             }
             return Ok(Workload::eight_phases().with_cost(cost));
         }
@@ -239,10 +242,10 @@ impl Simulate {
         });
         let rate = self.rate.or(usual).ok_or_else(|| {
             Failure::new(format!(
-                "`{}` does not say how fast requests should come",
+                "no default rate of requests follows from `{}`",
                 subject.text
             ))
-            .hint("say it: --rate 50/s")
+            .hint("set a rate, for example --rate 50/s")
         })?;
         let usual = Nanos::from_nanos(subject.window.as_nanos().saturating_mul(10));
         Ok(Traffic {
@@ -337,9 +340,9 @@ fn answer_events(path: &Path, subject: Subject, origin: Origin) -> Result<Exit, 
 fn too_large(error: TooLarge) -> Failure {
     let TooLarge { wanted, most } = error;
     let message = format!(
-        "a workload of {} is too large: at most {}",
+        "a workload of {} requests or keys is too large; the maximum is {}",
         words::count(wanted),
         words::count(most)
     );
-    Failure::new(message).hint("make --rate slower, --for shorter, or --keys fewer")
+    Failure::new(message).hint("reduce --rate, --for or --keys")
 }

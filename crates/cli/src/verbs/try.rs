@@ -25,17 +25,17 @@ use crate::source::{self, PolicySource};
 use crate::trial::{Mark, NextPass, Trial};
 use crate::{Exit, Failure, Output, limits, words};
 
-/// Send a pattern of checks against a limit, in virtual time, and draw what happens
+/// Send a pattern of checks against a limit, in virtual time, and draw the decisions
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Try {
     /// The policy file [default: ./ratekeeper.toml]
     #[arg(conflicts_with = "server")]
     policy: Option<PathBuf>,
-    /// The limit; without it every limit of the policy is tried
+    /// Name of the limit; without it every limit of the policy is tried
     #[arg(long, value_name = "NAME")]
     limit: Option<String>,
-    /// How many checks
+    /// Number of checks
     #[arg(
         short = 'n',
         long = "number",
@@ -44,22 +44,22 @@ pub(crate) struct Try {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_CHECKS))]
     number: u32,
-    /// How fast they come, as in 50/s or 100/1m; without it all come at once
-    #[arg(long, value_name = "N/SPAN")]
+    /// Rate of the checks, for example 50/s or 100/1m; without it all come at once
+    #[arg(long, value_name = "N/PERIOD")]
     rate: Option<Rate>,
-    /// How they come: evenly, N at once every SPAN, or at random [default: steady with --rate]
+    /// Pattern of the checks: evenly, N at once every PERIOD, or at random [default: steady]
     #[arg(long, value_enum, requires = "rate")]
     pattern: Option<TryPattern>,
-    /// Of --pattern poisson: the same seed, the same moments
+    /// With --pattern poisson: seed of the moments; the same seed gives the same moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What each check costs
+    /// Cost of each check
     #[arg(long, value_name = "PERMITS", default_value_t = 1)]
     cost: u32,
-    /// Send them to this running service instead, in real time
+    /// Send the checks to this running service instead, in real time
     #[arg(long, value_name = "URL", requires = "limit")]
     server: Option<String>,
-    /// With --server: what is known about the request, as for `check` [default: ip=192.0.2.1]
+    /// With --server: part of the request, as for `check` [default: ip=192.0.2.1]
     #[arg(long = "part", value_name = "PART=VALUE", requires = "server")]
     #[arg(conflicts_with = "descriptor")]
     parts: Vec<String>,
@@ -80,7 +80,7 @@ Examples:
 
 The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
 
-Exit codes: 0 tried, whatever was refused; 2 usage, an error in the policy, or no service.";
+Exit codes: 0 tried, with or without refusals; 2 usage, an error in the policy, or no service.";
 
 /// Maximum number of checks of one call; a store in memory decides them in about a second.
 const MAX_CHECKS: i64 = 1_000_000;
@@ -90,7 +90,7 @@ const MAX_CHECKS: i64 = 1_000_000;
 enum TryPattern {
     /// Evenly
     Steady,
-    /// N at once at the beginning of every SPAN
+    /// N at once at the beginning of every PERIOD
     Burst,
     /// Independently of each other, at random
     Poisson,
@@ -156,7 +156,7 @@ impl Try {
             if rule.mode == RuleMode::Off {
                 return Err(
                     Failure::new(format!("the limit `{}` is off", rule.limit.name))
-                        .hint("mode = \"shadow\" decides without refusing anybody"),
+                        .hint("write mode = \"shadow\" to decide without refusing requests"),
                 );
             }
             Ok(Tried {
@@ -197,13 +197,16 @@ impl Try {
                 _ => return Ok(rules),
             };
             let failure = Failure::new(format!("the limit `{name}` {refused}"));
-            return Err(failure.hint("a limit is for descriptors of exactly the entries it names"));
+            return Err(failure
+                .hint("a limit applies only to descriptors with exactly the entries it names"));
         }
         let applies = |rule: &&Rule| matches!(answer(rule), Some(LimitAnswer::Applies { .. }));
         let rules: Vec<&Rule> = rules.into_iter().filter(applies).collect();
         if rules.is_empty() {
             let failure = Failure::new(format!("no limit of the policy applies to {request}"));
-            return Err(failure.hint("`ratekeeper explain` with the same words says why"));
+            return Err(
+                failure.hint("run `ratekeeper explain` with the same descriptor for the reasons")
+            );
         }
         Ok(rules)
     }
@@ -340,7 +343,7 @@ fn sentence(one: &Tried) -> String {
     let next = match one.trial.next {
         NextPass::After(Nanos::ZERO) => "next at once".into(),
         NextPass::After(wait) => format!("next in {}", words::span(wait)),
-        NextPass::Never => "never: the cost is above what the limit can hold".into(),
+        NextPass::Never => "never: the cost is above the capacity of the limit".into(),
     };
     format!("{text}, {refused}, {next}")
 }
@@ -354,8 +357,8 @@ fn limit_of<'a>(answer: &'a Value, name: &str) -> Result<&'a Value, Failure> {
         .find(|limit| limit["name"] == name)
         .ok_or_else(|| {
             Failure::new(format!("the limit `{name}` does not apply to this request")).hint(
-                "--part says what the request is, as in --part path=/login --part method=POST; \
-                 --descriptor KEY=VALUE asks about a descriptor instead",
+                "describe the request with --part, for example --part path=/login --part \
+                 method=POST, or a descriptor with --descriptor KEY=VALUE",
             )
         })
 }
@@ -379,7 +382,7 @@ fn next(limit: &Value) -> NextPass {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "checks are sent to a running service at their moment in real time"
+    reason = "checks for a running service are sent in real time"
 )]
 fn sleep(span: Nanos) {
     std::thread::sleep(Duration::from(span));

@@ -24,7 +24,7 @@ use crate::{Exit, Failure, Output, limits, words};
 #[command(visible_alias = "check-config", after_help = HELP)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "switches of a command line, each on its own"
+    reason = "independent switches of a command line"
 )]
 pub(crate) struct Validate {
     /// Policy files; `-` reads standard input [default: ./ratekeeper.toml]
@@ -33,16 +33,16 @@ pub(crate) struct Validate {
     /// Configuration of Envoy's rate limit service: a file, or a directory of *.yaml
     #[arg(long, value_name = "PATH")]
     envoy_config: Vec<PathBuf>,
-    /// Several files of --envoy-config may describe one domain
+    /// Let several files of --envoy-config describe one domain
     #[arg(long, requires = "envoy_config")]
     merge_domains: bool,
-    /// How findings are written
+    /// Format of the findings
     #[arg(long, value_enum, default_value_t = FindingsFormat::Text)]
     format: FindingsFormat,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Let warnings fail too
+    /// Exit with 1 for warnings too
     #[arg(long)]
     deny_warnings: bool,
     /// Print the JSON Schema of the policy file, for editors
@@ -63,7 +63,7 @@ Exit codes: 0 no errors; 1 errors, or warnings with --deny-warnings; 2 a file ca
 /// How findings are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum FindingsFormat {
-    /// For people, as compilers do
+    /// For people, in the style of compilers
     Text,
     /// One JSON document
     Json,
@@ -231,7 +231,7 @@ fn needs_a_token(admin: Option<&str>) -> Option<String> {
     let is_open = !address.ip().is_loopback();
     is_open.then(|| {
         format!(
-            "other machines reach admin = \"{address}\": `ratekeeper run` refuses it unless \
+            "other machines can reach admin = \"{address}\": `ratekeeper run` refuses it unless \
              RATEKEEPER_ADMIN_TOKEN is set"
         )
     })

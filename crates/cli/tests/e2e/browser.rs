@@ -166,7 +166,7 @@ fn attack(from: &str) {
             .clone()
     });
     let seen = seen.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(seen, "[]", "what the page read");
+    assert_eq!(seen, "[]", "the page must read nothing");
     let left = local.post_json(service.http(), "/v1/peek", LOGIN);
     let left: serde_json::Value = serde_json::from_str(&left.body).expect("JSON");
     assert_eq!(
@@ -188,6 +188,6 @@ fn a_page_of_another_site_changes_and_reads_nothing() {
 }
 
 #[test]
-fn a_page_whose_name_was_made_to_mean_this_machine_changes_and_reads_nothing() {
+fn a_page_with_a_rebound_name_changes_and_reads_nothing() {
     attack("rebind.example");
 }

@@ -42,5 +42,8 @@ fn the_application_is_never_asked() {
     let visits = stage.upstream.count("POST /");
     assert!(visits > 1_000, "a load: {visits}");
     let asked = stage.upstream.total() - visits;
-    assert_eq!(asked, 0, "questions to the application, of {visits} visits");
+    assert_eq!(
+        asked, 0,
+        "requests that reached the application, of {visits} visits"
+    );
 }

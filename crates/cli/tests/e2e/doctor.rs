@@ -74,12 +74,12 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
     let starts = [
         format!("ok       reachable    127.0.0.1:{} answers", redis.port()),
         "ok       version      redis ".into(),
-        "ok       replicas     none: while the server is away, limits do as on_store_error says"
+        "ok       replicas     none: while the server is unreachable, limits follow on_store_error"
             .into(),
-        "ok       scripts      loaded, run, and decided as they must".into(),
+        "ok       scripts      loaded and run, with the expected decisions".into(),
         "ok       clock        ".into(),
         "ok       eviction     none: noeviction; ".into(),
-        "ok       persistence  append-only file: a crash forgets the charges of about a second"
+        "ok       persistence  append-only file: a crash loses the charges of about a second"
             .into(),
     ];
     for (line, start) in lines.iter().zip(&starts) {
@@ -97,7 +97,7 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
     assert!(lines[7].contains("; PING "), "{text}");
     let about = format!("{}, prefix rk, deadline 50 ms", redis.url());
     assert!(text.ends_with(&format!("{about}\n")), "{text}");
-    assert_eq!(redis.say(&["dbsize"]), "0");
+    assert_eq!(redis.query(&["dbsize"]), "0");
 
     let (results, document) = results(dir.path(), &redis.url());
     assert_eq!(results.len(), 8, "{document}");
@@ -115,11 +115,11 @@ fn a_sound_server_is_found_sound_and_left_as_it_was() {
         );
     }
     assert!(document["checks"][4]["offset_ms"].is_number(), "{document}");
-    assert_eq!(redis.say(&["dbsize"]), "0");
+    assert_eq!(redis.query(&["dbsize"]), "0");
 }
 
 #[test]
-fn what_a_policy_says_is_checked() {
+fn the_store_of_a_policy_is_checked() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -140,11 +140,11 @@ fn what_a_policy_says_is_checked() {
         "{text}"
     );
     assert!(
-        text.contains("warning  persistence  off: a restart forgets"),
+        text.contains("warning  persistence  off: a restart loses"),
         "{text}"
     );
     assert!(
-        text.contains("\n           hint: `appendonly yes`"),
+        text.contains("\n           hint: set `appendonly yes`"),
         "{text}"
     );
     let (text, code) = run(dir.path(), &["--deny-warnings"]);
@@ -163,13 +163,16 @@ fn what_a_policy_says_is_checked() {
 }
 
 #[test]
-fn nobody_is_told_from_somebody_who_refuses() {
+fn an_absent_server_is_distinguished_from_one_that_refuses() {
     let dir = desk();
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let (text, code) = run(dir.path(), &["--store", &nobody]);
+    let absent = format!("redis://127.0.0.1:{}", free_port());
+    let (text, code) = run(dir.path(), &["--store", &absent]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("failure  reachable"), "{text}");
-    assert!(text.contains("hint: is the server running"), "{text}");
+    assert!(
+        text.contains("hint: check that the server is running"),
+        "{text}"
+    );
 
     let options = &["--requirepass", PASSWORD];
     let Some(redis) = Redis::start_with(dir.path(), free_port(), options) else {
@@ -177,11 +180,11 @@ fn nobody_is_told_from_somebody_who_refuses() {
     };
     let at = format!("127.0.0.1:{}", redis.port());
     for (login, code, words) in [
-        (String::new(), 1, "the server wants a password"),
+        (String::new(), 1, "the server requires a password"),
         (
             ":wrong-secret@".into(),
             1,
-            "the server refuses the password",
+            "the server rejects the password",
         ),
         (format!(":{PASSWORD}@"), 0, "ok       latency"),
     ] {
@@ -203,7 +206,7 @@ fn nobody_is_told_from_somebody_who_refuses() {
 }
 
 #[test]
-fn a_user_who_may_too_little_is_told_what_is_missing() {
+fn missing_permissions_of_a_user_are_named() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -211,7 +214,7 @@ fn a_user_who_may_too_little_is_told_what_is_missing() {
     let grant = [
         "acl", "setuser", "ada", "on", ">secret", "+ping", "+info", "+select",
     ];
-    assert_eq!(redis.say(&grant), "OK");
+    assert_eq!(redis.query(&grant), "OK");
     let store = format!("redis://ada:secret@127.0.0.1:{}", redis.port());
     let (text, code) = run(dir.path(), &["--store", &store]);
     assert_eq!(code, Some(1), "{text}");
@@ -220,7 +223,7 @@ fn a_user_who_may_too_little_is_told_what_is_missing() {
     // As the hint says, with the prefix of these checks.
     let more =
         "acl setuser ada ~ratekeeper-doctor-* +@read +@write +@scripting +@connection +time +role";
-    assert_eq!(redis.say(&more.split(' ').collect::<Vec<_>>()), "OK");
+    assert_eq!(redis.query(&more.split(' ').collect::<Vec<_>>()), "OK");
     let (text, code) = run(dir.path(), &["--store", &store]);
     assert_eq!(code, Some(0), "{text}");
 }
@@ -239,11 +242,11 @@ fn a_server_that_drops_keys_fails() {
         "{text}"
     );
     assert!(
-        text.contains("hint: CONFIG SET maxmemory-policy noeviction"),
+        text.contains("hint: run CONFIG SET maxmemory-policy noeviction"),
         "{text}"
     );
-    redis.say(&["config", "set", "maxmemory-policy", "noeviction"]);
-    redis.say(&["config", "set", "maxmemory", "1"]);
+    redis.query(&["config", "set", "maxmemory-policy", "noeviction"]);
+    redis.query(&["config", "set", "maxmemory", "1"]);
     let (text, code) = run(dir.path(), &["--store", &redis.url()]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("failure  scripts"), "it is full: {text}");
@@ -259,13 +262,13 @@ fn a_replica_is_no_store() {
         return;
     };
     let port = primary.port().to_string();
-    replica.say(&["replicaof", "127.0.0.1", &port]);
+    replica.query(&["replicaof", "127.0.0.1", &port]);
     let (text, code) = run(dir.path(), &["--store", &replica.url()]);
     assert_eq!(code, Some(1), "{text}");
     let words = format!("the server is a replica of 127.0.0.1:{port}");
     assert!(text.contains(&words), "{text}");
     let joined = clock::poll("replica in step", END_WITHIN, || {
-        let info = primary.say(&["info", "replication"]);
+        let info = primary.query(&["info", "replication"]);
         info.contains("state=online").then_some(())
     });
     joined.unwrap_or_else(|error| panic!("{error}"));
@@ -294,28 +297,28 @@ fn a_cluster_is_whole_or_fails() {
             ", on each of 3 servers",
             "ok       cluster      3 primaries and 0 replicas serve all 16,384 slots",
             "ok       scripts",
-            ", the furthest of 3",
+            ", the largest difference of 3 servers",
             "  latency      a decision takes",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
     }
     for node in &nodes {
-        assert_eq!(node.say(&["dbsize"]), "0");
+        assert_eq!(node.query(&["dbsize"]), "0");
     }
 
     let (results, document) = results(dir.path(), &one);
     assert_eq!(result_of(&results, "cluster"), "failure", "{document}");
     assert_eq!(result_of(&results, "latency"), "not made", "{document}");
     for node in &nodes {
-        node.say(&["cluster", "delslots", "100"]);
+        node.query(&["cluster", "delslots", "100"]);
     }
     let (text, code) = run(dir.path(), &["--store", &all]);
     assert_eq!(code, Some(1), "{text}");
-    let words = "failure  cluster      nobody serves 1 of 16,384 slots: 100;";
+    let words = "failure  cluster      no node serves 1 of 16,384 slots: 100;";
     assert!(text.contains(words), "{text}");
     assert!(
-        text.contains("hint: redis-cli --cluster check 127.0.0.1:"),
+        text.contains("hint: run redis-cli --cluster check 127.0.0.1:"),
         "{text}"
     );
 
@@ -323,17 +326,17 @@ fn a_cluster_is_whole_or_fails() {
     nodes[2].crash();
     let (text, code) = run(dir.path(), &["--store", &all]);
     assert_eq!(code, Some(1), "{text}");
-    let words = "failure  reachable    1 server of 3 cannot be asked; 127.0.0.1:";
+    let words = "failure  reachable    1 server of 3 cannot be queried; 127.0.0.1:";
     assert!(text.contains(words), "{text}");
 }
 
 #[test]
-fn a_server_passes_the_table_of_stories() {
+fn a_server_passes_the_conformance_table() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    redis.say(&["set", "mine", "1"]);
+    redis.query(&["set", "mine", "1"]);
     let (text, code) = run(dir.path(), &["--conformance", &redis.url()]);
     assert_eq!(code, Some(0), "{text}");
     assert!(
@@ -341,11 +344,11 @@ fn a_server_passes_the_table_of_stories() {
         "{text}"
     );
     assert!(
-        text.contains(" calls compared, all as they must be\n"),
+        text.contains(" calls compared, all as expected\n"),
         "{text}"
     );
     assert!(text.contains(", keys under ratekeeper-doctor-"), "{text}");
-    assert_eq!(redis.say(&["keys", "*"]), "mine");
+    assert_eq!(redis.query(&["keys", "*"]), "mine");
 
     let Some(nodes) = cluster(dir.path()) else {
         return;
@@ -360,7 +363,7 @@ fn a_server_passes_the_table_of_stories() {
         "{document}"
     );
     for node in &nodes {
-        assert_eq!(node.say(&["dbsize"]), "0");
+        assert_eq!(node.query(&["dbsize"]), "0");
     }
 }
 
@@ -384,10 +387,10 @@ fn valkey_goes_by_its_own_name_and_passes_the_table() {
         let head = format!(", {product}, keys under ratekeeper-doctor-");
         assert!(text.contains(&head), "{text}");
         assert!(
-            text.contains(" calls compared, all as they must be\n"),
+            text.contains(" calls compared, all as expected\n"),
             "{text}"
         );
-        assert_eq!(valkey.say(&["dbsize"]), "0");
+        assert_eq!(valkey.query(&["dbsize"]), "0");
     }
     let dir = desk();
     let Some(nodes) = cluster_of(Make::Valkey91, dir.path()) else {
@@ -405,31 +408,31 @@ fn valkey_goes_by_its_own_name_and_passes_the_table() {
 }
 
 #[test]
-fn what_cannot_hear_the_stories_is_said() {
+fn a_server_that_cannot_be_tested_is_reported() {
     let dir = desk();
     let (text, code) = run(dir.path(), &["--conformance", "memory://"]);
     assert_eq!(code, Some(2), "{text}");
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let (text, code) = run(dir.path(), &["--conformance", &nobody]);
+    let absent = format!("redis://127.0.0.1:{}", free_port());
+    let (text, code) = run(dir.path(), &["--conformance", &absent]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("failure  reachable"), "{text}");
 }
 
 /// Ended while a call that will write is in flight: its key is removed.
 #[test]
-fn ended_early_it_leaves_nothing_behind() {
+fn an_interrupted_conformance_run_leaves_no_keys_behind() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    redis.say(&["client", "pause", "60000", "write"]);
+    redis.query(&["client", "pause", "60000", "write"]);
     let child = doctor(dir.path(), &["--conformance", &redis.url()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command starts");
     let waits = clock::poll("call that waits", END_WITHIN, || {
-        let info = redis.say(&["info", "clients"]);
+        let info = redis.query(&["info", "clients"]);
         info.contains("blocked_clients:1").then_some(())
     });
     waits.unwrap_or_else(|error| panic!("{error}"));
@@ -437,7 +440,7 @@ fn ended_early_it_leaves_nothing_behind() {
         .args(["-s", "INT", &child.id().to_string()])
         .status();
     assert!(kill.expect("kill runs").success());
-    redis.say(&["client", "unpause"]);
+    redis.query(&["client", "unpause"]);
     let output = child.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -447,15 +450,15 @@ fn ended_early_it_leaves_nothing_behind() {
     );
     assert!(
         redis
-            .say(&["info", "commandstats"])
+            .query(&["info", "commandstats"])
             .contains("cmdstat_set:calls=")
     );
-    assert_eq!(redis.say(&["dbsize"]), "0");
+    assert_eq!(redis.query(&["dbsize"]), "0");
 }
 
 /// Overrides the policy.
 #[test]
-fn a_service_takes_the_store_that_it_is_told() {
+fn a_service_uses_the_store_of_its_command_line() {
     let dir = desk();
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -484,7 +487,7 @@ fn a_service_takes_the_store_that_it_is_told() {
     assert_eq!([ask(&shared), ask(&other)], [200, 200]);
     // The probe of whether the store decides uses none of the service's limits.
     let keys = || {
-        let all = redis.say(&["keys", "*{all}*"]);
+        let all = redis.query(&["keys", "*{all}*"]);
         let mut keys: Vec<String> = all.lines().map(str::to_owned).collect();
         keys.sort();
         keys
@@ -501,7 +504,7 @@ fn a_service_takes_the_store_that_it_is_told() {
     let offset = offset.unwrap_or_else(|error| panic!("{error}"));
     assert!(offset.abs() < 5.0, "one machine has one clock: {offset}");
     let alone = start("c", &policy, "memory://");
-    redis.say(&["flushall"]);
+    redis.query(&["flushall"]);
     assert_eq!(ask(&alone), 200);
     assert!(keys().is_empty());
     let metrics = Visitor::at(1).get(alone.admin(), "/metrics").body;

@@ -168,13 +168,13 @@ fn costs_come_from_headers_and_from_each_descriptor() {
     assert_eq!(
         told,
         Some("2, 2;w=60;name=\"by-user\""),
-        "2 a minute, as Envoy says"
+        "2 a minute, as Envoy requests"
     );
     assert_eq!(visits(&stage, &user("eve"), "/override", 2), [200, 429]);
     assert_eq!(
         visits(&stage, &user("eve"), "/header", 1),
         [200],
-        "its own numbers have own counts"
+        "an override has a counter of its own"
     );
 }
 
@@ -211,7 +211,7 @@ fn tokens_are_looked_at_first_and_charged_when_known() {
     assert_eq!(
         left("0"),
         429,
-        "and is charged beyond the limit: nobody else may"
+        "the charge exceeds the limit, so no further request passes"
     );
 }
 
@@ -243,7 +243,7 @@ fn permits_in_flight_come_back_when_streams_end() {
     };
     let status = || user("ada").get(stage.address(), "/in-flight").status;
     let becomes = |wanted: u16| {
-        let seen = clock::poll("change of what is free", PATIENCE, || {
+        let seen = clock::poll("change of the free permits", PATIENCE, || {
             (status() == wanted).then_some(())
         });
         seen.unwrap_or_else(|error| panic!("{error}: {wanted}"));
@@ -269,7 +269,7 @@ fn permits_in_flight_come_back_when_streams_end() {
 }
 
 #[test]
-fn clients_are_told_their_limits() {
+fn clients_receive_their_limits_in_headers() {
     let limits = format!(
         "[envoy]\nheaders = \"ietf\"\nbody = \"limit\"\n{}",
         by("user", "1/1h")
@@ -306,7 +306,7 @@ fn clients_are_told_their_limits() {
 }
 
 #[test]
-fn callers_of_grpc_are_refused_in_its_own_words() {
+fn grpc_callers_are_refused_with_a_grpc_status() {
     for (grpc_refusal, code) in [
         (GrpcRefusal::Unavailable, "14"),
         (GrpcRefusal::ResourceExhausted, "8"),

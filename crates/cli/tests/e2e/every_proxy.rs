@@ -259,7 +259,7 @@ fn parallel_requests_admit_exactly_the_limit(kind: Kind) {
     assert_eq!((passed, denied), (10, 30), "{statuses:?} {decided:#?}");
     assert_eq!(stage.upstream.total(), 10);
     let asked = stage.upstream.count("GET /v1/auth");
-    assert_eq!(asked, 0, "questions that the application was asked");
+    assert_eq!(asked, 0, "requests that reached the application");
 }
 
 fn method_and_path_are_the_original_ones(kind: Kind) {
@@ -374,7 +374,7 @@ fn a_queue_lets_requests_leave_at_the_pace_of_the_limit(kind: Kind) {
 
 /// HAProxy does not notice a visitor that leaves while its Lua asks.
 #[test]
-fn who_leaves_the_queue_frees_a_place() {
+fn a_client_that_leaves_the_queue_frees_its_place() {
     for kind in [Kind::Nginx, Kind::Caddy] {
         let limits = r#"
             [[limit]]

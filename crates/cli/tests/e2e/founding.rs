@@ -24,8 +24,8 @@ fn open(name: &str) -> Option<Stage> {
 }
 
 /// One visitor asks until refused: `permits` passed, and `other` still passes.
-fn check(stage: &Stage, limit: &str, permits: u32, period: Duration, who: [Visitor; 2]) {
-    let [one, other] = who;
+fn check(stage: &Stage, limit: &str, permits: u32, period: Duration, visitors: [Visitor; 2]) {
+    let [one, other] = visitors;
     let ask = |visitor: &Visitor| visitor.post(stage.address(), "/signup");
     let start = clock::now();
     let mut passed = 0;
@@ -42,7 +42,11 @@ fn check(stage: &Stage, limit: &str, permits: u32, period: Duration, who: [Visit
         assert_eq!(passed, permits, "{limit}");
     }
     assert_denied(&denied, limit);
-    assert_eq!(ask(&other).status, 200, "{limit} is not the other's");
+    assert_eq!(
+        ask(&other).status,
+        200,
+        "{limit} must not limit the other visitor"
+    );
 }
 
 fn users() -> [Visitor; 2] {
@@ -69,7 +73,7 @@ fn twenty_signups_a_day_from_one_address() {
     assert_eq!(
         Visitor::at(2).get(stage.address(), "/signup").status,
         200,
-        "looking is free"
+        "a peek charges nothing"
     );
 }
 

@@ -24,7 +24,7 @@ const ONE_PER_ADDRESS: &str = r#"
 
 /// The table of the guide: the answers to visitors while ratekeeper is down.
 #[test]
-fn a_service_that_is_down_is_answered_as_stated() {
+fn proxies_answer_as_documented_while_the_service_is_down() {
     for (kind, refused) in [(Kind::Nginx, 500), (Kind::Caddy, 502), (Kind::Haproxy, 503)] {
         for (when_down, status) in [(WhenDown::Refuse, refused), (WhenDown::LetPass, 200)] {
             let stage = Stage::open_with(kind, when_down, |dir| write_policy(dir, ONE_PER_ADDRESS));
@@ -100,7 +100,7 @@ fn a_graceful_stop_breaks_no_request() {
             .sum();
         (ended, answers)
     });
-    let ended = ended.expect("ratekeeper ends when told to");
+    let ended = ended.expect("ratekeeper ends after the signal");
     assert!(ended.success(), "{ended}");
     assert!(answers >= 250, "{answers} whole answers");
     assert_eq!(stage.upstream.total(), answers);
@@ -127,7 +127,7 @@ fn a_kept_connection_is_answered_once_more() {
     let connect = || {
         Visitor::at(2)
             .connect(service.http())
-            .expect("the door is open")
+            .expect("the listener is open")
     };
     let ask = |mut stream: &TcpStream| {
         stream.write_all(b"GET /v1/auth HTTP/1.1\r\nHost: app.example\r\n\r\n")
@@ -164,7 +164,7 @@ fn a_request_half_sent_is_answered_after_the_stop() {
     let mut service = Service::start(dir.path(), &write_policy(dir.path(), ONE_PER_ADDRESS));
     let mut stream = Visitor::at(2)
         .connect(service.http())
-        .expect("the door is open");
+        .expect("the listener is open");
     let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
     let head = format!(
         "POST /v1/check HTTP/1.1\r\nHost: ratekeeper\r\nContent-Length: {}\r\n\r\n",
@@ -185,7 +185,7 @@ fn a_request_half_sent_is_answered_after_the_stop() {
         404
     );
     service.process.signal("TERM");
-    let refused = clock::poll("closed door", END_WITHIN, || {
+    let refused = clock::poll("closed listener", END_WITHIN, || {
         Visitor::at(2)
             .connect(service.http())
             .is_err()
@@ -200,6 +200,9 @@ fn a_request_half_sent_is_answered_after_the_stop() {
         .expect("a whole answer, then the end");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(answer.contains(r#""allowed":true"#), "{answer}");
-    let ended = service.process.end().expect("ratekeeper ends when told to");
+    let ended = service
+        .process
+        .end()
+        .expect("ratekeeper ends after the signal");
     assert!(ended.success(), "{ended}");
 }

@@ -153,7 +153,7 @@ fn reached(framework: Framework) -> Option<BTreeMap<String, usize>> {
 }
 
 #[test]
-fn what_express_routes_to_a_handler_is_counted() {
+fn every_path_that_express_routes_to_a_handler_is_counted() {
     let Some(reached) = reached(Framework::Express) else {
         return;
     };
@@ -164,7 +164,7 @@ fn what_express_routes_to_a_handler_is_counted() {
 }
 
 #[test]
-fn what_flask_routes_to_a_handler_is_counted() {
+fn every_path_that_flask_routes_to_a_handler_is_counted() {
     let Some(reached) = reached(Framework::Flask) else {
         return;
     };

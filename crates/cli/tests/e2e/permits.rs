@@ -43,7 +43,7 @@ fn a_rush_takes_ten_and_a_crashed_holder_loses_them_at_the_expiry() {
         .collect();
     let answers: Vec<Answer> = rush
         .into_iter()
-        .map(|one| one.join().expect("no one of the rush panics"))
+        .map(|one| one.join().expect("no request of the rush panics"))
         .collect();
     let held: Vec<Value> = answers.iter().flat_map(ids).collect();
     assert_eq!(held.len(), 10);

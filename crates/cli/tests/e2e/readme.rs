@@ -63,7 +63,7 @@ impl Running {
             ])
             .current_dir(ROOT);
         let process = Process::start("ratekeeper", &mut command, dir.join("out"), dir.join("log"));
-        let doors = clock::poll("the line that says what to try", START_WITHIN, || {
+        let doors = clock::poll("the line with the first command", START_WITHIN, || {
             let (output, log) = (process.output(), process.log());
             log.contains("try: ").then(|| {
                 let addresses = output

@@ -129,7 +129,7 @@ fn change_in_every_way(stage: &Stage) {
     assert_eq!(
         stage.upstream.count("GET /scarce"),
         50,
-        "what there was, and no more"
+        "the remaining permits, and no more"
     );
     fs::write(&policy, limits(60, 7)).expect("writable"); // new numbers, for the next request
     in_force(7);

@@ -21,7 +21,7 @@ use crate::harness::sentinel::{MASTER, Watched};
 use crate::harness::service::Service;
 use crate::harness::visitor::Caller;
 use crate::harness::{clock, say};
-use crate::store::{admitted, is_active, says, start};
+use crate::store::{admitted, is_active, start, wait_for_log};
 
 /// The limit L.
 const WHOLE: usize = 1_000;
@@ -152,8 +152,8 @@ fn follows(make: Make) {
     watched.servers[0].crash();
     let killed = clock::now();
     for service in &services {
-        says(service, "store down");
-        says(service, "store back");
+        wait_for_log(service, "store down");
+        wait_for_log(service, "store back");
     }
     let away = killed.elapsed();
     // A call in flight may have been charged without an answer.
@@ -161,7 +161,7 @@ fn follows(make: Make) {
     clock::wait(Duration::from_millis(500));
     load.stop.store(true, Ordering::Relaxed);
     for caller in callers {
-        caller.join().expect("no caller is told anything else");
+        caller.join().expect("every caller receives 200 or 429");
     }
     let [deny, local] = load.admitted();
     let longest = load.longest_micros.load(Ordering::Relaxed);
@@ -196,7 +196,7 @@ fn services_follow_a_primary_of_valkey_to_its_replica() {
 }
 
 #[test]
-fn doctor_asks_whom_the_sentinels_name() {
+fn doctor_checks_the_primary_that_the_sentinels_name() {
     for make in [Make::Redis, Make::Valkey91] {
         let dir = tempfile::tempdir().expect("a directory of its own");
         let Some(mut watched) = Watched::start(make, dir.path()) else {
@@ -210,7 +210,7 @@ fn doctor_asks_whom_the_sentinels_name() {
         for words in [
             &*format!("ok       reachable    127.0.0.1:{primary} answers"),
             "ok       replicas     1, at most ",
-            "ok       scripts      loaded, run, and decided as they must",
+            "ok       scripts      loaded and run, with the expected decisions",
             &format!("{MASTER} of sentinels redis://127.0.0.1:"),
         ] {
             assert!(text.contains(words), "{words}: {text}");
@@ -230,9 +230,9 @@ fn doctor_asks_whom_the_sentinels_name() {
         let (code, text) = doctor(&["--store", &other]);
         assert_eq!(code, Some(1), "{text}");
         for words in [
-            "failure  reachable    no primary is named: ",
+            "failure  reachable    no primary was found: ",
             "`other`",
-            "hint: SENTINEL MASTERS, asked of a sentinel, lists the names that it knows",
+            "hint: run SENTINEL MASTERS on a sentinel to list the names that it knows",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }

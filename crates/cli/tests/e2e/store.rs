@@ -208,11 +208,11 @@ pub(crate) fn until(service: &Service, active: bool) {
 }
 
 /// Waits until the log contains `text`.
-pub(crate) fn says(service: &Service, text: &str) {
-    let said = clock::poll(text, SHOWN_WITHIN, || {
+pub(crate) fn wait_for_log(service: &Service, text: &str) {
+    let seen = clock::poll(text, SHOWN_WITHIN, || {
         service.process.log().contains(text).then_some(())
     });
-    said.unwrap_or_else(|error| panic!("{error}"));
+    seen.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Returns the number of `requests` that are admitted, sent one after the other.
@@ -281,7 +281,7 @@ pub(crate) fn with_choices(dir: &Path, redis: &Redis) -> Service {
 }
 
 #[test]
-fn a_killed_store_is_done_without_and_found_again() {
+fn decisions_go_on_without_a_killed_store_until_it_returns() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(mut redis) = Redis::start(dir.path()) else {
         return;
@@ -305,7 +305,7 @@ fn a_killed_store_is_done_without_and_found_again() {
     assert_eq!(admitted(http, "/deny", "a", 5), 0);
     assert_eq!(admitted(http, "/any", "b", 5), 0, "any refusal refuses");
     assert_eq!(ready(&service), 200, "a fallback is active");
-    says(&service, "store down");
+    wait_for_log(&service, "store down");
 
     redis.restart();
     until(&service, false);
@@ -315,11 +315,11 @@ fn a_killed_store_is_done_without_and_found_again() {
     assert_eq!(admitted(http, "/allow", "a", 5), 0);
     assert_eq!(admitted(http, "/deny", "a", 5), 5);
     load.end("killed and restarted under load");
-    says(&service, "store back");
+    wait_for_log(&service, "store back");
 }
 
 #[test]
-fn a_stopped_store_is_not_waited_for() {
+fn decisions_do_not_wait_for_a_stopped_store() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(redis) = Redis::start(dir.path()) else {
         return;

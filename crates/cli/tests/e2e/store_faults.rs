@@ -7,7 +7,8 @@ use crate::harness::clock;
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
 use crate::store::{
-    CHOICES, Load, SHOWN_WITHIN, admitted, is_active, ready, says, start, until, with_choices,
+    CHOICES, Load, SHOWN_WITHIN, admitted, is_active, ready, start, until, wait_for_log,
+    with_choices,
 };
 
 fn store_calls(service: &Service, result: &str) -> f64 {
@@ -24,7 +25,7 @@ fn without_store(service: &Service, choice: &str) -> f64 {
 
 /// A full server accepts no charge. It fails once, not with every probe, until it has room.
 #[test]
-fn a_full_store_is_done_without_until_there_is_room() {
+fn decisions_go_on_without_a_full_store_until_it_has_room() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -45,7 +46,7 @@ fn a_full_store_is_done_without_until_there_is_room() {
     clock::wait(Duration::from_secs(2)); // several probes
     assert!(is_active(&service) && is_active(&deny));
     let downs = service.process.log().matches("store down").count();
-    assert_eq!(downs, 1, "said once");
+    assert_eq!(downs, 1, "logged once");
     assert_eq!((ready(&service), ready(&deny)), (200, 503));
     assert_eq!(admitted(http, "/local", "b", 50), 20, "half of 40");
     assert_eq!(admitted(http, "/allow", "b", 5), 5);
@@ -58,7 +59,7 @@ fn a_full_store_is_done_without_until_there_is_room() {
     until(&service, false);
     until(&deny, false);
     load.end("full and emptied under load");
-    load_of_deny.end("full and emptied under load, limits that say deny");
+    load_of_deny.end("full and emptied under load, limits with deny");
     assert_eq!(ready(&service), 200);
     // The metric reads the breaker itself; readiness follows at its next check, 0.1 s later.
     let is_ready = || (ready(&deny) == 200).then_some(());
@@ -70,7 +71,7 @@ fn a_full_store_is_done_without_until_there_is_room() {
 
 /// This key is held to a process's share; all other keys are decided by the store.
 #[test]
-fn a_value_that_is_not_ours_concerns_its_key_only() {
+fn a_foreign_value_affects_its_key_only() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(redis) = Redis::start(dir.path()) else {
         return;
@@ -98,7 +99,7 @@ fn a_value_that_is_not_ours_concerns_its_key_only() {
 /// One primary of three is lost without a replica: its keys are decided without it, and the log and
 /// the metrics name the server.
 #[test]
-fn a_cluster_that_has_lost_a_server_says_which() {
+fn a_cluster_that_has_lost_a_server_names_it() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let Some(mut nodes) = cluster(dir.path()) else {
         return;
@@ -119,7 +120,7 @@ fn a_cluster_that_has_lost_a_server_says_which() {
         )) > 0.0
     };
     let ask_all = || {
-        let asked = (0..30).map(|who| admitted(http, "/deny", &format!("who-{who}"), 1));
+        let asked = (0..30).map(|user| admitted(http, "/deny", &format!("user-{user}"), 1));
         asked.sum::<usize>()
     };
     let passes = clock::poll("answer of the whole store", SHOWN_WITHIN, || {
@@ -129,17 +130,21 @@ fn a_cluster_that_has_lost_a_server_says_which() {
     assert!(nodes.iter().all(up));
 
     nodes[1].crash();
-    let found = clock::poll("word of the server", SHOWN_WITHIN, || {
+    let found = clock::poll("report of the lost server", SHOWN_WITHIN, || {
         ask_all();
         (!up(&nodes[1])).then_some(())
     });
     found.unwrap_or_else(|error| panic!("{error}"));
-    says(&service, "store partly down");
+    wait_for_log(&service, "store partly down");
     let line = format!(
         "limits of the keys that 127.0.0.1:{} holds do",
         nodes[1].port()
     );
-    assert_eq!(service.process.log().matches(&line).count(), 1, "said once");
+    assert_eq!(
+        service.process.log().matches(&line).count(),
+        1,
+        "logged once"
+    );
     assert!(up(&nodes[0]) && up(&nodes[2]));
     let decided = ask_all();
     assert!((1..30).contains(&decided), "a part of the keys: {decided}");
@@ -149,7 +154,7 @@ fn a_cluster_that_has_lost_a_server_says_which() {
 
     nodes[1].restart();
     let line = format!("decides the keys of 127.0.0.1:{} again", nodes[1].port());
-    says(&service, &line);
+    wait_for_log(&service, &line);
     let whole = clock::poll("the whole store", SHOWN_WITHIN, || {
         (ask_all() == 30).then_some(())
     });

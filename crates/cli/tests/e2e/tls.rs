@@ -27,14 +27,14 @@ on_store_error = "deny"
 missing_key = "skip"
 "#;
 
-/// Writes an authority, and a certificate and key that it has signed: `WHOSE.ca`, `WHOSE.pem` and
-/// `WHOSE.key`.
-fn authority(dir: &Path, whose: &str) {
+/// Writes an authority, and a certificate and key that it has signed: `OWNER.ca`, `OWNER.pem` and
+/// `OWNER.key`.
+fn authority(dir: &Path, owner: &str) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     // OpenSSL takes a certificate for self-signed if both of its names are the default.
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, whose);
+    params.distinguished_name.push(DnType::CommonName, owner);
     let key = KeyPair::generate().expect("a key");
     let issuer = CertifiedIssuer::self_signed(params, key).expect("it signs itself");
     let key = KeyPair::generate().expect("a key");
@@ -45,7 +45,7 @@ fn authority(dir: &Path, whose: &str) {
         ("pem", signed.pem()),
         ("key", key.serialize_pem()),
     ] {
-        let path = dir.join(format!("{whose}.{end}"));
+        let path = dir.join(format!("{owner}.{end}"));
         std::fs::write(path, text).expect("the test's directory is writable");
     }
 }
@@ -58,7 +58,7 @@ fn policy(dir: &Path, store: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn who_is_not_trusted_is_told_why() {
+fn an_untrusted_connection_fails_with_a_hint() {
     let desk = tempfile::tempdir().expect("a directory of its own");
     let dir = desk.path();
     authority(dir, "ours");
@@ -87,7 +87,7 @@ fn who_is_not_trusted_is_told_why() {
             format!("{encrypted}tls = {{ ca = \"theirs.ca\", server_name = \"{NAME}\", {us} }}"),
             1,
             "TLS handshake",
-            "hint: name the file of those who sign",
+            "hint: name the file of the authorities that sign",
         ),
         (
             format!("{encrypted}tls = {{ ca = \"ours.ca\", {us} }}"),
@@ -99,19 +99,19 @@ fn who_is_not_trusted_is_told_why() {
             format!("{encrypted}tls = {{ ca = \"ours.ca\", server_name = \"{NAME}\" }}"),
             1,
             "TLS refused by the server",
-            "hint: the server asks who we are",
+            "hint: the server requires a client certificate",
         ),
         (
             format!("url = \"rediss://127.0.0.1:{port}\"\ntls = {{ ca = \"ours.ca\" }}"),
             1,
             "no TLS connection within ", // it waits for the end of a line
-            "hint: does what listens there speak TLS?",
+            "hint: check that the server uses TLS at this port",
         ),
         (
             format!("url = \"redis://127.0.0.1:{tls_port}\""),
             1,
             "failure  reachable",
-            "reached by rediss://",
+            "write rediss://",
         ),
     ] {
         policy(dir, &store);
@@ -126,5 +126,5 @@ fn who_is_not_trusted_is_told_why() {
 
     let service = Service::start(dir, &policy(dir, &good));
     assert_eq!(admitted(service.http(), "/five", "ada", 8), 5);
-    assert_eq!(redis.say(&["exists", "rk:{ada}:five"]), "1");
+    assert_eq!(redis.query(&["exists", "rk:{ada}:five"]), "1");
 }

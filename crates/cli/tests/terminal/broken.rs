@@ -3,7 +3,7 @@
 use crate::desk::Desk;
 
 #[test]
-fn a_misspelt_call_is_shown_the_near_spelling() {
+fn a_misspelt_call_gets_the_near_spelling_as_a_hint() {
     let desk = Desk::new();
     insta::assert_snapshot!(desk.terminal(&[
         &["valdiate", "a.toml"],
@@ -55,7 +55,7 @@ fn without_a_policy_the_way_to_one_is_shown() {
 }
 
 #[test]
-fn nobody_at_home_is_said_so() {
+fn a_missing_service_is_reported() {
     // A port that was free a moment ago, so that no server listens there.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())

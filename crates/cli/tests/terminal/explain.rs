@@ -3,7 +3,7 @@
 use crate::desk::{Desk, OFF, POLICY};
 
 #[test]
-fn every_limit_says_what_it_does_at_worst() {
+fn explain_shows_the_worst_case_of_every_limit() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     insta::assert_snapshot!(
         desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]])
@@ -12,7 +12,7 @@ fn every_limit_says_what_it_does_at_worst() {
 
 /// A late call is charged, although its caller was answered without the store.
 #[test]
-fn what_a_shared_store_charges_late_is_said() {
+fn explain_mentions_late_charges_of_a_shared_store() {
     let desk = Desk::new().with("ratekeeper.toml", SHARED);
     insta::assert_snapshot!(
         desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]])
@@ -215,13 +215,13 @@ warmup = { period = "1m", cold_factor = 3 }
 "#;
 
 #[test]
-fn every_algorithm_says_its_worst_case() {
+fn explain_shows_the_worst_case_of_every_algorithm() {
     let desk = Desk::new().with("ratekeeper.toml", ALGORITHMS);
     insta::assert_snapshot!(desk.terminal(&[&["explain"], &["explain", "--json"]]));
 }
 
 #[test]
-fn a_limit_that_does_not_apply_says_why() {
+fn explain_shows_why_a_limit_does_not_apply() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     insta::assert_snapshot!(desk.terminal(&[
         &["explain", "--request", "POST /signup", "--ip", "192.0.2.1"],
@@ -265,7 +265,7 @@ fn a_limit_that_does_not_apply_says_why() {
 }
 
 #[test]
-fn a_warning_is_talk_and_a_limit_that_is_off_is_shown() {
+fn a_warning_goes_to_stderr_and_a_limit_that_is_off_is_shown() {
     let desk = Desk::new().with("ratekeeper.toml", format!("{POLICY}{OFF}"));
     insta::assert_snapshot!(desk.terminal(&[
         &["explain", "--request", "GET /health"],
@@ -274,7 +274,7 @@ fn a_warning_is_talk_and_a_limit_that_is_off_is_shown() {
 }
 
 #[test]
-fn a_window_ends_where_the_calendar_says() {
+fn a_window_ends_by_the_calendar() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     // The clocks of Oslo go forward on 2026-03-29 at 02:00: that day has 23 hours.
     insta::assert_snapshot!(desk.terminal(&[

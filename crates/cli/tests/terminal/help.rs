@@ -42,7 +42,7 @@ fn help_explains_verbs_and_refuses_the_unknown() {
 }
 
 #[test]
-fn colour_only_where_it_is_wanted() {
+fn colour_is_used_only_where_it_is_wanted() {
     let desk = Desk::new();
     let coloured = |variables: &[(&str, &str)]| {
         let mut command = desk.command(&["explain", "nothing.toml"]);

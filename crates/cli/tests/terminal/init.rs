@@ -31,7 +31,7 @@ fn the_starter_has_no_findings() {
 }
 
 #[test]
-fn what_is_there_is_kept() {
+fn an_existing_file_is_kept() {
     let desk = Desk::new().with("ratekeeper.toml", "mine");
     assert_eq!(desk.run(&["init"]).status.code(), Some(2));
     let kept = std::fs::read_to_string(desk.path().join("ratekeeper.toml")).expect("it is there");

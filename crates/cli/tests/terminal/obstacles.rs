@@ -54,7 +54,10 @@ impl Running {
         let stdout = child.stdout.take().expect("a pipe");
         let mut lines = BufReader::new(stdout).lines();
         let mut address = || {
-            let line = lines.next().expect("a line for each door").expect("text");
+            let line = lines
+                .next()
+                .expect("a line for each listener")
+                .expect("text");
             let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
             event["address"].as_str().expect("an address").to_owned()
         };
@@ -71,9 +74,9 @@ impl Running {
         self.ask(&self.admin, request, "")
     }
 
-    #[expect(clippy::unused_self, reason = "asked of a running service")]
+    #[expect(clippy::unused_self, reason = "needs a running service")]
     fn ask(&self, door: &str, request: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(door).expect("the door is open");
+        let mut stream = TcpStream::connect(door).expect("the listener is open");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         let length = body.len();
         let head = format!(
@@ -168,11 +171,11 @@ fn a_log_that_cannot_be_written_costs_lines_only() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_costs_lines_only() {
+fn a_log_without_a_reader_costs_lines_only() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     let service = Running::start(&desk, &[], Stdio::piped());
     let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
-    let mut stream = TcpStream::connect(&service.http).expect("the door is open");
+    let mut stream = TcpStream::connect(&service.http).expect("the listener is open");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 32";
     let whole = format!("{head}\r\n\r\n{body}");
@@ -187,7 +190,11 @@ fn a_log_that_nobody_reads_costs_lines_only() {
     });
     stream.write_all(whole.as_bytes()).expect("it reads");
     assert!(stream.read(&mut answer).expect("an answer") > 0);
-    assert_eq!(service.end(), Some(0), "nor does it keep it from ending");
+    assert_eq!(
+        service.end(),
+        Some(0),
+        "a full log does not keep the service from ending"
+    );
 }
 
 #[test]
@@ -216,7 +223,7 @@ fn mkfifo(path: &Path) {
 }
 
 #[test]
-fn it_does_not_start_with_a_fifo() {
+fn the_service_does_not_start_with_a_fifo() {
     let policy = Desk::new();
     mkfifo(&policy.path().join("ratekeeper.toml"));
     let shown = policy.terminal(&[&["run"]]);

@@ -54,7 +54,9 @@ impl Service {
     /// Returns the next line on stdout.
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("the service talks");
+        self.stdout
+            .read_line(&mut line)
+            .expect("the service writes");
         line.trim_end().to_owned()
     }
 
@@ -72,8 +74,11 @@ impl Service {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();
-            let read = self.stderr.read_line(&mut line).expect("the service talks");
-            assert_ne!(read, 0, "the service ended without saying `{text}`");
+            let read = self
+                .stderr
+                .read_line(&mut line)
+                .expect("the service writes");
+            assert_ne!(read, 0, "the service ended without logging `{text}`");
         }
     }
 
@@ -83,13 +88,13 @@ impl Service {
         let mut log = String::new();
         self.stderr
             .read_to_string(&mut log)
-            .expect("the service talks");
+            .expect("the service writes");
         (self.child.wait().expect("it ends"), log)
     }
 
     /// Returns the status and the body of `POST path`.
     fn post(&self, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.http).expect("the door is open");
+        let mut stream = TcpStream::connect(&self.http).expect("the listener is open");
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}"
@@ -133,7 +138,7 @@ mode   = "shadow"
 "#;
 
 #[test]
-fn it_says_where_it_listens_serves_reloads_and_stops() {
+fn the_service_prints_its_addresses_serves_reloads_and_stops() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let mut service = Service::start(&desk, &[]);
     assert!(service.line().starts_with("listening admin 127.0.0.1:"));
@@ -163,11 +168,11 @@ fn it_says_where_it_listens_serves_reloads_and_stops() {
     let http = service.http.clone();
     let (status, log) = service.end();
     assert_eq!(status.code(), Some(0), "{log}");
-    assert!(TcpStream::connect(http).is_err(), "the door is closed");
+    assert!(TcpStream::connect(http).is_err(), "the listener is closed");
 }
 
 #[test]
-fn shadow_refuses_nobody_after_a_reload_too() {
+fn shadow_refuses_no_request_after_a_reload() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let mut service = Service::start(&desk, &["--shadow"]);
     let body = r#"{"request": {"ip": "192.0.2.1"}}"#;
@@ -216,7 +221,7 @@ fn ask<'a>(arguments: &[&'a str], server: &'a str) -> Vec<&'a str> {
 }
 
 #[test]
-fn check_and_peek_ask_it() {
+fn check_and_peek_call_the_service() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let service = Service::start(&desk, &[]);
     let server = format!("http://{}", service.http);
@@ -252,7 +257,7 @@ bucket = { size = 2, refill = "1/1h" }
 "#;
 
 #[test]
-fn it_is_asked_about_descriptors() {
+fn check_and_peek_accept_descriptors() {
     let desk = Desk::new().with("ratekeeper.toml", DESCRIPTORS);
     let service = Service::start(&desk, &[]);
     let server = format!("http://{}", service.http);
@@ -287,7 +292,7 @@ fn it_is_asked_about_descriptors() {
 }
 
 #[test]
-fn try_sends_to_it() {
+fn try_sends_checks_to_the_service() {
     let desk = Desk::new().with("ratekeeper.toml", HOURLY);
     let service = Service::start(&desk, &[]);
     let arguments = [
@@ -326,7 +331,7 @@ fn try_sends_to_it() {
 }
 
 #[test]
-fn it_does_not_start_with_what_is_wrong() {
+fn the_service_does_not_start_with_a_mistake() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
     let at_taken = format!("http=127.0.0.1:{port}");

@@ -43,7 +43,7 @@ fn every_workload_is_played() {
 
 /// Evenly, and all at once each period: the default limit admits requests at its rate.
 #[test]
-fn what_comes_at_the_rate_of_a_limit_is_admitted() {
+fn requests_at_the_rate_of_a_limit_are_admitted() {
     let desk = Desk::new();
     let admits_all = |limit: &str| {
         for workload in ["constant", "bursty"] {
@@ -82,14 +82,14 @@ fn algorithms_are_compared_under_any_workload() {
 }
 
 #[test]
-fn what_cannot_count_a_quota_is_left_out_of_the_comparison() {
+fn an_algorithm_that_cannot_count_a_quota_is_left_out_of_the_comparison() {
     let workload = ["--workload", "constant", "--rate", "1000/s", "--for", "10s"];
     let quota = ["simulate", "--limit", "20000/1m", "--compare"];
     insta::assert_snapshot!(Desk::new().terminal(&[&[&quota[..], &workload[..]].concat()]));
 }
 
 #[test]
-fn programs_read_it_too() {
+fn programs_read_the_results_as_json() {
     let desk = Desk::new();
     let arguments = [
         "simulate",
@@ -104,7 +104,7 @@ fn programs_read_it_too() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn mistakes_in_arguments_are_refused() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     let big = [
         "--workload",
@@ -248,7 +248,7 @@ fn real_time_takes_its_time() {
 
 /// Each `$ ratekeeper ..` of the guide prints the same as the command.
 #[test]
-fn the_guide_shows_what_happens() {
+fn the_guide_shows_the_output_of_its_commands() {
     let desk = Desk::new();
     let mut examples = 0;
     for block in GUIDE.split("```text\n$ ratekeeper ").skip(1) {
@@ -281,8 +281,9 @@ fn events_of_any_year_are_answered_alike() {
     let zero = answered(0);
     for begin in [1_490_868_000_000_000, 3_786_912_000_000_000] {
         let of_year = answered(begin);
-        let verdicts = |told: &str| -> Vec<bool> {
-            told.lines()
+        let verdicts = |output: &str| -> Vec<bool> {
+            output
+                .lines()
                 .map(|line| line.contains("\"allowed\":true"))
                 .collect()
         };

@@ -153,7 +153,7 @@ fn repeated_warnings_are_summed_up() {
     for line in [
         "ratekeeper.toml: 12 limits, 12 warnings",
         "  12 x RK0303",
-        "! other machines reach admin = \"0.0.0.0:9090\": `ratekeeper run` refuses it unless \
+        "! other machines can reach admin = \"0.0.0.0:9090\": `ratekeeper run` refuses it unless \
          RATEKEEPER_ADMIN_TOKEN is set",
     ] {
         assert!(

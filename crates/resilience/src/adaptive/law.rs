@@ -136,7 +136,7 @@ impl Law {
     pub fn next(&self, bounds: Bounds, level: Level, sample: &Sample) -> Level {
         let Level { limit, mut base } = level;
         let next = match self {
-            Self::Aimd(aimd) if aimd.backs_off(sample) || says_something(limit, sample) => {
+            Self::Aimd(aimd) if aimd.backs_off(sample) || is_conclusive(limit, sample) => {
                 aimd.next(limit, sample)
             }
             Self::Aimd(_) => limit,
@@ -176,7 +176,7 @@ impl Law {
 }
 
 /// Returns true if the limit was used, or was too high.
-fn says_something(limit: f64, sample: &Sample) -> bool {
+fn is_conclusive(limit: f64, sample: &Sample) -> bool {
     sample.dropped > 0 || f64::from(sample.in_flight) * 2.0 >= limit
 }
 
@@ -199,7 +199,7 @@ fn by_times(
     let time = time.max(1.0);
     match base.see(limit, time, tolerance) {
         WindowVerdict::Probing(limit) => limit,
-        WindowVerdict::Known(base) if says_something(limit, sample) => next(base, time),
+        WindowVerdict::Known(base) if is_conclusive(limit, sample) => next(base, time),
         WindowVerdict::Known(_) => limit,
     }
 }

@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 
 /// Permission to do one piece of work. Dropped without a report, it counts as ignored.
 #[derive(Debug)]
-#[must_use = "what is at work is counted as long as its permit lives"]
+#[must_use = "a call is counted as in flight only while its permit exists"]
 pub struct AdaptivePermit<L: Deref<Target = AdaptiveConcurrency>> {
     limit: L,
     began: Time,

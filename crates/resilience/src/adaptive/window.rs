@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn many_times_are_thinned_and_tell_the_same() {
+    fn thinned_times_give_the_same_figures() {
         for count in [10, 512, 513, 1_024, 5_000, 100_000_u64] {
             let mut window = WorkWindow::default();
             for number in 0..count {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_the_window_does_not_count() {
+    fn calls_that_began_before_the_window_do_not_count() {
         let settings = AdaptiveSettings {
             least_samples: 1,
             ..AdaptiveSettings::default()
@@ -141,7 +141,7 @@ mod tests {
         window.add(at(99_999), at(300_000), End::Dropped);
         assert!(
             !window.is_over(at(300_000), &settings),
-            "nothing began in it"
+            "no call began in the window"
         );
         window.add(at(100_000), at(300_000), End::Dropped);
         assert!(window.is_over(at(300_000), &settings));

@@ -49,7 +49,7 @@ fn one_of_two_threads_gets_the_probe() {
 }
 
 #[test]
-fn who_sees_it_closed_again_finds_an_empty_window() {
+fn a_breaker_that_closed_again_has_an_empty_window() {
     loom::model(|| {
         let breaker = breaker(2);
         for _ in 0..2 {

@@ -158,7 +158,7 @@ fn a_clock_set_back_neither_locks_out_nor_holds_a_lost_probe() {
     std::mem::forget(
         breaker
             .try_pass(secs(5))
-            .expect("an hour is not waited out twice"),
+            .expect("no wait is longer than an hour"),
     );
     assert!(breaker.try_pass(secs(14)).is_err(), "a probe is under way");
     // Set back again: a lost probe cannot be recognised. It opens, for 10 s at most.

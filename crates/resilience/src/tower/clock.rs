@@ -27,7 +27,7 @@ pub(super) fn now() -> Time {
 pub(super) fn origin() -> Origin {
     #[expect(
         clippy::disallowed_methods,
-        reason = "dates in Retry-After need to know what day it is"
+        reason = "dates in Retry-After need the current date"
     )]
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let since_1970 = Nanos::from(since_1970.unwrap_or_default());

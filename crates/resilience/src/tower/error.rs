@@ -28,7 +28,7 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
         match self {
             Self::Open(refused) => refused.fmt(f),
             Self::Throttled => f.write_str("refused locally: the server refuses most requests"),
-            Self::AtWork { limit } => write!(f, "refused locally: {limit} calls are at work"),
+            Self::AtWork { limit } => write!(f, "refused locally: {limit} calls are in flight"),
             Self::Deadline => f.write_str("the deadline of the call passed"),
             Self::Inner(error) => error.fmt(f),
         }

@@ -40,7 +40,7 @@ fn malformed_calls_are_refused_and_the_next_is_served() {
             (
                 framed(b"\x12\x05\x0a"),
                 3,
-                "not a rate limit request: it ends too early",
+                "not a rate limit request: the message ends too early",
             ),
         ] {
             let answer = client.raw(SHOULD_RATE_LIMIT, &[], bytes).await;

@@ -40,11 +40,13 @@ impl<R: Read> InputLines<R> {
         }
         if self.line.len() > MAX_LINE && self.line.last() != Some(&b'\n') {
             self.input.skip_until(b'\n').map_err(wrong)?;
-            return Ok(Some(Err(format!("longer than {MAX_LINE} bytes"))));
+            return Ok(Some(Err(format!(
+                "the line is longer than {MAX_LINE} bytes"
+            ))));
         }
         Ok(Some(match std::str::from_utf8(&self.line) {
             Ok(text) => Ok(text),
-            Err(_) => Err("not UTF-8".into()),
+            Err(_) => Err("the line is not UTF-8".into()),
         }))
     }
 }

@@ -93,8 +93,8 @@ impl Redis {
     }
 
     /// Returns the output of `redis-cli` for a command.
-    pub(crate) fn say(&self, words: &[&str]) -> String {
-        say(self.port, words)
+    pub(crate) fn query(&self, words: &[&str]) -> String {
+        query(self.port, words)
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -121,7 +121,7 @@ impl Redis {
 }
 
 /// Returns the output of `redis-cli` for a command to the server at that port.
-pub(super) fn say(port: u16, words: &[&str]) -> String {
+pub(super) fn query(port: u16, words: &[&str]) -> String {
     let client = find("redis-cli").expect("it comes with the server");
     let output = Command::new(client)
         .args(["-p", &port.to_string()])

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::clock;
 use super::ports::free_port;
 use super::process::Process;
-use super::redis::{Make, Redis, say};
+use super::redis::{Make, Redis, query};
 
 /// Name of the primary for sentinels.
 pub(crate) const MASTER: &str = "mymaster";
@@ -50,12 +50,12 @@ impl Watched {
     /// Waits until the field `name` of the primary is `value` at every sentinel.
     fn wait(&self, what: &str, name: &str, value: &str) {
         for (_, port) in &self.sentinels {
-            let says = clock::poll(what, READY_WITHIN, || {
-                let facts = say(*port, &["sentinel", "master", MASTER]);
+            let ready = clock::poll(what, READY_WITHIN, || {
+                let facts = query(*port, &["sentinel", "master", MASTER]);
                 let mut lines = facts.lines().skip_while(|line| *line != name);
                 (lines.nth(1) == Some(value)).then_some(())
             });
-            says.unwrap_or_else(|error| panic!("{error}"));
+            ready.unwrap_or_else(|error| panic!("{error}"));
         }
     }
 }

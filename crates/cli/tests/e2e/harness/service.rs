@@ -67,7 +67,7 @@ impl Service {
             dir.join("ratekeeper.out"),
             dir.join("ratekeeper.log"),
         );
-        let doors = clock::poll("three listening doors of ratekeeper", START_WITHIN, || {
+        let doors = clock::poll("three listeners of ratekeeper", START_WITHIN, || {
             assert!(process.ended().is_none(), "ratekeeper ended at its start");
             let output = process.output();
             let grpc = door(&output, "grpc")?;

@@ -132,7 +132,7 @@ pub(super) fn calls(service: &Service, seen: &Seen, stop: &AtomicBool) {
     runtime.block_on(async {
         while !stop.load(Ordering::Relaxed) {
             let stream = tokio::net::TcpStream::connect(service.grpc()).await;
-            let handshake = h2::client::handshake(stream.expect("the door is open")).await;
+            let handshake = h2::client::handshake(stream.expect("the listener is open")).await;
             let (mut sender, connection) = match handshake {
                 Ok(connected) => connected,
                 Err(error) => return failed(error),
