@@ -92,7 +92,7 @@ fn allocations_of_a_request() {
     check("in flight", &in_flight(9), 200, 4);
     check("a policy", &policy, 200, 6);
     check("lent to a key, no fields", &lent().headers(off), 200, 4);
-    check("one limit, denied", &one("1/1h"), 429, 7);
-    check("a key, denied", &keyed("1/1h"), 429, 7);
-    check("in flight, denied", &in_flight(0), 429, 6);
+    check("one limit, denied", &one("1/1h"), 429, 6);
+    check("a key, denied", &keyed("1/1h"), 429, 6);
+    check("in flight, denied", &in_flight(0), 429, 5);
 }

@@ -1,6 +1,8 @@
 //! Permits on loan through the whole pipeline, in virtual time: taken with the rates or not
 //! at all, given back once, lost at their expiry, kept across reloads.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use ratekeeper::core::{LeaseId, Nanos, Origin, Permits};
 use ratekeeper::policy::{Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};

@@ -176,9 +176,9 @@ impl Config {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The text is not `DOOR=ADDRESS`.
+    /// The text is not `LISTENER=ADDRESS`.
     #[error(
-        "listen address `{0}` is not DOOR=ADDRESS\nhint: write http=127.0.0.1:9000, grpc=127.0.0.1:0 or admin=off"
+        "listen address `{0}` is not LISTENER=ADDRESS\nhint: write http=127.0.0.1:9000, grpc=127.0.0.1:0 or admin=off"
     )]
     Listen(String),
     /// The policy file cannot be read.

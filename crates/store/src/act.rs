@@ -147,7 +147,7 @@ pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
 
 impl<'a> ActItem<'a> for Charge<'a> {
     #[inline]
-    fn charge(self) -> Charge<'a> {
+    fn charge(self) -> Self {
         self
     }
 }

@@ -36,7 +36,7 @@ Examples:
   ratekeeper import --from envoy-ratelimit config/*.yaml > ratekeeper.toml
   ratekeeper import --from limitador limits.yaml -o ratekeeper.toml
 
-Unsupported features are listed on stderr, and in the policy as comments that begin with UNSAID.
+Unsupported features are listed on stderr, and in the policy as comments that begin with UNSUPPORTED.
 `ratekeeper run --envoy-config` runs the files of envoy-ratelimit unchanged.
 
 Exit codes: 0 everything is supported; 1 something is not; 2 usage, or an error in a file.";
@@ -71,12 +71,15 @@ impl Import {
             }
             None => output.line(imported.text.trim_end())?,
         }
-        for line in &imported.unsaid {
+        for line in &imported.unsupported {
             output.talk(format!("{}: {line}", paint(WARN, "unsupported")));
         }
         let counted = words::counted(imported.limits, "limit");
-        output.talk(format!("{counted}, {} unsupported", imported.unsaid.len()));
-        Ok(if imported.unsaid.is_empty() {
+        output.talk(format!(
+            "{counted}, {} unsupported",
+            imported.unsupported.len()
+        ));
+        Ok(if imported.unsupported.is_empty() {
             Exit::Done
         } else {
             Exit::Denied

@@ -137,7 +137,7 @@ fn a_cluster_that_has_lost_a_server_names_it() {
     found.unwrap_or_else(|error| panic!("{error}"));
     wait_for_log(&service, "store partly down");
     let line = format!(
-        "limits of the keys that 127.0.0.1:{} holds do",
+        "limits of the keys that 127.0.0.1:{} holds follow",
         nodes[1].port()
     );
     assert_eq!(

@@ -53,14 +53,14 @@ where
     #[inline]
     fn ruling(&self, decision: Decision, cost: Permits) -> Ruling {
         let limiter = &self.limiter;
-        let limited = || Limited::By(limiter.show(|algorithm| algorithm.clone().into()));
+        let shown = || Limited::By(limiter.show(|algorithm| algorithm.clone().into()));
         if !decision.verdict.allows() {
-            return self.described.denied(limited(), decision, cost);
+            return self.described.denied(shown(), decision, cost);
         }
         let hold = limiter
             .show(LimiterAlgorithm::comes_back)
             .then(|| self.lent(cost));
-        self.described.passes(limited, decision, hold.flatten())
+        self.described.passes(shown, decision, hold.flatten())
     }
 
     /// Returns the permits lent by a limit of concurrency.

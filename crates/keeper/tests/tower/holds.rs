@@ -51,7 +51,7 @@ fn check<G: Gate>(layer: &RateLimitLayer<G>, at_work: impl Fn() -> u32) {
                 Ok(Poll::Ready(Err("failed"))) | Err(_) => {}
                 Ok(Poll::Ready(Err(error))) => panic!("{error}"),
                 Ok(Poll::Pending) => {
-                    assert_eq!(at_work(), 1, "the permit is held while the call is pending")
+                    assert_eq!(at_work(), 1, "the permit is held while the call is pending");
                 }
             }
         }

@@ -17,7 +17,7 @@ use crate::config::{Diagnostic, Findings, codes};
 use crate::envoy::yaml::{self, Content, YamlNode};
 
 const HEADING: &str = "\
-Made by `ratekeeper import --from limitador`. Lines that begin with UNSAID name features
+Made by `ratekeeper import --from limitador`. Lines that begin with UNSUPPORTED name features
 that a native policy does not support.
 
 A native limit is for descriptors that have exactly the entries it names; a limit of Limitador
@@ -39,7 +39,7 @@ pub fn limitador(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     for (number, limit) in list.into_iter().flatten().enumerate() {
         match draft(number, limit) {
             Ok(draft) => writer.limit(&draft),
-            Err(why) => writer.unsaid(&why),
+            Err(why) => writer.unsupported(&why),
         }
     }
     Ok(writer.finish())

@@ -52,12 +52,12 @@ impl Writer {
         let body = body(&name, draft);
         self.imported.text.push('\n');
         for lost in &draft.lost {
-            self.unsaid(&format!("{}: {lost}", draft.called));
+            self.unsupported(&format!("{}: {lost}", draft.called));
         }
         let refused = parse(&format!("version = 1\n{body}"), Context::default()).err();
         if let Some(finding) = refused.as_deref().and_then(<[_]>::first) {
             let why = &finding.message;
-            self.unsaid(&format!("{}: not imported: {why}", draft.called));
+            self.unsupported(&format!("{}: not imported: {why}", draft.called));
             for line in body.lines() {
                 self.comment(line);
             }
@@ -69,9 +69,9 @@ impl Writer {
     }
 
     /// Notes a feature that the policy does not express.
-    pub(super) fn unsaid(&mut self, line: &str) {
-        self.comment(&format!("UNSAID {line}"));
-        self.imported.unsaid.push(visible(line));
+    pub(super) fn unsupported(&mut self, line: &str) {
+        self.comment(&format!("UNSUPPORTED {line}"));
+        self.imported.unsupported.push(visible(line));
     }
 
     pub(super) fn finish(self) -> Imported {

@@ -3,7 +3,7 @@
 //! ```text
 //!   files --load--> rules --one by one--> [[limit]] --parse--> kept, or a comment
 //!                                 |
-//!                                 +--> unsaid: what is lost, where
+//!                                 +--> unsupported: what is lost, where
 //! ```
 //!
 //! Every limit is read by the parser of the language before it is written, so the output is a
@@ -24,5 +24,5 @@ pub struct Imported {
     /// Number of limits in it.
     pub limits: usize,
     /// Features that could not be expressed: one line each, which is a comment in the text too.
-    pub unsaid: Vec<String>,
+    pub unsupported: Vec<String>,
 }

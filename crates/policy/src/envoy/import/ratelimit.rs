@@ -15,7 +15,7 @@ use crate::envoy::tree::{TreeStep, Wanted};
 use crate::envoy::{EnvoyConfig, EnvoyRateLimit, EnvoyRule, Unit};
 
 const HEADING: &str = "\
-Made by `ratekeeper import --from envoy-ratelimit`. Lines that begin with UNSAID name
+Made by `ratekeeper import --from envoy-ratelimit`. Lines that begin with UNSUPPORTED name
 features that a native policy does not support.
 
 Native limits of one call are charged all together or none at all; the Go service counts
@@ -33,7 +33,7 @@ pub fn ratelimit(config: &EnvoyConfig) -> Imported {
     for (_, draft) in &rules {
         match draft {
             Ok(draft) => writer.limit(draft),
-            Err(Some(why)) => writer.unsaid(why),
+            Err(Some(why)) => writer.unsupported(why),
             Err(None) => {}
         }
     }
@@ -47,7 +47,7 @@ pub fn ratelimit(config: &EnvoyConfig) -> Imported {
         (settings.quota_mode, "quota_mode"),
     ] {
         if on {
-            writer.unsaid(&format!("unsupported setting {name}"));
+            writer.unsupported(&format!("unsupported setting {name}"));
         }
     }
     writer.finish()
