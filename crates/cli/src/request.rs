@@ -333,11 +333,9 @@ impl CliRequest {
         };
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !path.starts_with('/') && !path.is_empty() {
-            return Err(
-                Failure::new(format!("`{target}` is not a path or a URL")).hint(
-                    "write for example --request 'POST /login' or 'GET http://api.example.com/v1'",
-                ),
-            );
+            let hint =
+                "write for example --request 'POST /login' or 'GET http://api.example.com/v1'";
+            return Err(Failure::new(format!("`{target}` is not a path or a URL")).hint(hint));
         }
         self.path = if path.is_empty() {
             "/".into()

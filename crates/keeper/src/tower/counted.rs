@@ -18,10 +18,11 @@ use parking_lot::Mutex;
 use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
 
 use super::RateLimitLayer;
-use super::described::{Described, Limited};
+use super::described::Described;
 use super::gate::Ruling;
 use super::gate::sealed::{Ask, Asked};
 use super::hold::RequestHold;
+use super::shown::Limited;
 use crate::limiter::WaitError;
 use crate::limiter::desk::Waitable;
 use crate::limiter::line::WaitLine;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Nanos, Permits};
 
-use super::described::ShownLimit;
+use super::shown::ShownLimit;
 use crate::problem::{self, RefusalBody};
 use crate::{Answer, LimitReport, Outcome};
 

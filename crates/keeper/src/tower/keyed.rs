@@ -17,12 +17,13 @@ use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Decision, Key, LeaseId, Nanos, Permits, Verdict};
 use ratekeeper_policy::ClientIp;
 
-use super::described::{Described, Limited};
+use super::described::Described;
 use super::facts::client_address;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Ruling};
 use super::hold::RequestHold;
 use super::ledger::{Ledger, Lender, new_lease};
+use super::shown::Limited;
 use crate::{KeyedLimiter, Permit, Timer};
 
 /// A limit for each key; see [`RateLimitLayer::keyed`](super::RateLimitLayer::keyed).

@@ -12,13 +12,14 @@ use tower_layer::Layer;
 
 use super::counted::Counted;
 use super::denial::Denial;
-use super::described::{Described, Limited};
+use super::described::Described;
 use super::gate::Gate;
 use super::keyed::Keyed;
 use super::ledger::Ledger;
 use super::policy::ByPolicy;
 use super::service::{LayerContext, RateLimited};
 use super::settle::{Counts, GateSettings};
+use super::shown::Limited;
 use super::single::Single;
 use crate::limiter::LimiterAlgorithm;
 use crate::{Keeper, KeyedLimiter, Limiter, Timer};

@@ -58,6 +58,7 @@ mod pass;
 mod policy;
 mod service;
 mod settle;
+mod shown;
 mod single;
 mod source;
 

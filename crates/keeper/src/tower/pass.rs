@@ -9,16 +9,12 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderValue};
 use ratekeeper_core::{Decision, Nanos};
 
-use super::described::ShownLimit;
 use super::hold::RequestHold;
+use super::shown::{ShownLimit, put};
 use crate::Answer;
-use crate::headers::names;
-
-/// Field that lists the limits in shadow mode that would have refused.
-pub(super) const SHADOW: &str = "x-ratekeeper-shadow";
 
 /// The fields of the usual style, and one of limits in shadow mode.
 const USUAL_FIELDS: usize = 3;
@@ -75,33 +71,5 @@ impl FieldsToSend {
                 }
             }
         }
-    }
-}
-
-/// Adds a field. Lists are appended to, so that nested layers are all shown; of the others the
-/// service's own, or the inner layer's, is kept.
-pub(super) fn put(headers: &mut HeaderMap, name: &'static str, value: HeaderValue) {
-    const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(names::RATELIMIT_POLICY);
-    const RATELIMIT: HeaderName = HeaderName::from_static(names::RATELIMIT);
-    let list = match name {
-        names::RATELIMIT_POLICY => RATELIMIT_POLICY,
-        names::RATELIMIT => RATELIMIT,
-        SHADOW => HeaderName::from_static(SHADOW),
-        names::RETRY_AFTER => {
-            headers.entry(header::RETRY_AFTER).or_insert(value);
-            return;
-        }
-        other => {
-            headers.entry(other).or_insert(value);
-            return;
-        }
-    };
-    headers.append(list, value);
-}
-
-/// Like [`put`], for a text: names and numbers, which can be sent; others are left out.
-pub(super) fn put_text(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        put(headers, name, value);
     }
 }

@@ -17,7 +17,8 @@ use ratekeeper_core::{Mode, Nanos, Permits};
 use super::denial::Denial;
 use super::gate::{Denied, Ruling};
 use super::grpc;
-use super::pass::{FieldsToSend, Pass, SHADOW};
+use super::pass::{FieldsToSend, Pass};
+use super::shown::SHADOW;
 use crate::problem::PROBLEM_JSON;
 
 /// Settings for every gate.

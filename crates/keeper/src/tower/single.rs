@@ -15,10 +15,11 @@ use std::sync::Arc;
 use http::request::Parts;
 use ratekeeper_core::{AnyAlgorithm, Concurrency, Decision, Nanos, Permits, Time, Verdict};
 
-use super::described::{Described, Limited};
+use super::described::Described;
 use super::gate::sealed::{Ask, Asked};
 use super::gate::{Boxed, Ruling};
 use super::hold::RequestHold;
+use super::shown::Limited;
 use crate::limiter::LimiterAlgorithm;
 use crate::{Clock, Limiter, Timer};
 

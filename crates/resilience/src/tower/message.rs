@@ -7,7 +7,7 @@
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
-use super::service::CallWithin;
+use super::settings::CallWithin;
 
 /// A request that the layer can send.
 pub trait Outgoing: Sized + Send + 'static {

@@ -38,12 +38,14 @@ mod layer;
 mod message;
 mod retry_if;
 mod service;
+mod settings;
 
 pub use error::CallError;
-pub use layer::{CallSettings, Guard, Propagate, ResilienceLayer};
+pub use layer::ResilienceLayer;
 pub use message::{Answered, Outgoing};
 pub use retry_if::{FailedAnswer, RetryIf};
-pub use service::{CallWithin, Resilient};
+pub use service::Resilient;
+pub use settings::{CallSettings, CallWithin, Guard, Propagate};
 
 #[cfg(doc)]
 use crate::Failure;

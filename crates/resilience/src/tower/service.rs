@@ -11,17 +11,13 @@ use tower_service::Service;
 
 use super::clock;
 use super::error::CallError;
-use super::layer::{CallContext, CallSettings, Guard, Propagate};
 use super::message::{Answered, Outgoing};
 use super::retry_if::FailedAnswer;
+use super::settings::{CallContext, CallSettings, Guard, Propagate};
 use crate::{
     AdaptiveConcurrency, AdaptivePermit, Attempts, CallPermit, Deadline, Effect, End, Failure,
     Hints, ServerWait, SplitMix, Throttle,
 };
-
-/// An extension of a request: time that its call may take, in place of the layer's setting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CallWithin(pub Nanos);
 
 /// A client that retries within a budget, and stops in time; see the [module](crate::tower).
 #[derive(Clone, Debug)]

@@ -277,6 +277,11 @@ impl ServerConnection {
     }
 }
 
+/// Returns true if a URL is one of TLS.
+pub(super) fn is_encrypted(url: &str) -> bool {
+    url.starts_with("rediss://") || url.starts_with("valkeys://")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,15 @@ use super::script::Script;
 use super::trouble::{Trouble, code};
 use probe::Probed;
 
+/// Wait before a call that could not run is tried again.
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
+
+/// Returns the timeout of a node: a little less than the deadline, so that the waiting call
+/// gives up a connection that hangs, and does not keep it for the next.
+pub(super) fn patience(deadline: Duration) -> Duration {
+    deadline.saturating_sub(deadline / 8)
+}
+
 /// How a call is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Manner {

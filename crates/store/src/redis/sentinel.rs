@@ -23,10 +23,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::config::{RedisSentinels, RedisTls};
-use super::dial::{Dial, ServerAddress, renew_logins};
+use super::dial::{Dial, ServerAddress, is_encrypted, renew_logins};
 use super::hints::Losses;
-use super::node::{Manner, RedisNode, Role, ScriptCall};
-use super::servers::{PAUSE, is_encrypted};
+use super::node::{Manner, PAUSE, RedisNode, Role, ScriptCall};
 use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;

@@ -15,16 +15,13 @@ use redis::Value;
 
 use super::cluster::Cluster;
 use super::config::{RedisConfig, RedisServers, RedisTls};
-use super::dial::{Dial, other_servers, renew_logins};
+use super::dial::{Dial, is_encrypted, other_servers, renew_logins};
 use super::hints::Losses;
-use super::node::{Manner, RedisNode, Role, ScriptCall};
+use super::node::{Manner, PAUSE, RedisNode, Role, ScriptCall, patience};
 use super::sentinel::Sentinels;
 use super::tls::Tls;
 use super::trouble::Trouble;
 use crate::StoreError;
-
-/// Wait before a call that could not run is tried again.
-pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// The servers that calls go to.
 #[derive(Debug)]
@@ -140,12 +137,6 @@ fn almost(deadline: Duration) -> Duration {
     deadline.saturating_sub(deadline / 16)
 }
 
-/// Returns the timeout of a node: a little less than the deadline, so that the waiting call
-/// gives up a connection that hangs, and does not keep it for the next.
-pub(super) fn patience(deadline: Duration) -> Duration {
-    deadline.saturating_sub(deadline / 8)
-}
-
 /// Returns the settings for URLs that begin with `rediss`; loads nothing if no URL does.
 fn tls_for<'a>(
     urls: impl IntoIterator<Item = &'a String>,
@@ -157,11 +148,6 @@ fn tls_for<'a>(
     } else {
         Ok(Tls::default())
     }
-}
-
-/// Returns true if a URL is one of TLS.
-pub(super) fn is_encrypted(url: &str) -> bool {
-    url.starts_with("rediss://") || url.starts_with("valkeys://")
 }
 
 /// Returns the error for a call that was not answered.
