@@ -99,7 +99,7 @@ impl KeyPart {
     /// Reads `ip`, `ip/24`, `header:x-user-id`, ...
     ///
     /// # Errors
-    /// For unknown words, invalid names, and parts that are not built.
+    /// For unknown words and invalid names.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         if let Some((kind, name)) = text.split_once(':') {
             return Self::parse_named(text, kind, name);
@@ -118,7 +118,6 @@ impl KeyPart {
             "host" => Ok(Self::Host),
             "bearer" => Ok(Self::Bearer),
             "api_key" => Ok(Self::ApiKey),
-            "country" | "asn" => Err(not_built(text)),
             "header" | "cookie" | "query" | "attr" | "descriptor" => Err(ValueError::new(
                 format!("key part `{text}` needs a name"),
                 format!("write \"{text}:NAME\""),
@@ -139,7 +138,6 @@ impl KeyPart {
             "cookie" => Self::Cookie,
             "query" => Self::Query,
             "attr" => Self::Attribute,
-            "jwt" | "form" => return Err(not_built(text)),
             _ => return Err(unknown(text, kind)),
         };
         let is_wire_name = matches!(kind, "header" | "cookie");
@@ -365,13 +363,6 @@ fn parse_bits(text: &str, bits: &str) -> Result<u8, ValueError> {
     }
 }
 
-fn not_built(text: &str) -> ValueError {
-    ValueError::new(
-        format!("key part `{text}` is not supported yet"),
-        "let the application or the proxy send the value: \"attr:NAME\" or \"header:NAME\"",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use ratekeeper_core::Key;
@@ -436,10 +427,10 @@ mod tests {
             ("ip/x", "not a valid number of bits", "1 to 32"),
             ("ip/-1", "not a valid number of bits", "1 to 32"),
             ("ip/", "not a valid number of bits", "1 to 32"),
-            ("country", "not supported yet", "attr:NAME"),
-            ("asn", "not supported yet", "attr:NAME"),
-            ("jwt:sub", "not supported yet", "header:NAME"),
-            ("form:username", "not supported yet", "attr:NAME"),
+            ("country", "unknown key part", "one of: all"),
+            ("asn", "unknown key part", "`all`"),
+            ("jwt:sub", "unknown key part", ""),
+            ("form:username", "unknown key part", ""),
             ("descriptor", "needs a name", "\"descriptor:NAME\""),
         ] {
             let error = KeyPart::parse(text).unwrap_err();

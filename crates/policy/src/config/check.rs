@@ -19,7 +19,7 @@ use super::complaint::{
 };
 use super::diagnostic::{Findings, shown};
 use super::read::{SpannedValue, whole};
-use super::shape::{Inert, Need, Shape, TableSpec};
+use super::shape::{Need, Shape, TableSpec};
 
 /// Checks the whole file.
 pub(super) fn policy(root: &DeTable<'_>, table: &'static TableSpec, out: &mut Findings<'_>) {
@@ -139,29 +139,10 @@ fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &m
         (Shape::NamedTables { of, most }, DeValue::Table(names)) => {
             named_tables(node, names, of, *most, here, out);
         }
-        (Shape::PlannedTable { instead }, DeValue::Table(_)) => {
-            let Here { place, field, .. } = here;
-            let message = format!("a table as `{field}` of {place} is not built yet");
-            let label = "part of the language, but not of this version";
-            out.error(codes::NOT_BUILT, node.span(), message, label)
-                .help(*instead);
-        }
         (Shape::Either(shapes), _) => match shapes.iter().find(|shape| suits(shape, node)) {
             Some(shape) => value(node, shape, here, out),
             None => wrong_type(node, shape, here, out),
         },
-        (Shape::Only { value, instead }, written) => {
-            let inert = match (value, written) {
-                (Inert::Off, DeValue::String(text)) => text == "off",
-                _ => false,
-            };
-            if !inert {
-                let message = format!("`{}` in {} is not built yet", here.field, here.place);
-                let label = format!("only {} is accepted by this version", value.toml());
-                out.error(codes::NOT_BUILT, node.span(), message, label)
-                    .help(*instead);
-            }
-        }
         _ => wrong_type(node, shape, here, out),
     }
 }
@@ -182,10 +163,7 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
         (Shape::Text { .. } | Shape::Word(_), DeValue::String(_))
             | (Shape::Whole { .. }, DeValue::Integer(_))
             | (Shape::Flag, DeValue::Boolean(_))
-            | (
-                Shape::Table(_) | Shape::PlannedTable { .. },
-                DeValue::Table(_)
-            )
+            | (Shape::Table(_), DeValue::Table(_))
     )
 }
 

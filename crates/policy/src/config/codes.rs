@@ -24,7 +24,6 @@ codes! {
     SYNTAX = "RK0101";
     TYPE = "RK0102";
     UNKNOWN_FIELD = "RK0103";
-    NOT_BUILT = "RK0104";
     MISSING_FIELD = "RK0105";
     UNKNOWN_WORD = "RK0106";
     TOO_MANY = "RK0107";

@@ -37,8 +37,7 @@ pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mu
     });
 }
 
-/// Reports a field that is not in the table: not built yet, misspelt, or unknown. Returns the
-/// help it gave.
+/// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
 pub(super) fn unknown(
     (name, node): (&Spanned<DeString<'_>>, &SpannedValue<'_>),
     table: &'static TableSpec,
@@ -46,21 +45,14 @@ pub(super) fn unknown(
     out: &mut Findings<'_>,
 ) -> String {
     let (name, at) = (&**name.get_ref(), name.span());
-    if let Some((name, today)) = hint(table.planned, name) {
-        let message = format!("`{name}` in {place} is not built yet");
-        let label = "part of the language, but not of this version";
-        out.error(codes::NOT_BUILT, at, message, label).help(*today);
-        return (*today).to_owned();
-    }
     let known = || table.fields.iter().map(|field| field.name);
     let mut listed: Vec<_> = known().take(LISTED).collect();
     if known().count() > LISTED {
         listed.push("...");
     }
-    let mistaken = table.mistaken.iter().map(|(name, _)| *name);
-    let planned = table.planned.iter().map(|(name, _)| *name);
-    let near = out.nearest(name, known().chain(mistaken).chain(planned));
-    let help = match near.map(|near| (near, table.field(near), hint(table.mistaken, near))) {
+    let hinted = table.hints.iter().map(|(name, _)| *name);
+    let near = out.nearest(name, known().chain(hinted));
+    let help = match near.map(|near| (near, table.field(near), hint(table.hints, near))) {
         Some((near, Some(field), _)) => {
             let value = out
                 .source(node.span())
@@ -72,10 +64,7 @@ pub(super) fn unknown(
             )
         }
         Some((_, None, Some((_, instead)))) => (*instead).to_owned(),
-        Some((near, None, None)) => {
-            format!("did you mean `{near}`? It is part of the language, but not built yet")
-        }
-        None => {
+        Some((_, None, None)) | None => {
             "remove it: an unknown field is refused, so that no setting is silently ignored".into()
         }
     };
@@ -105,23 +94,11 @@ pub(super) fn word(
         return;
     }
     let Here { place, field, .. } = here;
-    if let Some((word, instead)) = hint(words.planned, text) {
-        let message = format!("\"{word}\" as `{field}` of {place} is not built yet");
-        let label = format!("not built yet (built: {})", quoted(words.known));
-        out.error(codes::NOT_BUILT, at, message, label)
-            .help(*instead);
-        return;
-    }
-    let mistaken = words.mistaken.iter().map(|(word, _)| *word);
-    let planned = words.planned.iter().map(|(word, _)| *word);
-    let near = out.nearest(
-        text,
-        words.known.iter().copied().chain(mistaken).chain(planned),
-    );
-    let help = match near.map(|near| (near, hint(words.mistaken, near), hint(words.planned, near)))
-    {
-        Some((_, Some((_, instead)), _) | (_, None, Some((_, instead)))) => (*instead).to_owned(),
-        Some((near, None, None)) => format!("did you mean {field} = \"{near}\"?"),
+    let hinted = words.hints.iter().map(|(word, _)| *word);
+    let near = out.nearest(text, words.known.iter().copied().chain(hinted));
+    let help = match near.map(|near| (near, hint(words.hints, near))) {
+        Some((_, Some((_, instead)))) => (*instead).to_owned(),
+        Some((near, None)) => format!("did you mean {field} = \"{near}\"?"),
         None => format!("write for example {field} = \"{}\"", words.known[0]),
     };
     let message = format!("unknown value \"{}\" for `{field}` of {place}", shown(text));

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! * `fields.rs` is the language as one table: the checker and the JSON Schema read it.
-//! * `check.rs` compares the document with the table, and finds fields that are missing, unknown,
-//!   not built or of the wrong type.
+//! * `check.rs` compares the document with the table, and finds fields that are missing, unknown
+//!   or of the wrong type.
 //! * `requests`, `forms` (`algorithm`, `log`, `queue`), `refusal`, `exempt`, `settings`: one
 //!   part of a limit each, from values of the right shape to the model.
 //! * `limit_text.rs` reads the quantity of a limit that stands by itself.

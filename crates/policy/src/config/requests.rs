@@ -17,9 +17,8 @@ use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, V
 /// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
 
-/// Key parts of the language that are not built yet: the word before `:`, and the alternative
-/// that works today.
-const PLANNED_PARTS: &[NameHint] = &[
+/// Key parts that people try, by the word before `:`, and what to write instead.
+const PART_HINTS: &[NameHint] = &[
     ("country", "count by address: key = [\"ip\"]"),
     (
         "asn",
@@ -37,9 +36,6 @@ const PLANNED_PARTS: &[NameHint] = &[
         "plan",
         "let the application send it as an attribute: key = [\"attr:plan\"]",
     ),
-];
-/// Key parts that people try.
-const MISTAKEN_PARTS: &[NameHint] = &[
     (
         "user",
         "write its source: \"attr:user_id\" or \"header:x-user-id\"",
@@ -258,26 +254,12 @@ pub(super) fn key(table: &DeTable<'_>, out: &mut Findings<'_>) -> Option<Vec<Key
 }
 
 fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
-    let word = text.value.split([':', '/']).next().unwrap_or_default();
-    if let Some((_, today)) = PLANNED_PARTS.iter().find(|(planned, _)| *planned == word) {
-        let message = format!("key part \"{}\" is not built yet", shown(text.value));
-        out.error(
-            codes::NOT_BUILT,
-            text.at.clone(),
-            message,
-            "part of the language, but not of this version",
-        )
-        .help(*today);
-        return None;
-    }
     let mut error = match KeyPart::parse(text.value) {
         Ok(part) => return Some(part),
         Err(error) => error,
     };
-    if let Some((_, instead)) = MISTAKEN_PARTS
-        .iter()
-        .find(|(tried, _)| *tried == text.value)
-    {
+    let word = text.value.split([':', '/']).next().unwrap_or_default();
+    if let Some((_, instead)) = PART_HINTS.iter().find(|(tried, _)| *tried == word) {
         (*instead).clone_into(&mut error.help);
     }
     value_error(codes::KEY_PART, text, "not a key part".into(), error, out);

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::{MAX_NAME, MAX_VALUES, POLICY};
-use super::shape::{Inert, Need, Shape, TableSpec};
+use super::shape::{Need, Shape, TableSpec};
 
 /// Returns the JSON Schema of the policy file, generated.
 ///
@@ -94,16 +94,9 @@ fn shape(of: &Shape) -> Map<String, Value> {
             ("maxProperties", json!(most)),
         ]),
         Shape::Either(shapes) => {
-            let built = shapes
-                .iter()
-                .filter(|of| !matches!(of, Shape::PlannedTable { .. }));
-            let each: Vec<_> = built.map(|of| Value::Object(shape(of))).collect();
+            let each: Vec<_> = shapes.iter().map(|of| Value::Object(shape(of))).collect();
             object([("anyOf", json!(each))])
         }
-        Shape::PlannedTable { .. } => object([("not", json!({}))]),
-        Shape::Only {
-            value: Inert::Off, ..
-        } => object([("const", json!("off"))]),
     }
 }
 
@@ -131,7 +124,7 @@ fn object<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value> {
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::shape::{FieldSpec, NameHint};
+    use super::super::shape::FieldSpec;
     use super::*;
     use crate::config::{Context, parse};
 
@@ -321,8 +314,7 @@ mod tests {
                 .iter()
                 .filter(|field| field.need == Need::Optional);
             for field in optional {
-                let inert = matches!(field.shape, Shape::Only { .. });
-                if inert || ELSEWHERE.contains(&field.name) || table.one_of.contains(&field.name) {
+                if ELSEWHERE.contains(&field.name) || table.one_of.contains(&field.name) {
                     continue;
                 }
                 let other = OTHER_VALUES.iter().find(|(name, _)| *name == field.name);
@@ -357,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_planned_fields_are_refused_by_both() {
+    fn unknown_fields_are_refused_by_both() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         everywhere(|Place { table, wrap }| {
             let refused = |name: &str, code| {
@@ -367,10 +359,9 @@ mod tests {
                 assert!(!validator.is_valid(&as_json(&text)), "{text}");
             };
             refused("zzzzzzzzzz", "RK0103");
-            let each =
-                |hints: &[NameHint], code| hints.iter().for_each(|(name, _)| refused(name, code));
-            each(table.planned, "RK0104");
-            each(table.mistaken, "RK0103");
+            for (name, _) in table.hints {
+                refused(name, "RK0103");
+            }
         });
     }
 
@@ -399,11 +390,9 @@ mod tests {
                         assert!(read(&text).is_ok(), "{text}");
                         assert!(validator.is_valid(&as_json(&text)), "{text}");
                     }
-                    let planned = words.planned.iter().map(|(word, _)| (*word, "RK0104"));
-                    let mistaken = words.mistaken.iter().map(|(word, _)| (*word, "RK0106"));
-                    for (word, code) in planned.chain(mistaken) {
+                    for (word, _) in words.hints {
                         let text = text(word);
-                        assert_eq!(read(&text), Err(vec![code]), "{text}");
+                        assert_eq!(read(&text), Err(vec!["RK0106"]), "{text}");
                         assert!(!validator.is_valid(&as_json(&text)), "{text}");
                     }
                 }

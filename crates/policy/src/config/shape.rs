@@ -18,10 +18,8 @@ pub(super) struct TableSpec {
     pub(super) what: &'static str,
     /// Fields that it may hold.
     pub(super) fields: &'static [FieldSpec],
-    /// Fields of the language that are not built yet: name, and the alternative that works today.
-    pub(super) planned: &'static [NameHint],
-    /// Words people try: name, and what to write instead.
-    pub(super) mistaken: &'static [NameHint],
+    /// Names that people try, and what to write instead.
+    pub(super) hints: &'static [NameHint],
     /// Exactly one of these fields must be there.
     pub(super) one_of: &'static [&'static str],
 }
@@ -31,8 +29,7 @@ impl TableSpec {
     pub(super) const EMPTY: Self = Self {
         what: "",
         fields: &[],
-        planned: &[],
-        mistaken: &[],
+        hints: &[],
         one_of: &[],
     };
 
@@ -83,33 +80,20 @@ pub(super) enum Shape {
     Named { most: usize },
     /// A table.
     Table(&'static TableSpec),
-    /// A table of the language that is not built.
-    PlannedTable { instead: &'static str },
     /// `[[limit]]`.
     Tables { of: &'static TableSpec, most: usize },
     /// `[response.NAME]`.
     NamedTables { of: &'static TableSpec, most: usize },
     /// One of several shapes, distinguished by type.
     Either(&'static [Self]),
-    /// A field of the language that is not built: only the value that disables it is accepted.
-    Only { value: Inert, instead: &'static str },
-}
-
-/// Value of an unbuilt field that disables it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Inert {
-    /// `"off"`
-    Off,
 }
 
 /// The words of a field.
 #[derive(Debug)]
 pub(super) struct Words {
     pub(super) known: &'static [&'static str],
-    /// Words of the language that are not built yet.
-    pub(super) planned: &'static [NameHint],
-    /// Words people try.
-    pub(super) mistaken: &'static [NameHint],
+    /// Words that people try, and what to write instead.
+    pub(super) hints: &'static [NameHint],
 }
 
 impl Shape {
@@ -126,26 +110,13 @@ impl Shape {
             Self::List { .. } => "a list of strings".into(),
             Self::Texts { .. } => "a string or a list of strings".into(),
             Self::Named { .. } => "a table of names and their values".into(),
-            Self::Table(_) | Self::PlannedTable { .. } => "a table".into(),
+            Self::Table(_) => "a table".into(),
             Self::Tables { .. } => "a list of tables".into(),
             Self::NamedTables { .. } => "a table of named tables".into(),
             Self::Either(shapes) => {
-                let built = shapes
-                    .iter()
-                    .filter(|shape| !matches!(shape, Self::PlannedTable { .. }));
-                let each: Vec<_> = built.map(Self::expected).collect();
+                let each: Vec<_> = shapes.iter().map(Self::expected).collect();
                 each.join(", or ")
             }
-            Self::Only { value, .. } => format!("`{}`", value.toml()),
-        }
-    }
-}
-
-impl Inert {
-    /// Returns the value as it stands in the file.
-    pub(super) const fn toml(self) -> &'static str {
-        match self {
-            Self::Off => "\"off\"",
         }
     }
 }

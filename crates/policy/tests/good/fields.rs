@@ -126,7 +126,6 @@ ipv6_prefix     = 56
 [listen]
 http  = "[::1]:0"
 admin = "off"
-proxy = "off"
 
 [store.memory]
 budget = "64MiB"

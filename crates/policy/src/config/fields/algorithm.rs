@@ -34,16 +34,15 @@ pub(super) static BUCKET: TableSpec = TableSpec {
             "start",
             Shape::Word(Words {
                 known: &["full"],
-                planned: hints! {
+                hints: hints! {
                     "empty" => "leave it out: buckets start full",
                 },
-                mistaken: &[],
             }),
             "\"full\"",
             "Initial state of a bucket.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "burst" => "the burst of a bucket is its `size`: size = 20",
         "capacity" => "write size = 20",
         "max" => "write size = 20",
@@ -55,8 +54,7 @@ pub(super) static BUCKET: TableSpec = TableSpec {
 
 const STEP: Words = Words {
     known: &["first", "clock"],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "aligned" => "write \"clock\"",
         "grid" => "write \"clock\"",
         "creation" => "write \"first\": until then the bucket is full",
@@ -85,8 +83,7 @@ pub(super) static QUEUE: TableSpec = TableSpec {
             "order",
             Shape::Word(Words {
                 known: &["fifo"],
-                planned: &[],
-                mistaken: hints! {
+                hints: hints! {
                     "lifo" => "leave it out: a wait that was granted cannot be changed, so \
                         requests leave in the order of their arrival",
                     "random" => "leave it out: requests leave in the order of their arrival",
@@ -97,7 +94,7 @@ pub(super) static QUEUE: TableSpec = TableSpec {
             "Order in which requests leave the queue.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "size" => "write max = 100",
         "length" => "write max = 100",
         "timeout" => "write max_wait = \"2s\"",
@@ -126,7 +123,7 @@ pub(super) static WARMUP: TableSpec = TableSpec {
             "Ratio of the time between two permits when cold to that when warm.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "time" => "write period = \"10s\"",
         "duration" => "write period = \"10s\"",
         "factor" => "write cold_factor = 3",
@@ -155,7 +152,7 @@ pub(super) static CONCURRENCY: TableSpec = TableSpec {
             "Time after which the permit of a crashed holder comes back (default 60s).",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "limit" => "write max = 50",
         "permits" => "write max = 50",
         "size" => "write max = 50",
@@ -181,8 +178,7 @@ pub(super) const ALGORITHMS: Words = Words {
         "exponential",
         "smooth-bursty",
     ],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "gcra" => TOKEN_BUCKET,
         "linear" => TOKEN_BUCKET,
         "bucket" => "write \"token-bucket\", or bucket = { size = 20, refill = \"10/1s\" } in place \
@@ -275,8 +271,7 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
             "edge",
             Shape::Word(Words {
                 known: &["full", "weighted", "drop"],
-                planned: &[],
-                mistaken: &[],
+                hints: &[],
             }),
             "\"full\"",
             "For sub-buckets: weight of the sub-bucket that leaves the window.",
@@ -294,7 +289,7 @@ pub(super) static ALGORITHM: TableSpec = TableSpec {
             "For smooth-bursty: time for which permits are saved up (default: the limit's period).",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "buckets" => "write count = 6",
         "type" => "write name = \"sub-buckets\"",
         "gap" => "write min_gap = \"200ms\"",

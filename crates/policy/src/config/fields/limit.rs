@@ -19,11 +19,9 @@ pub(super) static DEFAULTS: TableSpec = TableSpec {
         ON_STORE_ERROR,
         PATH_CASE,
     ],
-    planned: hints! {
+    hints: hints! {
         "scope" => "leave it out: a limit counts on its own node, and with [store.redis] on all \
             nodes together",
-    },
-    mistaken: hints! {
         "key" => "set `key` in each [[limit]]",
         "limit" => "set `limit` in each [[limit]]",
         "match" => "set `match` in each [[limit]]",
@@ -37,8 +35,7 @@ pub(super) const MODE: FieldSpec = optional(
     "mode",
     Shape::Word(Words {
         known: &["enforce", "shadow", "off"],
-        planned: &[],
-        mistaken: hints! {
+        hints: hints! {
             "on" => "write \"enforce\"",
             "block" => "write \"enforce\"",
             "deny" => "write \"enforce\"",
@@ -87,8 +84,7 @@ pub(super) const ON_STORE_ERROR: FieldSpec = optional(
     "on_store_error",
     Shape::Word(Words {
         known: &["local", "allow", "deny"],
-        planned: &[],
-        mistaken: hints! {
+        hints: hints! {
             "open" => "to let every request pass, write \"allow\"",
             "fail-open" => "to let every request pass, write \"allow\"",
             "closed" => "to refuse every request, write \"deny\"",
@@ -106,8 +102,7 @@ pub(super) const PATH_CASE: FieldSpec = optional(
     "path_case",
     Shape::Word(Words {
         known: &["insensitive", "sensitive"],
-        planned: &[],
-        mistaken: hints! {
+        hints: hints! {
             "ignore" => "write \"insensitive\"",
             "lower" => "write \"insensitive\"",
             "exact" => "write \"sensitive\"",
@@ -213,9 +208,6 @@ pub(super) static LIMIT: TableSpec = TableSpec {
                     most: u32::MAX as u64,
                 },
                 pattern(ATTRIBUTE),
-                Shape::PlannedTable {
-                    instead: "charge the whole cost at the request: cost = \"attr:max_tokens\"",
-                },
             ]),
             "5",
             "Cost of a request: a number, or the attribute that holds it.",
@@ -228,8 +220,7 @@ pub(super) static LIMIT: TableSpec = TableSpec {
         COUNT_DENIED,
         PATH_CASE,
     ],
-    planned: LIMIT_PLANNED,
-    mistaken: LIMIT_MISTAKEN,
+    hints: LIMIT_HINTS,
     one_of: QUANTITIES,
 };
 
@@ -247,12 +238,11 @@ pub(in crate::config) static QUANTITY: TableSpec = TableSpec {
         COUNT_DENIED,
         TIMEZONE,
     ],
-    planned: LIMIT_PLANNED,
-    mistaken: LIMIT_MISTAKEN,
+    hints: LIMIT_HINTS,
     one_of: QUANTITIES,
 };
 
-pub(super) const LIMIT_PLANNED: &[NameHint] = hints! {
+pub(super) const LIMIT_HINTS: &[NameHint] = hints! {
     "plans" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
     "soft" => "add a second limit with the lower number and mode = \"shadow\", which \
         reports and never refuses",
@@ -276,9 +266,6 @@ pub(super) const LIMIT_PLANNED: &[NameHint] = hints! {
     "alert" => "leave it out, and watch the metric ratekeeper_near_limit_total",
     "anchor" => "leave it out: calendar periods begin at the same time for all keys",
     "when" => "use `match`: match = { method = \"POST\", path = \"/login\" }",
-};
-
-pub(super) const LIMIT_MISTAKEN: &[NameHint] = hints! {
     "burst" => "the burst of a bucket is its `size`: bucket = { size = 40, refill = \"20/1s\" \
         }",
     "rate" => "write number and period as one string: limit = \"100/1m\"",

@@ -188,14 +188,12 @@ pub(in crate::config) static POLICY: TableSpec = TableSpec {
             "Responses of refusals, by name.",
         ),
     ],
-    planned: hints! {
+    hints: hints! {
         "geo" => "match addresses by block today: match = { ip = [\"192.0.2.0/24\"] }",
         "plan" => "write one limit for each plan, each with its match = { attr.plan = \"pro\" }",
         "override" => "give the customer a limit of its own, with match = { attr.customer = \
             \"acme\" }, and take it out of the other with match = { attr.customer = \"!acme\" }",
         "secrets" => "leave it out: no supported field needs it",
-    },
-    mistaken: hints! {
         "limits" => "write each limit as a table of its own: [[limit]]",
         "rule" => "write [[limit]]: a rule is called a limit",
         "rules" => "write [[limit]]: a rule is called a limit",

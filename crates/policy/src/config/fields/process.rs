@@ -1,12 +1,11 @@
 //! Fields of the process and of all limits: addresses, listeners, memory, headers.
 
 use super::{MAX_CONNECTIONS, MAX_VALUES, SPAN, optional, required};
-use crate::config::shape::{Inert, Shape, TableSpec, Words};
+use crate::config::shape::{Shape, TableSpec, Words};
 
 pub(super) const HEADERS: Words = Words {
     known: &["ietf", "legacy", "both", "off"],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "x-ratelimit" => "write \"legacy\" for X-RateLimit-* headers",
         "draft" => "write \"ietf\" for RateLimit and RateLimit-Policy",
         "none" => "to send no headers, write \"off\"",
@@ -19,8 +18,7 @@ pub(in crate::config) const MAX_HELD: u64 = 10_000;
 
 const ADMIN_WRITES: Words = Words {
     known: &["token", "open"],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "off" => "leave it out: by default a call without the token changes nothing",
         "on" => "write \"open\" to let callers on this machine change state without a token",
     },
@@ -51,7 +49,7 @@ pub(super) static CLIENT_IP: TableSpec = TableSpec {
             "Bits of an IPv6 address that identify one client.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "proxies" => "write trusted_proxies = [\"10.0.0.0/8\"]",
         "trust" => "write trusted_proxies = [\"10.0.0.0/8\"]",
         "depth" => "name the proxies instead of counting them: trusted_proxies = [\"10.0.0.0/8\"]",
@@ -140,27 +138,11 @@ pub(super) static LISTEN: TableSpec = TableSpec {
             "\"10s\"",
             "Time that requests in flight have after `drain` before they are aborted.",
         ),
-        optional(
-            "resp",
-            Shape::Only {
-                value: Inert::Off,
-                instead: "call the HTTP listener: POST /v1/check",
-            },
-            "\"off\"",
-            "Listener of the Redis protocol; not built yet.",
-        ),
-        optional(
-            "proxy",
-            Shape::Only {
-                value: Inert::Off,
-                instead: "put nginx, Caddy, Traefik or HAProxy in front, and let it call /v1/auth \
-                    of the HTTP listener",
-            },
-            "\"off\"",
-            "Listener of the reverse proxy; not built yet.",
-        ),
     ],
-    mistaken: hints! {
+    hints: hints! {
+        "resp" => "leave it out, and call the HTTP listener: POST /v1/check",
+        "proxy" => "leave it out: put nginx, Caddy, Traefik or HAProxy in front, and let it call \
+            /v1/auth of the HTTP listener",
         "connections" => "write max_connections = 10_000",
         "timeout" => "write idle_timeout = \"75s\"",
         "keepalive_timeout" => "write idle_timeout = \"75s\"",
@@ -252,7 +234,7 @@ pub(super) static ENVOY: TableSpec = TableSpec {
             "Certificates of the gRPC listener, which uses plain text without them.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "merge_domain_config" => "write merge_domains = true",
         "stop_cache_key_increment_when_overlimit" => "write stop_increment = true",
         "limit_response_headers_enabled" => "write headers = \"draft-03\"",
@@ -270,8 +252,7 @@ pub(super) static ENVOY: TableSpec = TableSpec {
 
 const ENVOY_HEADERS: Words = Words {
     known: &["ietf", "draft-03", "off"],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "limit" => "write \"draft-03\": fields for limit, remaining and reset",
         "legacy" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
         "x-ratelimit" => "Envoy adds X-RateLimit-* itself: set its enable_x_ratelimit_headers",
@@ -281,8 +262,7 @@ const ENVOY_HEADERS: Words = Words {
 
 const ENVOY_ON_STORE_ERROR: Words = Words {
     known: &["local", "allow", "deny", "error"],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "fail" => "write \"error\": calls fail with UNAVAILABLE, and failure_mode_deny decides",
         "unavailable" => "write \"error\"",
     },
@@ -290,8 +270,7 @@ const ENVOY_ON_STORE_ERROR: Words = Words {
 
 const ENVOY_BODY: Words = Words {
     known: &["limit", "off"],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "problem" => "write \"limit\": a limit without a response of its own has a problem document",
         "on" => "write \"limit\"",
     },
@@ -344,7 +323,7 @@ static ENVOY_TLS: TableSpec = TableSpec {
             "PEM file of the authorities for client certificates, which are then required.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "cert" => "write certificate = \"server.pem\"",
         "ca" => "write client_ca = \"clients.pem\"",
         "private_key" => "write key = \"server.key\"",

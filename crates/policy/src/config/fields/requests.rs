@@ -67,13 +67,11 @@ pub(in crate::config) static MATCH: TableSpec = TableSpec {
             "Entries of a descriptor: exactly these, and those of the key.",
         ),
     ],
-    planned: hints! {
+    hints: hints! {
         "country" => "match addresses by block: match = { ip = [\"192.0.2.0/24\"] }",
         "asn" => "match addresses by block: match = { ip = [\"192.0.2.0/24\"] }",
         "plan" => "let the application send it as an attribute: match = { attr.plan = \"pro\" }",
         "protocol" => "leave it out: all requests come by HTTP",
-    },
-    mistaken: hints! {
         "url" => "write path = \"/login\", and host = \"api.example.com\" if it matters",
         "uri" => "write path = \"/login\"",
         "route" => "write path = \"/users/{id}\"",
@@ -117,10 +115,8 @@ pub(super) static EXEMPT: TableSpec = TableSpec {
             "Reason of the exemption, for the record.",
         ),
     ],
-    planned: hints! {
+    hints: hints! {
         "until" => "leave it out, and remove the exemption when it expires",
-    },
-    mistaken: hints! {
         "limit" => "write a list: limits = [\"*\"]",
         "path" => "put it into `match`: match = { path = \"/health\" }",
         "ip" => "put it into `match`: match = { ip = \"192.0.2.0/24\" }",

@@ -20,7 +20,7 @@ pub(super) static RESPONSE: TableSpec = TableSpec {
             "Field `detail` of problem+json; {retry_after} and {limit} are filled in.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "code" => "write status = 429",
         "message" => "write detail = \"Try again in {retry_after}.\"",
         "text" => "put it into the body: body = { text = \"Slow down.\" }",
@@ -31,8 +31,7 @@ pub(super) static RESPONSE: TableSpec = TableSpec {
 
 pub(super) const BODIES: Words = Words {
     known: &["problem+json", "none"],
-    planned: &[],
-    mistaken: hints! {
+    hints: hints! {
         "json" => "write \"problem+json\"",
         "empty" => "write \"none\"",
         "off" => "write \"none\"",
@@ -57,10 +56,8 @@ pub(super) static BODY: TableSpec = TableSpec {
             "Content type of the body (default: plain text).",
         ),
     ],
-    planned: hints! {
+    hints: hints! {
         "file" => "write the text into the policy: body = { text = \"...\", type = \"text/html\" }",
-    },
-    mistaken: hints! {
         "content" => "write text = \"Slow down.\"",
         "content_type" => "write type = \"text/html\"",
     },

@@ -19,7 +19,7 @@ pub(super) static STORE: TableSpec = TableSpec {
             "Counters in Redis or Valkey, shared with other processes.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "budget" => "move it under [store.memory]: budget = \"256MiB\"",
         "url" => "move it under [store.redis]: url = \"redis://127.0.0.1:6379\"",
         "valkey" => "configure Valkey like Redis: [store.redis] with url = \
@@ -104,7 +104,7 @@ static REDIS: TableSpec = TableSpec {
              limit (default 1).",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "sentinels" => "write url = [\"redis://10.0.0.1:26379\"] and sentinel = { master = \
             \"mymaster\" }",
         "master" => "move it under [store.redis.sentinel]: sentinel = { master = \
@@ -145,7 +145,7 @@ static STORE_SENTINEL: TableSpec = TableSpec {
             "Source of the password for the sentinels: env:NAME or file:PATH.",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "name" => "write master = \"mymaster\"",
         "url" => "list the sentinels in [store.redis]: url = [\"redis://10.0.0.1:26379\"]",
     },
@@ -182,7 +182,7 @@ static STORE_TLS: TableSpec = TableSpec {
             "Name in the certificates of servers (default: the host of the URL).",
         ),
     ],
-    mistaken: hints! {
+    hints: hints! {
         "cert" => "write client_certificate = \"client.pem\"",
         "certificate" => "write client_certificate = \"client.pem\"",
         "key" => "write client_key = \"client.key\"",
@@ -202,7 +202,7 @@ static MEMORY: TableSpec = TableSpec {
         "\"256MiB\"",
         "Maximum memory of the counters, as in \"256MiB\".",
     )],
-    mistaken: hints! {
+    hints: hints! {
         "max_keys" => "set the maximum memory in bytes: budget = \"256MiB\"",
         "size" => "write budget = \"256MiB\"",
         "limit" => "write budget = \"256MiB\"",
