@@ -11,6 +11,7 @@
 
 mod configured;
 #[cfg(feature = "tower")]
+#[cfg(feature = "tower")]
 mod lent;
 mod lines;
 mod reservation;

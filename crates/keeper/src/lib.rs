@@ -67,80 +67,68 @@
 //! `docs/guide/algorithms.md` states the worst-case bounds of each algorithm, `COMPARE.md` compares
 //! it with other limiters, and `examples` has a program for each task.
 //!
-//! # A policy
-//!
-//! A request flows one way: facts, policy, store, answer.
-//!
-//! ```
-//! use ratekeeper::core::{Nanos, Origin};
-//! use ratekeeper::policy::{Facts, config};
-//! use ratekeeper::store::{MemoryConfig, MemoryStore};
-//! use ratekeeper::{Keeper, ManualClock, Scope};
-//!
-//! let policy = r#"
-//!     version = 1
-//!     [[limit]]
-//!     name  = "per-user"
-//!     key   = ["attr:user"]
-//!     limit = "2/1s"
-//!     algorithm = "token-bucket"
-//! "#;
-//! let clock = ManualClock::at(Origin::UNIX);
-//! let loaded = config::parse(policy, config::Context { origin: Origin::UNIX }).unwrap();
-//! let keeper = Keeper::new(loaded.policy, MemoryStore::new(MemoryConfig::default()), clock);
-//!
-//! let ann = Facts { attributes: &[("user", "ann")], ..Facts::default() };
-//! assert!(keeper.check_now(&ann, Scope::All).allowed());
-//! assert!(keeper.check_now(&ann, Scope::All).allowed());
-//! let third = keeper.check_now(&ann, Scope::All);
-//! assert!(!third.allowed());
-//! assert_eq!(third.retry_after(), Some(Nanos::from_millis(500)));
-//! ```
+#![cfg_attr(feature = "policy", doc = include_str!("policy.md"))]
 //!
 //! # In a server
 //!
 //! With the feature `tower`, the module `tower` puts limiters and policies around the services
 //! of axum, tonic and hyper.
 
+#[cfg(feature = "policy")]
 mod answer;
+#[cfg(feature = "policy")]
 mod call;
 mod clock;
 mod counter;
+#[cfg(feature = "policy")]
 pub mod headers;
+#[cfg(feature = "policy")]
 mod keeper;
 mod keyed;
 mod latest;
 pub mod limiter;
+#[cfg(feature = "policy")]
 mod loan;
 #[cfg(feature = "redis")]
 mod open;
+#[cfg(feature = "policy")]
 mod permit;
+#[cfg(feature = "policy")]
 pub mod problem;
+#[cfg(feature = "policy")]
 mod rate_limit;
 #[cfg(feature = "redis")]
 mod redis_settings;
+#[cfg(feature = "policy")]
 mod report;
 mod smooth;
 #[cfg(feature = "tower")]
 pub mod tower;
 
+#[cfg(feature = "policy")]
 pub use answer::{Answer, Outcome};
+#[cfg(feature = "policy")]
 pub use call::{Act, Answers, Asked};
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
+#[cfg(feature = "policy")]
 pub use keeper::{Keeper, MAX_REPLACED, Scope, at_once};
 pub use keyed::{KeyedLimiter, KeyedReservation, MostWaiting};
 pub use limiter::{Limiter, Reservation, Settlement, WaitError};
 #[cfg(feature = "redis")]
 pub use open::OpenError;
+#[cfg(feature = "policy")]
 pub use permit::{NoPermit, Permit};
+#[cfg(feature = "policy")]
 pub use rate_limit::RateLimitError;
 pub use ratekeeper_core as core;
+#[cfg(feature = "policy")]
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;
 #[cfg(feature = "redis")]
 pub use redis_settings::redis_config;
+#[cfg(feature = "policy")]
 pub use report::LimitReport;
 pub use smooth::SmoothRateLimiter;
 

@@ -46,6 +46,7 @@ use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Reserve, Tim
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
+#[cfg(feature = "policy")]
 pub(crate) use configured::limit_of;
 use desk::{Waitable as _, behind_the_line};
 use line::WaitLine;

@@ -15,8 +15,9 @@
 //!
 //! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012).
 
-use parking_lot::Mutex;
 use ratekeeper_core::{Error, Nanos, Permits, Reserve, Verdict, WarmUp, WarmUpState};
+
+use ratekeeper_store::Lock;
 
 use crate::{Block, Clock, SystemClock};
 
@@ -38,7 +39,7 @@ const BURST_SECONDS: f64 = 1.0;
 #[derive(Debug)]
 pub struct SmoothRateLimiter<C = SystemClock> {
     clock: C,
-    inner: Mutex<SmoothInner>,
+    inner: Lock<SmoothInner>,
 }
 
 #[derive(Debug)]
@@ -96,7 +97,7 @@ impl<C: Clock> SmoothRateLimiter<C> {
         let state = limit.start(clock.now());
         Self {
             clock,
-            inner: Mutex::new(SmoothInner { limit, state }),
+            inner: Lock::new(SmoothInner { limit, state }),
         }
     }
 

@@ -68,6 +68,10 @@ pub trait Act: Copy + Debug + Send + Sync + 'static {
 
 /// An act that the script of the Redis store performs, and the answer that its decisions are.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(all(feature = "redis", not(loom))),
+    expect(dead_code, reason = "read by the Redis store")
+)]
 pub struct Scripted<T> {
     pub(crate) act: ScriptAct,
     pub(crate) answer: fn(Decisions) -> T,

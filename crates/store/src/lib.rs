@@ -8,6 +8,7 @@ mod cell;
 pub mod conformance;
 #[cfg(feature = "redis")]
 mod fallback;
+mod lock;
 mod memory;
 #[cfg(all(feature = "redis", not(loom)))]
 mod redis;
@@ -20,6 +21,8 @@ pub use any::AnyStore;
 pub use cell::Cell;
 #[cfg(feature = "redis")]
 pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, Remote};
+#[doc(hidden)]
+pub use lock::{Lock, LockGuard};
 pub use memory::{
     EvictionCounts, KeyEntry, LimitUsage, Loans, MemoryConfig, MemoryStore, Reserved, Usage,
 };

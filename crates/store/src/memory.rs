@@ -70,11 +70,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::quality::RandomState;
-use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
 };
 
+use crate::lock::{Lock, LockGuard};
 use crate::{Decide, Decisions, Store, StoreAct, StoreError};
 use budget::MemoryBudget;
 use key::{LongKey, ShortKey, SizeClass, WordKey, hash_of};
@@ -137,7 +137,7 @@ impl Default for MemoryConfig {
 /// ```
 #[derive(Debug)]
 pub struct MemoryStore {
-    shards: Box<[CacheAligned<Mutex<Shard>>]>,
+    shards: Box<[CacheAligned<Lock<Shard>>]>,
     hasher: RandomState,
     budget: Arc<MemoryBudget>,
     /// Bytes of the store itself.
@@ -156,12 +156,12 @@ impl MemoryStore {
     pub fn new(config: MemoryConfig) -> Self {
         let wanted = (config.budget_bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let count = 1 << wanted.ilog2(); // down: to a power of two
-        let fixed_bytes = size_of::<Self>() + count * size_of::<CacheAligned<Mutex<Shard>>>();
+        let fixed_bytes = size_of::<Self>() + count * size_of::<CacheAligned<Lock<Shard>>>();
         let hasher = RandomState::default();
         let budget = Arc::new(MemoryBudget::new(
             config.budget_bytes.saturating_sub(fixed_bytes),
         ));
-        let shard = |_| CacheAligned(Mutex::new(Shard::new(Arc::clone(&budget), hasher.clone())));
+        let shard = |_| CacheAligned(Lock::new(Shard::new(Arc::clone(&budget), hasher.clone())));
         Self {
             shards: (0..count).map(shard).collect(),
             hasher: hasher.clone(),
@@ -261,7 +261,7 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+    fn lock(&self, shard: usize) -> LockGuard<'_, Shard> {
         self.shards[shard].0.lock()
     }
 

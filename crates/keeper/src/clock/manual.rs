@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use parking_lot::Mutex;
 use ratekeeper_core::{Nanos, Origin, Time};
+
+use ratekeeper_store::Lock;
 
 use super::{Block, Clock, Timer};
 
@@ -31,7 +32,7 @@ use super::{Block, Clock, Timer};
 pub struct ManualClock {
     now: AtomicU64,
     origin: Origin,
-    sleepers: Mutex<Sleepers>,
+    sleepers: Lock<Sleepers>,
 }
 
 /// Sleeping tasks, by the moment they wait for and in the order in which they came.

@@ -1,13 +1,18 @@
 //! Configured: a limiter for each key, with an algorithm that is chosen at run time.
 
 use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Permits, Unsupported};
+#[cfg(feature = "policy")]
 use ratekeeper_policy::config::LimitTextError;
-use ratekeeper_store::{GiveBack, MemoryConfig};
+use ratekeeper_store::GiveBack;
+#[cfg(feature = "policy")]
+use ratekeeper_store::MemoryConfig;
 
 use super::{KeyedLimiter, KeyedReservation};
-use crate::limiter::limit_of;
-use crate::{Clock, SystemClock};
+use crate::Clock;
+#[cfg(feature = "policy")]
+use crate::{SystemClock, limiter::limit_of};
 
+#[cfg(feature = "policy")]
 impl KeyedLimiter<AnyAlgorithm> {
     /// A limit for each key in the policy's words, in the form that
     /// [`Limiter::parse`](crate::Limiter::parse) reads.
@@ -29,6 +34,7 @@ impl KeyedLimiter<AnyAlgorithm> {
     }
 }
 
+#[cfg(feature = "policy")]
 impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// Like [`set_limit`](KeyedLimiter::set_limit), in the policy's words.
     ///
@@ -45,7 +51,9 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
         self.set_limit(limit_of(words, &self.clock)?);
         Ok(())
     }
+}
 
+impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// Like [`refund`](KeyedLimiter::refund), if the algorithm can take back a charge.
     ///
     /// ```

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::quality::RandomState;
-use parking_lot::Mutex;
+
+use ratekeeper_store::Lock;
 
 use crate::limiter::line::WaitLine;
 
 /// Number of maps of lines, because threads that wait for different keys seldom use the same map.
 const PARTS: usize = 16;
 
-type Part = Mutex<HashMap<Box<[u8]>, KeyLine, RandomState>>;
+type Part = Lock<HashMap<Box<[u8]>, KeyLine, RandomState>>;
 
 /// The line of one key.
 #[derive(Debug, Default)]
@@ -105,7 +106,7 @@ impl Default for KeyLines {
         let hasher = RandomState::default();
         Self {
             present: AtomicUsize::new(0),
-            parts: std::array::from_fn(|_| Mutex::new(HashMap::default())),
+            parts: std::array::from_fn(|_| Lock::new(HashMap::default())),
             hasher,
         }
     }

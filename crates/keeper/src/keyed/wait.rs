@@ -20,6 +20,7 @@ use crate::limiter::line::WaitLine;
 use crate::limiter::turn::{TurnStep, Until};
 use crate::limiter::wait::{answer, block, wait};
 use crate::{Block, Clock, Timer};
+#[cfg(feature = "tower")]
 use ratekeeper_store::Decide;
 
 /// Waiting by a thread.

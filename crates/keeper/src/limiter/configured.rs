@@ -8,11 +8,15 @@
 //! ```
 
 use ratekeeper_core::{AnyAlgorithm, AnyState, Call, Nanos, Permits, Unsupported};
+#[cfg(feature = "policy")]
 use ratekeeper_policy::config::{Context, LimitTextError, parse_limit};
 
 use super::{Limiter, Reservation, StateCell};
-use crate::{Clock, SystemClock};
+use crate::Clock;
+#[cfg(feature = "policy")]
+use crate::SystemClock;
 
+#[cfg(feature = "policy")]
 /// Parses the text of a limit, for this clock; GCRA promises moments as far ahead as it can.
 pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, LimitTextError> {
     let context = Context {
@@ -21,6 +25,7 @@ pub(crate) fn limit_of(text: &str, clock: &impl Clock) -> Result<AnyAlgorithm, L
     Ok(parse_limit(text, context)?.with_patience(Nanos::MAX))
 }
 
+#[cfg(feature = "policy")]
 impl Limiter<AnyAlgorithm> {
     /// A limiter in the policy's words: the fields of a `[[limit]]` that state how much it allows
     /// and how it counts. The number alone is the same limit as there, and as in [`Limiter::per`]:
@@ -49,6 +54,7 @@ impl Limiter<AnyAlgorithm> {
     }
 }
 
+#[cfg(feature = "policy")]
 impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// Like [`parse`](Limiter::parse), on any clock.
     ///
@@ -81,7 +87,9 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
         self.set_limit(limit_of(words, &self.clock)?);
         Ok(())
     }
+}
 
+impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// Like [`refund`](Limiter::refund), if the algorithm can take back a charge.
     ///
     /// ```

@@ -17,19 +17,26 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::{Nanos, Permits, Time};
+use ratekeeper_store::{Lock, LockGuard};
 
 /// Maximum lateness of timers that is made up for: tokio's and those of most kernels are late by 1
 /// to 4 ms. Any span `w` admits as many permits as the limit allows in `w` plus this.
 pub(crate) const LATENESS: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
-#[expect(unnameable_types, reason = "limits are made in this crate only")]
+#[cfg_attr(
+    feature = "tower",
+    expect(unnameable_types, reason = "limits are made in this crate only")
+)]
+#[cfg_attr(
+    not(feature = "tower"),
+    expect(unreachable_pub, reason = "gates of the tower layer show it")
+)]
 pub struct WaitLine {
     /// The number of waiters; a hint for callers that do not hold the lock.
     length: AtomicUsize,
-    queue: Mutex<Waiters>,
+    queue: Lock<Waiters>,
 }
 
 /// The waiters, in order.
@@ -56,7 +63,7 @@ impl WaitLine {
         self.length.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Waiters> {
+    pub(crate) fn lock(&self) -> LockGuard<'_, Waiters> {
         self.queue.lock()
     }
 
@@ -75,7 +82,7 @@ impl WaitLine {
     }
 
     /// Leaves, served or not; wakes the waiter that is first now.
-    pub(crate) fn leave(&self, mut queue: MutexGuard<'_, Waiters>, number: u64) {
+    pub(crate) fn leave(&self, mut queue: LockGuard<'_, Waiters>, number: u64) {
         let was_first = queue.is_first(number);
         if let Some(left) = queue.by_number.remove(&number) {
             queue.permits -= u64::from(left.cost.get());

@@ -11,11 +11,10 @@
 //! function passed as an argument, because compilers do not inline those where there are many
 //! callers: so `decide` and `take` of a place are alike, and a check is 1.3 ns faster.
 
-use parking_lot::Mutex;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Time, WordState,
 };
-use ratekeeper_store::Cell;
+use ratekeeper_store::{Cell, Lock};
 
 /// An algorithm that a [`Limiter`](super::Limiter) can run.
 pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
@@ -109,7 +108,7 @@ impl<A: Algorithm<State: WordState> + 'static> StateCell<A> for Cell<A> {
 
 /// A state behind a lock.
 #[derive(Debug, Default)]
-pub struct Locked<S>(Mutex<S>);
+pub struct Locked<S>(Lock<S>);
 
 impl<A: Algorithm<State: Send> + 'static> StateCell<A> for Locked<A::State> {
     fn update<T>(&self, transition: impl Fn(&mut A::State) -> T) -> T {

@@ -8,7 +8,6 @@
 //! Locks are taken in one order everywhere, so that no two requests wait for each other. The rules
 //! are those of [`settle`](crate::settle).
 
-use parking_lot::MutexGuard;
 use ratekeeper_core::{Charge, Decision, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
@@ -17,6 +16,7 @@ use super::key::hash_of;
 use super::shard::Shard;
 use super::table::TableAsk;
 use crate::act::ActItem;
+use crate::lock::LockGuard;
 use crate::settle::RequestStates;
 
 /// A request; its shards are locked when a state is first needed.
@@ -33,7 +33,7 @@ pub(super) struct MemoryRequest<'a, I> {
 struct LockedShards<'a> {
     /// One for each item.
     places: SmallVec<[ItemPlace; 4]>,
-    shards: SmallVec<[MutexGuard<'a, Shard>; 4]>,
+    shards: SmallVec<[LockGuard<'a, Shard>; 4]>,
 }
 
 /// Where the state of an item is.
