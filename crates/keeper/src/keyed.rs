@@ -29,7 +29,7 @@ use ratekeeper_store::{GiveBack, MemoryConfig, MemoryStore, Reset};
 
 use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
-use crate::limiter::{MAX_WAITING, patient};
+use crate::limiter::{Grant, MAX_WAITING, Refused, patient};
 use crate::{Clock, SystemClock};
 use lines::KeyLines;
 pub use reservation::KeyedReservation;
@@ -46,7 +46,7 @@ const MAX_WAITING_FOR_ONE: usize = 1_000;
 /// use ratekeeper::KeyedLimiter;
 ///
 /// let limiter = KeyedLimiter::per("2/1h")?;
-/// let ask = |user: &str| limiter.check(user).verdict.allows();
+/// let ask = |user: &str| limiter.check(user).is_ok();
 /// assert!(ask("ann") && ask("ann") && !ask("ann"));
 /// assert!(ask("bob"), "another key");
 /// # Ok::<(), ratekeeper::core::Error>(())
@@ -109,7 +109,7 @@ impl<A: Into<AnyAlgorithm>> KeyedLimiter<A> {
     ///         true => Log::sliding(quota)?.into(),
     ///         false => Exponential::new(quota)?.into(),
     ///     };
-    ///     assert!(KeyedLimiter::new(configured).check("ann").verdict.allows());
+    ///     assert!(KeyedLimiter::new(configured).check("ann").is_ok());
     /// }
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
@@ -124,12 +124,12 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
     /// use ratekeeper::store::MemoryConfig;
-    /// use ratekeeper::{KeyedLimiter, ManualClock};
+    /// use ratekeeper::{KeyedLimiter, ManualClock, Refused};
     /// let apart = Gcra::spacing(Nanos::SECOND).unwrap();
     /// let memory = MemoryConfig { budget_bytes: 1 << 20 };
     /// let limiter = KeyedLimiter::with_clock(apart, memory, ManualClock::default());
-    /// assert!(limiter.check("ann").verdict.allows());
-    /// assert_eq!(limiter.check("ann").verdict.retry_after(), Some(Nanos::SECOND));
+    /// assert!(limiter.check("ann").is_ok());
+    /// assert_eq!(limiter.check("ann"), Err(Refused::Until(Nanos::SECOND)));
     /// ```
     pub fn with_clock(algorithm: A, memory: MemoryConfig, clock: C) -> Self {
         Self {
@@ -168,11 +168,14 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     ///
     /// ```
     /// let limiter = ratekeeper::KeyedLimiter::per("1/1h").unwrap();
-    /// assert!(limiter.check([192, 0, 2, 1]).verdict.allows());
-    /// assert!(!limiter.check([192, 0, 2, 1]).verdict.allows());
+    /// assert!(limiter.check([192, 0, 2, 1]).is_ok());
+    /// assert!(limiter.check([192, 0, 2, 1]).is_err());
     /// ```
+    ///
+    /// # Errors
+    /// [`Refused`], if the limit of the key is used up: nothing is charged.
     #[inline]
-    pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
+    pub fn check(&self, key: impl AsRef<[u8]>) -> Result<Grant, Refused> {
         self.check_n(key, Permits::ONE)
     }
 
@@ -181,11 +184,22 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     /// use ratekeeper::core::Permits;
     /// let limiter = ratekeeper::KeyedLimiter::per("10/1h").unwrap();
-    /// assert_eq!(limiter.check_n("ann", Permits::new(8)).remaining.get(), 2);
-    /// assert!(!limiter.check_n("ann", Permits::new(8)).verdict.allows());
+    /// let grant = limiter.check_n("ann", Permits::new(8)).unwrap();
+    /// assert_eq!(grant.remaining(), Permits::new(2));
+    /// assert!(limiter.check_n("ann", Permits::new(8)).is_err());
     /// ```
+    ///
+    /// # Errors
+    /// [`Refused`], if fewer are free for the key: nothing is charged.
     #[inline]
-    pub fn check_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
+    pub fn check_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Result<Grant, Refused> {
+        Grant::of(self.decide(key, cost), cost)
+    }
+
+    /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal: for
+    /// header fields and reports.
+    #[inline]
+    pub fn decide(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
         let key = key.as_ref();
         match self.limit.unchanged() {
             // Inlined: a call costs as much as its work besides waiting for memory.
@@ -389,7 +403,7 @@ mod tests {
     fn threads_admit_exactly_the_burst_of_each_key() {
         let limiter = KeyedLimiter::per("100/24h").unwrap();
         let admitted = |user: &str| {
-            let ask = |_: &u32| limiter.check(user).verdict.allows();
+            let ask = |_: &u32| limiter.check(user).is_ok();
             (0..50).filter(ask).count()
         };
         let all: usize = std::thread::scope(|scope| {

@@ -14,14 +14,13 @@
 //! **check**: a client can come back.
 //!
 //! ```
-//! use ratekeeper::Limiter;
-//! use ratekeeper::core::Verdict;
+//! use ratekeeper::{Limiter, Refused};
 //!
 //! let limiter = Limiter::per("100/1m")?;
-//! match limiter.check().verdict {
-//!     Verdict::Allow | Verdict::AllowAfter(_) => { /* serve it */ }
-//!     Verdict::Deny { retry_after } => eprintln!("429, Retry-After: {}", retry_after.as_secs_ceil()),
-//!     Verdict::DenyForever => eprintln!("429: it costs more than the limit ever holds"),
+//! match limiter.check() {
+//!     Ok(_grant) => { /* serve it */ }
+//!     Err(Refused::Until(wait)) => eprintln!("429, Retry-After: {}", wait.as_secs_ceil()),
+//!     Err(Refused::Never) => eprintln!("413: it costs more than the limit ever holds"),
 //! }
 //! # Ok::<(), ratekeeper::core::Error>(())
 //! ```
@@ -58,7 +57,7 @@
 //! ```
 //!
 //! If the cost of work is known only afterwards, charge an estimate, then
-//! [`settle`](Limiter::settle). [`KeyedLimiter`] has a limit, and a line, for each key. Any
+//! [`settle`](Limiter::settle) the [`Grant`]. [`KeyedLimiter`] has a limit, and a line, for each key. Any
 //! algorithm can be used with the verbs: see the module [`limiter`]. Callers that come from Guava
 //! find its limiter as [`SmoothRateLimiter`]. The other side, clients that wait and retry, is the
 //! crate `ratekeeper-resilience`.
@@ -115,7 +114,7 @@ pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 #[cfg(feature = "policy")]
 pub use keeper::{Keeper, MAX_REPLACED, Scope, at_once};
 pub use keyed::{KeyedLimiter, KeyedReservation, MostWaiting};
-pub use limiter::{Limiter, Reservation, Settlement, WaitError};
+pub use limiter::{Grant, Limiter, Refused, Reservation, Settlement, WaitError};
 #[cfg(feature = "redis")]
 pub use open::OpenError;
 #[cfg(feature = "policy")]

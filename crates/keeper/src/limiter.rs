@@ -32,6 +32,7 @@
 mod change;
 mod configured;
 pub(crate) mod desk;
+mod grant;
 pub(crate) mod line;
 mod place;
 mod reservation;
@@ -49,6 +50,7 @@ use crate::{Clock, SystemClock};
 #[cfg(feature = "policy")]
 pub(crate) use configured::limit_of;
 use desk::{Waitable as _, behind_the_line};
+pub use grant::{Grant, Refused};
 use line::WaitLine;
 pub use place::{LimiterAlgorithm, Locked, StateCell};
 pub use reservation::Reservation;
@@ -72,7 +74,7 @@ const PAUSES: u32 = 8;
 /// use ratekeeper::Limiter;
 ///
 /// let limiter = Limiter::per("100/1m")?;
-/// if limiter.check().verdict.allows() {
+/// if limiter.check().is_ok() {
 ///     // do it
 /// }
 /// # Ok::<(), ratekeeper::core::Error>(())
@@ -92,7 +94,7 @@ impl Limiter {
     /// ```
     /// use ratekeeper::Limiter;
     /// let limiter = Limiter::per("2/1h")?;
-    /// let allowed = (0..5).filter(|_| limiter.check().verdict.allows()).count();
+    /// let allowed = (0..5).filter(|_| limiter.check().is_ok()).count();
     /// assert_eq!(allowed, 2);
     ///
     /// let error = Limiter::per("100 per minute").unwrap_err();
@@ -138,7 +140,7 @@ impl<A: LimiterAlgorithm> Limiter<A> {
     /// use ratekeeper::Limiter;
     /// use ratekeeper::core::Log;
     /// let limiter = Limiter::new(Log::sliding("3/1m".parse()?)?);
-    /// assert!(limiter.check().verdict.allows());
+    /// assert!(limiter.check().is_ok());
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     pub fn new(algorithm: A) -> Self {
@@ -156,7 +158,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// let quota: ratekeeper::core::Quota = "10/1m".parse()?;
     /// let minutes = Window::fixed(quota, clock.origin().phase(quota.per()))?;
     /// let limiter = Limiter::with_clock(minutes, clock);
-    /// assert_eq!(limiter.check().remaining.get(), 9);
+    /// assert_eq!(limiter.check().unwrap().remaining().get(), 9);
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     pub fn with_clock(algorithm: A, clock: C) -> Self {
@@ -187,30 +189,54 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     ///
     /// ```
     /// use ratekeeper::core::{Gcra, Nanos};
-    /// use ratekeeper::{Limiter, ManualClock};
+    /// use ratekeeper::{Limiter, ManualClock, Refused};
     /// let pace = Gcra::spacing(Nanos::from_millis(250)).unwrap();
     /// let limiter = Limiter::with_clock(pace, ManualClock::default());
-    /// assert!(limiter.check().verdict.allows());
-    /// assert_eq!(limiter.check().verdict.retry_after(), Some(Nanos::from_millis(250)));
+    /// assert!(limiter.check().is_ok());
+    /// assert_eq!(limiter.check(), Err(Refused::Until(Nanos::from_millis(250))));
     /// ```
+    ///
+    /// # Errors
+    /// [`Refused`], if the limit is used up: nothing is charged.
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
-    pub fn check(&self) -> Decision {
+    pub fn check(&self) -> Result<Grant, Refused> {
         self.check_n(Permits::ONE)
     }
 
     /// Like [`check`](Self::check), for `cost` permits: all of them or none.
     ///
     /// ```
-    /// use ratekeeper::core::{Permits, Verdict};
+    /// use ratekeeper::Refused;
+    /// use ratekeeper::core::Permits;
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
-    /// assert!(limiter.check_n(Permits::new(8)).verdict.allows());
-    /// assert!(!limiter.check_n(Permits::new(8)).verdict.allows());
-    /// assert_eq!(limiter.check_n(Permits::new(11)).verdict, Verdict::DenyForever);
+    /// assert!(limiter.check_n(Permits::new(8)).is_ok());
+    /// assert!(matches!(limiter.check_n(Permits::new(8)), Err(Refused::Until(_))));
+    /// assert_eq!(limiter.check_n(Permits::new(11)), Err(Refused::Never));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused`], if fewer are free: nothing is charged.
+    #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
+    #[inline(always)]
+    pub fn check_n(&self, cost: Permits) -> Result<Grant, Refused> {
+        Grant::of(self.decide(cost), cost)
+    }
+
+    /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal: for
+    /// header fields and reports.
+    ///
+    /// ```
+    /// use ratekeeper::core::Permits;
+    /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
+    /// let _ = limiter.decide(Permits::new(8));
+    /// let denied = limiter.decide(Permits::new(8));
+    /// assert!(!denied.verdict.allows());
+    /// assert_eq!(denied.remaining, Permits::new(2));
     /// ```
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
-    pub fn check_n(&self, cost: Permits) -> Decision {
+    pub fn decide(&self, cost: Permits) -> Decision {
         let now = self.clock.now();
         if self.line.length() == 0
             && let Some(decision) = self.place.decide(|| self.limit.unchanged(), now, cost)

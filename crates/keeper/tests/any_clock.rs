@@ -76,13 +76,13 @@ fn a_limiter_decides_alike_on_any_clock() {
     for limit in limits() {
         alike(|begin| {
             let limiter = Limiter::with_clock(limit.clone(), ManualClock::default());
-            life(limiter.clock(), begin, |cost| limiter.check_n(cost))
+            life(limiter.clock(), begin, |cost| limiter.decide(cost))
         });
     }
     let bucket = Gcra::token_bucket("3/1s".parse().unwrap()).unwrap();
     alike(|begin| {
         let limiter = Limiter::with_clock(bucket, ManualClock::default());
-        life(limiter.clock(), begin, |cost| limiter.check_n(cost))
+        life(limiter.clock(), begin, |cost| limiter.decide(cost))
     });
 }
 
@@ -93,7 +93,10 @@ fn a_keyed_limiter_decides_alike_on_any_clock() {
         let memory = MemoryConfig::default();
         let limiter = KeyedLimiter::with_clock(bucket, memory, ManualClock::default());
         life(limiter.clock(), begin, |cost| {
-            [limiter.check_n("ann", cost), limiter.check("bob")]
+            [
+                limiter.decide("ann", cost),
+                limiter.decide("bob", Permits::ONE),
+            ]
         })
     });
 }

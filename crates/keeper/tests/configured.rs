@@ -75,7 +75,7 @@ fn origin() -> Origin {
 
 /// The same calls on one limit and on one key of many.
 trait Calls {
-    fn check_n(&self, cost: Permits) -> Verdict;
+    fn decide(&self, cost: Permits) -> Verdict;
     fn peek(&self) -> (Verdict, Permits);
     fn acquire(&self) -> Result<Nanos, WaitError>;
     fn try_acquire(&self, patience: Nanos) -> Option<Nanos>;
@@ -90,8 +90,8 @@ trait Calls {
 macro_rules! calls {
     ($limiter:ty, ($($key:expr)?)) => {
         impl Calls for $limiter {
-            fn check_n(&self, cost: Permits) -> Verdict {
-                <$limiter>::check_n(self, $($key,)? cost).verdict
+            fn decide(&self, cost: Permits) -> Verdict {
+                <$limiter>::decide(self, $($key,)? cost).verdict
             }
             fn peek(&self) -> (Verdict, Permits) {
                 let decision = <$limiter>::peek(self $(,$key)?);
@@ -142,7 +142,7 @@ fn limiters(text: &str) -> [Box<dyn Calls>; 2] {
 /// Takes single permits until there are none; returns their number, and the wait for the next.
 fn spend(limiter: &dyn Calls) -> (u32, Nanos) {
     for taken in 0..100 {
-        if let Verdict::Deny { retry_after } = limiter.check_n(Permits::ONE) {
+        if let Verdict::Deny { retry_after } = limiter.decide(Permits::ONE) {
             return (taken, retry_after);
         }
     }
@@ -166,13 +166,13 @@ fn check_returns_the_exact_wait_and_reset_erases_the_state() {
             if !text.contains("count_denied") {
                 let almost = wait.saturating_sub(Nanos::from_nanos(1));
                 limiter.clock().advance(almost);
-                assert!(!limiter.check_n(Permits::ONE).allows(), "{text}");
+                assert!(!limiter.decide(Permits::ONE).allows(), "{text}");
                 limiter.clock().advance(Nanos::from_nanos(1));
-                assert!(limiter.check_n(Permits::ONE).allows(), "{text}");
+                assert!(limiter.decide(Permits::ONE).allows(), "{text}");
             }
             limiter.reset();
             assert_eq!(limiter.peek(), fresh, "{text}");
-            let never = limiter.check_n(Permits::new(1_000));
+            let never = limiter.decide(Permits::new(1_000));
             assert_eq!(never, Verdict::DenyForever, "{text}");
         }
     }
@@ -250,7 +250,7 @@ fn used_permits_are_carried_from_any_algorithm_to_any_other() {
                 continue;
             }
             for limiter in limiters(from) {
-                assert!(limiter.check_n(Permits::new(3)).allows(), "{from}");
+                assert!(limiter.decide(Permits::new(3)).allows(), "{from}");
                 limiter.set(to);
                 let (_, left) = limiter.peek();
                 assert!(
@@ -311,7 +311,7 @@ fn settle_works_where_refund_and_reserve_do_or_returns_unsupported() {
     for (text, can) in ROWS {
         for limiter in limiters(text) {
             let four = Permits::new(4);
-            let _ = limiter.check_n(four);
+            let _ = limiter.decide(four);
             let before = limiter.peek();
             let settled = limiter.settle(Settlement {
                 taken: four,
@@ -334,7 +334,7 @@ fn settle_works_where_refund_and_reserve_do_or_returns_unsupported() {
                 taken: Permits::ZERO,
                 used: Permits::new(10),
             });
-            let denied = limiter.check_n(Permits::ONE);
+            let denied = limiter.decide(Permits::ONE);
             assert_eq!(denied.retry_after(), Some(Nanos::from_secs(2)), "{text}");
         }
     }
@@ -359,11 +359,11 @@ fn unused_permits_keep_their_share_under_another_period() {
         ("1/365d", 1, "1000000000/1s", 0, 1), // 1 ns, reported as 1 ms
     ] {
         for limiter in limiters(&gcra(from)) {
-            assert!(limiter.check_n(Permits::new(taken)).allows());
+            assert!(limiter.decide(Permits::new(taken)).allows());
             limiter.set(&gcra(to));
             let (_, remaining) = limiter.peek();
             assert_eq!(remaining.get(), left, "{taken} of {from}, then {to}");
-            let retry_after = limiter.check_n(Permits::ONE).retry_after();
+            let retry_after = limiter.decide(Permits::ONE).retry_after();
             let wait = retry_after.map_or(0, Nanos::as_millis_ceil);
             assert_eq!(wait, wait_ms, "{taken} of {from}, then {to}");
         }
@@ -400,7 +400,7 @@ fn the_same_text_is_the_same_limit() {
         let (per, parsed) = (Limiter::per(text).unwrap(), Limiter::parse(text).unwrap());
         let quota = bucket.capacity().get();
         for left in (0..quota).rev() {
-            let (one, other) = (per.check(), parsed.check());
+            let (one, other) = (per.decide(Permits::ONE), parsed.decide(Permits::ONE));
             assert_eq!([one.verdict, other.verdict], [Verdict::Allow; 2], "{text}");
             assert_eq!(
                 [one.remaining.get(), other.remaining.get()],
@@ -408,6 +408,6 @@ fn the_same_text_is_the_same_limit() {
                 "{text}"
             );
         }
-        assert!(!per.check().verdict.allows() && !parsed.check().verdict.allows());
+        assert!(per.check().is_err() && parsed.check().is_err());
     }
 }

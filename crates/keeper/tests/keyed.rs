@@ -75,9 +75,9 @@ fn a_queue_delays_only_its_own_key() {
     for task in 0..3 {
         tasks.start(task, limiter.try_acquire("ann", Permits::ONE, Nanos::MAX));
     }
-    assert!(limiter.check("bob").verdict.allows());
+    assert!(limiter.check("bob").is_ok());
     clock.set(at(999));
-    let refused = limiter.check("ann").verdict;
+    let refused = limiter.decide("ann", Permits::ONE).verdict;
     assert_eq!(
         refused.retry_after(),
         Some(millis(2_001)),
@@ -87,7 +87,10 @@ fn a_queue_delays_only_its_own_key() {
         limiter.reserve("ann", Permits::ONE, Nanos::MAX).wait(),
         None
     );
-    assert_eq!(limiter.check("bob").verdict.retry_after(), Some(millis(1)));
+    assert_eq!(
+        limiter.decide("bob", Permits::ONE).verdict.retry_after(),
+        Some(millis(1))
+    );
     tasks.run();
     assert_eq!(tasks.order(), [0, 1, 2]);
 }
@@ -113,7 +116,7 @@ fn a_waiter_that_leaves_returns_its_permits_and_the_last_one_removes_the_queue()
     assert_eq!(limiter.waiting("ann"), 0);
     clock.set(at(2_000));
     assert!(
-        limiter.check("ann").verdict.allows(),
+        limiter.check("ann").is_ok(),
         "no waiter is left in the queue"
     );
 }
@@ -229,7 +232,7 @@ fn thirty_two_threads_never_exceed_the_bound_of_a_key() {
                 let user = number % 3;
                 let key = [u8::try_from(user).unwrap()];
                 // Some only ask; some give up early.
-                let asked = number.is_multiple_of(5) && limiter.check(key).verdict.allows();
+                let asked = number.is_multiple_of(5) && limiter.check(key).is_ok();
                 let tried = || {
                     limiter
                         .try_acquire_blocking(key, Permits::ONE, millis(2))
@@ -280,9 +283,9 @@ fn each_key_is_settled_separately() {
         let limit = bucket("10/1s", 10).with_patience(Nanos::from_secs(60));
         let (limiter, _clock) = limiter(limit);
         let [taken, used] = [taken, used].map(Permits::new);
-        assert!(limiter.check_n("ann", taken).verdict.allows());
+        assert!(limiter.check_n("ann", taken).is_ok());
         limiter.settle("ann", Settlement { taken, used });
-        let retry_after = |key: &str| limiter.check(key).verdict.retry_after();
+        let retry_after = |key: &str| limiter.decide(key, Permits::ONE).verdict.retry_after();
         assert_eq!(retry_after("ann"), wait.map(millis), "{taken:?}, {used:?}");
         assert_eq!(retry_after("bob"), None);
     }
@@ -294,7 +297,7 @@ fn a_settlement_of_a_key_wakes_only_its_own_queue() {
     let (taken, used) = (Permits::new(10), Permits::new(2));
     let mut tasks = Tasks::new(&clock, 2);
     for (task, key) in ["ann", "bob"].into_iter().enumerate() {
-        assert!(limiter.check_n(key, taken).verdict.allows());
+        assert!(limiter.check_n(key, taken).is_ok());
         tasks.start(task, limiter.try_acquire(key, Permits::new(5), Nanos::MAX));
     }
     limiter.settle("ann", Settlement { taken, used });

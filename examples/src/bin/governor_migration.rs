@@ -3,8 +3,8 @@
 //! `cargo run -p ratekeeper-examples --bin governor_migration`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
-use ratekeeper::core::{Gcra, Nanos, Permits, Quota, Verdict};
-use ratekeeper::{KeyedLimiter, Limiter};
+use ratekeeper::core::{Gcra, Nanos, Permits, Quota};
+use ratekeeper::{KeyedLimiter, Limiter, Refused};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // RateLimiter::direct(Quota::per_second(nonzero!(50u32)));
@@ -16,22 +16,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // match limiter.check() { Ok(()) => .., Err(not_until) => .. }
     // not_until.wait_time_from(clock.now())
-    let decision = limiter.check();
-    match decision.verdict {
-        Verdict::Allow | Verdict::AllowAfter(_) => {
-            println!("passed, {} left", decision.remaining.get()); // no middleware needed
-        }
-        Verdict::Deny { retry_after } => println!("come back in {retry_after}"),
-        Verdict::DenyForever => println!("one never fits"),
+    match limiter.check() {
+        Ok(grant) => println!("passed, {} left", grant.remaining()), // no middleware needed
+        Err(refused) => println!("{refused}"),
     }
 
     // match limiter.check_n(nonzero!(9u32)) {
     //     Ok(Ok(())) => .., Ok(Err(not_until)) => .., Err(InsufficientCapacity(most)) => ..
     // }
-    match limiter.check_n(Permits::new(9)).verdict {
-        Verdict::Allow | Verdict::AllowAfter(_) => println!("all nine passed"),
-        Verdict::Deny { retry_after } => println!("come back in {retry_after}"),
-        Verdict::DenyForever => println!("nine never fit"),
+    match limiter.check_n(Permits::new(9)) {
+        Ok(_) => println!("all nine passed"),
+        Err(Refused::Until(wait)) => println!("come back in {} s", wait.as_secs_ceil()),
+        Err(Refused::Never) => println!("nine never fit"),
     }
 
     // limiter.until_ready().await;    waiters race, hence its jitter
@@ -39,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // RateLimiter::keyed(quota); limiter.check_key(&user)
     let keyed = KeyedLimiter::new(Gcra::token_bucket(quota)?);
-    let passed = |user: &str| keyed.check(user).verdict.allows();
+    let passed = |user: &str| keyed.check(user).is_ok();
     println!("ann: {}, bob: {}", passed("ann"), passed("bob"));
 
     // limiter.retain_recent(); limiter.shrink_to_fit();    never: memory has a bound

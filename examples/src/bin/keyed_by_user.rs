@@ -4,7 +4,6 @@
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use ratekeeper::KeyedLimiter;
-use ratekeeper::core::Verdict;
 
 fn main() -> Result<(), ratekeeper::core::Error> {
     // The key is bytes: a name, an address, an API key. 256 MiB at most; a full store makes new
@@ -12,16 +11,9 @@ fn main() -> Result<(), ratekeeper::core::Error> {
     let limiter = KeyedLimiter::per("2/1h")?;
 
     for user in ["ann", "ann", "bob", "ann"] {
-        let decision = limiter.check(user);
-        match decision.verdict {
-            Verdict::Allow | Verdict::AllowAfter(_) => {
-                println!("{user}: served, {} left", decision.remaining.get());
-            }
-            Verdict::Deny { retry_after } => println!(
-                "{user}: come back in {} minutes",
-                retry_after.as_secs_ceil().div_ceil(60)
-            ),
-            Verdict::DenyForever => println!("{user}: never"), // one permit always fits
+        match limiter.check(user) {
+            Ok(grant) => println!("{user}: served, {} left", grant.remaining()),
+            Err(refused) => println!("{user}: {refused}"),
         }
     }
 

@@ -4,16 +4,8 @@
 //! `cargo run -p ratekeeper-examples --bin llm_token_budget`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
-use ratekeeper::core::{Nanos, Permits, Verdict};
-use ratekeeper::{Limiter, Settlement};
-
-/// Reason why the model was not asked.
-enum Refused {
-    /// The budget has tokens for the estimate again after this long.
-    For(Nanos),
-    /// The estimate is above the whole budget.
-    Forever,
-}
+use ratekeeper::core::Permits;
+use ratekeeper::{Limiter, Refused};
 
 /// Asks the model, if the budget has tokens for the estimate.
 fn ask(
@@ -21,16 +13,10 @@ fn ask(
     estimate: Permits,
     model: impl Fn() -> Permits,
 ) -> Result<Permits, Refused> {
-    match budget.check_n(estimate).verdict {
-        Verdict::Allow | Verdict::AllowAfter(_) => {}
-        Verdict::Deny { retry_after } => return Err(Refused::For(retry_after)),
-        Verdict::DenyForever => return Err(Refused::Forever),
-    }
+    let grant = budget.check_n(estimate)?;
     let used = model(); // prompt and answer, as the provider counts them
     // Unused tokens are given back; tokens beyond the estimate are owed, even beyond the budget.
-    // Only a charge that was granted is settled.
-    let taken = estimate;
-    budget.settle(Settlement { taken, used });
+    budget.settle(grant.used(used));
     Ok(used)
 }
 
@@ -38,22 +24,12 @@ fn main() -> Result<(), ratekeeper::core::Error> {
     let budget = Limiter::per("1000/1h")?;
 
     for (estimate, costs) in [(600, 250), (1_001, 900), (600, 1_500), (600, 300)] {
-        let estimate = Permits::new(estimate);
-        match ask(&budget, estimate, || Permits::new(costs)) {
-            Ok(used) => println!(
-                "used {} of {}, {} left for now",
-                used.get(),
-                estimate.get(),
-                budget.peek().remaining.get()
-            ),
-            Err(Refused::Forever) => {
-                println!("never: {} is more than the whole budget", estimate.get());
+        match ask(&budget, Permits::new(estimate), || Permits::new(costs)) {
+            Ok(used) => {
+                let left = budget.peek().remaining;
+                println!("used {used} of {estimate}, {left} left for now");
             }
-            Err(Refused::For(wait)) => println!(
-                "not now: the budget has {} tokens again in {} minutes",
-                estimate.get(),
-                wait.as_secs_ceil().div_ceil(60)
-            ),
+            Err(refused) => println!("{estimate} tokens: {refused}"),
         }
     }
     Ok(())

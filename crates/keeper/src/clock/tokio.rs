@@ -27,7 +27,7 @@ use super::{Clock, Timer, today};
 /// # runtime.enable_time().build().unwrap().block_on(async {
 /// let limiter = Limiter::with_clock(Gcra::token_bucket("1/1s".parse()?)?, TokioClock::new());
 /// limiter.acquire().await.unwrap();
-/// assert!(!limiter.check().verdict.allows());
+/// assert!(limiter.check().is_err());
 /// # Ok::<(), ratekeeper::core::Error>(())
 /// # }).unwrap();
 /// ```

@@ -20,7 +20,7 @@ impl KeyedLimiter<AnyAlgorithm> {
     /// ```
     /// use ratekeeper::KeyedLimiter;
     /// let limiter = KeyedLimiter::parse("{ limit = \"2/1h\", algorithm = \"fixed-window\" }")?;
-    /// let ask = || limiter.check("ann").verdict.allows();
+    /// let ask = || limiter.check("ann").is_ok();
     /// assert_eq!([ask(), ask(), ask()], [true, true, false]);
     /// # Ok::<(), ratekeeper::policy::config::LimitTextError>(())
     /// ```

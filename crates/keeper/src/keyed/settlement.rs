@@ -21,17 +21,16 @@ impl<A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyedLimiter<A, C> {
     ///
     /// ```
     /// use ratekeeper::core::Permits;
-    /// use ratekeeper::{KeyedLimiter, Settlement};
+    /// use ratekeeper::KeyedLimiter;
     /// let tokens = KeyedLimiter::per("1000/24h")?;
-    /// let taken = Permits::new(400);
     ///
-    /// assert!(tokens.check_n("ann", taken).verdict.allows());
-    /// tokens.settle("ann", Settlement { taken, used: Permits::new(150) });
+    /// let grant = tokens.check_n("ann", Permits::new(400)).unwrap();
+    /// tokens.settle("ann", grant.used(Permits::new(150)));
     /// assert_eq!(tokens.peek("ann").remaining.get(), 850);
     ///
-    /// assert!(tokens.check_n("bob", taken).verdict.allows());
-    /// tokens.settle("bob", Settlement { taken, used: Permits::new(1_500) });
-    /// assert!(!tokens.check("bob").verdict.allows(), "500 are owed");
+    /// let grant = tokens.check_n("bob", Permits::new(400)).unwrap();
+    /// tokens.settle("bob", grant.used(Permits::new(1_500)));
+    /// assert!(tokens.check("bob").is_err(), "500 are owed");
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     pub fn settle(&self, key: impl AsRef<[u8]>, settlement: Settlement) {
@@ -49,11 +48,10 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     ///
     /// ```
     /// use ratekeeper::core::Permits;
-    /// use ratekeeper::{KeyedLimiter, Settlement};
+    /// use ratekeeper::KeyedLimiter;
     /// let tokens = KeyedLimiter::parse("{ limit = \"9/1h\", algorithm = \"token-bucket\" }").unwrap();
-    /// let (taken, used) = (Permits::new(4), Permits::new(1));
-    /// assert!(tokens.check_n("ann", taken).verdict.allows());
-    /// tokens.try_settle("ann", Settlement { taken, used }).unwrap();
+    /// let grant = tokens.check_n("ann", Permits::new(4)).unwrap();
+    /// tokens.try_settle("ann", grant.used(Permits::new(1))).unwrap();
     /// assert_eq!(tokens.peek("ann").remaining.get(), 8);
     /// ```
     ///

@@ -40,7 +40,7 @@ impl Limiter<AnyAlgorithm> {
     ///     "limit = \"100/1s\"\nwarmup = { period = \"10s\" }",
     /// ];
     /// for text in texts {
-    ///     assert!(Limiter::parse(text)?.check().verdict.allows());
+    ///     assert!(Limiter::parse(text)?.check().is_ok());
     /// }
     /// let error = Limiter::parse("{ limit = \"100/1m\", algorithm = \"magic\" }").unwrap_err();
     /// assert_eq!(error.findings()[0].code, "RK0106");
@@ -61,7 +61,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// ```
     /// use ratekeeper::{Limiter, ManualClock};
     /// let limiter = Limiter::parse_with_clock("spacing = \"1s\"", ManualClock::default()).unwrap();
-    /// assert!(limiter.check().verdict.allows() && !limiter.check().verdict.allows());
+    /// assert!(limiter.check().is_ok() && limiter.check().is_err());
     /// ```
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl<C: Clock> Reservation<'_, AnyAlgorithm, C> {
     /// let limiter = Limiter::parse("spacing = \"1h\"").unwrap();
     /// let reserved = limiter.try_reserve(Permits::ONE, Nanos::ZERO).unwrap();
     /// assert_eq!(reserved.try_cancel(), Ok(true));
-    /// assert!(limiter.check().verdict.allows());
+    /// assert!(limiter.check().is_ok());
     /// ```
     ///
     /// # Errors

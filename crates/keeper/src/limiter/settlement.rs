@@ -61,20 +61,19 @@ impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
     ///
     /// ```
     /// use ratekeeper::core::{Nanos, Permits};
-    /// use ratekeeper::{Limiter, Settlement};
+    /// use ratekeeper::Limiter;
     /// let tokens = Limiter::per("1000/24h")?;
     /// let left = || tokens.peek().remaining.get();
     ///
-    /// let taken = Permits::new(400);
-    /// assert!(tokens.check_n(taken).verdict.allows());
-    /// tokens.settle(Settlement { taken, used: Permits::new(150) });
+    /// let grant = tokens.check_n(Permits::new(400)).unwrap();
+    /// tokens.settle(grant.used(Permits::new(150)));
     /// assert_eq!(left(), 850);
     ///
-    /// assert!(tokens.check_n(taken).verdict.allows());
-    /// tokens.settle(Settlement { taken, used: Permits::new(900) });
+    /// let grant = tokens.check_n(Permits::new(400)).unwrap();
+    /// tokens.settle(grant.used(Permits::new(900)));
     /// assert_eq!(left(), 0);
     /// // 50 are owed; the next one comes when 51 have been filled up, 86.4 s each.
-    /// let wait = tokens.check().verdict.retry_after().unwrap();
+    /// let wait = tokens.decide(Permits::ONE).verdict.retry_after().unwrap();
     /// assert!(wait > Nanos::from_secs(4_400) && wait <= Nanos::from_secs(4_407));
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
@@ -101,11 +100,10 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     ///
     /// ```
     /// use ratekeeper::core::Permits;
-    /// use ratekeeper::{Limiter, Settlement};
+    /// use ratekeeper::Limiter;
     /// let tokens = Limiter::parse("{ limit = \"1000/24h\", algorithm = \"token-bucket\" }").unwrap();
-    /// let taken = Permits::new(400);
-    /// assert!(tokens.check_n(taken).verdict.allows());
-    /// tokens.try_settle(Settlement { taken, used: Permits::new(150) }).unwrap();
+    /// let grant = tokens.check_n(Permits::new(400)).unwrap();
+    /// tokens.try_settle(grant.used(Permits::new(150))).unwrap();
     /// assert_eq!(tokens.peek().remaining.get(), 850);
     /// ```
     ///

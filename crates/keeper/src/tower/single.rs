@@ -97,7 +97,7 @@ where
         let cost = cost.unwrap_or(Permits::ONE);
         let waits = patience > Nanos::ZERO;
         if !waits || self.limiter.waiting() == 0 {
-            let decision = self.limiter.check_n(cost);
+            let decision = self.limiter.decide(cost);
             let hopeless = decision.verdict == Verdict::DenyForever;
             if !waits || hopeless || decision.verdict.allows() {
                 return Asked::Now(self.ruling(decision, cost));

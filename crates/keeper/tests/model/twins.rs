@@ -96,8 +96,8 @@ fn live(first: usize, verbs: &[Verb]) {
                 let would = one.peek_n(cost);
                 let waiting = one.waiting();
                 assert_eq!(would, keyed.peek_n("ann", cost), "{}", context());
-                let decision = one.check_n(cost);
-                assert_eq!(decision, keyed.check_n("ann", cost), "{}", context());
+                let decision = one.decide(cost);
+                assert_eq!(decision, keyed.decide("ann", cost), "{}", context());
                 if waiting == 0 {
                     assert_eq!(decision.verdict, would.verdict, "{}", context());
                 } else if cost > Permits::ZERO {
