@@ -25,7 +25,7 @@ fn examples_print_the_expected_output() {
     check(
         env!("CARGO_BIN_EXE_check_one_limit"),
         "request 1: served\nrequest 2: served\nrequest 3: served\n\
-         request 4: come back in 20 minutes\n",
+         request 4: the limit is used up; try again in 20 min\n",
     );
     check(
         env!("CARGO_BIN_EXE_acquire_blocking"),
@@ -43,12 +43,12 @@ fn examples_print_the_expected_output() {
     check(
         env!("CARGO_BIN_EXE_keyed_by_user"),
         "ann: served, 1 left\nann: served, 0 left\nbob: served, 1 left\n\
-         ann: come back in 30 minutes\nann: 2 left\n",
+         ann: the limit is used up; try again in 30 min\nann: 2 left\n",
     );
     check(
         env!("CARGO_BIN_EXE_llm_token_budget"),
-        "used 250 of 600, 750 left for now\nnever: 1001 is more than the whole budget\nused 1500 of 600, 0 left for now\n\
-         not now: the budget has 600 tokens again in 81 minutes\n",
+        "used 250 of 600, 750 left for now\n1001 tokens: the cost is above the capacity of the limit\n\
+         used 1500 of 600, 0 left for now\n600 tokens: the limit is used up; try again in 81 min\n",
     );
     check(
         env!("CARGO_BIN_EXE_guava_migration"),
