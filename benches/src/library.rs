@@ -103,7 +103,10 @@ impl Limiters {
             match ask {
                 // It refills in steps: enough permits that it never runs out.
                 Ask::Allow => builder.max(usize::MAX >> 2).initial(usize::MAX >> 2),
-                Ask::Deny => builder.max(1).initial(0).interval(Duration::from_hours(24)),
+                Ask::Deny => builder
+                    .max(1)
+                    .initial(0)
+                    .interval(Duration::from_secs(24 * 3_600)),
             };
             builder.fair(fair).build()
         };
@@ -123,7 +126,7 @@ impl Limiters {
                 ours: Limiter::per("1/1d").expect("a quota"),
                 governor: RateLimiter::direct(governor::Quota::per_hour(NonZeroU32::MIN)),
                 ratelimit: Ratelimiter::builder(1)
-                    .period(Duration::from_hours(24))
+                    .period(Duration::from_secs(24 * 3_600))
                     .initial_available(1)
                     .build()
                     .expect("a rate"),
@@ -154,8 +157,8 @@ impl Limiters {
 /// Creates tower's limit around a service that does nothing.
 fn tower_rate(ask: Ask) -> RateLimit<Nothing> {
     let rate = match ask {
-        Ask::Allow => Rate::new(u64::MAX, Duration::from_hours(24)),
-        Ask::Deny => Rate::new(1, Duration::from_hours(24)),
+        Ask::Allow => Rate::new(u64::MAX, Duration::from_secs(24 * 3_600)),
+        Ask::Deny => Rate::new(1, Duration::from_secs(24 * 3_600)),
     };
     RateLimit::new(Nothing, rate)
 }

@@ -142,7 +142,7 @@ pub(super) fn run(effort: Effort) {
     };
     let many = Permits::new(100);
     let adaptive = RateLimitLayer::adaptive(AdaptiveSettings::default()).expect("the defaults");
-    let often = Rate::new(u64::MAX, Duration::from_hours(24));
+    let often = Rate::new(u64::MAX, Duration::from_secs(24 * 3_600));
     let (mut bare, mut rate, mut concurrency) = (
         Page,
         RateLimit::new(Page, often),

@@ -61,3 +61,8 @@ pub use quota::{Permits, Quota};
 pub use share::Share;
 pub use stored_form::{EXPIRY_STEP_MICROS, LuaTwin, StoredForm, UnixMicros};
 pub use time::{Nanos, Origin, Time};
+
+/// The code of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

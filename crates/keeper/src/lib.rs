@@ -136,6 +136,11 @@ pub use smooth::SmoothRateLimiter;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The code of the crate's own README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadme;
+
 /// The code of the guide compiles and runs.
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../../../docs/guide/middleware.md")]

@@ -29,7 +29,7 @@ bucket = { size = 5, refill = "5/1h" }
 const LOGIN: &str = r#"{"request":{"ip":"192.0.2.1"}}"#;
 
 /// Enough for a browser on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a page with a script: every way to call, at every address, then the readable results.
 fn page(http: SocketAddr, admin: SocketAddr) -> String {

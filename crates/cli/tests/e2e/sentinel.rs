@@ -29,7 +29,7 @@ const WHOLE: usize = 1_000;
 const CALLERS: usize = 4;
 /// A decision waits for a deadline of 0.3 s, and for its turn on a busy machine.
 const LONGEST: Duration = Duration::from_secs(2);
-const SPENT_WITHIN: Duration = Duration::from_mins(1);
+const SPENT_WITHIN: Duration = Duration::from_secs(60);
 
 const LIMITS: &str = r#"
 [[limit]]

@@ -56,8 +56,6 @@ mod line;
 mod reconfigure;
 mod stored_form;
 
-use core::hint::cold_path;
-
 use crate::algorithm::{Algorithm, Reserve};
 use crate::{Decision, Error, Nanos, Permits, Quota, Share, Time, Verdict, share};
 use line::{END_US, PriceLine, RestEffect, float, floor};
@@ -206,11 +204,7 @@ impl WarmUp {
         }
         let stored = ticket.stored + float(now_us - ticket.next_us) / self.line.cooldown_us;
         if stored < self.line.most {
-            cold_path(); // a jump, so that a fully rested key waits for no division
-            return WarmUpTicket {
-                stored,
-                next_us: now_us,
-            };
+            return rested_in_part(stored, now_us);
         }
         WarmUpTicket {
             stored: self.line.most,
@@ -382,6 +376,13 @@ fn micros(span: Nanos) -> u64 {
 /// The time from `now` to a ticket.
 fn wait(next_us: u64, now: Time) -> Nanos {
     Nanos::from_micros(next_us).saturating_sub(now.since(Time::ZERO))
+}
+
+/// The state of a key that has not rested fully: a call of its own, so that a fully rested key
+/// jumps past the division.
+#[cold]
+const fn rested_in_part(stored: f64, next_us: u64) -> WarmUpTicket {
+    WarmUpTicket { stored, next_us }
 }
 
 #[cfg(test)]

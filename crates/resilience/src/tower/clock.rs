@@ -7,7 +7,7 @@ use ratekeeper_core::{Nanos, Origin, Time};
 use tokio::time::Instant;
 
 /// By how much the zero lies before the moment at which it is first asked for.
-const HEAD_START: Duration = Duration::from_hours(30 * 24);
+const HEAD_START: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// One zero for all layers of a process: they may share a budget or a breaker, whenever each of
 /// them was made. A runtime with a clock that a test holds or moves has its own time, which may
@@ -45,7 +45,7 @@ mod tests {
             runtime.enable_time().start_paused(true).build().unwrap()
         };
         held().block_on(async {
-            tokio::time::advance(Duration::from_hours(24)).await;
+            tokio::time::advance(Duration::from_secs(24 * 3_600)).await;
             assert!(now() > Time::ZERO);
         });
         held().block_on(async {

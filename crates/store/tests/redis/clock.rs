@@ -37,7 +37,7 @@ const STORES: usize = 2;
 const CALLERS: usize = 2;
 const DEADLINE: Duration = Duration::from_millis(300);
 /// Maximum time of any wait.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Longer than denials are remembered.
 const AFTER_A_STEP: Duration = Duration::from_millis(2_500);
 

@@ -111,7 +111,7 @@ where
             RedisStore::new(RedisConfig {
                 origin: *ORIGIN,
                 clock: RedisClock::Caller,
-                deadline: Duration::from_mins(1),
+                deadline: Duration::from_secs(60),
                 ..RedisConfig::new(server.url())
             })
             .unwrap(),

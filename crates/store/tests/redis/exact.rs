@@ -55,7 +55,7 @@ fn admitted(runtime: &Runtime, servers: &RedisServers, limit: &Arc<Limit>) -> u3
             Arc::new(
                 RedisStore::new(RedisConfig {
                     servers: servers.clone(),
-                    deadline: Duration::from_mins(1),
+                    deadline: Duration::from_secs(60),
                     ..RedisConfig::new("")
                 })
                 .unwrap(),

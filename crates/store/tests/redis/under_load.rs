@@ -41,7 +41,7 @@ fn crash(program: &Program, options: &[&str]) -> (Load, Server, i64, i64) {
     let load = load(&server);
     load.wait(Duration::from_millis(2_500));
     server.kill();
-    let all = load.admitted_within(Duration::from_mins(1));
+    let all = load.admitted_within(Duration::from_secs(60));
     let late = load.admitted_within(Duration::from_secs(2));
     load.until_asked(false);
     server.restart(program, options);

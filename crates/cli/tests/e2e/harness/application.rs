@@ -12,7 +12,7 @@ use super::clock;
 use super::ports::free_address;
 use super::process::{self, Process};
 
-const START_WITHIN: Duration = Duration::from_mins(1);
+const START_WITHIN: Duration = Duration::from_secs(60);
 
 const EXPRESS: &str = r#"
 const express = require("express");

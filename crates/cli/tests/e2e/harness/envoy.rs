@@ -16,7 +16,7 @@ use super::service::{Service, write_policy};
 use super::upstream::Upstream;
 use super::{clock, say};
 
-const START_WITHIN: Duration = Duration::from_mins(1);
+const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// Behaviour of Envoy while it cannot ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
