@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use ratekeeper_core::{
     Algorithm, Concurrency, ConcurrencyState, Edge, Exponential, Gcra, Hybrid, Interval, LeaseId,
-    Log, Nanos, Permits, Quota, SubBuckets, Time, WarmUp, Window,
+    Log, Nanos, Permits, Quota, QuotaReset, SubBuckets, Time, WarmUp, Window,
 };
 
 use crate::direct::{FLOOR, load_and_cas, told};
@@ -127,7 +127,7 @@ fn counters(rows: &mut Rows<'_>) {
     let fixed = |text| Window::fixed(quota(text), Nanos::ZERO).expect("within bounds");
     rows.allow("fixed window, allow", GOAL, fixed(OPEN), 100);
     rows.deny("fixed window, deny", GOAL, fixed(SHUT));
-    let reset = |text| Window::quota_reset(quota(text)).expect("within bounds");
+    let reset = |text| QuotaReset::new(quota(text)).expect("within bounds");
     rows.allow("quota reset, allow", GOAL, reset(OPEN), 100);
     rows.deny("quota reset, deny", GOAL, reset(SHUT));
     let two = |text| Window::two_window(quota(text), Nanos::ZERO).expect("within bounds");

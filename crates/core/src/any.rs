@@ -21,7 +21,8 @@ mod listed;
 
 use crate::{
     Algorithm, Concurrency, Decision, Denials, Exponential, Gcra, Hybrid, Interval, LeaseId, Lend,
-    Log, Nanos, Permits, Quota, Refund, Reserve, Share, SubBuckets, Time, WarmUp, Window,
+    Log, Nanos, Permits, Quota, QuotaReset, Refund, Reserve, Share, SubBuckets, Time, WarmUp,
+    Window,
 };
 pub use listed::{Listed, Reconfigure, Visitor};
 
@@ -191,10 +192,12 @@ macro_rules! closed_set {
 closed_set! {
     /// Token bucket, leaky bucket (meter and queue), spacing.
     Gcra: refund, reserve;
-    /// Fixed window, sliding window counter, quota reset, calendar window.
+    /// Fixed window, sliding window counter, calendar window.
     Window: refund;
     /// Sliding window of sub-buckets.
     SubBuckets: refund;
+    /// Windows that open with a request of their key.
+    QuotaReset: refund;
     /// Bucket refilled in whole steps.
     Interval: refund;
     /// Sliding window log, strict or not, with or without a gap.

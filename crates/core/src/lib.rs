@@ -47,6 +47,7 @@ pub use algorithms::gcra::{Gcra, Paid, Tat};
 pub use algorithms::hybrid::{Hybrid, HybridState};
 pub use algorithms::interval::{Interval, IntervalState};
 pub use algorithms::log::{Log, LogState};
+pub use algorithms::quota_reset::{QuotaReset, QuotaResetState};
 pub use algorithms::warm_up::{WarmUp, WarmUpState};
 pub use algorithms::window::{
     Anchor, Buckets, Calendar, CalendarWindow, Counters, Edge, SubBuckets, Window, WindowState,

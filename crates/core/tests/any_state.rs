@@ -6,7 +6,8 @@ use std::fmt::Debug;
 use ratekeeper_core::laws::{self, LifeEvent};
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, AnyState, Call, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, SubBuckets, Time, Verdict, WarmUp, Window,
+    Interval, LeaseId, Lend, Log, Nanos, Permits, Quota, QuotaReset, SubBuckets, Time, Verdict,
+    WarmUp, Window,
 };
 
 fn quota() -> Quota {
@@ -163,7 +164,7 @@ fn every_algorithm_decides_alike_when_used_directly_and_when_configured() {
     row!(Gcra::spacing(Nanos::from_millis(50)).unwrap(), both);
     row!(Window::fixed(quota, phase).unwrap(), refunds);
     row!(Window::two_window(quota, phase).unwrap(), refunds);
-    row!(Window::quota_reset(quota).unwrap(), refunds);
+    row!(QuotaReset::new(quota).unwrap(), refunds);
     for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
         row!(
             SubBuckets::sub_buckets(quota, 6, edge, phase).unwrap(),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, AnyState, Concurrency, Decision, Exponential, Gcra, Hybrid, Interval,
-    Log, Nanos, Permits, Quota, Tat, Time, Verdict, WarmUp, Window,
+    Log, Nanos, Permits, Quota, QuotaReset, Tat, Time, Verdict, WarmUp,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -278,7 +278,7 @@ fn decisions_do_not_depend_on_the_zero_of_the_clock() {
             let limits: [AnyAlgorithm; 9] = [
                 Gcra::token_bucket(few).unwrap().into(),
                 Gcra::leaky_queue(quota, Permits::new(3)).unwrap().into(),
-                Window::quota_reset(few).unwrap().into(),
+                QuotaReset::new(few).unwrap().into(),
                 Log::sliding(log).unwrap().into(),
                 Hybrid::quota_linear(quota).unwrap().into(),
                 Interval::from_first(most, refill, second).unwrap().into(),

@@ -11,7 +11,8 @@ use ratekeeper_core::laws::{self, LifeEvent, Random};
 use ratekeeper_core::oracles::Reach;
 use ratekeeper_core::{
     Algorithm, Calendar, CalendarWindow, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid,
-    Interval, Log, Nanos, Origin, Permits, Quota, Refund, Reserve, SubBuckets, Tat, Time, Window,
+    Interval, Log, Nanos, Origin, Permits, Quota, QuotaReset, Refund, Reserve, SubBuckets, Tat,
+    Time, Window,
 };
 
 const EDGES: [Edge; 3] = [Edge::Drop, Edge::Full, Edge::Weighted];
@@ -107,8 +108,7 @@ fn windows_keep_the_laws_everywhere() {
             let quota = quota(permits, per);
             let fixed = Window::fixed(quota, nanos(phase)).unwrap();
             let two_window = Window::two_window(quota, nanos(phase)).unwrap();
-            let quota_reset = Window::quota_reset(quota).unwrap();
-            for window in [fixed, two_window, quota_reset] {
+            for window in [fixed, two_window] {
                 explore(&window.with_denials(denials), denials, 3 * per, 8 * per + 8);
             }
         }
@@ -116,6 +116,16 @@ fn windows_keep_the_laws_everywhere() {
             let calendar = Arc::new(Uneven { lengths, unit: 1 });
             let window = Window::calendar(Permits::new(3), calendar).unwrap();
             explore(&window.with_denials(denials), denials, 13, 30);
+        }
+    }
+}
+
+#[test]
+fn quota_resets_keep_the_laws_everywhere() {
+    for denials in DENIALS {
+        for (permits, per) in [(1, 1), (1, 4), (3, 4), (2, 5), (4, 3)] {
+            let limit = QuotaReset::new(quota(permits, per)).unwrap();
+            explore(&limit.with_denials(denials), denials, 3 * per, 8 * per + 8);
         }
     }
 }
@@ -210,7 +220,7 @@ fn the_stricter_of_two_states_is_as_strict_as_both() {
         stricter(&Gcra::leaky_queue(quota, Permits::new(3)).unwrap(), seed);
         stricter(&Window::fixed(quota, nanos(1)).unwrap(), seed);
         stricter(&Window::two_window(quota, nanos(1)).unwrap(), seed);
-        stricter(&Window::quota_reset(quota).unwrap(), seed);
+        stricter(&QuotaReset::new(quota).unwrap(), seed);
         for interval in intervals(quota) {
             stricter(&interval, seed);
         }
@@ -379,7 +389,6 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Lif
     let windows = [
         Window::fixed(quota, phase),
         Window::two_window(quota, phase),
-        Window::quota_reset(quota),
     ];
     let in_time = ends_before_time(start, events, quota.per());
     if in_time
@@ -407,6 +416,15 @@ fn for_each_algorithm(quota: Quota, denials: Denials, start: Time, events: &[Lif
     }
     for interval in intervals(quota).into_iter().filter(|_| in_time) {
         laws::live(&interval, Denials::Free, start, events, Reach::Edges);
+    }
+    if let Ok(reset) = QuotaReset::new(quota) {
+        laws::live(
+            &reset.with_denials(denials),
+            denials,
+            start,
+            events,
+            Reach::Edges,
+        );
     }
     for window in windows.into_iter().flatten() {
         laws::live(

@@ -15,7 +15,7 @@ use std::hash::Hash;
 
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log, Nanos,
-    Permits, Quota, Share, SubBuckets, Time, WarmUp, Window,
+    Permits, Quota, QuotaReset, Share, SubBuckets, Time, WarmUp, Window,
 };
 
 fn quota(permits: u32, ticks: u64) -> Quota {
@@ -118,13 +118,7 @@ fn a_client_that_keeps_to_a_token_bucket_or_a_window_is_served_always() {
             &[0],
             p,
         ));
-        all(exact(
-            &Window::quota_reset(kept).unwrap(),
-            kept,
-            3 * p,
-            &[1],
-            p,
-        ));
+        all(exact(&QuotaReset::new(kept).unwrap(), kept, 3 * p, &[1], p));
         all(exact(&Log::sliding(kept).unwrap(), kept, 3 * p, &[0], p));
         let (one, whole) = (Permits::ONE, Permits::new(n));
         for refill in [one, whole] {

@@ -8,8 +8,8 @@ mod seeds;
 use proptest::prelude::*;
 use ratekeeper_core::laws::{self, LifeEvent};
 use ratekeeper_core::{
-    Algorithm, Decision, Denials, Edge, Gcra, Nanos, Permits, Quota, Refund, Reserve, SubBuckets,
-    Tat, Time, Verdict, Window,
+    Algorithm, Decision, Denials, Edge, Gcra, Nanos, Permits, Quota, QuotaReset, Refund, Reserve,
+    SubBuckets, Tat, Time, Verdict, Window,
 };
 use seeds::seeds;
 
@@ -345,7 +345,7 @@ fn windows_decide_as_a_list_of_all_events_does() {
                 .unwrap()
                 .with_denials(denials);
             beside(&two, model(1, Edge::Weighted, Some(phase)), start, &events);
-            let reset = Window::quota_reset(quota).unwrap().with_denials(denials);
+            let reset = QuotaReset::new(quota).unwrap().with_denials(denials);
             beside(&reset, model(1, Edge::Drop, None), start, &events);
             for buckets in [1, 2, 3, 5] {
                 for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {

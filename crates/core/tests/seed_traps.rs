@@ -22,7 +22,8 @@
 
 use ratekeeper_core::{
     Algorithm, Denials, Edge, Exponential, Gcra, Hybrid, HybridState, Interval, Log, LogState,
-    Nanos, Permits, Quota, SubBuckets, Tat, Time, Verdict, Window, WindowState,
+    Nanos, Permits, Quota, QuotaReset, QuotaResetState, SubBuckets, Tat, Time, Verdict, Window,
+    WindowState,
 };
 
 fn quota(text: &str) -> Quota {
@@ -191,8 +192,8 @@ fn seed_003_a_hybrid_of_one_turns_smooth() {
 
 #[test]
 fn seed_003_any_cost_and_a_quota_of_one_are_decided_correctly() {
-    let quota_reset = Window::quota_reset(quota("5/1s")).unwrap();
-    let mut state = WindowState::default();
+    let quota_reset = QuotaReset::new(quota("5/1s")).unwrap();
+    let mut state = QuotaResetState::default();
     for (now, cost, verdict) in [
         (0, 4, Verdict::Allow),
         (
@@ -219,7 +220,7 @@ fn seed_003_any_cost_and_a_quota_of_one_are_decided_correctly() {
         10
     );
     assert_eq!(
-        admitted(&Window::quota_reset(one).unwrap(), 100, 100_000_000),
+        admitted(&QuotaReset::new(one).unwrap(), 100, 100_000_000),
         10
     );
 }
@@ -236,7 +237,7 @@ fn seed_004_the_last_token_can_be_spent() {
         admitted(&Window::two_window(quota, Nanos::ZERO).unwrap(), 20, 0),
         7
     );
-    assert_eq!(admitted(&Window::quota_reset(quota).unwrap(), 20, 0), 7);
+    assert_eq!(admitted(&QuotaReset::new(quota).unwrap(), 20, 0), 7);
     for edge in [Edge::Drop, Edge::Full, Edge::Weighted] {
         let window = SubBuckets::sub_buckets(quota, 6, edge, Nanos::ZERO).unwrap();
         assert_eq!(admitted(&window, 20, 0), 7, "{edge:?}");
@@ -264,7 +265,7 @@ fn seed_004_a_minute_has_sixty_seconds() {
 
 #[test]
 fn seed_004_a_window_ends_and_the_next_starts_with_the_whole_quota() {
-    let quota_reset = Window::quota_reset(quota("7/1s")).unwrap();
+    let quota_reset = QuotaReset::new(quota("7/1s")).unwrap();
     // Every 100 ms: 7 of each 10, window after window.
     assert_eq!(admitted(&quota_reset, 1_000, 100_000_000), 700);
 }

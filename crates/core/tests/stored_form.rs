@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     AnyAlgorithm, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid, Interval, LeaseId, Lend,
-    Log, Nanos, Origin, Permits, Quota, StoredForm, SubBuckets, Time, UnixMicros, WarmUp, Window,
+    Log, Nanos, Origin, Permits, Quota, QuotaReset, StoredForm, SubBuckets, Time, UnixMicros,
+    WarmUp, Window,
 };
 
 /// 2026, in microseconds since 1970.
@@ -105,7 +106,7 @@ fn stored_states_are_read_back_bit_for_bit() {
     }
     check(&Window::fixed(quota("9/2s"), phase).unwrap());
     check(&Window::two_window(quota("9/2s"), phase).unwrap());
-    check(&Window::quota_reset(quota("9/2s")).unwrap());
+    check(&QuotaReset::new(quota("9/2s")).unwrap());
     check(&Interval::on_grid(six, three, Nanos::SECOND, phase).unwrap());
     check(&Interval::from_first(six, three, Nanos::SECOND).unwrap());
     check(&Hybrid::quota_linear(quota("9/2s")).unwrap());

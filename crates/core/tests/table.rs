@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use ratekeeper_core::{
     Algorithm, Calendar, CalendarWindow, Concurrency, ConcurrencyState, Denials, Edge, Exponential,
-    Gcra, Hybrid, Interval, Log, LogState, Nanos, Origin, Permits, Quota, SubBuckets, Time,
-    Verdict, WarmUp, Window,
+    Gcra, Hybrid, Interval, Log, LogState, Nanos, Origin, Permits, Quota, QuotaReset, SubBuckets,
+    Time, Verdict, WarmUp, Window,
 };
 
 const PAGE: &str = include_str!("../src/algorithms/mod.rs");
@@ -107,7 +107,7 @@ fn facts(name: &str, of: Numbers) -> Facts {
         "spacing" => of.facts(&Gcra::spacing(p).unwrap()),
         "fixed window" => of.facts(&Window::fixed(quota, zero).unwrap()),
         "calendar" => of.facts(&Window::calendar(all, Arc::new(Even(p))).unwrap()),
-        "quota reset" => of.facts(&Window::quota_reset(quota).unwrap()),
+        "quota reset" => of.facts(&QuotaReset::new(quota).unwrap()),
         "two-window" => of.facts(&Window::two_window(quota, zero).unwrap()),
         "drop" => of.sub_buckets(Edge::Drop),
         "weighted" => of.sub_buckets(Edge::Weighted),

@@ -18,7 +18,7 @@ use std::fmt::Debug;
 
 use ratekeeper_core::{
     Algorithm, Decision, Denials, Edge, Gcra, Hybrid, HybridState, Interval, IntervalState, Log,
-    LogState, Nanos, Permits, Quota, SubBuckets, Tat, Time, Window, WindowState,
+    LogState, Nanos, Permits, Quota, QuotaReset, SubBuckets, Tat, Time, Window, WindowState,
 };
 use serde_json::Value;
 
@@ -202,7 +202,7 @@ fn hybrids_and_their_relatives_decide_as_recorded() {
         // Smooth, the bucket may be below zero; nothing remains then.
         let whole = |row: &[Value]| u64::try_from(row[3].as_i64().unwrap().max(0) / window).ok();
         let hybrid = Hybrid::quota_linear(quota).unwrap();
-        let reset = Window::quota_reset(quota).unwrap();
+        let reset = QuotaReset::new(quota).unwrap();
         let linear = Gcra::token_bucket(quota).unwrap();
         if line["variant"] == "exact" {
             operations += match line["algorithm"].as_str().unwrap() {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{
     Algorithm, Calendar, CalendarWindow, Denials, Edge, Gcra, Hybrid, Interval, Log, Nanos, Origin,
-    Permits, Quota, SubBuckets, Time, Window,
+    Permits, Quota, QuotaReset, SubBuckets, Time, Window,
 };
 
 /// Each state, with the maximum number of permits admitted on a way to it.
@@ -164,7 +164,7 @@ fn the_table_of_worst_cases_is_exact() {
     let row = |worst: Vec<u64>| [worst[0], worst[5], worst[11], worst[47]];
     let (n, p, zero) = (6, 12, Nanos::ZERO);
     let fixed = Window::fixed(quota(n, p), zero).unwrap();
-    let quota_reset = Window::quota_reset(quota(n, p)).unwrap();
+    let quota_reset = QuotaReset::new(quota(n, p)).unwrap();
     let two_window = Window::two_window(quota(n, p), zero).unwrap();
     for (name, row, expected) in [
         (
@@ -284,7 +284,7 @@ fn bounds_hold_for_all_small_parameters() {
             let zero = Nanos::ZERO;
             let fixed = Window::fixed(quota(n, p), zero).unwrap();
             let two_window = Window::two_window(quota(n, p), zero).unwrap();
-            let quota_reset = Window::quota_reset(quota(n, p)).unwrap();
+            let quota_reset = QuotaReset::new(quota(n, p)).unwrap();
             check(&fixed, p, 4 * p, Bound::Exact);
             // A permit in each nanosecond: its part of the last one counts for one.
             let dense = u64::from(n) >= p;
@@ -333,7 +333,7 @@ fn one_permit_cannot_be_shared() {
         let bound = if p == 1 { Bound::Holds } else { Bound::Exact };
         check(&two_window, p, 4 * p, bound);
         check(
-            &Window::quota_reset(quota(1, p)).unwrap(),
+            &QuotaReset::new(quota(1, p)).unwrap(),
             p,
             4 * p,
             Bound::Exact,
@@ -357,7 +357,7 @@ fn counting_denials_admits_no_more() {
     check(&fixed.with_denials(denials), p, 4 * p, Bound::Holds);
     let two_window = Window::two_window(quota(n, p), Nanos::ZERO).unwrap();
     check(&two_window.with_denials(denials), p, 4 * p, Bound::Holds);
-    let quota_reset = Window::quota_reset(quota(n, p)).unwrap();
+    let quota_reset = QuotaReset::new(quota(n, p)).unwrap();
     check(&quota_reset.with_denials(denials), p, 4 * p, Bound::Holds);
     let log = Log::sliding(quota(n, p)).unwrap().with_denials(denials);
     check_anywhere(&log, p, 4 * p, Bound::Holds);
@@ -376,7 +376,7 @@ fn a_hybrid_is_no_more_generous_than_a_quota_reset() {
     for n in 2..=6 {
         for p in [6, 7, 12] {
             let hybrid = worst_from(&hybrid(n, p), 2 * p..2 * p + 1, 4 * p);
-            let reset = worst(&Window::quota_reset(quota(n, p)).unwrap(), p, 4 * p);
+            let reset = worst(&QuotaReset::new(quota(n, p)).unwrap(), p, 4 * p);
             assert!(
                 hybrid
                     .iter()

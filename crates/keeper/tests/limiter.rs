@@ -6,7 +6,8 @@ mod tasks;
 use std::sync::Arc;
 
 use ratekeeper::core::{
-    Algorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, Time, Verdict, WarmUp, Window,
+    Algorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, QuotaReset, Time, Verdict, WarmUp,
+    Window,
 };
 use ratekeeper::limiter::LimiterAlgorithm;
 use ratekeeper::{Block, Clock, Limiter, Settlement, SystemClock, WaitError};
@@ -134,7 +135,7 @@ fn every_algorithm_can_be_waited_for() {
     check_waiters(Gcra::leaky_queue(quota, Permits::new(10)).unwrap());
     check_waiters(Window::fixed(quota, Nanos::ZERO).unwrap());
     check_waiters(Window::two_window(quota, Nanos::ZERO).unwrap());
-    check_waiters(Window::quota_reset(quota).unwrap());
+    check_waiters(QuotaReset::new(quota).unwrap());
     check_waiters(Log::sliding(quota).unwrap());
     check_waiters(Hybrid::quota_linear(quota).unwrap());
     check_waiters(Exponential::new(quota).unwrap());
@@ -173,7 +174,7 @@ fn the_timeout_is_checked_before_waiting_and_kept_while_waiting() {
 #[test]
 fn the_timeout_ends_a_wait_that_was_not_known_in_advance() {
     let quota = "1/1s".parse().unwrap();
-    let (limiter, clock) = limiter(Window::quota_reset(quota).unwrap());
+    let (limiter, clock) = limiter(QuotaReset::new(quota).unwrap());
     let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(Permits::ONE, Nanos::MAX));
     tasks.start(1, limiter.try_acquire(Permits::ONE, Nanos::MAX));

@@ -6,7 +6,7 @@
 
 use ratekeeper_core::{
     AnyAlgorithm, Denials, Edge, Error, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Origin,
-    Permits, Quota, SubBuckets, WarmUp, Window,
+    Permits, Quota, QuotaReset, SubBuckets, WarmUp, Window,
 };
 
 /// One algorithm that can keep a quota.
@@ -52,7 +52,7 @@ pub const ALL: &[Compared] = &[
     },
     Compared {
         name: "quota reset",
-        build: |quota, _| Ok(Window::quota_reset(quota)?.into()),
+        build: |quota, _| Ok(QuotaReset::new(quota)?.into()),
     },
     Compared {
         name: "sliding window counter",

@@ -47,17 +47,20 @@ pub(super) fn algorithm_figure(files: &[SourceFile], out: &mut Vec<Finding>) {
     }
 }
 
-/// A file of an algorithm has a row in the table of `algorithms/mod.rs`.
+/// A file of an algorithm has a row in the table of `algorithms/mod.rs`, which names it or its type:
+/// `QuotaReset` is `quota_reset.rs`.
 pub(super) fn algorithm_row(files: &[SourceFile], out: &mut Vec<Finding>) {
     let table = files
         .iter()
         .find(|file| file.path == format!("{ALGORITHMS}mod.rs"));
     let table = table.map_or("", |file| &file.text);
     for file in algorithms(files) {
+        let type_name = stem(&file.path).replace('_', "");
+        let names = |word: &str| word.replace('_', "").eq_ignore_ascii_case(&type_name);
         let named = table
             .lines()
             .filter(|line| line.starts_with("//!") && line.contains('|'))
-            .any(|line| words(line).any(|word| word.eq_ignore_ascii_case(stem(&file.path))));
+            .any(|line| words(line).any(names));
         if !named {
             let message = format!("no row of the table in {ALGORITHMS}mod.rs names this file");
             out.push(finding(file, 1, "table", &message));
@@ -220,6 +223,10 @@ mod tests {
         assert_eq!(check("//! The gcra is not in a table.\n"), 1);
         assert_eq!(check("//! | gcra_twin | another |\n"), 1);
         assert_eq!(check("mod gcra; // a | b\n"), 1);
+        let warm_up = ("crates/core/src/algorithms/warm_up.rs", "");
+        for table in ["//! | warm_up | 24 |\n", "//! | WarmUp::bursty | 24 |\n"] {
+            assert_eq!(found(algorithm_row, &[(TABLE, table), warm_up]).len(), 0);
+        }
         assert_eq!(
             found(algorithm_row, &[(GCRA, "")]).len(),
             1,

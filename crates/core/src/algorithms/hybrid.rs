@@ -34,7 +34,7 @@
 //! the window again.
 //!
 //! * State: 16 bytes. Error: none.
-//! * Worst case: as [quota reset](super::window), `2N - 1` in a span P: a client that always
+//! * Worst case: as [quota reset](super::quota_reset), `2N - 1` in a span P: a client that always
 //!   leaves one permit never turns smooth and doubles up at the edge of its windows
 //!   (`2N - 2` within 2 ns). In the first span from fresh, N. Long run: N per P.
 //! * Choose it when a contract says "N per window" and clients that overdo it should be

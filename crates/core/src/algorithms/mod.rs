@@ -19,7 +19,7 @@
 //!   spacing      | Gcra::spacing           | 8      | 1         | 1 per P
 //!   fixed window | Window::fixed           | 16     | 2N        | N per P
 //!   calendar     | Window::calendar        | 16     | 2N        | N per P
-//!   quota reset  | Window::quota_reset     | 16     | 2N - 1    | N per P
+//!   quota reset  | QuotaReset::new         | 16     | 2N - 1    | N per P
 //!   two-window   | Window::two_window      | 16     | 2N        | N per P
 //!   sub-buckets: | SubBuckets::sub_buckets |        |           |
 //!     drop       |   .. Edge::Drop         | 36+4m  | 2N        | N per P
@@ -90,5 +90,6 @@ pub mod gcra;
 pub mod hybrid;
 pub mod interval;
 pub mod log;
+pub mod quota_reset;
 pub mod warm_up;
 pub mod window;

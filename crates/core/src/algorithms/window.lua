@@ -1,5 +1,5 @@
 -- Windows: the twin of window.rs. A state is the index of the newest window in two halves of 32
--- bits, then the counts, newest first: the integers of the value, see window/shared.rs.
+-- bits, then the counts, newest first: the integers of the value, see window/stored_form.rs.
 
 local FULL, WEIGHTED = 1, 2
 local MOST = 4294967295
@@ -43,17 +43,7 @@ end
 -- What now sees of a state: halves of the index, how many windows on, and what is left of
 -- the window.
 local function sight(limit, state)
-  local pu, pn, wu, wn = limit[6], limit[7], limit[8], limit[9]
-  if limit[5] == 1 then
-    -- A window that opens with a request.
-    if state and state[3] > 0 then
-      local su, sn = moment(state[1], state[2])
-      local eu, en = add(su, sn, wu, wn)
-      if later(eu, en, now, 0) then return state[1], state[2], 0, 0, 0 end
-    end
-    local low, high = halves(now, 0)
-    return low, high, MOST, wu, wn
-  end
+  local pu, pn, wu, wn = limit[5], limit[6], limit[7], limit[8]
   local current, eu, en = 0, pu, pn
   if not later(pu, pn, now, 0) then
     local au, an = sub(now, 0, pu, pn)
@@ -69,8 +59,8 @@ local function sight(limit, state)
 end
 
 twins.w = {
-  -- N, m, edge, denials are counted, windows open with a request, phase, width.
-  numbers = '<ddddddddd',
+  -- N, m, edge, denials are counted, phase, width.
+  numbers = '<dddddddd',
 
   read = function(value, limit)
     local m = limit[2]
@@ -92,7 +82,7 @@ twins.w = {
     if fits and edge == FULL then
       fits = oldest <= room
     elseif fits and edge == WEIGHTED and oldest > room then
-      fits = below(oldest, lu, ln, room + 1, limit[8], limit[9])
+      fits = below(oldest, lu, ln, room + 1, limit[7], limit[8])
     end
     local charge = 0
     if fits then
@@ -125,20 +115,14 @@ twins.w = {
   end,
 
   write = function(state, limit)
-    local m, wu, wn = limit[2], limit[8], limit[9]
+    local m, wu, wn = limit[2], limit[7], limit[8]
     local value = 'w' .. struct.pack('<I4I4' .. string.rep('I4', m + 1), unpack(state, 1, m + 3))
     local seen = m
     if limit[3] ~= 0 then seen = m + 1 end
     local newest = 0
     while newest < seen and state[3 + newest] == 0 do newest = newest + 1 end
-    local u, n
-    if limit[5] == 1 then
-      u, n = moment(state[1], state[2])
-      u, n = add(u, n, wu, wn)
-    else
-      u, n = times(state[2] * 4294967296 + state[1], wu, wn)
-      u, n = add(u, n, limit[6], limit[7])
-    end
+    local u, n = times(state[2] * 4294967296 + state[1], wu, wn)
+    u = add(u, n, limit[5], limit[6])
     local mu = times(math.max(0, seen - newest - 1), wu, wn)
     return value, u + mu + 2
   end,

@@ -23,7 +23,6 @@
 //!   name           m     edge      windows begin        most in one span P   in the long run
 //!   fixed          1     drop      on a grid            2N                   N per P
 //!   calendar       1     drop      where days do        2N                   N per window
-//!   quota reset    1     drop      at a first request   2N - 1               N per P
 //!   two-window     1     weighted  on a grid            2N                   N per P
 //!   sub-buckets    1-60  drop      on a grid            2N (N in P - w)      N per P
 //!                        weighted  on a grid            2N                   N per P
@@ -37,13 +36,13 @@
 //!   rate is never refused a permit for a part of one; the bound accounts for it.
 //! * Choose `fixed` or `calendar` when the contract names the window, `full` when it says
 //!   "never more than N in any span"; two-window to soften the edge at the price of two
-//!   counters. Else choose [GCRA](super::gcra).
+//!   counters. Where each key should have windows of its own, choose
+//!   [quota reset](super::quota_reset); else [GCRA](super::gcra).
 //! * A clock that steps back finds the newest window it had reached: it is denied longer by
 //!   the step, and never gains.
-//! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request. A
-//!   quota-reset window opens with a request, so one request less can move it: there (and
-//!   only there) a smaller history may admit less.
-//! * Twin: `window.lua`, but for calendars.
+//! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request.
+//! * Twin: `window.lua`, but for calendars; `window/short.lua` for one window and requests of
+//!   one charge.
 //! * Source: Figma, "An alternative approach to rate limiting" (2017), for sub-buckets;
 //!   Cloudflare, "How we built rate limiting capable of scaling to millions of domains"
 //!   (2017), for the two-window counter.
@@ -97,12 +96,7 @@ pub enum Edge {
 /// assert_eq!(limit.decide(&mut state, t, Permits::ONE).verdict, Verdict::Deny { retry_after });
 /// assert_eq!(limit.decide(&mut state, t + retry_after, Permits::ONE).verdict, Verdict::Allow);
 /// ```
-#[doc(alias(
-    "fixed window",
-    "sliding window counter",
-    "quota reset",
-    "calendar window"
-))]
+#[doc(alias("fixed window", "sliding window counter", "calendar window"))]
 #[derive(Clone, PartialEq, Debug)]
 pub struct Window<C = [u32; 2]> {
     /// N: at least 1.
@@ -150,7 +144,7 @@ impl Window {
     /// # Errors
     /// [`Error::WindowTooLong`] for a span of more than 73 years.
     pub fn fixed(quota: Quota, phase: Nanos) -> Result<Self, Error> {
-        Self::new(quota, 1, Edge::Drop, Some(phase))
+        Self::new(quota, 1, Edge::Drop, phase)
     }
 
     /// Two-window weighted counter: this window, and the share of the last one in sight.
@@ -158,16 +152,7 @@ impl Window {
     /// # Errors
     /// As [`Window::fixed`].
     pub fn two_window(quota: Quota, phase: Nanos) -> Result<Self, Error> {
-        Self::new(quota, 1, Edge::Weighted, Some(phase))
-    }
-
-    /// A window that opens with the first request of a key; the first request at or after
-    /// its end opens the next.
-    ///
-    /// # Errors
-    /// As [`Window::fixed`].
-    pub fn quota_reset(quota: Quota) -> Result<Self, Error> {
-        Self::new(quota, 1, Edge::Drop, None)
+        Self::new(quota, 1, Edge::Weighted, phase)
     }
 
     /// Fixed windows of a calendar.
@@ -177,7 +162,7 @@ impl Window {
     /// [`Error::WindowTooLong`] as [`Window::fixed`].
     pub fn calendar(permits: Permits, calendar: Arc<dyn Calendar>) -> Result<Self, Error> {
         let quota = Quota::new(permits, calendar.shortest())?;
-        let window = Self::new(quota, 1, Edge::Drop, None)?;
+        let window = Self::fixed(quota, Nanos::ZERO)?;
         Ok(Self {
             anchor: Anchor::Calendar(calendar),
             ..window
@@ -196,25 +181,22 @@ impl SubBuckets {
         if count == 0 || count > MAX_BUCKETS || !fits {
             return Err(Error::SubBuckets);
         }
-        Self::new(quota, count, edge, Some(phase))
+        Self::new(quota, count, edge, phase)
     }
 }
 
 impl<C> Window<C> {
-    fn new(quota: Quota, buckets: u32, edge: Edge, phase: Option<Nanos>) -> Result<Self, Error> {
+    fn new(quota: Quota, buckets: u32, edge: Edge, phase: Nanos) -> Result<Self, Error> {
         let width = quota.per().as_nanos().div_ceil(u64::from(buckets)); // up: never more in P
         if width > MAX_SIGHT / u64::from(buckets + 1) {
             return Err(Error::WindowTooLong);
         }
-        let anchor = phase.map_or(Anchor::First, |phase| {
-            Anchor::on_grid(phase, Nanos::from_nanos(width))
-        });
         Ok(Self {
             permits: quota.permits().get(),
             buckets,
             width,
             edge,
-            anchor,
+            anchor: Anchor::on_grid(phase, Nanos::from_nanos(width)),
             denials: Denials::Free,
             counters: PhantomData,
         })
@@ -243,14 +225,7 @@ impl<C> Window<C> {
 impl<C: Counters> Window<C> {
     #[inline]
     fn sight(&self, state: &WindowState<C>, now: Time) -> Sight {
-        let touched = || {
-            state
-                .counts
-                .as_slice()
-                .first()
-                .is_some_and(|&count| count > 0)
-        };
-        self.anchor.sight(state.index, touched, now, self.width)
+        self.anchor.sight(state.index, now, self.width)
     }
 
     /// Moves the counters of `state` on by `shift` windows, to window `index`.
@@ -270,7 +245,6 @@ impl<C: Counters> Algorithm for Window<C> {
     fn name(&self) -> &'static str {
         match (&self.anchor, self.edge, self.buckets) {
             (Anchor::Calendar(_), ..) => "calendar window",
-            (Anchor::First, ..) => "quota reset",
             (_, Edge::Drop, 1) => "fixed window",
             (_, Edge::Weighted, 1) => "sliding window counter",
             _ => "sub-buckets",
@@ -286,12 +260,12 @@ impl<C: Counters> Algorithm for Window<C> {
         let whole = self.width.saturating_mul(self.buckets.into());
         match self.anchor {
             Anchor::Calendar(_) => None,
-            Anchor::Grid { .. } | Anchor::First => Some(Nanos::from_nanos(whole)),
+            Anchor::Grid { .. } => Some(Nanos::from_nanos(whole)),
         }
     }
 
     fn window_end(&self, now: Time) -> Option<Time> {
-        let sight = self.anchor.sight(0, || false, now, self.width);
+        let sight = self.anchor.sight(0, now, self.width);
         Some(now + Nanos::from_nanos(sight.left))
     }
 
@@ -345,7 +319,7 @@ impl<C: Counters> Algorithm for Window<C> {
             return;
         }
         let newer = state.index.max(other.index);
-        let behind = |index| self.anchor.windows_between(index, newer, self.width);
+        let behind = |index| self.anchor.windows_between(index, newer);
         let seen = VisibleCounts::new(other.counts.as_slice(), behind(other.index));
         let shift = behind(state.index);
         self.advance(state, newer, shift);
@@ -354,18 +328,6 @@ impl<C: Counters> Algorithm for Window<C> {
                 *count = (*count).max(u32::try_from(seen.at(back)).unwrap_or(u32::MAX));
             }
         });
-    }
-
-    /// A window that opens with a request opens now, because that of the floor was opened by
-    /// another key and would end too early, which would allow a third window within one span.
-    fn begin(&self, floor: &WindowState<C>, now: Time) -> WindowState<C> {
-        let mut state = floor.clone();
-        if let Anchor::First = self.anchor
-            && self.expires_at(floor, now) > now
-        {
-            state.index = state.index.max(now.as_nanos());
-        }
-        state
     }
 
     /// Counts mean the same while the windows are the same; N and the edge may change.

@@ -3,7 +3,7 @@
 use alloc::vec;
 
 use super::*;
-use crate::{Edge, Quota};
+use crate::{Edge, Quota, QuotaReset};
 
 #[test]
 fn the_window_is_the_period_of_the_quota_although_intervals_are_rounded_up() {
@@ -32,10 +32,7 @@ fn the_window_is_the_period_of_the_quota_although_intervals_are_rounded_up() {
             Window::fixed(quota, phase).unwrap().into(),
             Some(quota.per()),
         ),
-        (
-            Window::quota_reset(quota).unwrap().into(),
-            Some(quota.per()),
-        ),
+        (QuotaReset::new(quota).unwrap().into(), Some(quota.per())),
         (
             SubBuckets::sub_buckets(quota, 6, Edge::Full, phase)
                 .unwrap()
@@ -72,7 +69,7 @@ fn every_algorithm_returns_its_name() {
             Window::two_window(quota, phase).unwrap().into(),
             "sliding window counter",
         ),
-        (Window::quota_reset(quota).unwrap().into(), "quota reset"),
+        (QuotaReset::new(quota).unwrap().into(), "quota reset"),
         (
             SubBuckets::sub_buckets(quota, 6, Edge::Full, phase)
                 .unwrap()
@@ -145,7 +142,7 @@ fn effective_windows_never_promise_more_than_the_rate() {
         "less than four of the four"
     );
     assert_eq!(
-        window_of(Window::quota_reset(quota).unwrap(), 4),
+        window_of(QuotaReset::new(quota).unwrap(), 4),
         Some(millis(1_000))
     );
     for (edge, after) in [(Edge::Drop, 950), (Edge::Full, 1_200)] {

@@ -75,13 +75,13 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     ///
     /// ```
     /// use ratekeeper::Limiter;
-    /// use ratekeeper::core::{Permits, Window};
+    /// use ratekeeper::core::{Permits, QuotaReset};
     /// let limiter = Limiter::per("10/1m").unwrap();
     /// let _ = limiter.check_n(Permits::new(10));
     /// limiter.set_quota("10/1h".parse().unwrap()).unwrap();
     /// assert_eq!(limiter.peek().remaining.get(), 0, "empty stays empty");
     ///
-    /// let hourly = |permits: &str| Window::quota_reset(permits.parse().unwrap()).unwrap();
+    /// let hourly = |permits: &str| QuotaReset::new(permits.parse().unwrap()).unwrap();
     /// let limiter = Limiter::new(hourly("10/1h"));
     /// let _ = limiter.check_n(Permits::new(4));
     /// limiter.set_limit(hourly("100/1h"));

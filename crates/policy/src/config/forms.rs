@@ -14,7 +14,7 @@
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Denials, Error, Exponential, Gcra, Hybrid, Interval, Nanos,
-    Permits, Quota, SubBuckets, Window,
+    Permits, Quota, QuotaReset, SubBuckets, Window,
 };
 use toml::de::DeTable;
 
@@ -103,7 +103,9 @@ fn limit(
     let algorithm = match named {
         AlgorithmSpec::SlidingCounter => windows(Window::two_window(quota, phase)),
         AlgorithmSpec::Fixed => windows(Window::fixed(quota, phase)),
-        AlgorithmSpec::QuotaReset => windows(Window::quota_reset(quota)),
+        AlgorithmSpec::QuotaReset => {
+            QuotaReset::new(quota).map(|reset| reset.with_denials(denials).into())
+        }
         AlgorithmSpec::SubBuckets { count, edge } => {
             let width = Nanos::from_nanos(quota.per().as_nanos().div_ceil(u64::from(count)));
             let phase = around.origin.phase(width);

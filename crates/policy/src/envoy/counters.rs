@@ -17,8 +17,8 @@
 //! counter lasts at least as long as the window does.
 
 use ratekeeper_core::{
-    Algorithm as _, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Outage, Permits, Quota,
-    Window,
+    Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Outage,
+    Permits, Quota, QuotaReset, Window,
 };
 
 use super::Unit;
@@ -28,6 +28,8 @@ use crate::value::write_text;
 
 /// Capacity of a counter, at which it stays.
 pub(super) const CAPACITY: Permits = Permits::MAX;
+/// A charge beyond the capacity fills the counter: full counters stay full.
+const DENIALS: Denials = Denials::Counted;
 /// Counters of multiplied spans: the last is for 2^31 s, 68 years, and longer.
 const CLASSES: usize = 32;
 /// Prefix of a key part that is no value of a request, because those are hashed.
@@ -45,7 +47,11 @@ impl DomainCounters {
         let counter = |unit: Unit| {
             let width = Nanos::from_secs(unit.seconds());
             let window = Window::fixed(quota(width), origin.phase(width));
-            limit(format!("envoy:{unit}:{domain}"), window)
+            let window = window.expect("no unit is longer than 73 years");
+            limit(
+                format!("envoy:{unit}:{domain}"),
+                window.with_denials(DENIALS),
+            )
         };
         Self {
             units: Unit::ALL.map(counter).into(),
@@ -71,8 +77,12 @@ pub(super) struct SpanCounters {
 impl SpanCounters {
     pub(super) fn new() -> Self {
         let counter = |class| {
-            let window = Window::quota_reset(quota(Nanos::from_secs(1_u64 << class)));
-            limit(format!("envoy:spans:2^{class}s"), window)
+            let window = QuotaReset::new(quota(Nanos::from_secs(1_u64 << class)));
+            let window = window.expect("no class is longer than 73 years");
+            limit(
+                format!("envoy:spans:2^{class}s"),
+                window.with_denials(DENIALS),
+            )
         };
         Self {
             classes: (0..CLASSES).map(counter).collect(),
@@ -93,9 +103,9 @@ fn quota(width: Nanos) -> Quota {
     Quota::new(CAPACITY, width).expect("neither the capacity nor a unit is zero")
 }
 
-fn limit(name: String, window: Result<Window, ratekeeper_core::Error>) -> Limit {
-    let window = window.expect("no unit or class is longer than 73 years");
-    debug_assert_eq!(window.capacity(), CAPACITY);
+fn limit(name: String, window: impl Into<AnyAlgorithm>) -> Limit {
+    let algorithm = window.into();
+    debug_assert_eq!(algorithm.capacity(), CAPACITY);
     Limit {
         name: name.into(),
         id: LimitId::default(),
@@ -103,8 +113,7 @@ fn limit(name: String, window: Result<Window, ratekeeper_core::Error>) -> Limit 
         // gives them a higher version, and their states are converted.
         version: 1,
         outage: Outage::Local,
-        // A charge beyond the capacity fills the counter: full counters stay full.
-        algorithm: window.with_denials(Denials::Counted).into(),
+        algorithm,
     }
 }
 

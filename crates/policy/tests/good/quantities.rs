@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Concurrency, Denials, Edge, Exponential, Gcra, Hybrid, Interval, Log,
-    Nanos, Origin, Permits, SubBuckets, Time, Verdict, WarmUp, Window,
+    Nanos, Origin, Permits, QuotaReset, SubBuckets, Time, Verdict, WarmUp, Window,
 };
 
 use super::{one, policy_at, quota};
@@ -30,7 +30,7 @@ fn numbers_become_algorithms() {
         ),
         (
             "limit = \"5/1m\"\nalgorithm = \"quota-reset\"",
-            Window::quota_reset(quota("5/1m")).unwrap().into(),
+            QuotaReset::new(quota("5/1m")).unwrap().into(),
         ),
         (
             "limit = \"5/1m\"\nalgorithm = \"token-bucket\"",

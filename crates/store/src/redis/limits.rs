@@ -121,6 +121,7 @@ impl Prepared {
             short: match &algorithm {
                 AnyAlgorithm::Gcra(gcra) => gcra.short_twin(),
                 AnyAlgorithm::Window(window) => window.short_twin(),
+                AnyAlgorithm::QuotaReset(reset) => reset.short_twin(),
                 _ => None,
             },
             algorithm,
@@ -132,7 +133,7 @@ impl Prepared {
     pub(super) fn short_price(&self, cost: Permits) -> Option<f64> {
         match &self.algorithm {
             AnyAlgorithm::Gcra(gcra) => Some(gcra.short_price(cost)),
-            AnyAlgorithm::Window(_) => Some(cost.get().into()),
+            AnyAlgorithm::Window(_) | AnyAlgorithm::QuotaReset(_) => Some(cost.get().into()),
             _ => None,
         }
     }

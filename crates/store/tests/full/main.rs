@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Charge, Concurrency, Edge, Exponential, Gcra, Hybrid, Interval,
-    Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Quota, SubBuckets, Time, Verdict,
-    Window,
+    Key, Limit, LimitId, Log, Mode, Nanos, Outage, Permits, Quota, QuotaReset, SubBuckets, Time,
+    Verdict, Window,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore, Usage};
 
@@ -45,7 +45,7 @@ fn algorithms(quota: &str) -> [AnyAlgorithm; 12] {
         Gcra::token_bucket(quota).unwrap().into(),
         Window::fixed(quota, Nanos::ZERO).unwrap().into(),
         Window::two_window(quota, Nanos::ZERO).unwrap().into(),
-        Window::quota_reset(quota).unwrap().into(),
+        QuotaReset::new(quota).unwrap().into(),
         sub(Edge::Drop).into(),
         sub(Edge::Full).into(),
         Log::sliding(quota).unwrap().into(),
@@ -111,7 +111,7 @@ fn flood(mut request: impl FnMut(Vec<u8>, Time)) {
 fn pointwise(algorithm: &AnyAlgorithm) -> bool {
     let quota: Quota = "5/60s".parse().unwrap();
     let stepped = Interval::from_first(quota.permits(), quota.permits(), quota.per()).unwrap();
-    let opening = Window::quota_reset(quota).unwrap();
+    let opening = QuotaReset::new(quota).unwrap();
     match algorithm {
         AnyAlgorithm::Hybrid(_) | AnyAlgorithm::Exponential(_) => false,
         other => *other != opening.into() && *other != stepped.into(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Edge, Gcra, Hybrid, Interval, Key, KeyBuilder, Limit, LimitId, Log, Mode,
-    Nanos, Outage, Permits, SubBuckets, Time, Window,
+    Nanos, Outage, Permits, QuotaReset, SubBuckets, Time, Window,
 };
 use ratekeeper_store::{RedisConfig, RedisStore, Remote, Store};
 use redis::Connection;
@@ -19,7 +19,7 @@ fn limits() -> Vec<Limit> {
     let all: [AnyAlgorithm; 7] = [
         Gcra::token_bucket(quota).unwrap().into(),
         Window::two_window(quota, Nanos::ZERO).unwrap().into(),
-        Window::quota_reset(quota).unwrap().into(),
+        QuotaReset::new(quota).unwrap().into(),
         SubBuckets::sub_buckets(quota, 5, Edge::Full, Nanos::ZERO)
             .unwrap()
             .into(),

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, LimitId, Log,
-    Mode, Nanos, Outage, Permits, SubBuckets, Window,
+    Mode, Nanos, Outage, Permits, QuotaReset, SubBuckets, Window,
 };
 use ratekeeper_store::{CallTime, RedisConfig, RedisStore, Store, StoreError};
 use tokio::runtime::Runtime;
@@ -49,7 +49,7 @@ fn limits() -> Vec<(AnyAlgorithm, u32)> {
     let cut = |edge| SubBuckets::sub_buckets(quota, 4, edge, Nanos::ZERO).unwrap();
     vec![
         (Gcra::token_bucket(quota).unwrap().into(), N / 2),
-        (Window::quota_reset(quota).unwrap().into(), 0),
+        (QuotaReset::new(quota).unwrap().into(), 0),
         // Another hour of the grid begins.
         (Window::fixed(quota, Nanos::ZERO).unwrap().into(), N),
         (Window::two_window(quota, Nanos::ZERO).unwrap().into(), N),

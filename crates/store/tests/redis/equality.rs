@@ -18,8 +18,8 @@ use std::time::Duration;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Charge, Decision, Denials, Edge, Exponential, Gcra, Hybrid, Interval,
-    Key, Limit, LimitId, Log, Mode, Nanos, Origin, Outage, Permits, Quota, Refund, SubBuckets, Tat,
-    Time, Window,
+    Key, Limit, LimitId, Log, Mode, Nanos, Origin, Outage, Permits, Quota, QuotaReset, Refund,
+    SubBuckets, Tat, Time, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store};
 
@@ -404,10 +404,9 @@ fn windows_equal_their_twin() {
     let make = |recipe: Recipe| {
         let mut random = recipe.random();
         let quota = recipe.quota(&mut random, 31);
-        let window = match recipe.kind % 2 {
-            0 => Window::quota_reset(quota),
-            // One shape: the edge may change under the counts.
-            _ if random.below(2) == 0 => Window::fixed(quota, recipe.phase),
+        // One shape: the edge may change under the counts.
+        let window = match random.below(2) {
+            0 => Window::fixed(quota, recipe.phase),
             _ => Window::two_window(quota, recipe.phase),
         };
         Some(window.ok()?.with_denials(denials(&mut random)))
@@ -416,6 +415,21 @@ fn windows_equal_their_twin() {
         name: "window",
         make,
         refund: Window::refund,
+        ahead: Nanos::MAX,
+    });
+}
+
+#[test]
+fn quota_resets_equal_their_twin() {
+    let make = |recipe: Recipe| {
+        let mut random = recipe.random();
+        let reset = QuotaReset::new(recipe.quota(&mut random, 31)).ok()?;
+        Some(reset.with_denials(denials(&mut random)))
+    };
+    run(&Trial {
+        name: "quota-reset",
+        make,
+        refund: QuotaReset::refund,
         ahead: Nanos::MAX,
     });
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Edge, Exponential, Gcra, Hybrid, Interval, Key, Limit, LimitId, Log,
-    Mode, Nanos, Outage, Permits, SubBuckets, Time, Window,
+    Mode, Nanos, Outage, Permits, QuotaReset, SubBuckets, Time,
 };
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, Store};
 use tokio::runtime::Runtime;
@@ -28,7 +28,7 @@ fn limits() -> Vec<(AnyAlgorithm, u32)> {
     let (day, thousand) = (Nanos::from_secs(86_400), Permits::new(1_000));
     vec![
         (Gcra::token_bucket(quota).unwrap().into(), REPETITIONS),
-        (Window::quota_reset(quota).unwrap().into(), REPETITIONS),
+        (QuotaReset::new(quota).unwrap().into(), REPETITIONS),
         (
             SubBuckets::sub_buckets(quota, 4, Edge::Full, Nanos::ZERO)
                 .unwrap()

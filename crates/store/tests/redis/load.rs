@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time,
-    Window,
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, QuotaReset,
+    Time,
 };
 use ratekeeper_store::{
     Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisServers, RedisStore, Store,
@@ -129,7 +129,7 @@ impl Load {
     fn start(servers: &RedisServers, deadline: Duration, clients: &'static [&'static str]) -> Self {
         let runtime = Runtime::new().unwrap();
         let quota = PERMITS.parse().unwrap();
-        let firm = limit(0, "firm", Outage::Deny, Window::quota_reset(quota).unwrap());
+        let firm = limit(0, "firm", Outage::Deny, QuotaReset::new(quota).unwrap());
         let soft = limit(1, "soft", Outage::Local, Gcra::token_bucket(quota).unwrap());
         let process = |_| {
             let config = RedisConfig {

@@ -1,9 +1,8 @@
-//! Anchors: windows begin on a grid, at a key's first request, or as a calendar defines.
+//! Anchors: windows begin on a grid, or as a calendar defines.
 //!
 //! ```text
 //!   grid      |--- w ---|--- w ---|--- w ---|     index: 0, 1, 2, ... from `phase - w`
 //!             phase
-//!   first        *---- w ----|   *---- w ----|    index: the moment of the first request
 //!   calendar  |-- 23 h --|--- 24 h ---|           index: the window's first moment
 //! ```
 //!
@@ -52,8 +51,6 @@ pub enum Anchor {
         /// The end of the first window: from 1 ns to the windows' length.
         phase: Nanos,
     },
-    /// At the first request of a key; the next request at or after its end opens the next.
-    First,
     /// As a calendar defines.
     Calendar(Arc<dyn Calendar>),
 }
@@ -63,7 +60,6 @@ impl PartialEq for Anchor {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Grid { phase: a }, Self::Grid { phase: b }) => a == b,
-            (Self::First, Self::First) => true,
             (Self::Calendar(a), Self::Calendar(b)) => {
                 a.name() == b.name() && a.origin() == b.origin()
             }
@@ -99,17 +95,10 @@ impl Anchor {
         }
     }
 
-    /// The view at `now` of a state with its newest counter in window `index`.
-    ///
-    /// `touched` returns true if the state holds any count; windows are `width` nanoseconds long.
+    /// The view at `now` of a state with its newest counter in window `index`; those of a grid are
+    /// `width` nanoseconds long.
     #[inline]
-    pub(super) fn sight(
-        &self,
-        index: u64,
-        touched: impl FnOnce() -> bool,
-        now: Time,
-        width: u64,
-    ) -> Sight {
+    pub(super) fn sight(&self, index: u64, now: Time, width: u64) -> Sight {
         match self {
             Self::Grid { phase } => {
                 // Mostly still in the newest window: that is seen without a division.
@@ -125,25 +114,6 @@ impl Anchor {
                         left,
                     },
                     _ => self.other_window(phase.as_nanos(), index, now, width),
-                }
-            }
-            Self::First => {
-                let start = Time::from_nanos(index);
-                let age = now.since(start).as_nanos();
-                if age < width && touched() {
-                    let ahead = start.since(now).as_nanos();
-                    return Sight {
-                        index,
-                        shift: 0,
-                        ahead,
-                        left: width - age,
-                    };
-                }
-                Sight {
-                    index: now.as_nanos(),
-                    shift: GONE,
-                    ahead: 0,
-                    left: width,
                 }
             }
             Self::Calendar(calendar) => {
@@ -189,18 +159,16 @@ impl Anchor {
             Self::Grid { phase } => {
                 Time::ZERO + *phase + Nanos::from_nanos(width.saturating_mul(index))
             }
-            Self::First => Time::from_nanos(index) + Nanos::from_nanos(width),
             Self::Calendar(calendar) => calendar.window_at(Time::from_nanos(index)).end,
         }
     }
 
     /// Number of windows from `older` to `newer`, as far as `older` still counts.
-    pub(super) fn windows_between(&self, older: u64, newer: u64, width: u64) -> u64 {
+    pub(super) fn windows_between(&self, older: u64, newer: u64) -> u64 {
         match self {
             Self::Grid { .. } => newer.saturating_sub(older),
-            Self::First if newer.saturating_sub(older) < width => 0,
             Self::Calendar(_) if newer == older => 0,
-            Self::First | Self::Calendar(_) => GONE,
+            Self::Calendar(_) => GONE,
         }
     }
 }

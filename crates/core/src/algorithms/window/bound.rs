@@ -16,8 +16,6 @@
 //!   at most `N + ceil(N x (b - 1) / w)`, and `J - 1` times `m` remain before them. With `m = 1`
 //!   it is exact below one permit a nanosecond. With more it is exact up to P, and at worst above
 //!   it by this: for 6 in 12 ns, in three buckets, it is 23 in 37 ns where 21 can pass.
-//! * quota reset: with `W - 1 = k x P + r`: `N x (k + 1)`, and `N - 1` more if `r > 0`,
-//!   because the request that opened the first window lies outside the span.
 
 use super::judge::{Rounding, scale};
 use super::{Anchor, Edge, Window};
@@ -49,15 +47,6 @@ pub(super) fn bound<C>(window: &Window<C>, span: Nanos) -> u64 {
         return limit;
     }
     let width = window.width;
-    if let Anchor::First = window.anchor {
-        let windows = limit.saturating_mul(after_first / width + 1);
-        let inside = if after_first.is_multiple_of(width) {
-            0
-        } else {
-            limit - 1
-        };
-        return windows.saturating_add(inside);
-    }
     let last = (after_first - 1) / width + 1;
     let visible = (after_first - 1) % width; // of the last window, before its last moment
     let buckets = u64::from(window.buckets);

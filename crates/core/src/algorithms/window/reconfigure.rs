@@ -10,12 +10,7 @@ where
     /// Windows of other numbers; those of a calendar become windows since 1970.
     fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
         let width = quota.per().as_nanos().div_ceil(u64::from(self.buckets));
-        let phase = match self.anchor {
-            Anchor::First => None,
-            Anchor::Grid { .. } | Anchor::Calendar(_) => {
-                Some(origin.phase(Nanos::from_nanos(width)))
-            }
-        };
+        let phase = origin.phase(Nanos::from_nanos(width));
         let window = Self::new(quota, self.buckets, self.edge, phase)?;
         Ok(window.with_denials(self.denials).into())
     }
@@ -26,7 +21,6 @@ where
                 let width = Nanos::from_nanos(self.width);
                 Anchor::on_grid(from.phase_on(to, *phase, width), width)
             }
-            Anchor::First => Anchor::First,
             Anchor::Calendar(calendar) => Anchor::Calendar(calendar.on_clock(to)),
         };
         Self {

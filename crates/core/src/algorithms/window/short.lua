@@ -4,8 +4,8 @@
 --
 -- KEYS      the keys, each once
 -- ARGV[1]   microseconds since 1970, for tests; empty: the server's clock, read once
--- ARGV[..]  for each key: N, edge, whether denials are counted, whether windows open with a
---           request, phase, width, then the cost of each request in its order
+-- ARGV[..]  for each key: N, edge, whether denials are counted, phase, width, then the cost of
+--           each request in its order
 -- Answers   the moment, then each value as it was found. Of one key, by the server's clock: one
 --           text, `seconds micros value`, see gcra/short.lua
 --
@@ -29,7 +29,7 @@ for i = 1, count do
   local value = call('GET', KEYS[i])
   found[i + 1] = value
   local numbers = ARGV[i + 1]
-  local n, edge, counted, first, phase, width, at = unpack('<dddddd', numbers)
+  local n, edge, counted, phase, width, at = unpack('<ddddd', numbers)
   local low, high, newest, oldest = 0, 0, 0, 0
   if value then
     if #value ~= 17 or string.sub(value, 1, 1) ~= 'w' then
@@ -38,38 +38,23 @@ for i = 1, count do
     low, high, newest, oldest = unpack('<I4I4I4I4', value, 2)
   end
 
-  -- The window of now: where it ends, and what is left of it. `opened` has nanoseconds below it.
-  local left, ends = width, 0
-  if first == 1 then
-    -- 2^32 nanoseconds are 4294967 microseconds and 296 nanoseconds.
-    local nanos = high * 296 + low
-    local opened = high * 4294967 + (nanos - nanos % 1000) / 1000
-    ends = opened + width
-    if not value or newest == 0 or ends < now or ends == now and nanos % 1000 == 0 then
-      local part = now % HALF * 1000
-      low = part % HALF
-      high = (now - now % HALF) / HALF * 1000 + (part - low) / HALF
-      newest, oldest, ends = 0, 0, now + width
-    end
+  -- The window of now: its number, and what is left of it.
+  local current, left = 0, 0
+  if now < phase then
+    left = phase - now
   else
-    local current = 0
-    if now < phase then
-      left = phase - now
-    else
-      -- Lua's remainder rounds a quotient: of moments below 2^51 it finds the right one.
-      local part = (now - phase) % width
-      current, left = (now - phase - part) / width + 1, width - part
-    end
-    local index = high * HALF + low
-    if current <= index then
-      if current < index then left = width end -- the clock was set back
-      current = index
-    else
-      oldest = current == index + 1 and newest or 0
-      newest, low = 0, current % HALF
-      high = (current - low) / HALF
-    end
-    ends = phase + current * width
+    -- Lua's remainder rounds a quotient: of moments below 2^51 it finds the right one.
+    local part = (now - phase) % width
+    current, left = (now - phase - part) / width + 1, width - part
+  end
+  local index = high * HALF + low
+  if current <= index then
+    if current < index then left = width end -- the clock was set back
+    current = index
+  else
+    oldest = current == index + 1 and newest or 0
+    newest, low = 0, current % HALF
+    high = (current - low) / HALF
   end
 
   local changed = false
@@ -97,6 +82,7 @@ for i = 1, count do
   until at > #numbers
 
   if changed then
+    local ends = phase + current * width
     if edge ~= 0 then ends = ends + width end
     values[i] = 'w' .. pack('<I4I4I4I4', low, high, newest, oldest)
     expiries[i] = format('%d', (ends + 2 - (ends + 2) % STEP + STEP) / 1000)

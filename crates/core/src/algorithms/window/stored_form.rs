@@ -28,7 +28,6 @@ impl<C: Counters> Window<C> {
             _,
             edge,
             counted,
-            first,
             phase,
             phase_nanos,
             width,
@@ -38,7 +37,7 @@ impl<C: Counters> Window<C> {
         let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
         (self.buckets == 1 && whole && exact).then(|| LuaTwin {
             source: include_str!("short.lua"),
-            numbers: vec![permits, edge, counted, first, phase, width],
+            numbers: vec![permits, edge, counted, phase, width],
         })
     }
 }
@@ -79,7 +78,6 @@ impl<C: Counters> StoredForm for Window<C> {
     fn shape(&self) -> u64 {
         let (kind, phase) = match &self.anchor {
             Anchor::Grid { phase } => (1, phase.as_nanos()),
-            Anchor::First => (2, 0),
             Anchor::Calendar(calendar) => (3, name_of(calendar.name())),
         };
         fingerprint(&[self.width, u64::from(self.buckets), kind, phase])
@@ -88,10 +86,8 @@ impl<C: Counters> StoredForm for Window<C> {
     /// `None` for calendars, because the store does not know their zones, and for windows too
     /// short.
     fn twin(&self) -> Option<LuaTwin> {
-        let (first, phase) = match &self.anchor {
-            Anchor::Grid { phase } => (0.0, phase.as_nanos()),
-            Anchor::First => (1.0, 0),
-            Anchor::Calendar(_) => return None,
+        let Anchor::Grid { phase } = &self.anchor else {
+            return None;
         };
         if self.width < SHORTEST_STEP.as_nanos() {
             return None;
@@ -103,8 +99,8 @@ impl<C: Counters> StoredForm for Window<C> {
         };
         let counted = f64::from(u8::from(self.denials == Denials::Counted));
         let (permits, buckets) = (f64::from(self.permits), f64::from(self.buckets));
-        let mut numbers = vec![permits, buckets, edge, counted, first];
-        numbers.extend(micros_and_nanos(phase));
+        let mut numbers = vec![permits, buckets, edge, counted];
+        numbers.extend(micros_and_nanos(phase.as_nanos()));
         numbers.extend(micros_and_nanos(self.width));
         Some(LuaTwin {
             source: include_str!("../window.lua"),

@@ -99,21 +99,6 @@ fn a_caller_at_the_rate_gets_the_rate() {
 }
 
 #[test]
-fn quota_reset_opens_with_a_request() {
-    let limit = Window::quota_reset(quota("10/1s")).unwrap();
-    check(
-        &limit,
-        &[
-            (700, 0, None, 10), // looking opens nothing
-            (900, 9, None, 1),
-            (1_800, 2, Some(100), 1),
-            (1_899, 1, None, 0),
-            (1_900, 10, None, 0),
-        ],
-    );
-}
-
-#[test]
 fn full_sub_buckets_hold_the_limit_in_any_span() {
     let limit = SubBuckets::sub_buckets(quota("10/1s"), 4, Edge::Full, Nanos::ZERO).unwrap();
     check(
@@ -131,15 +116,6 @@ fn full_sub_buckets_hold_the_limit_in_any_span() {
 #[test]
 fn a_clock_that_steps_back_waits_longer_by_the_step() {
     let limit = Window::fixed(quota("10/1s"), Nanos::ZERO).unwrap();
-    check(
-        &limit,
-        &[
-            (1_000, 10, None, 0),
-            (500, 1, Some(1_500), 0),
-            (1_999, 1, Some(1), 0),
-        ],
-    );
-    let limit = Window::quota_reset(quota("10/1s")).unwrap();
     check(
         &limit,
         &[
@@ -210,7 +186,6 @@ fn states_are_kept_while_windows_are_the_same() {
     let fixed = |text| Window::fixed(quota(text), Nanos::ZERO).unwrap();
     let two_window = Window::two_window(quota("10/1s"), Nanos::ZERO).unwrap();
     let shifted = Window::fixed(quota("10/1s"), Nanos::from_millis(1)).unwrap();
-    let reset = Window::quota_reset(quota("10/1s")).unwrap();
     for (new, kept) in [
         (fixed("10/1s"), true),
         (fixed("99/1s"), true),
@@ -218,7 +193,6 @@ fn states_are_kept_while_windows_are_the_same() {
         (fixed("10/1s").with_denials(Denials::Counted), true),
         (fixed("10/2s"), false),
         (shifted, false),
-        (reset, false),
     ] {
         assert_eq!(new.keeps_state_of(&fixed("10/1s")), kept, "{new:?}");
     }
@@ -235,13 +209,9 @@ fn windows_that_cannot_be_counted_are_refused() {
     assert_eq!(sub("10/1s", 60), None);
     assert_eq!(sub("10/1s", 61), Some(Error::SubBuckets));
     assert_eq!(sub("10/5ns", 6), Some(Error::SubBuckets));
-    assert_eq!(
-        Window::quota_reset(quota("1/26000d")).err(),
-        None,
-        "71 years"
-    );
-    let error = Window::quota_reset(quota("1/27000d")).err();
-    assert_eq!(error, Some(Error::WindowTooLong), "74 years");
+    let fixed = |text| Window::fixed(quota(text), Nanos::ZERO).err();
+    assert_eq!(fixed("1/26000d"), None, "71 years");
+    assert_eq!(fixed("1/27000d"), Some(Error::WindowTooLong), "74 years");
 }
 
 #[test]
@@ -272,24 +242,10 @@ fn states_are_small() {
 }
 
 #[test]
-fn a_key_that_begins_at_a_floor_has_a_window_of_its_own() {
-    let limit = Window::quota_reset(quota("5/10s")).unwrap();
+fn a_key_that_begins_at_a_floor_is_in_the_same_window() {
+    let fixed = Window::fixed(quota("5/10s"), Nanos::ZERO).unwrap();
     let at = |seconds| Time::from_nanos(seconds * SECOND);
     let mut floor = WindowState::default();
-    let _ = limit.decide(&mut floor, at(1), Permits::new(3));
-    let mut state = limit.begin(&floor, at(9));
-    let decision = limit.decide(&mut state, at(9), Permits::new(2));
-    assert_eq!(decision.remaining, Permits::ZERO);
-    assert_eq!(
-        decision.reset_after,
-        Nanos::from_secs(10),
-        "its own window, not the remaining 2 s of the floor's"
-    );
-    assert_eq!(
-        limit.begin(&floor, at(11)),
-        floor,
-        "a state whose window is over acts as fresh"
-    );
-    let fixed = Window::fixed(quota("5/10s"), Nanos::ZERO).unwrap();
+    let _ = fixed.decide(&mut floor, at(1), Permits::new(3));
     assert_eq!(fixed.begin(&floor, at(9)), floor);
 }

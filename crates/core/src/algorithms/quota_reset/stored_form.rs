@@ -1,0 +1,69 @@
+//! Quota reset in a shared store.
+//!
+//! ```text
+//!   q | opened, microseconds since 1970: 8 bytes | used, 4 bytes
+//! ```
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{QuotaReset, QuotaResetState};
+use crate::UnixMicros;
+use crate::algorithm::Denials;
+use crate::stored_form::{LuaTwin, StateReader, StoredForm, fingerprint, micros_and_nanos};
+
+impl QuotaReset {
+    /// A twin that is a whole script, and cheaper, for requests of one charge each: see
+    /// `quota_reset/short.lua`. `None` unless the window is of whole microseconds.
+    pub fn short_twin(&self) -> Option<LuaTwin> {
+        let [permits, counted, width, nanos] = self.numbers();
+        (nanos == 0.0).then(|| LuaTwin {
+            source: include_str!("short.lua"),
+            numbers: vec![permits, counted, width],
+        })
+    }
+
+    /// N, whether denials are counted, and the window in microseconds and nanoseconds.
+    fn numbers(&self) -> [f64; 4] {
+        let counted = f64::from(u8::from(self.denials == Denials::Counted));
+        let [width, nanos] = micros_and_nanos(self.per.as_nanos());
+        [f64::from(self.permits), counted, width, nanos]
+    }
+}
+
+impl StoredForm for QuotaReset {
+    const TAG: u8 = b'q';
+
+    fn read(&self, bytes: &[u8], _now: UnixMicros) -> Option<QuotaResetState> {
+        let mut reader = StateReader::of(Self::TAG, bytes)?;
+        let state = QuotaResetState {
+            opened: UnixMicros::new(reader.u64()?).time(),
+            used: reader.u32()?,
+        };
+        reader.end(state)
+    }
+
+    /// Windows open at readings of the store's clock, which are whole microseconds. Another
+    /// moment is rounded up, so that no window ends early.
+    fn write(&self, state: &QuotaResetState, _now: UnixMicros, out: &mut Vec<u8>) {
+        if state.used == 0 {
+            return;
+        }
+        let opened = state.opened.as_nanos().div_ceil(1_000);
+        out.push(Self::TAG);
+        out.extend_from_slice(&opened.to_le_bytes());
+        out.extend_from_slice(&state.used.to_le_bytes());
+    }
+
+    /// The length of the windows.
+    fn shape(&self) -> u64 {
+        fingerprint(&[self.per.as_nanos()])
+    }
+
+    fn twin(&self) -> Option<LuaTwin> {
+        Some(LuaTwin {
+            source: include_str!("../quota_reset.lua"),
+            numbers: self.numbers().into(),
+        })
+    }
+}
