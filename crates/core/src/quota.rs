@@ -55,6 +55,12 @@ impl Sub for Permits {
     }
 }
 
+impl From<u32> for Permits {
+    fn from(count: u32) -> Self {
+        Self(count)
+    }
+}
+
 impl From<NonZeroU32> for Permits {
     fn from(count: NonZeroU32) -> Self {
         Self(count.get())

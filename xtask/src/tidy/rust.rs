@@ -56,11 +56,11 @@ pub(super) fn algorithm_row(files: &[SourceFile], out: &mut Vec<Finding>) {
     let table = table.map_or("", |file| &file.text);
     for file in algorithms(files) {
         let type_name = stem(&file.path).replace('_', "");
-        let names = |word: &str| word.replace('_', "").eq_ignore_ascii_case(&type_name);
+        let is_named = |word: &str| word.replace('_', "").eq_ignore_ascii_case(&type_name);
         let named = table
             .lines()
             .filter(|line| line.starts_with("//!") && line.contains('|'))
-            .any(|line| words(line).any(names));
+            .any(|line| words(line).any(is_named));
         if !named {
             let message = format!("no row of the table in {ALGORITHMS}mod.rs names this file");
             out.push(finding(file, 1, "table", &message));

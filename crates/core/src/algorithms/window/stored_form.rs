@@ -32,7 +32,7 @@ impl<C: Counters> Window<C> {
             phase_nanos,
             width,
             width_nanos,
-        ] = *twin.numbers.as_array()?;
+        ] = <[f64; 8]>::try_from(&*twin.numbers).ok()?;
         let whole = phase_nanos == 0.0 && width_nanos == 0.0;
         let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
         (self.buckets == 1 && whole && exact).then(|| LuaTwin {
