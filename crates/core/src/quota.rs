@@ -84,7 +84,7 @@ impl fmt::Debug for Permits {
 /// ```
 /// use ratekeeper_core::{Nanos, Permits, Quota};
 /// let quota: Quota = "3/1s".parse().unwrap();
-/// assert_eq!(quota.burst(), Permits::new(3));
+/// assert_eq!(quota.burst_size(), Permits::new(3));
 /// assert_eq!(quota.time_for(Permits::ONE), Nanos::from_nanos(333_333_334), "rounded up");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -111,6 +111,63 @@ impl Quota {
         })
     }
 
+    /// `permits` a second. For constants: a zero does not compile there.
+    ///
+    /// ```
+    /// use ratekeeper_core::Quota;
+    /// const PACE: Quota = Quota::per_second(50).burst(100);
+    /// assert_eq!(PACE, "50/1s burst 100".parse().unwrap());
+    /// ```
+    ///
+    /// # Panics
+    /// If `permits` is zero; [`Quota::new`] returns an error.
+    pub const fn per_second(permits: u32) -> Self {
+        Self::every(permits, Nanos::SECOND)
+    }
+
+    /// `permits` a minute.
+    ///
+    /// # Panics
+    /// If `permits` is zero.
+    pub const fn per_minute(permits: u32) -> Self {
+        Self::every(permits, Nanos::from_secs(60))
+    }
+
+    /// `permits` an hour.
+    ///
+    /// # Panics
+    /// If `permits` is zero.
+    pub const fn per_hour(permits: u32) -> Self {
+        Self::every(permits, Nanos::from_secs(3_600))
+    }
+
+    /// `permits` in 24 hours.
+    ///
+    /// # Panics
+    /// If `permits` is zero.
+    pub const fn per_day(permits: u32) -> Self {
+        Self::every(permits, Nanos::from_secs(86_400))
+    }
+
+    const fn every(permits: u32, per: Nanos) -> Self {
+        let permits = NonZeroU32::new(permits).expect("a quota has at least one permit");
+        Self {
+            permits,
+            per,
+            burst: permits,
+        }
+    }
+
+    /// The same rate with another burst: the number of permits that may be saved up.
+    ///
+    /// # Panics
+    /// If `permits` is zero; [`Quota::with_burst`] returns an error.
+    #[must_use]
+    pub const fn burst(self, permits: u32) -> Self {
+        let burst = NonZeroU32::new(permits).expect("a burst has at least one permit");
+        Self { burst, ..self }
+    }
+
     /// The same rate with another burst: the number of permits that may be saved up.
     ///
     /// # Errors
@@ -131,12 +188,12 @@ impl Quota {
     }
 
     /// Permits that may be saved up.
-    pub fn burst(self) -> Permits {
+    pub fn burst_size(self) -> Permits {
         self.burst.into()
     }
 
     /// Permits in a second, to the nearest float.
-    pub fn per_second(self) -> f64 {
+    pub fn permits_per_second(self) -> f64 {
         f64::from(self.permits.get()) / self.per.as_secs_f64()
     }
 
@@ -159,18 +216,27 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Reads `100/1m`.
+/// Reads `100/1m` and `100/1m burst 20`: the texts that it writes.
 impl FromStr for Quota {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let (permits, per) = text.split_once('/').ok_or(Error::Quota)?;
-        if permits.is_empty() || !permits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(Error::Quota);
-        }
-        let permits = permits.parse().map_err(|_| Error::TooManyPermits)?;
-        Self::new(Permits::new(permits), per.parse()?)
+        let (rate, burst) = match text.split_once(" burst ") {
+            Some((rate, burst)) => (rate, Some(burst)),
+            None => (text, None),
+        };
+        let (permits, per) = rate.split_once('/').ok_or(Error::Quota)?;
+        let quota = Self::new(count(permits)?, per.parse()?)?;
+        burst.map_or(Ok(quota), |burst| quota.with_burst(count(burst)?))
     }
+}
+
+fn count(digits: &str) -> Result<Permits, Error> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Error::Quota);
+    }
+    let count = digits.parse().map_err(|_| Error::TooManyPermits)?;
+    Ok(Permits::new(count))
 }
 
 #[cfg(test)]
@@ -184,6 +250,10 @@ mod tests {
 
     #[test]
     fn quotas_read_and_write() {
+        for text in ["100/1m", "50/1s burst 100", "1/24h burst 2"] {
+            let quota = quota(text).unwrap();
+            assert_eq!(quota.to_string().parse(), Ok(quota), "{text}");
+        }
         assert_eq!(quota("100/1m").unwrap().to_string(), "100/1m");
         for (text, error) in [
             ("100", Error::Quota),
@@ -193,6 +263,9 @@ mod tests {
             ("5000000000/1m", Error::TooManyPermits),
             ("5/0s", Error::NoSpan),
             ("5/minute", Error::Span),
+            ("5/1m burst", Error::Span),
+            ("5/1m burst 0", Error::NoPermits),
+            ("5/1m burst -1", Error::Quota),
         ] {
             assert_eq!(quota(text), Err(error), "{text}");
         }

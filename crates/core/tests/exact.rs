@@ -283,7 +283,9 @@ fn decisions_do_not_depend_on_the_zero_of_the_clock() {
                 Hybrid::quota_linear(quota).unwrap().into(),
                 Interval::from_first(most, refill, second).unwrap().into(),
                 Exponential::new(quota).unwrap().into(),
-                WarmUp::bursty(quota.per_second(), 1.0).unwrap().into(),
+                WarmUp::bursty(quota.permits_per_second(), 1.0)
+                    .unwrap()
+                    .into(),
                 Concurrency::new(most, second).unwrap().into(),
             ];
             for limit in limits {

@@ -79,7 +79,7 @@ impl BigGcra {
             units,
             nanos,
             interval,
-            burst: i128::from(quota.burst().get()) * interval,
+            burst: i128::from(quota.burst_size().get()) * interval,
             queue: i128::from(queue) * interval,
             counted,
             tat: None,

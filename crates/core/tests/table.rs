@@ -119,11 +119,11 @@ fn facts(name: &str, of: Numbers) -> Facts {
         "hybrid" => of.facts(&Hybrid::quota_linear(quota).unwrap()),
         "exponential" => of.facts(&Exponential::new(quota).unwrap()),
         "warm_up" => {
-            let limit = WarmUp::warming_up(quota.per_second(), p).unwrap();
+            let limit = WarmUp::warming_up(quota.permits_per_second(), p).unwrap();
             of.facts(&limit.with_largest(largest))
         }
         "smooth burst" => {
-            let limit = WarmUp::bursty(quota.per_second(), p.as_secs_f64()).unwrap();
+            let limit = WarmUp::bursty(quota.permits_per_second(), p.as_secs_f64()).unwrap();
             of.facts(&limit.with_largest(largest))
         }
         "permits" => permits(of),

@@ -149,7 +149,7 @@ fn classic_algorithms_decide_as_recorded() {
                 // The thread that refills: whole refills, in step with its creation.
                 let start = Nanos::from_millis(number(&line["start"]));
                 let every = quota.per();
-                let bucket = Interval::on_grid(quota.burst(), quota.permits(), every, start);
+                let bucket = Interval::on_grid(quota.burst_size(), quota.permits(), every, start);
                 rows(&bucket.unwrap(), &line, |row| Some(number(&row[3])))
             }
             ("TokenBucketLazyRefill", "corrected") => {

@@ -96,14 +96,14 @@ pub const ALL: &[Compared] = &[
     Compared {
         name: "smooth bursty",
         build: |quota, _| {
-            let bursty = WarmUp::bursty(quota.per_second(), quota.per().as_secs_f64())?;
+            let bursty = WarmUp::bursty(quota.permits_per_second(), quota.per().as_secs_f64())?;
             Ok(bursty.with_largest(Permits::ONE).into())
         },
     },
     Compared {
         name: "warm-up",
         build: |quota, _| {
-            let warming_up = WarmUp::warming_up(quota.per_second(), quota.per())?;
+            let warming_up = WarmUp::warming_up(quota.permits_per_second(), quota.per())?;
             Ok(warming_up.with_largest(Permits::ONE).into())
         },
     },

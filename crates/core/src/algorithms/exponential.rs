@@ -97,17 +97,17 @@ pub struct ExponentialState {
 }
 
 impl Exponential {
-    /// A counter that may reach `quota.burst()` and fades at the quota's rate when full.
+    /// A counter that may reach `quota.burst_size()` and fades at the quota's rate when full.
     ///
     /// # Errors
     /// [`Error::DecayTooLong`] if the quota grants its burst in more than 4.5 years.
     pub fn new(quota: Quota) -> Result<Self, Error> {
-        let tau = quota.time_for(quota.burst()).as_nanos(); // up: slower
+        let tau = quota.time_for(quota.burst_size()).as_nanos(); // up: slower
         if tau > MAX_TAU {
             return Err(Error::DecayTooLong);
         }
         Ok(Self {
-            permits: quota.burst().get(),
+            permits: quota.burst_size().get(),
             tau,
             pace: core::f64::consts::LOG2_E / float(tau),
             half_life: core::f64::consts::LN_2 * float(tau),

@@ -148,7 +148,7 @@ pub struct Gcra {
 }
 
 impl Gcra {
-    /// A token bucket: `quota.burst()` tokens at most, refilled evenly at the quota's rate.
+    /// A token bucket: `quota.burst_size()` tokens at most, refilled evenly at the quota's rate.
     ///
     /// # Errors
     /// [`Error::TooFast`] for a quota of more than 64 permits a nanosecond, [`Error::TooLong`]
@@ -158,7 +158,7 @@ impl Gcra {
     }
 
     /// A leaky bucket as a meter: each request pours its cost in, the bucket leaks at the quota's
-    /// rate and holds `quota.burst()`; a request that would overflow it is denied.
+    /// rate and holds `quota.burst_size()`; a request that would overflow it is denied.
     ///
     /// The same function as [`Gcra::token_bucket`]: the level is the number of missing tokens.
     ///
@@ -193,7 +193,7 @@ impl Gcra {
         let (grid, interval) = Grid::of(quota)?;
         let interval = NonZeroU64::new(interval).ok_or(Error::TooFast)?;
         let units_for = |permits: Permits| u64::from(permits.get()).checked_mul(interval.get());
-        let burst = units_for(quota.burst()).ok_or(Error::TooLong)?;
+        let burst = units_for(quota.burst_size()).ok_or(Error::TooLong)?;
         let queue = units_for(queue).ok_or(Error::TooLong)?;
         match burst.checked_add(queue) {
             Some(sum) if grid.most_ticks(sum) <= HORIZON_TICKS => {}

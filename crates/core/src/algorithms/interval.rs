@@ -194,7 +194,7 @@ impl Interval {
 impl Reconfigure for Interval {
     /// The same moments under other numbers: a grid is counted from 1970.
     fn with_quota(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
-        let (most, refill, every) = (quota.burst(), quota.permits(), quota.per());
+        let (most, refill, every) = (quota.burst_size(), quota.permits(), quota.per());
         let interval = match self.strokes {
             Strokes::FirstTake => Self::from_first(most, refill, every),
             Strokes::Grid(_) => Self::on_grid(most, refill, every, origin.phase(every)),

@@ -23,7 +23,7 @@ use super::concurrency::concurrency;
 use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::log::log;
-use super::numbers::{Written, built};
+use super::numbers::{Written, built, rate};
 use super::post_paid::{smooth_bursty, warming};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::{QueueSpec, queue};
@@ -85,7 +85,7 @@ fn limit(
         }
         return dated.quantity(text, named, around, out);
     }
-    let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
+    let quota = built(rate(text.value), text, Written::Limit, out)?;
     let phase = around.origin.phase(quota.per());
     let denials = around.denials;
     let windows =
@@ -247,7 +247,7 @@ fn size_and_refill<'a>(
 ) -> Option<(Permits, At<&'a str>, Quota)> {
     let size = read::number(table.value, "size", u64::from(u32::MAX));
     let refill = read::text(table.value, "refill")?;
-    let quota = built(refill.value.parse::<Quota>(), &refill, Written::Refill, out)?;
+    let quota = built(rate(refill.value), &refill, Written::Refill, out)?;
     Some((Permits::saturating_from(size?.value), refill, quota))
 }
 

@@ -222,10 +222,15 @@ fn quota_like(text: &str) -> Option<String> {
     let (number, period) = quota.split_once('/')?;
     let period = rolling(period).unwrap_or(period);
     // Only a valid quota is proposed.
-    format!("{number}/{period}")
-        .parse::<Quota>()
-        .is_ok()
-        .then_some(quota)
+    rate(&format!("{number}/{period}")).is_ok().then_some(quota)
+}
+
+/// Reads `100/1m`; the burst that a quota may have is a field of its own in a policy.
+pub(super) fn rate(text: &str) -> Result<Quota, Error> {
+    if text.contains(' ') {
+        return Err(Error::Quota);
+    }
+    text.parse()
 }
 
 /// Turns half a request a second into one in two seconds.

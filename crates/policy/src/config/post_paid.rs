@@ -20,7 +20,7 @@ use super::codes;
 use super::dated::Dated;
 use super::diagnostic::Findings;
 use super::fields::MAX_COLD_FACTOR;
-use super::numbers::{Written, built, span};
+use super::numbers::{Written, built, rate, span};
 use super::quantity::{Quantity, QuantityKind, Surroundings, free};
 use super::queue::QueueSpec;
 use super::read::{self, At};
@@ -91,8 +91,11 @@ impl Warming {
         let quota = quota(text, ("`warmup`", &self.at), around, out)?;
         let factor = self.cold_factor.value;
         self.makes_a_difference(quota, out)?;
-        let limiter =
-            WarmUp::with_cold_factor(quota.per_second(), self.period.value, f64::from(factor));
+        let limiter = WarmUp::with_cold_factor(
+            quota.permits_per_second(),
+            self.period.value,
+            f64::from(factor),
+        );
         let words = format!(
             "{} when warm, {factor} x slower when cold, warm in {}",
             text.value, self.period.value
@@ -154,7 +157,7 @@ pub(super) fn smooth_bursty(
             ));
         return None;
     }
-    let limiter = WarmUp::bursty(quota.per_second(), saves.as_secs_f64());
+    let limiter = WarmUp::bursty(quota.permits_per_second(), saves.as_secs_f64());
     let words = format!("{}, {saves} saved up", text.value);
     post_paid(limiter, quota, words, text, out)
 }
@@ -167,7 +170,7 @@ fn quota(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quota> {
-    let quota = built(text.value.parse::<Quota>(), text, Written::Limit, out)?;
+    let quota = built(rate(text.value), text, Written::Limit, out)?;
     if !free(
         around.denials,
         (what, "algorithm = \"token-bucket\""),
@@ -176,7 +179,7 @@ fn quota(
     ) {
         return None;
     }
-    if quota.per_second() > f64::from(MAX_PER_SECOND) {
+    if quota.permits_per_second() > f64::from(MAX_PER_SECOND) {
         let message = format!("\"{}\" is too fast for {what}", text.value);
         let interval = quota.time_for(Permits::ONE);
         let label = format!(

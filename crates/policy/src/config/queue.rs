@@ -94,7 +94,7 @@ impl QueueSpec {
         let label =
             format!("{places} x {interval} = {whole}; burst and queue may take at most 1.1 years");
         let fit = gcra.paced_within(LONG).get();
-        let help = match fit.saturating_sub(quota.burst().get()) {
+        let help = match fit.saturating_sub(quota.burst_size().get()) {
             0 => "leave `queue` out: the burst alone takes a year".to_owned(),
             fit => format!("write max = {fit} or less"),
         };
