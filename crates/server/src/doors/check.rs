@@ -208,7 +208,8 @@ pub(super) async fn ask<C: Clock>(
 ) -> Result<Answer, Problem> {
     let policy = shared.keeper.look_at_policy();
     known(&policy, check)?;
-    let headers: SmallVec<[(&str, &[u8]); 8]> = check
+    let request = &*check.request;
+    let headers: SmallVec<[(&str, &[u8]); 8]> = request
         .headers
         .iter()
         .map(|(name, value)| (&**name, value.as_bytes()))
@@ -221,18 +222,18 @@ pub(super) async fn ask<C: Clock>(
     let asked = check.descriptor.as_deref();
     let entries: SmallVec<[(&str, &str); 8]> = asked
         .iter()
-        .flat_map(|asked| &asked.entries)
-        .map(|(key, value)| (&**key, &**value))
+        .flat_map(|asked| &asked.entries.0)
+        .map(|entry| (&*entry.key, &*entry.value))
         .collect();
-    let names: SmallVec<[&str; 4]> = check.limits.iter().flatten().map(|name| &**name).collect();
-    let (path, query) = facts::target(&check.path, &check.query);
-    let host = facts::host(&check.host);
+    let names: SmallVec<[&str; 4]> = check.names().map(|name| &**name).collect();
+    let (path, query) = facts::target(&request.path, &request.query);
+    let host = facts::host(&request.host);
     let facts = Facts {
-        method: &check.method,
+        method: &request.method,
         host: &host,
         path,
         query,
-        ip: check
+        ip: request
             .ip
             .map(|peer| policy.client_ip.identify(peer, &headers)),
         headers: &headers,
@@ -270,7 +271,7 @@ pub(crate) fn store_down(error: &StoreError) -> Problem {
 
 /// Refuses names that the policy does not have.
 fn known(policy: &Policy, check: &Check<'_>) -> Result<(), Problem> {
-    for name in check.limits.iter().flatten() {
+    for name in check.names() {
         if policy.rule(name).is_none() {
             let names = policy.rules.iter().map(|rule| &*rule.limit.name);
             let near = near_spelling(name, names);

@@ -1,62 +1,123 @@
 //! Request: the JSON of a check, borrowed from the bytes it came in.
 //!
-//! Hand-written visitors read it, so that an error names a wrong field by its path and an unknown
-//! one by its near spelling, and nothing is copied unless it holds an escape. They fill a
-//! check in place, because a check is a kilobyte and would otherwise move through each level.
+//! The path of a wrong field is found by a second reading of a refused body, because its search
+//! copies the name of each field.
 
-mod descriptor;
-
-use std::cell::Cell;
-use std::fmt;
 use std::net::IpAddr;
 
 use ratekeeper::Permit;
 use ratekeeper_core::Permits;
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use smallvec::SmallVec;
+use serde::Deserialize;
+use serde_path_to_error::Segment;
 
-use super::problem::{
-    NOT_JSON, Problem, ProblemKind, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown,
-};
+use super::problem::{NOT_JSON, Problem, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown};
 use super::values::{
-    AddressField, BodyText, CostField, Names, Pairs, PairsOf, PermitIds, TextAt,
-    expecting_as_shown, optional,
+    BodyText, BoundedList, JsonObject, Pairs, address, attributes, cost, entry_key, headers,
+    null_as_default, permit,
 };
-
-pub(super) use descriptor::DescriptorField;
 
 /// Maximum number of checks in a batch.
-pub(super) const MAX_CHECKS: usize = 1000;
+const MAX_CHECKS: usize = 1000;
+/// Maximum number of names in `limits`.
+const MAX_NAMES: usize = 100;
+/// Maximum number of ids in `permits`.
+const MAX_PERMITS: usize = 1000;
+/// Maximum number of entries; a descriptor with more has no limit of its own.
+const MAX_ENTRIES: usize = 64;
 
-/// `{"request": .., "attributes": .., "descriptor": .., "cost": .., "limits": ..}`
-#[derive(Clone, Debug, Default, PartialEq)]
+/// One check.
+///
+/// `default` stands at each field, because serde builds the default of a whole struct each time.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Check<'a> {
-    pub(super) method: BodyText<'a>,
-    pub(super) path: BodyText<'a>,
-    pub(super) host: BodyText<'a>,
-    pub(super) query: BodyText<'a>,
-    /// The peer as the application saw it.
-    pub(super) ip: Option<IpAddr>,
-    /// Names in lower case.
-    pub(super) headers: Pairs<'a>,
+    #[serde(default, borrow, deserialize_with = "null_as_default")]
+    pub(super) request: JsonObject<CheckRequest<'a>>,
+    #[serde(default, borrow, deserialize_with = "attributes")]
     pub(super) attributes: Pairs<'a>,
-    /// In place of all fields above.
-    pub(super) descriptor: Option<Box<DescriptorField<'a>>>,
+    /// In place of `request` and `attributes`.
+    #[serde(default, borrow)]
+    pub(super) descriptor: Option<JsonObject<DescriptorField<'a>>>,
+    #[serde(default, deserialize_with = "cost")]
     pub(super) cost: Option<Permits>,
-    pub(super) limits: Option<SmallVec<[BodyText<'a>; 4]>>,
+    #[serde(default, borrow)]
+    pub(super) limits: Option<BoundedList<Vec<BodyText<'a>>, MAX_NAMES>>,
 }
 
-impl Check<'_> {
-    /// Refuses a check that has both a descriptor and a request.
-    fn about_one_thing(&self) -> Result<(), Problem> {
-        let texts = [&self.method, &self.path, &self.host, &self.query];
-        let of_request = texts.iter().any(|text| !text.is_empty())
-            || self.ip.is_some()
-            || !self.headers.is_empty()
-            || !self.attributes.is_empty();
-        if self.descriptor.is_some() && of_request {
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckRequest<'a> {
+    #[serde(default, borrow, deserialize_with = "null_as_default")]
+    pub(super) method: BodyText<'a>,
+    #[serde(default, borrow, deserialize_with = "null_as_default")]
+    pub(super) path: BodyText<'a>,
+    #[serde(default, borrow, deserialize_with = "null_as_default")]
+    pub(super) host: BodyText<'a>,
+    /// The peer as the application saw it.
+    #[serde(default, deserialize_with = "address")]
+    pub(super) ip: Option<IpAddr>,
+    #[serde(default, borrow, deserialize_with = "null_as_default")]
+    pub(super) query: BodyText<'a>,
+    /// Names in lower case.
+    #[serde(default, borrow, deserialize_with = "headers")]
+    pub(super) headers: Pairs<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DescriptorField<'a> {
+    #[serde(default, borrow, deserialize_with = "null_as_default")]
+    pub(super) domain: BodyText<'a>,
+    /// Keys may come twice, and their order counts then, as in the JSON of Envoy's service.
+    #[serde(default, borrow)]
+    pub(super) entries: BoundedList<Vec<JsonObject<DescriptorEntry<'a>>>, MAX_ENTRIES>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DescriptorEntry<'a> {
+    #[serde(borrow, deserialize_with = "entry_key")]
+    pub(super) key: BodyText<'a>,
+    #[serde(default, borrow)]
+    pub(super) value: BodyText<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckBatch<'a> {
+    #[serde(default, borrow)]
+    checks: BoundedList<Vec<JsonObject<Check<'a>>>, MAX_CHECKS>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PermitList {
+    /// May be empty, because a client that took nothing gives nothing back.
+    permits: Option<BoundedList<Vec<PermitId>, MAX_PERMITS>>,
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct PermitId(#[serde(deserialize_with = "permit")] Permit);
+
+impl<'a> Check<'a> {
+    /// Returns the names in `limits`.
+    pub(super) fn names(&self) -> impl Iterator<Item = &BodyText<'a>> {
+        self.limits.iter().flat_map(|limits| &limits.0)
+    }
+
+    /// Refuses a check that has both a descriptor and a request, or an empty list of limits.
+    fn refuse_contradictions(&self) -> Result<(), Problem> {
+        let of_request = || *self.request != CheckRequest::default() || !self.attributes.is_empty();
+        if self.descriptor.is_some() && of_request() {
             let detail = "`descriptor` stands instead of `request` and `attributes`; a limit is \
                 for one or the other";
+            return Err(Problem::new(WRONG_VALUE, detail));
+        }
+        if let Some(BoundedList(names)) = &self.limits
+            && names.is_empty()
+        {
+            let detail = format!("`limits` is empty; expected 1 to {MAX_NAMES} names");
             return Err(Problem::new(WRONG_VALUE, detail));
         }
         Ok(())
@@ -65,53 +126,45 @@ impl Check<'_> {
 
 /// Reads one check.
 pub(super) fn check(body: &[u8]) -> Result<Check<'_>, Problem> {
-    let mut check = Check::default();
-    read(body, &mut check)?;
-    check.about_one_thing()?;
+    let check: Check<'_> = read(body)?;
+    check.refuse_contradictions()?;
     Ok(check)
 }
 
 /// Reads a batch.
-pub(super) fn batch(body: &[u8]) -> Result<Vec<Check<'_>>, Problem> {
-    let mut batch = CheckBatch::default();
-    read(body, &mut batch)?;
-    batch.0.iter().try_for_each(Check::about_one_thing)?;
-    Ok(batch.0)
+pub(super) fn batch(body: &[u8]) -> Result<Vec<JsonObject<Check<'_>>>, Problem> {
+    let BoundedList(checks) = read::<CheckBatch<'_>>(body)?.checks;
+    for check in &checks {
+        check.refuse_contradictions()?;
+    }
+    Ok(checks)
 }
 
 /// Reads the ids of permits.
 pub(super) fn permits(body: &[u8]) -> Result<Vec<Permit>, Problem> {
-    let mut ids = PermitList::default();
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new(NOT_JSON, no_ids("the body is empty")));
     }
-    read(body, &mut ids)?;
     let missing = || Problem::new(WRONG_VALUE, no_ids("`permits` is missing"));
-    ids.0.ok_or_else(missing)
+    let BoundedList(ids) = read::<PermitList>(body)?.permits.ok_or_else(missing)?;
+    Ok(ids.into_iter().map(|PermitId(permit)| permit).collect())
 }
 
 fn no_ids(what: &str) -> String {
     format!("{what}; send {{\"permits\": [..]}} with the ids that /v1/acquire returned")
 }
 
-/// The kind of problem for an error that the parser reports.
-type Blame = Cell<ProblemKind>;
-
-fn read<'a>(body: &'a [u8], fields: &mut impl Fields<'a>) -> Result<(), Problem> {
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     if body.iter().all(u8::is_ascii_whitespace) {
         let detail = "the body is empty; send `{}` for a request without any fields";
         return Err(Problem::new(NOT_JSON, detail));
     }
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let blame = &Cell::new(WRONG_VALUE);
-    let read = Object { fields, blame }.deserialize(&mut json);
-    read.and_then(|()| json.end()).map_err(|error| {
-        let kind = match error.classify() {
-            serde_json::error::Category::Data => blame.get(),
-            _ => NOT_JSON,
-        };
-        Problem::new(kind, message(&error))
-    })
+    let message = match serde_json::from_slice(body) {
+        Ok(JsonObject(fields)) => return Ok(fields),
+        Err(error) if error.is_data() => message(&error),
+        Err(error) => return Err(Problem::new(NOT_JSON, error.to_string())),
+    };
+    Err(wrong_field::<T>(body, &message))
 }
 
 /// Returns the parser's message; one that quotes a long value is cut, its position kept.
@@ -126,204 +179,56 @@ fn message(error: &serde_json::Error) -> String {
     format!("{} at line {line} column {column}", shown(&whole))
 }
 
-/// An object with a closed set of fields.
-trait Fields<'a> {
-    /// Name of the object in messages.
-    const PLACE: &'static str;
-    /// At most 32.
-    const NAMES: &'static [&'static str];
-
-    fn read<M: MapAccess<'a>>(
-        &mut self,
-        name: &str,
-        map: &mut M,
-        blame: &Blame,
-    ) -> Result<(), M::Error>;
-}
-
-impl<'a> Fields<'a> for Check<'a> {
-    const PLACE: &'static str = "the check";
-    const NAMES: &'static [&'static str] =
-        &["request", "attributes", "descriptor", "cost", "limits"];
-
-    fn read<M: MapAccess<'a>>(
-        &mut self,
-        name: &str,
-        map: &mut M,
-        blame: &Blame,
-    ) -> Result<(), M::Error> {
-        match name {
-            "request" => {
-                let fields = &mut Request(self);
-                optional(map, Object { fields, blame })?;
-            }
-            "attributes" => {
-                let into = &mut self.attributes;
-                optional(map, PairsOf::Attributes.read(into))?;
-            }
-            "descriptor" => {
-                let mut descriptor = Box::<DescriptorField<'a>>::default();
-                let fields = &mut *descriptor;
-                if optional(map, Object { fields, blame })?.is_some() {
-                    self.descriptor = Some(descriptor);
-                }
-            }
-            "cost" => self.cost = optional(map, CostField)?,
-            _ => self.limits = optional(map, Names)?,
+/// Names the field at which reading the body failed with `message`.
+fn wrong_field<'a, T: Deserialize<'a>>(body: &'a [u8], message: &str) -> Problem {
+    let json = &mut serde_json::Deserializer::from_slice(body);
+    let Err(error) = serde_path_to_error::deserialize::<_, JsonObject<T>>(json) else {
+        return Problem::new(WRONG_VALUE, message);
+    };
+    let path = error.path().to_string();
+    let (kind, place, near) = match error.path().iter().next_back() {
+        None => (WRONG_VALUE, "", String::new()),
+        // serde marks an unknown field by nothing but these words, and lists the known ones.
+        Some(Segment::Map { key }) if message.starts_with("unknown field `") => {
+            let known = message.rsplit_once("`, expected ").unwrap_or_default().1;
+            let near = near_spelling(key, known.split('`').skip(1).step_by(2));
+            let parent = path.strip_suffix(key.as_str()).unwrap_or(&path);
+            (UNKNOWN_FIELD, parent.trim_end_matches('.'), near)
         }
-        Ok(())
-    }
+        Some(_) => (WRONG_VALUE, &*path, String::new()),
+    };
+    let place = match place {
+        "" => String::new(),
+        place => format!("`{}`: ", shown(place)),
+    };
+    Problem::new(kind, format!("{place}{message}{near}"))
 }
 
-/// The fields of a check that lie in `request`.
-struct Request<'c, 'a>(&'c mut Check<'a>);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<'a> Fields<'a> for Request<'_, 'a> {
-    const PLACE: &'static str = "`request`";
-    const NAMES: &'static [&'static str] = &["method", "path", "host", "ip", "query", "headers"];
-
-    fn read<M: MapAccess<'a>>(
-        &mut self,
-        name: &str,
-        map: &mut M,
-        _blame: &Blame,
-    ) -> Result<(), M::Error> {
-        let request = &mut *self.0;
-        let mut text = |path| Ok(optional(map, TextAt(path))?.unwrap_or_default());
-        match name {
-            "method" => request.method = text("request.method")?,
-            "path" => request.path = text("request.path")?,
-            "host" => request.host = text("request.host")?,
-            "query" => request.query = text("request.query")?,
-            "ip" => request.ip = optional(map, AddressField)?,
-            _ => {
-                optional(map, PairsOf::Headers.read(&mut request.headers))?;
-            }
+    #[test]
+    fn only_texts_with_escapes_are_copied() {
+        let body = r#"{"request":{"method":"GET","path":"/","host":"h","query":"q",
+            "headers":{"a":"1"}},"attributes":{"b":"2"},"limits":["l"]}"#;
+        let check = check(body.as_bytes()).unwrap();
+        let request = &check.request;
+        let pairs = request.headers.iter().chain(&check.attributes);
+        let mut texts = vec![
+            &request.method,
+            &request.path,
+            &request.host,
+            &request.query,
+        ];
+        texts.extend(check.names());
+        texts.extend(pairs.flat_map(|(name, value)| [name, value]));
+        assert_eq!(texts.len(), 9);
+        for text in texts {
+            let bytes = body.as_bytes().as_ptr_range();
+            assert!(bytes.contains(&text.as_ptr()), "{text:?}");
         }
-        Ok(())
-    }
-}
-
-/// `{"permits": [..]}`
-#[derive(Default)]
-struct PermitList(Option<Vec<Permit>>);
-
-impl<'a> Fields<'a> for PermitList {
-    const PLACE: &'static str = "the call";
-    const NAMES: &'static [&'static str] = &["permits"];
-
-    fn read<M: MapAccess<'a>>(
-        &mut self,
-        _name: &str,
-        map: &mut M,
-        _blame: &Blame,
-    ) -> Result<(), M::Error> {
-        self.0 = optional(map, PermitIds)?;
-        Ok(())
-    }
-}
-
-/// `{"checks": [..]}`
-#[derive(Default)]
-struct CheckBatch<'a>(Vec<Check<'a>>);
-
-impl<'a> Fields<'a> for CheckBatch<'a> {
-    const PLACE: &'static str = "the batch";
-    const NAMES: &'static [&'static str] = &["checks"];
-
-    fn read<M: MapAccess<'a>>(
-        &mut self,
-        _name: &str,
-        map: &mut M,
-        blame: &Blame,
-    ) -> Result<(), M::Error> {
-        self.0 = map.next_value_seed(Checks(blame))?;
-        Ok(())
-    }
-}
-
-/// Fills the fields of an object.
-struct Object<'b, F> {
-    fields: &'b mut F,
-    blame: &'b Blame,
-}
-
-impl<'a, F: Fields<'a>> fmt::Display for Object<'_, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object for {}", F::PLACE)
-    }
-}
-
-impl<'a, F: Fields<'a>> DeserializeSeed<'a> for Object<'_, F> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'a, F: Fields<'a>> Visitor<'a> for Object<'_, F> {
-    type Value = ();
-    expecting_as_shown!();
-
-    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
-        let mut seen = 0u32;
-        while let Some(name) = map.next_key_seed(TextAt("a field name"))? {
-            let known = F::NAMES.iter().position(|known| *known == name);
-            let Some(index) = known else {
-                self.blame.set(UNKNOWN_FIELD);
-                let near = near_spelling(&name, F::NAMES.iter().copied());
-                let (name, names) = (shown(&name), F::NAMES.join(", "));
-                return Err(de::Error::custom(format_args!(
-                    "unknown field `{name}` in {}{near} (known: {names})",
-                    F::PLACE
-                )));
-            };
-            if seen & (1 << index) != 0 {
-                return Err(de::Error::custom(format_args!(
-                    "field `{name}` occurs twice in {}",
-                    F::PLACE
-                )));
-            }
-            seen |= 1 << index;
-            self.fields.read(&name, &mut map, self.blame)?;
-        }
-        Ok(())
-    }
-}
-
-/// `checks`
-struct Checks<'b>(&'b Blame);
-
-impl fmt::Display for Checks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of at most {MAX_CHECKS} checks for `checks`")
-    }
-}
-
-impl<'a> DeserializeSeed<'a> for Checks<'_> {
-    type Value = Vec<Check<'a>>;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
-        json.deserialize_seq(self)
-    }
-}
-
-impl<'a> Visitor<'a> for Checks<'_> {
-    type Value = Vec<Check<'a>>;
-    expecting_as_shown!();
-
-    fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {
-        let mut checks = Vec::new();
-        let blame = self.0;
-        loop {
-            let mut check = Check::default();
-            let fields = &mut check;
-            if list.next_element_seed(Object { fields, blame })?.is_none() {
-                return Ok(checks);
-            }
-            if checks.len() == MAX_CHECKS {
-                return Err(de::Error::invalid_length(checks.len() + 1, &self));
-            }
-            checks.push(check);
-        }
+        let escaped = super::check(br#"{"request":{"p\u0061th":"\u002fa"}}"#).unwrap();
+        assert_eq!(&*escaped.request.path, "/a");
     }
 }

@@ -1,230 +1,227 @@
-//! Values: the leaves of the JSON of a check, each named by its path if it is wrong.
+//! Values: the forms of JSON that serde does not derive: bounded, and borrowed from the body.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::ops::Deref;
+use std::str::FromStr;
 
 use ratekeeper::Permit;
 use ratekeeper_core::Permits;
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use smallvec::SmallVec;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use crate::doors::problem::shown;
 use crate::listener::MAX_HEADERS;
 
 /// Maximum number of attributes of one check.
 const MAX_ATTRIBUTES: usize = 100;
-/// Maximum number of names in `limits`.
-const MAX_NAMES: usize = 100;
-/// Maximum number of ids in `permits`.
-const MAX_PERMITS: usize = 1_000;
 
-/// Borrowed from the body unless it holds an escape.
-pub(crate) type BodyText<'a> = Cow<'a, str>;
+/// A string, borrowed from the body unless it holds an escape; serde does not borrow a `Cow` in
+/// an `Option` or a list.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct BodyText<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Deref for BodyText<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Names and values.
-pub(crate) type Pairs<'a> = SmallVec<[(BodyText<'a>, BodyText<'a>); 8]>;
+pub(crate) type Pairs<'a> = Vec<(BodyText<'a>, BodyText<'a>)>;
 
-/// The `Display` of a seed is its expectation; this makes the visitor say so.
-macro_rules! expecting_as_shown {
-    () => {
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            fmt::Display::fmt(self, f)
-        }
-    };
-}
-
-pub(crate) use expecting_as_shown;
-
-/// Reads a value that may be null, which is the same as absent.
-pub(crate) fn optional<'a, M, S>(map: &mut M, seed: S) -> Result<Option<S::Value>, M::Error>
+/// Reads null like an absent field.
+pub(crate) fn null_as_default<'a, D, T>(json: D) -> Result<T, D::Error>
 where
-    M: MapAccess<'a>,
-    S: DeserializeSeed<'a> + fmt::Display,
+    D: Deserializer<'a>,
+    T: Deserialize<'a> + Default,
 {
-    map.next_value_seed(Nullable(seed))
+    Ok(Option::deserialize(json)?.unwrap_or_default())
 }
 
-struct Nullable<S>(S);
+/// An object; a derived struct alone also accepts a list of its values.
+#[derive(Debug, Default)]
+pub(crate) struct JsonObject<T>(pub(crate) T);
 
-impl<'a, S: DeserializeSeed<'a> + fmt::Display> DeserializeSeed<'a> for Nullable<S> {
-    type Value = Option<S::Value>;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
-        json.deserialize_option(self)
+impl<T> Deref for JsonObject<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 
-impl<'a, S: DeserializeSeed<'a> + fmt::Display> Visitor<'a> for Nullable<S> {
-    type Value = Option<S::Value>;
+impl<'a, T: Deserialize<'a>> Deserialize<'a> for JsonObject<T> {
+    fn deserialize<D: Deserializer<'a>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'a, T: Deserialize<'a>> Visitor<'a> for ObjectVisitor<T> {
+    type Value = JsonObject<T>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.write_str("an object")
     }
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_map<M: MapAccess<'a>>(self, map: M) -> Result<JsonObject<T>, M::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(JsonObject)
+    }
+}
+
+/// A list of at most `MAX` items, which is read no further than the first one too many.
+#[derive(Debug, Default)]
+pub(crate) struct BoundedList<C, const MAX: usize>(pub(crate) C);
+
+impl<'a, C, const MAX: usize> Deserialize<'a> for BoundedList<C, MAX>
+where
+    C: Default + Extend<C::Item> + IntoIterator<Item: Deserialize<'a>>,
+{
+    fn deserialize<D: Deserializer<'a>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_seq(ListVisitor(PhantomData))
+    }
+}
+
+struct ListVisitor<C, const MAX: usize>(PhantomData<C>);
+
+impl<'a, C, const MAX: usize> Visitor<'a> for ListVisitor<C, MAX>
+where
+    C: Default + Extend<C::Item> + IntoIterator<Item: Deserialize<'a>>,
+{
+    type Value = BoundedList<C, MAX>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX} items")
+    }
+    fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {
+        let mut items = C::default();
+        let mut count = 0;
+        while let Some(item) = list.next_element()? {
+            count += 1;
+            if count > MAX {
+                return Err(Error::invalid_length(count, &self));
+            }
+            items.extend([item]);
+        }
+        Ok(BoundedList(items))
+    }
+}
+
+/// Reads `cost`.
+pub(crate) fn cost<'a, D: Deserializer<'a>>(json: D) -> Result<Option<Permits>, D::Error> {
+    json.deserialize_any(CostVisitor)
+}
+
+struct CostVisitor;
+
+impl Visitor<'_> for CostVisitor {
+    type Value = Option<Permits>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number from 0 to 4294967295")
     }
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(None)
     }
-    fn visit_some<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
-        self.0.deserialize(json).map(Some)
+    fn visit_u64<E: Error>(self, cost: u64) -> Result<Self::Value, E> {
+        let wrong = |_| E::invalid_value(Unexpected::Unsigned(cost), &self);
+        let cost = u32::try_from(cost).map_err(wrong)?;
+        Ok(Some(Permits::new(cost)))
     }
 }
 
-/// A string, borrowed if it holds no escape; with the path it stands at.
-#[derive(Clone, Copy)]
-pub(crate) struct TextAt(pub(crate) &'static str);
-
-impl fmt::Display for TextAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a string for `{}`", self.0)
-    }
+/// Reads `request.ip`.
+pub(crate) fn address<'a, D: Deserializer<'a>>(json: D) -> Result<Option<IpAddr>, D::Error> {
+    let text = Option::deserialize(json)?;
+    let address = |text| parsed(&text, "an IP address such as \"192.0.2.1\"");
+    text.map(address).transpose()
 }
 
-impl<'a> DeserializeSeed<'a> for TextAt {
-    type Value = BodyText<'a>;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<BodyText<'a>, D::Error> {
-        json.deserialize_str(self)
-    }
+/// Reads an id of `permits`.
+pub(crate) fn permit<'a, D: Deserializer<'a>>(json: D) -> Result<Permit, D::Error> {
+    let text = BodyText::deserialize(json)?;
+    parsed(&text, "a permit id that /v1/acquire returned")
 }
 
-impl<'a> Visitor<'a> for TextAt {
-    type Value = BodyText<'a>;
-    expecting_as_shown!();
-    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<BodyText<'a>, E> {
-        Ok(Cow::Borrowed(text))
-    }
-    fn visit_str<E>(self, text: &str) -> Result<BodyText<'a>, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
+fn parsed<T: FromStr, E: Error>(text: &BodyText<'_>, expected: &str) -> Result<T, E> {
+    let wrong = |_| E::invalid_value(Unexpected::Str(text), &expected);
+    text.parse().map_err(wrong)
 }
 
-/// `request.ip`
-pub(crate) struct AddressField;
-
-impl fmt::Display for AddressField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an IP address such as \"192.0.2.1\" for `request.ip`")
+/// Reads the name of an entry of a descriptor.
+pub(crate) fn entry_key<'a, D: Deserializer<'a>>(json: D) -> Result<BodyText<'a>, D::Error> {
+    let key = BodyText::deserialize(json)?;
+    if key.is_empty() {
+        return Err(Error::invalid_length(0, &"at least 1 character"));
     }
+    Ok(key)
 }
 
-impl<'a> DeserializeSeed<'a> for AddressField {
-    type Value = IpAddr;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<IpAddr, D::Error> {
-        json.deserialize_str(self)
-    }
+/// Reads `attributes`.
+pub(crate) fn attributes<'de: 'a, 'a, D>(json: D) -> Result<Pairs<'a>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    pairs(json, PairsOf::Attributes)
 }
 
-impl Visitor<'_> for AddressField {
-    type Value = IpAddr;
-    expecting_as_shown!();
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<IpAddr, E> {
-        let wrong = |_| E::invalid_value(de::Unexpected::Str(text), &self);
-        text.parse().map_err(wrong)
-    }
+/// Reads `request.headers`: names become lower case.
+pub(crate) fn headers<'de: 'a, 'a, D>(json: D) -> Result<Pairs<'a>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    pairs(json, PairsOf::Headers)
 }
 
-/// `cost`
-pub(crate) struct CostField;
-
-impl fmt::Display for CostField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number from 0 to 4294967295 for `cost`")
-    }
-}
-
-impl<'a> DeserializeSeed<'a> for CostField {
-    type Value = Permits;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Permits, D::Error> {
-        json.deserialize_u32(self)
-    }
-}
-
-impl Visitor<'_> for CostField {
-    type Value = Permits;
-    expecting_as_shown!();
-    fn visit_u64<E: de::Error>(self, cost: u64) -> Result<Permits, E> {
-        let wrong = |_| E::invalid_value(de::Unexpected::Unsigned(cost), &self);
-        u32::try_from(cost).map(Permits::new).map_err(wrong)
-    }
-    fn visit_i64<E: de::Error>(self, cost: i64) -> Result<Permits, E> {
-        Err(E::invalid_value(de::Unexpected::Signed(cost), &self))
-    }
-}
-
-/// `attributes`, `request.headers`: names and values.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PairsOf {
+enum PairsOf {
     Attributes,
     Headers,
 }
 
-impl PairsOf {
-    /// Returns a seed that reads the pairs into `into`.
-    pub(crate) fn read<'p, 'a>(self, into: &'p mut Pairs<'a>) -> PairsInto<'p, 'a> {
-        PairsInto { of: self, into }
-    }
-    const fn max(self) -> usize {
-        match self {
-            Self::Attributes => MAX_ATTRIBUTES,
-            Self::Headers => MAX_HEADERS,
-        }
-    }
-    const fn path(self) -> &'static str {
-        match self {
-            Self::Attributes => "attributes",
-            Self::Headers => "request.headers",
-        }
-    }
+fn pairs<'de: 'a, 'a, D>(json: D, of: PairsOf) -> Result<Pairs<'a>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let mut pairs = Pairs::new();
+    let into = &mut pairs;
+    json.deserialize_any(PairsVisitor { of, into })?;
+    Ok(pairs)
 }
 
-impl fmt::Display for PairsOf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (max, path) = (self.max(), self.path());
-        write!(f, "an object of at most {max} fields for `{path}`")
-    }
-}
-
-/// Fills `into`, which is empty, with the pairs read.
-pub(crate) struct PairsInto<'p, 'a> {
+/// Fills `into`, which is empty.
+struct PairsVisitor<'p, 'a> {
     of: PairsOf,
     into: &'p mut Pairs<'a>,
 }
 
-impl fmt::Display for PairsInto<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.of.fmt(f)
-    }
-}
-
-impl<'a> DeserializeSeed<'a> for PairsInto<'_, 'a> {
+impl<'de: 'a, 'a> Visitor<'de> for PairsVisitor<'_, 'a> {
     type Value = ();
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_map(self)
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object of at most {} fields", self.of.max())
     }
-}
-
-impl<'a> Visitor<'a> for PairsInto<'_, 'a> {
-    type Value = ();
-    expecting_as_shown!();
-
-    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         let of = self.of;
-        while let Some(mut name) = map.next_key_seed(TextAt(of.path()))? {
+        while let Some(mut name) = map.next_key::<BodyText<'a>>()? {
             if of == PairsOf::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                name.to_mut().make_ascii_lowercase();
+                name.0.to_mut().make_ascii_lowercase();
             }
             // A header may stand on several lines; an attribute has one value.
             if of == PairsOf::Attributes && self.into.iter().any(|(known, _)| *known == name) {
                 let name = shown(&name);
-                return Err(de::Error::custom(format_args!(
-                    "attribute `{name}` occurs twice"
-                )));
+                return Err(Error::custom(format_args!("duplicate field `{name}`")));
             }
             if self.into.len() == of.max() {
-                return Err(de::Error::invalid_length(self.into.len() + 1, &self));
+                return Err(Error::invalid_length(self.into.len() + 1, &self));
             }
             let value = match of {
                 PairsOf::Attributes => map.next_value_seed(Scalar)?,
-                PairsOf::Headers => map.next_value_seed(Nullable(TextAt("request.headers")))?,
+                PairsOf::Headers => map.next_value()?,
             };
             if let Some(value) = value {
                 self.into.push((name, value));
@@ -234,14 +231,17 @@ impl<'a> Visitor<'a> for PairsInto<'_, 'a> {
     }
 }
 
-/// The value of an attribute: a string, or a number or boolean as its text; `None` for null.
-struct Scalar;
-
-impl fmt::Display for Scalar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, number or boolean for an attribute")
+impl PairsOf {
+    const fn max(self) -> usize {
+        match self {
+            Self::Attributes => MAX_ATTRIBUTES,
+            Self::Headers => MAX_HEADERS,
+        }
     }
 }
+
+/// The value of an attribute: a string, or a number or boolean as its text; `None` for null.
+struct Scalar;
 
 impl<'a> DeserializeSeed<'a> for Scalar {
     type Value = Option<BodyText<'a>>;
@@ -252,99 +252,31 @@ impl<'a> DeserializeSeed<'a> for Scalar {
 
 impl<'a> Visitor<'a> for Scalar {
     type Value = Option<BodyText<'a>>;
-    expecting_as_shown!();
-    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Self::Value, E> {
-        Ok(Some(Cow::Borrowed(text)))
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, number or boolean")
     }
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Some(Cow::Owned(text.to_owned())))
+    fn visit_borrowed_str<E: Error>(self, text: &'a str) -> Result<Self::Value, E> {
+        Ok(Some(BodyText(text.into())))
     }
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Some(Cow::Borrowed(if value { "true" } else { "false" })))
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        self.visit_string(text.to_owned())
     }
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Some(Cow::Owned(value.to_string())))
+    fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
+        Ok(Some(BodyText(text.into())))
     }
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Some(Cow::Owned(value.to_string())))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+        self.visit_borrowed_str(if value { "true" } else { "false" })
     }
-    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Some(Cow::Owned(value.to_string())))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+        self.visit_string(value.to_string())
     }
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        self.visit_string(value.to_string())
+    }
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+        self.visit_string(value.to_string())
+    }
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
         Ok(None)
-    }
-}
-
-/// `limits`
-pub(crate) struct Names;
-
-impl fmt::Display for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of 1 to {MAX_NAMES} names for `limits`")
-    }
-}
-
-impl<'a> DeserializeSeed<'a> for Names {
-    type Value = SmallVec<[BodyText<'a>; 4]>;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
-        json.deserialize_seq(self)
-    }
-}
-
-impl<'a> Visitor<'a> for Names {
-    type Value = SmallVec<[BodyText<'a>; 4]>;
-    expecting_as_shown!();
-
-    fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {
-        let mut names = SmallVec::new();
-        while let Some(name) = list.next_element_seed(TextAt("limits"))? {
-            if names.len() == MAX_NAMES {
-                return Err(de::Error::invalid_length(names.len() + 1, &self));
-            }
-            names.push(name);
-        }
-        if names.is_empty() {
-            return Err(de::Error::invalid_length(0, &self));
-        }
-        Ok(names)
-    }
-}
-
-/// `permits`: may be empty, because a client that took nothing gives nothing back.
-pub(crate) struct PermitIds;
-
-impl fmt::Display for PermitIds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a list of at most {MAX_PERMITS} permit ids for `permits`"
-        )
-    }
-}
-
-impl<'a> DeserializeSeed<'a> for PermitIds {
-    type Value = Vec<Permit>;
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
-        json.deserialize_seq(self)
-    }
-}
-
-impl<'a> Visitor<'a> for PermitIds {
-    type Value = Vec<Permit>;
-    expecting_as_shown!();
-    fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {
-        let mut permits = Vec::new();
-        while let Some(id) = list.next_element_seed(TextAt("permits"))? {
-            if permits.len() == MAX_PERMITS {
-                return Err(de::Error::invalid_length(permits.len() + 1, &self));
-            }
-            let wrong = |error| {
-                let id = shown(&id);
-                de::Error::custom(format_args!("`permits` holds `{id}`, {error}"))
-            };
-            permits.push(id.parse().map_err(wrong)?);
-        }
-        Ok(permits)
     }
 }

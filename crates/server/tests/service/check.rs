@@ -203,6 +203,8 @@ fn a_batch_is_decided_one_by_one() {
     let other = LOGIN.replace("2.1", "2.3");
     let broken = format!(r#"{{"checks":[{other},{{"limits":["logon"]}}]}}"#);
     talk.ask(&mut http, "POST /v1/check/batch", &broken);
+    let broken = format!(r#"{{"checks":[{other},{{"request":{{"ip":"::g"}}}}]}}"#);
+    talk.ask(&mut http, "POST /v1/check/batch", &broken);
     talk.ask(&mut http, "POST /v1/peek", &other);
     insta::assert_snapshot!(talk.text());
 }
@@ -217,7 +219,9 @@ fn a_batch_has_a_bound() {
     let answer = http.post("/v1/check/batch", &batch(1001));
     assert_eq!(answer.status, 400);
     assert!(
-        answer.body.contains("at most 1000 checks"),
+        answer
+            .body
+            .contains("`checks`: invalid length 1001, expected a list of at most 1000 items"),
         "{}",
         answer.body
     );

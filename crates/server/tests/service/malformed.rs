@@ -25,6 +25,8 @@ fn every_error_is_named() {
     let many_headers = format!(r#"{{"request":{{"headers":{}}}}}"#, many(101));
     let long = format!(r#"{{"cost":"{}"}}"#, "x".repeat(60_000));
     let long_name = format!(r#"{{"{}":1}}"#, "x".repeat(60_000));
+    let many_names = format!(r#"{{"limits":[{}"a"]}}"#, r#""a","#.repeat(100));
+    let long_path = format!(r#"{{"attributes":{{"{}":[]}}}}"#, "x".repeat(60_000));
     let rows: &[(&[u8], &str)] = &[
         (b"", "RK0501"),
         (b"   ", "RK0501"),
@@ -74,6 +76,18 @@ fn every_error_is_named() {
         (many_headers.as_bytes(), "RK0503"),
         (b"{\"limits\":\"login\"}", "RK0503"),
         (b"{\"limits\":[1]}", "RK0503"),
+        (b"[\"POST\"]", "RK0503"),
+        (b"{\"request\":[\"POST\",\"/\"]}", "RK0503"),
+        (b"{\"cost\":null,\"cost\":2}", "RK0503"),
+        (b"{\"descriptor\":[\"edge\"]}", "RK0503"),
+        (b"{\"descriptor\":{\"entries\":null}}", "RK0503"),
+        (b"{\"descriptor\":{\"entries\":[[\"k\",\"v\"]]}}", "RK0503"),
+        (
+            b"{\"descriptor\":{\"entries\":[{\"value\":\"v\"}]}}",
+            "RK0503",
+        ),
+        (many_names.as_bytes(), "RK0503"),
+        (long_path.as_bytes(), "RK0503"),
         (long.as_bytes(), "RK0503"),
         (b"{\"reqest\":{}}", "RK0502"),
         (b"{\"Cost\":1}", "RK0502"),
