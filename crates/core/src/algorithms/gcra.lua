@@ -1,7 +1,7 @@
 -- GCRA: the twin of gcra.rs. A state is a debt: whole microseconds, and units of the limit below
 -- the number that a microsecond holds; microseconds are negative if it has been paid; and whether
 -- it has been moved back. The value is the moment at which it is paid, in ticks of 1/64 ns: see
--- gcra/shared.rs and gcra/grid.rs.
+-- gcra/stored_form.rs and gcra/grid.rs.
 
 local TURN, PAST = 92000000000000, 10000000000000
 

@@ -1,5 +1,5 @@
 -- Hybrids: the twin of hybrid.rs. A state is a phase, a moment, and a number: permits left while
--- bursty; Nths of a nanosecond while smooth. See hybrid/shared.rs.
+-- bursty; Nths of a nanosecond while smooth. See hybrid/stored_form.rs.
 
 local BURSTY, SMOOTH = 1, 2
 

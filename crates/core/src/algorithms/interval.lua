@@ -1,5 +1,5 @@
 -- Interval buckets: the twin of interval.rs. A state is what is missing, and the next stroke in two
--- halves of 32 bits: see interval/shared.rs.
+-- halves of 32 bits: see interval/stored_form.rs.
 
 -- The state as now finds it: what is missing, and the next stroke.
 local function refilled(limit, state)

@@ -1,7 +1,8 @@
 //! Request: the JSON of a check, borrowed from the bytes it came in.
 //!
 //! The path of a wrong field is found by a second reading of a refused body, because its search
-//! copies the name of each field.
+//! copies the name of each field; only in bodies of ordinary size, so that a stranger's does not
+//! take several times its memory.
 
 use std::net::IpAddr;
 
@@ -22,6 +23,8 @@ const MAX_CHECKS: usize = 1000;
 const MAX_NAMES: usize = 100;
 /// Maximum number of ids in `permits`.
 const MAX_PERMITS: usize = 1000;
+/// Maximum size of a refused body that is read again for the path of its wrong field.
+const MAX_SEARCHED: usize = 64 << 10;
 /// Maximum number of entries; a descriptor with more has no limit of its own.
 const MAX_ENTRIES: usize = 64;
 
@@ -41,7 +44,7 @@ pub(super) struct Check<'a> {
     #[serde(default, deserialize_with = "cost")]
     pub(super) cost: Option<Permits>,
     #[serde(default, borrow)]
-    pub(super) limits: Option<BoundedList<Vec<BodyText<'a>>, MAX_NAMES>>,
+    pub(super) limits: Option<BoundedList<BodyText<'a>, MAX_NAMES>>,
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -70,10 +73,10 @@ pub(super) struct DescriptorField<'a> {
     pub(super) domain: BodyText<'a>,
     /// Keys may come twice, and their order counts then, as in the JSON of Envoy's service.
     #[serde(default, borrow)]
-    pub(super) entries: BoundedList<Vec<JsonObject<DescriptorEntry<'a>>>, MAX_ENTRIES>,
+    pub(super) entries: BoundedList<JsonObject<DescriptorEntry<'a>>, MAX_ENTRIES>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DescriptorEntry<'a> {
     #[serde(borrow, deserialize_with = "entry_key")]
@@ -82,18 +85,18 @@ pub(super) struct DescriptorEntry<'a> {
     pub(super) value: BodyText<'a>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CheckBatch<'a> {
     #[serde(default, borrow)]
-    checks: BoundedList<Vec<JsonObject<Check<'a>>>, MAX_CHECKS>,
+    checks: BoundedList<JsonObject<Check<'a>>, MAX_CHECKS>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PermitList {
     /// May be empty, because a client that took nothing gives nothing back.
-    permits: Option<BoundedList<Vec<PermitId>, MAX_PERMITS>>,
+    permits: Option<BoundedList<PermitId, MAX_PERMITS>>,
 }
 
 #[derive(Deserialize)]
@@ -164,6 +167,9 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
         Err(error) if error.is_data() => message(&error),
         Err(error) => return Err(Problem::new(NOT_JSON, error.to_string())),
     };
+    if body.len() > MAX_SEARCHED {
+        return Err(Problem::new(WRONG_VALUE, message));
+    }
     Err(wrong_field::<T>(body, &message))
 }
 

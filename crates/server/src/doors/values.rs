@@ -75,38 +75,27 @@ impl<'a, T: Deserialize<'a>> Visitor<'a> for ObjectVisitor<T> {
 
 /// A list of at most `MAX` items, which is read no further than the first one too many.
 #[derive(Debug, Default)]
-pub(crate) struct BoundedList<C, const MAX: usize>(pub(crate) C);
+pub(crate) struct BoundedList<T, const MAX: usize>(pub(crate) Vec<T>);
 
-impl<'a, C, const MAX: usize> Deserialize<'a> for BoundedList<C, MAX>
-where
-    C: Default + Extend<C::Item> + IntoIterator<Item: Deserialize<'a>>,
-{
+impl<'a, T: Deserialize<'a>, const MAX: usize> Deserialize<'a> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'a>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_seq(ListVisitor(PhantomData))
+        json.deserialize_seq(Self(Vec::new()))
     }
 }
 
-struct ListVisitor<C, const MAX: usize>(PhantomData<C>);
-
-impl<'a, C, const MAX: usize> Visitor<'a> for ListVisitor<C, MAX>
-where
-    C: Default + Extend<C::Item> + IntoIterator<Item: Deserialize<'a>>,
-{
-    type Value = BoundedList<C, MAX>;
+impl<'a, T: Deserialize<'a>, const MAX: usize> Visitor<'a> for BoundedList<T, MAX> {
+    type Value = Self;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a list of at most {MAX} items")
     }
-    fn visit_seq<L: SeqAccess<'a>>(self, mut list: L) -> Result<Self::Value, L::Error> {
-        let mut items = C::default();
-        let mut count = 0;
+    fn visit_seq<L: SeqAccess<'a>>(mut self, mut list: L) -> Result<Self, L::Error> {
         while let Some(item) = list.next_element()? {
-            count += 1;
-            if count > MAX {
-                return Err(Error::invalid_length(count, &self));
+            if self.0.len() == MAX {
+                return Err(Error::invalid_length(MAX + 1, &self));
             }
-            items.extend([item]);
+            self.0.push(item);
         }
-        Ok(BoundedList(items))
+        Ok(self)
     }
 }
 
@@ -160,19 +149,13 @@ pub(crate) fn entry_key<'a, D: Deserializer<'a>>(json: D) -> Result<BodyText<'a>
 }
 
 /// Reads `attributes`.
-pub(crate) fn attributes<'de: 'a, 'a, D>(json: D) -> Result<Pairs<'a>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    pairs(json, PairsOf::Attributes)
+pub(crate) fn attributes<'a, D: Deserializer<'a>>(json: D) -> Result<Pairs<'a>, D::Error> {
+    json.deserialize_any(PairsOf::Attributes)
 }
 
-/// Reads `request.headers`: names become lower case.
-pub(crate) fn headers<'de: 'a, 'a, D>(json: D) -> Result<Pairs<'a>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    pairs(json, PairsOf::Headers)
+/// Reads `request.headers`; their names become lower case.
+pub(crate) fn headers<'a, D: Deserializer<'a>>(json: D) -> Result<Pairs<'a>, D::Error> {
+    json.deserialize_any(PairsOf::Headers)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -181,62 +164,46 @@ enum PairsOf {
     Headers,
 }
 
-fn pairs<'de: 'a, 'a, D>(json: D, of: PairsOf) -> Result<Pairs<'a>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let mut pairs = Pairs::new();
-    let into = &mut pairs;
-    json.deserialize_any(PairsVisitor { of, into })?;
-    Ok(pairs)
-}
-
-/// Fills `into`, which is empty.
-struct PairsVisitor<'p, 'a> {
-    of: PairsOf,
-    into: &'p mut Pairs<'a>,
-}
-
-impl<'de: 'a, 'a> Visitor<'de> for PairsVisitor<'_, 'a> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object of at most {} fields", self.of.max())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
-        let of = self.of;
-        while let Some(mut name) = map.next_key::<BodyText<'a>>()? {
-            if of == PairsOf::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                name.0.to_mut().make_ascii_lowercase();
-            }
-            // A header may stand on several lines; an attribute has one value.
-            if of == PairsOf::Attributes && self.into.iter().any(|(known, _)| *known == name) {
-                let name = shown(&name);
-                return Err(Error::custom(format_args!("duplicate field `{name}`")));
-            }
-            if self.into.len() == of.max() {
-                return Err(Error::invalid_length(self.into.len() + 1, &self));
-            }
-            let value = match of {
-                PairsOf::Attributes => map.next_value_seed(Scalar)?,
-                PairsOf::Headers => map.next_value()?,
-            };
-            if let Some(value) = value {
-                self.into.push((name, value));
-            }
-        }
-        Ok(())
-    }
-}
-
 impl PairsOf {
     const fn max(self) -> usize {
         match self {
             Self::Attributes => MAX_ATTRIBUTES,
             Self::Headers => MAX_HEADERS,
         }
+    }
+}
+
+impl<'a> Visitor<'a> for PairsOf {
+    type Value = Pairs<'a>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object of at most {} fields", self.max())
+    }
+    fn visit_unit<E>(self) -> Result<Pairs<'a>, E> {
+        Ok(Pairs::new())
+    }
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Pairs<'a>, M::Error> {
+        let mut pairs = Pairs::new();
+        while let Some(mut name) = map.next_key::<BodyText<'a>>()? {
+            if self == Self::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                name.0.to_mut().make_ascii_lowercase();
+            }
+            // A header may stand on several lines; an attribute has one value.
+            if self == Self::Attributes && pairs.iter().any(|(known, _)| *known == name) {
+                let name = shown(&name);
+                return Err(Error::custom(format_args!("duplicate field `{name}`")));
+            }
+            if pairs.len() == self.max() {
+                return Err(Error::invalid_length(pairs.len() + 1, &self));
+            }
+            let value = match self {
+                Self::Attributes => map.next_value_seed(Scalar)?,
+                Self::Headers => map.next_value()?,
+            };
+            if let Some(value) = value {
+                pairs.push((name, value));
+            }
+        }
+        Ok(pairs)
     }
 }
 
