@@ -1,7 +1,7 @@
 //! Keyed: one limit with a separate count for each key, in bounded memory.
 //!
 //! ```text
-//!   key (bytes) --> MemoryStore, 256 MiB unless told otherwise --> decision
+//!   key (bytes) --> MemoryStore, 256 MiB unless set       --> decision
 //!      |
 //!      '--> who waits stands in the line of his key; there is one while somebody waits
 //! ```

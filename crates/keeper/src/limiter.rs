@@ -5,7 +5,7 @@
 //! ```text
 //!             | when there are none       | who waits      | what is charged, and when
 //!   ----------+---------------------------+----------------+---------------------------
-//!   check     | says no, and for how long | nobody         | now, or nothing
+//!   check     | refuses, with the wait    | no one         | now, or nothing
 //!   acquire   | waits in line             | the limiter    | when its turn comes
 //!   reserve   | promises a later moment   | the caller,    | now, for then
 //!             |                           | as it likes    |

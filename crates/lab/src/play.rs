@@ -142,10 +142,10 @@ impl<'a> Play<'a> {
         let mut polling = VecDeque::new();
         while let Some(client) = crowd.pop_front() {
             let verdict = self.decide(client.key, now)?;
-            let Some(told) = self.settle(client, verdict, now) else {
+            let Some(wait) = self.settle(client, verdict, now) else {
                 continue;
             };
-            self.promised.get_or_insert(now + told);
+            self.promised.get_or_insert(now + wait);
             if let AfterRefusal::Poll { every } = self.workload.refused
                 && self.stands_for_all
             {
@@ -168,7 +168,7 @@ impl<'a> Play<'a> {
                     attempts: most,
                 } => {
                     let pause = match pause {
-                        Pause::Told => told,
+                        Pause::Stated => wait,
                         Pause::Fixed(every) => every,
                     };
                     Some(now + pause).filter(|_| attempts < most && pause < Nanos::MAX)
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_client_that_waits_for_retry_after_is_served_at_the_second_attempt() {
-        let burst = Workload::retrying(traffic("2/s", 1), Pause::Told, 5).unwrap();
+        let burst = Workload::retrying(traffic("2/s", 1), Pause::Stated, 5).unwrap();
         let report = run(bucket("1/1s"), &burst);
         let AdmissionCounts {
             admitted,

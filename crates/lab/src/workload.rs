@@ -77,7 +77,7 @@ pub enum AfterRefusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pause {
     /// The `retry_after` of the refusal.
-    Told,
+    Stated,
     /// A fixed pause, whatever the `retry_after`.
     Fixed(Nanos),
 }

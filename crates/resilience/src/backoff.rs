@@ -12,7 +12,7 @@
 //! * Full: `U(0, min(cap, base x 2^n))`. Decorrelated: `min(cap, U(base, 3 x previous))`.
 //! * Defaults: base 100 ms (a few round trips), cap 20 s (people wait no longer), 3 attempts
 //!   in all (a request through three such layers is sent 27 times at worst).
-//! * A wait given by the server ([`Attempts::next_told`]) is an attempt, but no step of the
+//! * A wait given by the server ([`Attempts::next_after`]) is an attempt, but no step of the
 //!   backoff: the server knows better, and the next guess need not be longer for it.
 //! * Trade-off: full jitter does the least work and waits the least; decorrelated jitter
 //!   never returns at once (`base` is its floor).
@@ -131,7 +131,7 @@ impl Attempts {
     /// Records a failed attempt and returns `wait`, which the server asked for; `None` if the
     /// attempt was the last. [`RetryAfter`](crate::RetryAfter) adds the jitter.
     #[must_use = "wait for the returned time, or stop if it is `None`"]
-    pub fn next_told(&mut self, wait: Nanos) -> Option<Nanos> {
+    pub fn next_after(&mut self, wait: Nanos) -> Option<Nanos> {
         self.count()?;
         Some(wait)
     }
@@ -190,10 +190,10 @@ mod tests {
             ..Backoff::default()
         };
         let (mut attempts, mut random) = (backoff.attempts(), SplitMix::new(1));
-        assert_eq!(attempts.next_told(millis(7_000)), Some(millis(7_000)));
+        assert_eq!(attempts.next_after(millis(7_000)), Some(millis(7_000)));
         assert_eq!(attempts.next_wait(&mut random), Some(millis(100)));
         assert_eq!(attempts.made(), 3);
-        assert_eq!(attempts.next_told(millis(1)), None);
+        assert_eq!(attempts.next_after(millis(1)), None);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl std::error::Error for Refused {}
 /// assert!(refused.until >= now + Nanos::from_secs(4));
 /// assert_eq!(breaker.state(), BreakerState::Open { until: refused.until });
 ///
-/// // One probe, and nobody beside it.
+/// // One probe, and no other call beside it.
 /// let probe = breaker.try_pass(refused.until).unwrap();
 /// assert!(breaker.try_pass(refused.until).is_err());
 /// probe.success(refused.until);

@@ -39,8 +39,8 @@
 //! // The first attempt is answered with 429 and this:
 //! let hints = Hints { retry_after: Some("2"), ..Hints::default() };
 //! let rules = RetryAfter::default();
-//! let wait = match rules.told(hints, now, Origin::UNIX) {
-//!     ServerWait::Wait(told) => attempts.next_told(rules.spread(told, &mut random)),
+//! let wait = match rules.parse(hints, now, Origin::UNIX) {
+//!     ServerWait::Wait(wait) => attempts.next_after(rules.spread(wait, &mut random)),
 //!     ServerWait::Beyond(_) => None, // it does not want to be asked again soon
 //!     ServerWait::Nothing => attempts.next_wait(&mut random),
 //! };

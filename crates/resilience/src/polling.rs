@@ -36,8 +36,8 @@ const LONGEST: Nanos = Nanos::from_secs(30);
 /// let mut polling = Polling::new(Deadline::within(Time::ZERO, Nanos::from_secs(60)));
 /// let first = polling.next_wait(Time::ZERO, None, &mut random);
 /// assert_eq!(first, Some(Nanos::from_secs(1)));
-/// let told = Some(Nanos::from_secs(61));
-/// assert_eq!(polling.next_wait(Time::ZERO, told, &mut random), None, "past the deadline");
+/// let stated = Some(Nanos::from_secs(61));
+/// assert_eq!(polling.next_wait(Time::ZERO, stated, &mut random), None, "past the deadline");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Polling {
@@ -55,18 +55,18 @@ impl Polling {
         }
     }
 
-    /// Returns the wait before the next question about an operation that is not done: `told` if
-    /// the server gave one, as [`RetryAfter::told`](crate::RetryAfter::told) parses it. `None`
+    /// Returns the wait before the next question about an operation that is not done: `stated` if
+    /// the server gave one, as [`RetryAfter::parse`](crate::RetryAfter::parse) parses it. `None`
     /// if that would be after the deadline.
     #[must_use = "wait for the returned time, or stop if it is `None`"]
     pub fn next_wait(
         &mut self,
         now: Time,
-        told: Option<Nanos>,
+        stated: Option<Nanos>,
         random: &mut impl Random,
     ) -> Option<Nanos> {
-        let told = told.filter(|&wait| wait > Nanos::ZERO);
-        let wait = told.unwrap_or_else(|| {
+        let stated = stated.filter(|&wait| wait > Nanos::ZERO);
+        let wait = stated.unwrap_or_else(|| {
             let longer = (self.wait.as_nanos() / 2 * 3).min(LONGEST.as_nanos());
             let range = Nanos::from_nanos(longer / 5 * 4)..=Nanos::from_nanos(longer / 5 * 6);
             std::mem::replace(&mut self.wait, random.between(range))
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn a_wait_from_the_server_replaces_one_wait() {
         let (mut polling, mut random) = (Polling::new(NEVER), SplitMix::new(1));
-        let told = Some(Nanos::from_secs(7));
-        assert_eq!(polling.next_wait(Time::ZERO, told, &mut random), told);
+        let stated = Some(Nanos::from_secs(7));
+        assert_eq!(polling.next_wait(Time::ZERO, stated, &mut random), stated);
         let now = polling.next_wait(Time::ZERO, Some(Nanos::ZERO), &mut random);
         assert_eq!(now, Some(Nanos::from_secs(1)), "never without a pause");
         let own = polling.next_wait(Time::ZERO, None, &mut random);

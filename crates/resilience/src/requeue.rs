@@ -7,7 +7,7 @@
 //! ```text
 //!   offer -->  | e | d | c | b | --> take --> sent --> done
 //!   full:        bounded         ^              |
-//!   given back                   +---- refused -+   nobody leaves until told + jitter
+//!   given back                   +---- refused -+   none leaves before the stated wait + jitter
 //! ```
 //!
 //! * Order is kept: first in, first out; a refused item goes before those that never left.

@@ -4,12 +4,12 @@
 //! moment came back then, they would only make the next herd.
 //!
 //! ```text
-//!   refused          told to come back
+//!   refused          when to come back  
 //!      |------------------|.......|            come back anywhere between the dots
-//!         told              10 % of it, 5 s at most
+//!         stated              10 % of it, 5 s at most
 //! ```
 //!
-//! * `wait = told + U(0, min(10 % of told, 5 s))`. The added part grows with the wait: a herd
+//! * `wait = stated + U(0, min(10 % of stated, 5 s))`. The added part grows with the wait: a herd
 //!   that waits for a minute needs more room than one that waits for a second.
 //! * `Retry-After` (seconds or a date) wins over `RateLimit`; of that, the longest `t` among
 //!   limits with nothing left counts. Then `RateLimit-Reset` of older drafts and its elder
@@ -72,8 +72,8 @@ pub enum ServerWait {
 ///
 /// let hints = Hints { retry_after: Some("20"), ..Hints::default() };
 /// let rules = RetryAfter::default();
-/// let told = rules.told(hints, Time::ZERO, Origin::UNIX);
-/// assert_eq!(told, ServerWait::Wait(Nanos::from_secs(20)));
+/// let wait = rules.parse(hints, Time::ZERO, Origin::UNIX);
+/// assert_eq!(wait, ServerWait::Wait(Nanos::from_secs(20)));
 ///
 /// let wait = rules.spread(Nanos::from_secs(20), &mut SplitMix::seeded());
 /// assert!(wait >= Nanos::from_secs(20) && wait <= Nanos::from_secs(22));
@@ -98,7 +98,7 @@ impl Default for RetryAfter {
 impl RetryAfter {
     /// Returns the wait in the fields of a refusal at `now`, on a clock that counts from
     /// `origin`, because a date without a `Date` beside it is compared with today's.
-    pub fn told(&self, hints: Hints<'_>, now: Time, origin: Origin) -> ServerWait {
+    pub fn parse(&self, hints: Hints<'_>, now: Time, origin: Origin) -> ServerWait {
         let ours = origin.unix_nanos(now);
         let date = hints.date.and_then(|text| http_date::parse(text, ours));
         let today = date.unwrap_or(ours);
@@ -115,9 +115,9 @@ impl RetryAfter {
     }
 
     /// Returns the wait plus up to a tenth of it at random, at most `spread_max` more.
-    pub fn spread(&self, told: Nanos, random: &mut impl Random) -> Nanos {
-        let tenth = Nanos::from_nanos(told.as_nanos() / 10); // down: any rounding will do
-        told + random.up_to(tenth.min(self.spread_max))
+    pub fn spread(&self, stated: Nanos, random: &mut impl Random) -> Nanos {
+        let tenth = Nanos::from_nanos(stated.as_nanos() / 10); // down: any rounding will do
+        stated + random.up_to(tenth.min(self.spread_max))
     }
 }
 
@@ -166,14 +166,14 @@ mod tests {
     /// 1994-11-06 08:49:37.
     const ORIGIN: Origin = Origin::from_unix_nanos(784_111_777_000_000_000);
 
-    fn told(retry_after: &str, rate_limit: &str) -> ServerWait {
+    fn stated(retry_after: &str, rate_limit: &str) -> ServerWait {
         let hints = Hints {
             retry_after: (!retry_after.is_empty()).then_some(retry_after),
             rate_limit: (!rate_limit.is_empty()).then_some(rate_limit),
             ..Hints::default()
         };
         let now = Time::ZERO + Nanos::from_millis(500);
-        RetryAfter::default().told(hints, now, ORIGIN)
+        RetryAfter::default().parse(hints, now, ORIGIN)
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                told(retry_after, rate_limit),
+                stated(retry_after, rate_limit),
                 expected,
                 "{retry_after:?} {rate_limit:?}"
             );
@@ -257,12 +257,12 @@ mod tests {
                 reset: Some(reset),
                 ..Hints::default()
             };
-            let told = |hints| RetryAfter::default().told(hints, Time::ZERO, origin);
-            assert_eq!(told(hints), expected, "{remaining:?} {reset:?}");
+            let stated = |hints| RetryAfter::default().parse(hints, Time::ZERO, origin);
+            assert_eq!(stated(hints), expected, "{remaining:?} {reset:?}");
             hints.rate_limit = Some(r#""a";r=0;t=8"#);
-            assert_eq!(told(hints), secs(8), "the newer field wins");
+            assert_eq!(stated(hints), secs(8), "the newer field wins");
             hints.retry_after = Some("9");
-            assert_eq!(told(hints), secs(9), "and this over both");
+            assert_eq!(stated(hints), secs(9), "and this over both");
         }
     }
 
@@ -282,25 +282,25 @@ mod tests {
                 ..Hints::default()
             };
             let now = Time::ZERO + Nanos::from_secs(32 * 365 * 86_400);
-            let told = RetryAfter::default().told(hints, now, ORIGIN);
+            let wait = RetryAfter::default().parse(hints, now, ORIGIN);
             let expected = expected.map_or(ServerWait::Nothing, |s| {
                 ServerWait::Wait(Nanos::from_secs(s))
             });
-            assert_eq!(told, expected, "{retry_after}");
+            assert_eq!(wait, expected, "{retry_after}");
         }
     }
 
     proptest! {
         #[test]
         fn never_earlier_and_at_most_a_tenth_later(
-            told in prop_oneof![0_u64..100_000_000_000, any::<u64>()],
+            stated in prop_oneof![0_u64..100_000_000_000, any::<u64>()],
             seed: u64,
         ) {
-            let told = Nanos::from_nanos(told);
-            let wait = RetryAfter::default().spread(told, &mut SplitMix::new(seed));
-            prop_assert!(wait >= told);
-            let more = wait.saturating_sub(told);
-            prop_assert!(more <= Nanos::from_secs(5) && more.as_nanos() <= told.as_nanos() / 10);
+            let stated = Nanos::from_nanos(stated);
+            let wait = RetryAfter::default().spread(stated, &mut SplitMix::new(seed));
+            prop_assert!(wait >= stated);
+            let more = wait.saturating_sub(stated);
+            prop_assert!(more <= Nanos::from_secs(5) && more.as_nanos() <= stated.as_nanos() / 10);
         }
 
         #[test]
@@ -315,7 +315,7 @@ mod tests {
                 date: Some(&rate_limit),
             };
             let rules = RetryAfter::default();
-            if let ServerWait::Wait(wait) = rules.told(hints, Time::from_nanos(now), ORIGIN) {
+            if let ServerWait::Wait(wait) = rules.parse(hints, Time::from_nanos(now), ORIGIN) {
                 prop_assert!(wait > Nanos::ZERO && wait <= rules.longest);
             }
         }

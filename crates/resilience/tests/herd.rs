@@ -200,7 +200,7 @@ fn a_herd_with_the_same_retry_after_is_spread_too() {
             retry_after: Some(&retry_after.as_secs_ceil().to_string()),
             ..Hints::default()
         };
-        let told = rules.told(hints, Time::ZERO, Origin::UNIX);
+        let told = rules.parse(hints, Time::ZERO, Origin::UNIX);
         assert_eq!(
             told,
             ServerWait::Wait(Nanos::from_secs(60)),

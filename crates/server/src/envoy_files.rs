@@ -162,7 +162,7 @@ pub(crate) struct SeenConfig {
     /// True if it is in force.
     pub(crate) applied: bool,
     /// An error of reading that has been reported.
-    pub(crate) told: Option<String>,
+    pub(crate) logged: Option<String>,
 }
 
 /// The parts of a configuration.

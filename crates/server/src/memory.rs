@@ -142,7 +142,7 @@ struct Filling {
     /// Number of keys pushed out since the start.
     pushed_out: u64,
     /// Number of those that a warning has counted.
-    told: u64,
+    reported: u64,
     /// Number of checks until the next such warning may be given.
     quiet: u32,
 }
@@ -153,15 +153,15 @@ impl Filling {
         let pushed_out: u64 = usage.limits.iter().map(|limit| limit.evicted.budget).sum();
         let newly = self.pushed_out < pushed_out;
         self.pushed_out = pushed_out;
-        self.told = self.told.min(pushed_out);
+        self.reported = self.reported.min(pushed_out);
         self.quiet = self.quiet.saturating_sub(1);
         let used = usage.bytes.saturating_mul(100) / usage.budget_bytes.max(1);
         let was_nearly_full = self.nearly_full;
         self.nearly_full = used >= NEARLY_FULL || (was_nearly_full && used >= EASED);
         let hint = "raise the budget by `--memory` or `[store.memory] budget`";
         if newly && self.quiet == 0 {
-            let count = pushed_out.saturating_sub(self.told);
-            (self.told, self.quiet) = (pushed_out, LOOKS_BETWEEN);
+            let count = pushed_out.saturating_sub(self.reported);
+            (self.reported, self.quiet) = (pushed_out, LOOKS_BETWEEN);
             return Some(format!(
                 "memory is full: new keys may begin with less than the whole limit (keys evicted \
                  since the last such line: {count}); {hint}"

@@ -289,14 +289,14 @@ impl<C: Clock> ServiceContext<C> {
         let files = match self.envoy_files.read(path) {
             Ok(files) => files,
             Err(reason) => {
-                let again = seen.told.replace(reason.clone()) == Some(reason.clone());
+                let again = seen.logged.replace(reason.clone()) == Some(reason.clone());
                 if again && trigger == Trigger::File {
                     return Ok(());
                 }
                 return Err(self.reject_envoy(trigger, reason));
             }
         };
-        seen.told = None;
+        seen.logged = None;
         let asked = (files, self.envoy_files.settings(&policy.settings));
         let again = seen.last.as_ref() == Some(&asked);
         if again && (seen.applied || trigger == Trigger::File) {

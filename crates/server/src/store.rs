@@ -53,14 +53,14 @@ pub(crate) fn open(
 pub(crate) async fn tend<C: Clock>(shared: Arc<ServiceContext<C>>) {
     let mut tick = interval(TEND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = ServerLog::default();
+    let mut log = ServerLog::default();
     while let Some(store) = shared.keeper.store().shared() {
         tick.tick().await;
         tend_once(&shared).await;
         let servers = store.main();
         if servers.has_parts() {
             let now = shared.keeper.clock().now();
-            for event in told.changes(&servers.server_health(), now) {
+            for event in log.changes(&servers.server_health(), now) {
                 shared.sink.emit(&event);
             }
         }

@@ -67,18 +67,18 @@ impl StoreSecrets {
         let Ok(now) = redis_config(&self.settings, Origin::UNIX) else {
             return Vec::new();
         };
-        let mut said = Vec::new();
+        let mut notices = Vec::new();
         if now.servers != self.servers {
             let renewed = store.renew_logins(&now.servers);
-            said.push(told("passwords", renewed));
+            notices.push(notice_of("passwords", renewed));
             self.servers = now.servers;
         }
         if now.tls != self.tls {
             let renewed = store.renew_tls(&now.tls);
-            said.push(told("certificates", renewed));
+            notices.push(notice_of("certificates", renewed));
             self.tls = now.tls;
         }
-        said
+        notices
     }
 }
 
@@ -94,7 +94,7 @@ fn has_secret_files(redis: &RedisSettings) -> bool {
     secrets.into_iter().flatten().any(in_file)
 }
 
-fn told(what: &str, renewed: Result<(), StoreError>) -> String {
+fn notice_of(what: &str, renewed: Result<(), StoreError>) -> String {
     let why = match renewed {
         Ok(()) => return format!("new connections to the store use the new {what}"),
         Err(StoreError::Misconfigured(why)) => why,
@@ -116,14 +116,14 @@ pub(crate) async fn keep_fresh<C: Clock + 'static>(
         let of_store = Arc::clone(&shared);
         let look = tokio::task::spawn_blocking(move || {
             let store = of_store.keeper.store().shared()?;
-            let said = known.refresh(store.main());
-            Some((known, said))
+            let notices = known.refresh(store.main());
+            Some((known, notices))
         });
-        let Ok(Some((known, said))) = look.await else {
+        let Ok(Some((known, notices))) = look.await else {
             return;
         };
         secrets = Some(known);
-        for notice in said {
+        for notice in notices {
             shared.sink.emit(&Event::Notice(notice));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   found    up   up   down down down up   down up   down down      ten times a second
-//!   told                down           up                  down     a change at most each PAUSE
+//!   reported                down           up                  down     a change at most each PAUSE
 //!                       |<-- PAUSE -->||<---- PAUSE ---->|          of one server
 //! ```
 //!
@@ -27,7 +27,7 @@ pub(crate) struct ServerLog(HashMap<String, LastReport>);
 /// The last line about a server.
 #[derive(Debug)]
 struct LastReport {
-    said: ServerReport,
+    reported: ServerReport,
     at: Time,
 }
 
@@ -49,13 +49,13 @@ impl ServerLog {
         let mut events = Vec::new();
         self.0.retain(|server, line| {
             let may = now.since(line.at) >= PAUSE;
-            if may && line.said == ServerReport::Down && !troubles.contains_key(server) {
-                (line.said, line.at) = (ServerReport::Up, now);
+            if may && line.reported == ServerReport::Down && !troubles.contains_key(server) {
+                (line.reported, line.at) = (ServerReport::Up, now);
                 let server = server.clone();
                 events.push(Event::StoreServerUp { server });
                 return true;
             }
-            !may || line.said == ServerReport::Down
+            !may || line.reported == ServerReport::Down
         });
         for (server, error) in troubles {
             // Reported down already, or reported up too recently.
@@ -63,7 +63,7 @@ impl ServerLog {
                 continue;
             }
             let line = LastReport {
-                said: ServerReport::Down,
+                reported: ServerReport::Down,
                 at: now,
             };
             self.0.insert(server.clone(), line);

@@ -31,7 +31,7 @@ use stories::stories;
 /// If an answer of a store differs from the table's.
 pub fn check<S: Store>(new_store: impl Fn() -> S) {
     for row in rows() {
-        let compared = block_on(row.tell(&new_store()));
+        let compared = block_on(row.compare(&new_store()));
         compared.unwrap_or_else(|difference| panic!("{difference}"));
     }
 }
@@ -49,7 +49,7 @@ pub fn rows() -> Vec<ConformanceRow> {
 /// # async fn example() -> Result<(), conformance::Difference> {
 /// for row in conformance::rows() {
 ///     let store = MemoryStore::new(MemoryConfig::default());
-///     let calls = row.tell(&store).await?;
+///     let calls = row.compare(&store).await?;
 ///     assert!(calls > 0, "{}", row.name());
 /// }
 /// # Ok(())
@@ -68,7 +68,7 @@ impl ConformanceRow {
     ///
     /// # Errors
     /// The first answer that differs from the table's.
-    pub async fn tell<S: Store>(&self, subject: &S) -> Result<usize, Difference> {
+    pub async fn compare<S: Store>(&self, subject: &S) -> Result<usize, Difference> {
         let story = &self.0;
         for (number, step) in story.steps.iter().enumerate() {
             let answered = ask(subject, story, step).await;
@@ -96,7 +96,7 @@ impl ConformanceRow {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn unsay<S: Store>(&self, subject: &S) -> Result<(), StoreError> {
+    pub async fn erase<S: Store>(&self, subject: &S) -> Result<(), StoreError> {
         let story = &self.0;
         let now = story.steps.last().map_or(Time::ZERO, |step| step.at);
         for step in &story.steps {

@@ -1,7 +1,7 @@
 //! Conformance: runs the store's own table of stories against a user's server.
 //!
 //! ```text
-//!   row --> a store with a prefix of its own --> tell --> unsay --> next row
+//!   row --> a store with a prefix of its own --> compare --> erase --> next row
 //!                                                 |         ^
 //!                          difference, or a signal +--------+--> end
 //! ```
@@ -39,7 +39,7 @@ pub(crate) struct StoryReport {
 ///
 /// # Errors
 /// Returns an error if no store could be made.
-pub(crate) async fn tell<S: Store>(
+pub(crate) async fn compare<S: Store>(
     new_store: impl Fn(usize) -> Result<S, StoreError>,
     interrupted: impl Future<Output = ()>,
     mut on_row: impl FnMut(&'static str, usize),
@@ -50,7 +50,7 @@ pub(crate) async fn tell<S: Store>(
         let ending = tokio::select! {
             biased;
             () = &mut interrupted => Ending::Interrupted,
-            told = row.tell(&store) => match told {
+            answered = row.compare(&store) => match answered {
                 Ok(calls) => {
                     on_row(row.name(), calls);
                     Ending::Same
@@ -58,7 +58,7 @@ pub(crate) async fn tell<S: Store>(
                 Err(difference) => Ending::Different(difference),
             },
         };
-        let removed = row.unsay(&store).await;
+        let removed = row.erase(&store).await;
         if ending != Ending::Same || removed.is_err() {
             return Ok(StoryReport { ending, removed });
         }
@@ -144,7 +144,7 @@ mod tests {
             .build()
             .unwrap();
         let mut rows = 0;
-        let report = tell(
+        let report = compare(
             |_| Ok(new_store()),
             interrupted,
             |_, calls| {

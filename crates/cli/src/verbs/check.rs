@@ -87,12 +87,17 @@ impl CheckQuestion {
         if self.json {
             output.json(&answer)?;
         } else {
-            self.tell(allowed, &answer, output)?;
+            self.write_text(allowed, &answer, output)?;
         }
         Ok(if allowed { Exit::Done } else { Exit::Denied })
     }
 
-    fn tell(&self, allowed: bool, answer: &Value, output: &mut Output) -> Result<(), Failure> {
+    fn write_text(
+        &self,
+        allowed: bool,
+        answer: &Value,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
         let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
         if limits.is_empty() {
             let name = paint(NAME, &self.limit);

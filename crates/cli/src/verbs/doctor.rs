@@ -85,7 +85,7 @@ impl Doctor {
             deadline,
         };
         let findings = examine(config, expected, output)?;
-        self.tell(&place, &findings, output)
+        self.write_report(&place, &findings, output)
     }
 
     /// Returns the store to check; `None` if the counters are in memory.
@@ -118,7 +118,7 @@ impl Doctor {
         Ok(Exit::Done)
     }
 
-    fn tell(
+    fn write_report(
         &self,
         place: &str,
         findings: &[Finding],
@@ -154,7 +154,7 @@ impl Doctor {
         runtime.block_on(async {
             let (reached, server) = server(&mut config).await?;
             let Some((product, now)) = server else {
-                return self.tell(&place, &[reached], output);
+                return self.write_report(&place, &[reached], output);
             };
             let scratch = doctor::scratch_prefix();
             if !self.json {
@@ -171,8 +171,8 @@ impl Doctor {
                     written = output.line(format!("{}  {row} ({calls})", paint(GOOD, "ok")));
                 }
             };
-            let told = conformance::tell(new_store, interrupted()?, on_row).await;
-            let told = told.map_err(Failure::new)?;
+            let report = conformance::compare(new_store, interrupted()?, on_row).await;
+            let report = report.map_err(Failure::new)?;
             written?;
             self.conclude(
                 &Conformed {
@@ -180,7 +180,7 @@ impl Doctor {
                     product,
                     scratch,
                     rows,
-                    told,
+                    report,
                 },
                 output,
             )
@@ -188,11 +188,11 @@ impl Doctor {
     }
 
     fn conclude(&self, conformed: &Conformed, output: &mut Output) -> Result<Exit, Failure> {
-        let StoryReport { ending, removed } = &conformed.told;
+        let StoryReport { ending, removed } = &conformed.report;
         if self.json {
             output.json(&conformed.document())?;
         } else {
-            conformed.tell(output)?;
+            conformed.write_report(output)?;
         }
         if let Err(error) = removed {
             let scratch = &conformed.scratch;
@@ -216,7 +216,7 @@ struct Conformed {
     scratch: String,
     /// Names of the rows, and the number of calls compared in each.
     rows: Vec<(&'static str, usize)>,
-    told: StoryReport,
+    report: StoryReport,
 }
 
 impl Conformed {
@@ -224,8 +224,8 @@ impl Conformed {
         self.rows.iter().map(|(_, calls)| calls).sum()
     }
 
-    fn tell(&self, output: &mut Output) -> Result<(), Failure> {
-        if let Ending::Different(difference) = &self.told.ending {
+    fn write_report(&self, output: &mut Output) -> Result<(), Failure> {
+        if let Ending::Different(difference) = &self.report.ending {
             let Difference {
                 row,
                 call,
@@ -242,7 +242,7 @@ impl Conformed {
                  documentation",
             );
         }
-        let same = match self.told.ending {
+        let same = match self.report.ending {
             Ending::Same => ", all as expected",
             _ => "",
         };
@@ -258,7 +258,7 @@ impl Conformed {
         let row =
             |(row, calls): &(&str, usize)| json!({ "row": row, "result": "ok", "calls": calls });
         let mut rows: Vec<Value> = self.rows.iter().map(row).collect();
-        let result = match &self.told.ending {
+        let result = match &self.report.ending {
             Ending::Same => "ok",
             Ending::Interrupted => "interrupted",
             Ending::Different(difference) => {

@@ -63,7 +63,7 @@ impl Explain {
             return Ok(Exit::Done);
         }
         match (&request, answers) {
-            (Some(request), Some(answers)) => tell(&policy, request, &answers, output)?,
+            (Some(request), Some(answers)) => write_text(&policy, request, &answers, output)?,
             _ => list(&policy, output)?,
         }
         Ok(Exit::Done)
@@ -147,7 +147,7 @@ fn missing(rule: &Rule) -> String {
 }
 
 /// Writes the answer of each limit to the request.
-fn tell(
+fn write_text(
     policy: &Policy,
     request: &CliRequest,
     answers: &[LimitAnswer],

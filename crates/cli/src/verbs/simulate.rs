@@ -181,7 +181,7 @@ impl Simulate {
         if let Some(path) = &self.svg {
             picture::write(path, &title, &outcomes)?;
         }
-        self.tell(&title, &workload, &outcomes, output)?;
+        self.write_report(&title, &workload, &outcomes, output)?;
         let stopped = outcomes.iter().any(|outcome| outcome.report.stop.is_some());
         Ok(if stopped && !self.compare {
             Exit::Denied
@@ -219,7 +219,7 @@ impl Simulate {
             }
             WorkloadKind::Zipf => Workload::zipf(traffic, self.keys, self.exponent),
             WorkloadKind::Retry => {
-                let pause = self.retry_every.map_or(Pause::Told, Pause::Fixed);
+                let pause = self.retry_every.map_or(Pause::Stated, Pause::Fixed);
                 Workload::retrying(traffic, pause, self.attempts)
             }
         };
@@ -277,7 +277,7 @@ impl Simulate {
         )
     }
 
-    fn tell(
+    fn write_report(
         &self,
         title: &str,
         workload: &Workload,

@@ -80,7 +80,7 @@
 //! ```
 //!
 //! Everywhere `remaining` is the largest cost allowed at this instant; after `retry_after`,
-//! and no sooner, the denied cost is allowed if nobody else spends; after `reset_after` the
+//! and no sooner, the denied cost is allowed if no other request spends; after `reset_after` the
 //! key acts as one never seen. In GCRA the first grows and the last shrinks steadily; in
 //! windows both change when a window ends, and under a weighted edge in between.
 

@@ -1,7 +1,7 @@
 //! Waiting for a key: fair among the waiters for the same key.
 //!
 //! ```text
-//!   acquire --> nobody waits for the key, and it fits?  --yes--> taken: no line, no copy of the
+//!   acquire --> no waiter for the key   , and it fits?  --yes--> taken: no line, no copy of the
 //!                 |                                              key
 //!                 '--no--> the line of the key, until served, too late, or dropped
 //! ```

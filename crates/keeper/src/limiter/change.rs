@@ -32,7 +32,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     ///
     /// let later = limiter.reserve(Permits::new(10), Nanos::from_secs(3_600));
     /// assert!(later.wait() > Some(Nanos::ZERO));
-    /// assert!(later.cancel(), "in place of `refund`: nobody was promised anything after it");
+    /// assert!(later.cancel(), "in place of `refund`: no later moment was promised after it");
     /// assert_eq!(limiter.peek().remaining.get(), 9);
     /// ```
     pub fn refund(&self, cost: Permits)

@@ -1,7 +1,7 @@
 //! Turn: one waiter, from asking to leaving.
 //!
 //! ```text
-//!            nobody waits
+//!            no waiter   
 //!            and it fits        first, and its moment has come
 //!   ask ---------------> granted <-------------------- in line ----> refused: too late
 //!    |                                                  ^   |

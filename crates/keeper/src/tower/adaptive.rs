@@ -1,7 +1,7 @@
 //! Adaptive: as many concurrent requests as the server can bear, found from their times.
 //!
 //! ```text
-//!   arrives: less at work than the limit? --no--> in line, if told so --> 503, Retry-After
+//!   arrives: less at work than the limit? --no--> in line, if there is a queue --> 503, Retry-After
 //!               |                                                         gRPC: UNAVAILABLE
 //!               +--> service --> body --> end --> time, or dropped --> the limit moves
 //! ```

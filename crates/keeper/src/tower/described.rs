@@ -81,7 +81,7 @@ impl Described {
         decision: Decision,
         hold: Option<RequestHold>,
     ) -> Ruling {
-        let told = if self.look.headers == HeaderStyle::Off {
+        let fields = if self.look.headers == HeaderStyle::Off {
             FieldsToSend::Nothing
         } else {
             FieldsToSend::Limit(self.shown(limited()), decision)
@@ -90,7 +90,11 @@ impl Described {
             Verdict::AllowAfter(wait) => wait,
             _ => Nanos::ZERO,
         };
-        Ruling::Pass(Pass { told, delay, hold })
+        Ruling::Pass(Pass {
+            fields,
+            delay,
+            hold,
+        })
     }
 
     /// Returns the ruling for a request that is denied.
@@ -98,7 +102,7 @@ impl Described {
     pub(super) fn denied(&self, limited: Limited, decision: Decision, cost: Permits) -> Ruling {
         let limit = self.shown(limited);
         Ruling::Denied(Denied {
-            told: FieldsToSend::Limit(Arc::clone(&limit), decision),
+            fields: FieldsToSend::Limit(Arc::clone(&limit), decision),
             denial: Denial(DeniedBy::Limit {
                 limit,
                 decision,

@@ -108,7 +108,7 @@ where
                         }
                     }
                     return Poll::Ready(result.map(|mut response| {
-                        pass.told.put_into(response.headers_mut());
+                        pass.fields.put_into(response.headers_mut());
                         response.map(|body| LimitedBody::served(body, hold))
                     }));
                 }

@@ -1,7 +1,7 @@
 //! Gate: decides about a request before the service sees it.
 //!
 //! ```text
-//!   ask --> now:   a ruling, and nobody waits
+//!   ask --> now:   a ruling, without waiting
 //!       \-> later: a future that waits for a store, or in line
 //! ```
 
@@ -38,7 +38,7 @@ pub enum Ruling {
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Denied {
     pub(super) denial: Denial,
-    pub(super) told: FieldsToSend,
+    pub(super) fields: FieldsToSend,
     /// Set if it passes all the same, because no enforced limit refuses it.
     pub(super) hold: Option<RequestHold>,
 }

@@ -137,11 +137,14 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
         self
     }
 
-    /// Calls `tell` with every error of the store; the `on_store_error` of each limit decides about
+    /// Calls `callback` with every error of the store; the `on_store_error` of each limit decides about
     /// the request.
     #[must_use]
-    pub fn on_store_error(mut self, tell: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
-        self.gate.on_store_error = Some(Arc::new(tell));
+    pub fn on_store_error(
+        mut self,
+        callback: impl Fn(&StoreError) + Send + Sync + 'static,
+    ) -> Self {
+        self.gate.on_store_error = Some(Arc::new(callback));
         self
     }
 

@@ -3,8 +3,8 @@
 //! ```text
 //!   Pass --> delay: held back so long
 //!        |-> hold:  to the end of the answer's body
-//!        '-> told:  what was decided, written when the answer is there: until then the
-//!                   request carries a few words, and nothing at all if nobody is told
+//!        '-> fields: written when the answer is there; until then the request carries a few
+//!                    words, or nothing if no fields are sent
 //! ```
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const USUAL_FIELDS: usize = 3;
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Pass {
-    pub(super) told: FieldsToSend,
+    pub(super) fields: FieldsToSend,
     pub(super) delay: Nanos,
     pub(super) hold: Option<RequestHold>,
 }

@@ -73,9 +73,12 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     fn charges(&self, parts: &Parts, cost: Option<Permits>) -> StoreQuestion {
         let now = self.keeper.clock().now();
         let headers = fields(parts);
-        let said = self.attributes.as_ref().map(|said| said(parts));
-        let said = said.unwrap_or_default();
-        let attributes: SmallVec<[(&str, &str); 4]> = said
+        let attributes_of = self
+            .attributes
+            .as_ref()
+            .map(|attributes_of| attributes_of(parts));
+        let attributes_of = attributes_of.unwrap_or_default();
+        let attributes: SmallVec<[(&str, &str); 4]> = attributes_of
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
@@ -100,19 +103,23 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             lease,
             error,
         } = admitted;
-        if let (Some(error), Some(tell)) = (error, &self.on_store_error) {
-            tell(&error);
+        if let (Some(error), Some(callback)) = (error, &self.on_store_error) {
+            callback(&error);
         }
         let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
         answer.lease = lease;
         let hold = self.ledger.hold(answer.permits());
-        let told = FieldsToSend::by(&answer);
+        let fields = FieldsToSend::by(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let denial = Denial(DeniedBy::Policy(Box::new(answer)));
-            return Ruling::Denied(Denied { denial, told, hold });
+            return Ruling::Denied(Denied {
+                denial,
+                fields,
+                hold,
+            });
         }
         Ruling::Pass(Pass {
-            told,
+            fields,
             delay: answer.delay(),
             hold,
         })

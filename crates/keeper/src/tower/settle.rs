@@ -83,16 +83,16 @@ impl GateSettings {
     ) -> Settled {
         let shows = self.mode == Mode::Enforce;
         match ruling {
-            Ruling::Denied(Denied { denial, told, .. }) if shows && !denial.is_shadow() => {
+            Ruling::Denied(Denied { denial, fields, .. }) if shows && !denial.is_shadow() => {
                 add(&self.tally.refused);
                 call(self.on_refused.as_deref(), &denial);
-                Settled::Refuse(refusal(&denial, told, grpc()))
+                Settled::Refuse(refusal(&denial, fields, grpc()))
             }
             Ruling::Denied(denied) => Settled::Pass(self.shadowed(denied)),
             Ruling::Pass(mut pass) => {
                 add(&self.tally.passed);
                 if !shows {
-                    pass.told = FieldsToSend::Nothing;
+                    pass.fields = FieldsToSend::Nothing;
                     pass.delay = Nanos::ZERO;
                 }
                 Settled::Pass(pass)
@@ -103,19 +103,27 @@ impl GateSettings {
     /// Passes a request that a limit in shadow mode refuses, or any limit of a layer in shadow
     /// mode.
     fn shadowed(&self, denied: Denied) -> Pass {
-        let Denied { denial, told, hold } = denied;
+        let Denied {
+            denial,
+            fields,
+            hold,
+        } = denied;
         add(&self.tally.passed);
         add(&self.tally.shadowed);
         call(self.on_shadow.as_deref(), &denial);
-        let (mut told, delay) = match self.mode {
-            Mode::Enforce => (told, denial.delay()),
+        let (mut fields, delay) = match self.mode {
+            Mode::Enforce => (fields, denial.delay()),
             Mode::Shadow => (FieldsToSend::Nothing, Nanos::ZERO),
         };
         let names: Vec<_> = denial.names().collect();
         if let Ok(names) = HeaderValue::try_from(names.join(", ")) {
-            told.add(SHADOW, names);
+            fields.add(SHADOW, names);
         }
-        Pass { told, delay, hold }
+        Pass {
+            fields,
+            delay,
+            hold,
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -130,7 +138,7 @@ impl GateSettings {
 
 fn refusal(
     denial: &Denial,
-    mut told: FieldsToSend,
+    mut fields: FieldsToSend,
     grpc: Option<HeaderValue>,
 ) -> Response<Vec<u8>> {
     let mut response = Response::new(Vec::new());
@@ -153,7 +161,7 @@ fn refusal(
         let status = StatusCode::from_u16(denial.status());
         *response.status_mut() = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     }
-    told.put_into(response.headers_mut());
+    fields.put_into(response.headers_mut());
     response
 }
 

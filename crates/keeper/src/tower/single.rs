@@ -1,7 +1,7 @@
 //! Single: one limit for all requests, which refuses them, or lets them wait in line.
 //!
 //! ```text
-//!   request --> nobody waits, a permit is there ------> service
+//!   request --> no waiter, a permit is there --------> service
 //!           \-> patience: in line, first come first served --> service
 //!                         \-> too long, or too many wait ----> refused
 //! ```

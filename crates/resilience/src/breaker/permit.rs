@@ -39,7 +39,7 @@ impl<'a> CallPermit<'a> {
         }
     }
 
-    /// Reports that the dependency did its work, whatever the answer said: refusing a bad
+    /// Reports that the dependency did its work, whatever the answer was: refusing a bad
     /// request is a success too.
     pub fn success(mut self, now: Time) {
         self.report(now, CallEnd::Success);

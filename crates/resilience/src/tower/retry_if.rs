@@ -72,8 +72,8 @@ impl RetryIf {
     }
 
     pub(super) fn failure(&self, answer: FailedAnswer<'_>) -> Failure {
-        let said = self.0.as_ref().and_then(|classify| classify(answer));
-        said.unwrap_or_else(|| Failure::of_http(answer.status.as_u16(), None))
+        let class = self.0.as_ref().and_then(|classify| classify(answer));
+        class.unwrap_or_else(|| Failure::of_http(answer.status.as_u16(), None))
     }
 }
 

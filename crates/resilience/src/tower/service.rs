@@ -177,8 +177,8 @@ fn next_wait(
         reset: last("ratelimit-reset").or_else(|| last("x-ratelimit-reset")),
         date: last("date"),
     };
-    match rules.told(hints, now, clock::origin()) {
-        ServerWait::Wait(told) => attempts.next_told(rules.spread(told, random)),
+    match rules.parse(hints, now, clock::origin()) {
+        ServerWait::Wait(wait) => attempts.next_after(rules.spread(wait, random)),
         ServerWait::Beyond(_) => None,
         ServerWait::Nothing => attempts.next_wait(random),
     }

@@ -173,8 +173,8 @@ fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Probl
     if !behind.is_empty() {
         return Ok(Original::at(parts, behind, parts.uri.query()));
     }
-    let said = |name| one(&parts.headers, name);
-    let (location, forwarded) = (said("x-original-url")?, said("x-forwarded-uri")?);
+    let field = |name| one(&parts.headers, name);
+    let (location, forwarded) = (field("x-original-url")?, field("x-forwarded-uri")?);
     let (from_url, location) = match &location {
         Some(text) => {
             let (host, target) = url(text);
@@ -184,7 +184,7 @@ fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Probl
     };
     let uri = same(
         "x-original-uri",
-        said("x-original-uri")?,
+        field("x-original-uri")?,
         "x-original-url",
         location,
     )?;
@@ -192,22 +192,22 @@ fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Probl
     let original = match (uri, forwarded) {
         (Some(uri), forwarded) => {
             let uri = same("x-original-uri", Some(uri), "x-forwarded-uri", forwarded)?;
-            let method = said("x-original-method")?;
+            let method = field("x-original-method")?;
             (method, from_url.map(Cow::Owned), uri)
         }
         (None, Some(uri)) => {
-            let (method, host) = (said("x-forwarded-method")?, said("x-forwarded-host")?);
+            let (method, host) = (field("x-forwarded-method")?, field("x-forwarded-host")?);
             (method, host, Some(uri))
         }
         (None, None) => return Ok(own),
     };
     let (method, host_said, uri) = original;
-    let mut told = own.to(uri.unwrap_or_default());
-    told.method = method.unwrap_or(told.method);
+    let mut request = own.to(uri.unwrap_or_default());
+    request.method = method.unwrap_or(request.method);
     if let Some(text) = host_said {
-        told.host = Cow::Owned(host(&text).into_owned());
+        request.host = Cow::Owned(host(&text).into_owned());
     }
-    Ok(told)
+    Ok(request)
 }
 
 /// Returns the value of a header that may occur once, or several times with the same value.
@@ -320,20 +320,24 @@ mod tests {
     use super::*;
     use http::Request;
 
-    fn told(uri: &str, headers: &[(&str, &str)]) -> Result<[String; 4], String> {
+    fn request(uri: &str, headers: &[(&str, &str)]) -> Result<[String; 4], String> {
         let mut request = Request::builder().method("GET").uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let behind = parts.uri.path().strip_prefix(PREFIX).unwrap();
-        let told = original(&parts, behind).map_err(|problem| problem.detail)?;
-        Ok([told.method, told.host, told.path, told.query].map(Cow::into_owned))
+        let request = original(&parts, behind).map_err(|problem| problem.detail)?;
+        Ok([request.method, request.host, request.path, request.query].map(Cow::into_owned))
     }
 
     fn check(uri: &str, headers: &[(&str, &str)], expected: [&str; 4]) {
-        let told = told(uri, headers);
-        assert_eq!(told, Ok(expected.map(str::to_owned)), "{uri} {headers:?}");
+        let request = request(uri, headers);
+        assert_eq!(
+            request,
+            Ok(expected.map(str::to_owned)),
+            "{uri} {headers:?}"
+        );
     }
 
     #[test]
@@ -400,7 +404,7 @@ mod tests {
             ],
         ] {
             assert!(
-                told("/v1/auth", &contradiction).is_err(),
+                request("/v1/auth", &contradiction).is_err(),
                 "{contradiction:?}"
             );
         }

@@ -224,7 +224,7 @@ impl Quiet {
         } else if self.idle == self.most {
             Sign::Idle
         } else if self.idle > self.most + DEAD_TICKS {
-            Sign::Dead // it was told to go and does not
+            Sign::Dead // it was asked to go and does not
         } else if self.silent == PING_TICKS {
             Sign::Silent
         } else {

@@ -124,18 +124,18 @@ impl RedisBatch<'_, ScriptAct> {
     pub(super) fn script(
         &self,
         scripts: &Scripts,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
         hints: Option<Vec<Option<Paid>>>,
     ) -> Option<(Arc<Script>, Vec<Vec<u8>>)> {
         let hints = hints.unwrap_or_default().into_iter();
         let hints = hints.map(|hint| hint.map_or(Vec::new(), Paid::value));
-        let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
+        let given = given.map_or(Vec::new(), |now| now.get().to_string().into());
         if let Some((source, packs)) = self.short() {
-            let arguments = std::iter::once(told).chain(packs).chain(hints).collect();
+            let arguments = std::iter::once(given).chain(packs).chain(hints).collect();
             return Some((scripts.short(source), arguments));
         }
         let mut cores = BTreeMap::new();
-        let mut arguments = vec![told];
+        let mut arguments = vec![given];
         for item in &self.keys {
             let twin = item.limit.twin.as_ref()?;
             cores.insert(item.limit.tag, twin.source);
@@ -270,13 +270,13 @@ mod tests {
 
     #[test]
     fn a_lone_key_is_answered_as_a_text() {
-        let check = |text: &str, told: Option<(u64, Option<&str>)>| {
+        let check = |text: &str, given: Option<(u64, Option<&str>)>| {
             let found = ScriptReply::read(Value::BulkString(text.into()), 1);
-            let told = told.map(|(now, value)| ScriptReply {
+            let given = given.map(|(now, value)| ScriptReply {
                 now: UnixMicros::new(now),
                 values: vec![value.map(|value| value.as_bytes().to_vec())],
             });
-            assert_eq!(found.ok(), told, "{text:?}");
+            assert_eq!(found.ok(), given, "{text:?}");
         };
         check(
             "1763712345 7 4836",

@@ -31,7 +31,7 @@ pub(super) struct Exchange<'a, A> {
     earlier: Vec<(usize, &'a Earlier)>,
     names: Vec<Vec<u8>>,
     /// True if the caller gives the time.
-    told: bool,
+    given: bool,
 }
 
 /// The answer of an exchange, and the values to write.
@@ -66,13 +66,13 @@ impl<'a, A: Act> Exchange<'a, A> {
             batch,
             earlier,
             names,
-            told: false,
+            given: false,
         }
     }
 
     /// Marks that the caller gives the time.
-    pub(super) const fn at_a_told_moment(mut self) -> Self {
-        self.told = true;
+    pub(super) const fn at_a_given_moment(mut self) -> Self {
+        self.given = true;
         self
     }
 
@@ -171,7 +171,7 @@ impl<'a, A: Act> Exchange<'a, A> {
         let lasts = micros_left(algorithm, after, now);
         // If the caller gives the time nothing is remembered, and no mark is needed.
         let is_reset = self.act == ActKind::Reset;
-        let erases = self.act == ActKind::Erase || is_reset && self.told;
+        let erases = self.act == ActKind::Erase || is_reset && self.given;
         if !erases && let Some(gcra) = Gcra::of(algorithm) {
             let (paid, was) = (paid(gcra, after, now), paid(gcra, before, now));
             let was_lowered = Gcra::is_lowered(value);

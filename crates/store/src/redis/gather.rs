@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::batch::{RedisBatch, RedisRequest, ScriptReply};
 use super::hints::KeyHints;
 use super::lanes::{
-    Alone, BatchReply, LaneKey, Lanes, MAX_TOGETHER, ReplyResult, WaitingRequest, tell_all,
+    Alone, BatchReply, LaneKey, Lanes, MAX_TOGETHER, ReplyResult, WaitingRequest, reply_to_all,
 };
 use super::node::ScriptCall;
 use super::pace::{KeyPace, PaceStep};
@@ -91,13 +91,13 @@ impl Gather {
         &self,
         ask: RedisRequest<ScriptAct>,
         slot: u16,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
         now: Instant,
     ) -> Result<BatchReply, Trouble> {
         let (answer, answered) = oneshot::channel();
         let home = Handle::current();
         let waiting = WaitingRequest { ask, answer, home };
-        let way = (slot, told);
+        let way = (slot, given);
         self.inner.hold(|queue| {
             if queue.present >= MAX_PRESENT {
                 let why = format!("{MAX_PRESENT} requests already wait for the store");
@@ -106,7 +106,7 @@ impl Gather {
             queue.present += 1;
             // If callers give the time, requests of different times cannot share a call.
             match waiting.key() {
-                Some(key) if told.is_none() => {
+                Some(key) if given.is_none() => {
                     let next = queue.pace.arrives(&key, waiting, MAX_TOGETHER, now);
                     self.inner.go_on(queue, way, &key, next);
                 }
@@ -207,10 +207,10 @@ impl Flight {
                 way: self.way,
                 keys: group.iter().map(WaitingRequest::key).collect(),
             };
-            let told = self.inner.carry(self.way, &group).await;
+            let replies = self.inner.carry(self.way, &group).await;
             // Before the answers: a caller that then asks again at once is not a concurrent one.
             drop(passengers);
-            tell_all(group.into_iter().zip(told));
+            reply_to_all(group.into_iter().zip(replies));
         }
     }
 
@@ -272,15 +272,15 @@ impl GatherInner {
             }
             // The call did nothing, because of a key of one request: each is sent alone.
             Err(Trouble::Foreign(_)) if group.len() > 1 => {
-                let mut told = Vec::with_capacity(group.len());
+                let mut replies = Vec::with_capacity(group.len());
                 for waiting in group {
                     let alone = self.decide(way, std::slice::from_ref(waiting)).await;
-                    told.push(alone.and_then(|(mut each, now)| {
-                        let decisions = each.pop().ok_or_else(nobody)?;
+                    replies.push(alone.and_then(|(mut each, now)| {
+                        let decisions = each.pop().ok_or_else(unanswered)?;
                         Ok((decisions, now))
                     }));
                 }
-                told
+                replies
             }
             Err(trouble) => group.iter().map(|_| Err(trouble.clone())).collect(),
         }
@@ -289,7 +289,7 @@ impl GatherInner {
     /// Decides a batch in one call; makes no call if the batch is empty.
     async fn decide(
         &self,
-        (slot, told): LaneKey,
+        (slot, given): LaneKey,
         group: &[WaitingRequest],
     ) -> Result<(Vec<Decisions>, UnixMicros), Trouble> {
         if group.is_empty() {
@@ -297,8 +297,8 @@ impl GatherInner {
         }
         let batch = RedisBatch::of(group.iter().map(|waiting| &waiting.ask));
         let losses = self.hints.losses();
-        let hints = told.map_or_else(|| self.hints.of(&batch), |_| None);
-        let Some((script, arguments)) = batch.script(&self.scripts, told, hints) else {
+        let hints = given.map_or_else(|| self.hints.of(&batch), |_| None);
+        let Some((script, arguments)) = batch.script(&self.scripts, given, hints) else {
             return Err(Trouble::Refused("a limit has no Lua form".into()));
         };
         let call = ScriptCall {
@@ -309,7 +309,7 @@ impl GatherInner {
         let answer = self.servers.run(slot, call).await?;
         let found = ScriptReply::read(answer, call.keys.len())?;
         let (each, after) = batch.settle(&found)?;
-        if told.is_none() {
+        if given.is_none() {
             self.hints.note(&batch, &found, &after, losses);
         }
         Ok((each, found.now))
@@ -317,6 +317,6 @@ impl GatherInner {
 }
 
 /// The error for a call that did not answer each of its requests.
-fn nobody() -> Trouble {
+fn unanswered() -> Trouble {
     Trouble::Refused("the script's reply has no result".into())
 }

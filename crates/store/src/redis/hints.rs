@@ -306,13 +306,13 @@ mod tests {
         }
         assert!(longest.len() <= PLACES && longest.len() > PLACES / 2);
         bench.hints.losses.count();
-        let mut told = 0;
+        let mut given = 0;
         for (name, owed) in &keys {
             let kept = longest[&bench.place(name)] == *owed;
             assert_eq!(bench.tells(name), kept.then(|| paid(*owed)), "{name}");
-            told += usize::from(kept);
+            given += usize::from(kept);
         }
-        assert_eq!(told, longest.len(), "one debt is kept per place");
+        assert_eq!(given, longest.len(), "one debt is kept per place");
     }
 
     #[test]

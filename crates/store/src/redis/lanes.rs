@@ -106,9 +106,9 @@ pub(super) struct WaitingRequest {
 }
 
 impl WaitingRequest {
-    pub(super) fn tell(self, told: ReplyResult) {
+    pub(super) fn reply_with(self, reply: ReplyResult) {
         let ask = self.ask;
-        let answer = told.map(|(decisions, now)| BatchReply {
+        let answer = reply.map(|(decisions, now)| BatchReply {
             ask,
             decisions,
             now,
@@ -126,26 +126,26 @@ impl WaitingRequest {
 
 /// Answers all requests of a batch. Waking a thread of another runtime costs a system call, so
 /// the callers of each other runtime are answered there, by one task for all of them.
-pub(super) fn tell_all(answers: impl IntoIterator<Item = (WaitingRequest, ReplyResult)>) {
+pub(super) fn reply_to_all(answers: impl IntoIterator<Item = (WaitingRequest, ReplyResult)>) {
     let here = Handle::current().id();
     let mut elsewhere = SmallVec::<[Vec<(WaitingRequest, ReplyResult)>; 4]>::new();
-    for (waiting, told) in answers {
+    for (waiting, reply) in answers {
         let home = waiting.home.id();
         if home == here {
-            waiting.tell(told);
+            waiting.reply_with(reply);
             continue;
         }
         let of_it = |group: &&mut Vec<(WaitingRequest, ReplyResult)>| group[0].0.home.id() == home;
         match elsewhere.iter_mut().find(of_it) {
-            Some(group) => group.push((waiting, told)),
-            None => elsewhere.push(vec![(waiting, told)]),
+            Some(group) => group.push((waiting, reply)),
+            None => elsewhere.push(vec![(waiting, reply)]),
         }
     }
     for group in elsewhere {
         let home = group[0].0.home.clone();
         let all = move || {
-            for (waiting, told) in group {
-                waiting.tell(told);
+            for (waiting, reply) in group {
+                waiting.reply_with(reply);
             }
         };
         drop(home.spawn(async move { all() }));

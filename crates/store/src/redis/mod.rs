@@ -160,7 +160,7 @@ impl RedisStore {
         items: &[A::Item<'_>],
         now: Time,
     ) -> Result<A::Answer, StoreError> {
-        let told = match self.config.clock {
+        let given = match self.config.clock {
             RedisClock::Server => None,
             RedisClock::Caller => {
                 let unix = self.limits.origin().unix_nanos(now);
@@ -177,7 +177,7 @@ impl RedisStore {
         }
         let keys: ItemKeys<'_> = items.iter().map(|item| item.charge().key).collect();
         let deadline = self.config.deadline;
-        let done = tokio::time::timeout(deadline, self.spread(ask, &keys, told)).await;
+        let done = tokio::time::timeout(deadline, self.spread(ask, &keys, given)).await;
         let done = done.unwrap_or_else(|_| {
             self.timings.note(Ended::Timeout, deadline);
             Err(no_answer(deadline))
@@ -213,10 +213,10 @@ impl RedisStore {
         ask: RedisRequest<A>,
         keys: &[Key<'_>],
         slot: u16,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         let sent = tokio::time::Instant::now();
-        let remembers = told.is_none();
+        let remembers = given.is_none();
         let script = ask.act.script();
         match (ask.act.kind(), &script) {
             (ActKind::Look, _) => {}
@@ -236,7 +236,7 @@ impl RedisStore {
                 let items = ask.items;
                 let reply = self
                     .gather
-                    .ask(RedisRequest { act, items }, slot, told, sent);
+                    .ask(RedisRequest { act, items }, slot, given, sent);
                 reply.await.map(|reply| {
                     self.latest.store(reply.now.get(), Ordering::Relaxed);
                     if remembers {
@@ -246,7 +246,7 @@ impl RedisStore {
                 })
             }
             // Rare and large: boxed to keep it out of the future of every decision.
-            _ => Box::pin(self.by_exchange(&ask, keys, slot, told)).await,
+            _ => Box::pin(self.by_exchange(&ask, keys, slot, given)).await,
         };
         let took = sent.elapsed();
         let ended = Ended::of(&answer, took, patience(self.config.deadline));
@@ -275,7 +275,7 @@ impl RedisStore {
         ask: &RedisRequest<A>,
         keys: &[Key<'_>],
         slot: u16,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         // No call spans two slots, so earlier states in other slots are not inherited.
         let has_slots = self.servers.has_slots();
@@ -283,19 +283,19 @@ impl RedisStore {
             let name = name::name(&self.config.prefix, &earlier.label, keys[index]);
             (!has_slots || slot_of(&name) == slot).then_some(name)
         });
-        let exchange = match told {
-            Some(_) => exchange.at_a_told_moment(),
+        let exchange = match given {
+            Some(_) => exchange.at_a_given_moment(),
             None => exchange,
         };
         let names = exchange.names();
         let _turns = self.turns.take(&names).await;
-        let remembers = told.is_none();
-        let told = told.map_or(Vec::new(), |now| now.get().to_string().into());
+        let remembers = given.is_none();
+        let given = given.map_or(Vec::new(), |now| now.get().to_string().into());
         for lost in 1..=TRIES {
             let load = ScriptCall {
                 script: &self.scripts.load,
                 keys: &names,
-                arguments: std::slice::from_ref(&told),
+                arguments: std::slice::from_ref(&given),
             };
             let losses = self.hints.losses();
             let found = self.find(slot, load).await?;

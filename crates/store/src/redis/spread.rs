@@ -70,36 +70,36 @@ impl RedisStore {
         &self,
         ask: RedisRequest<A>,
         keys: &[Key<'_>],
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         if !self.servers.has_slots() {
-            return self.one(ask, keys, 0, told).await;
+            return self.one(ask, keys, 0, given).await;
         }
         // Large: boxed to keep it out of the future of a decision on one server.
-        Box::pin(self.spread_over_slots(ask, keys, told)).await
+        Box::pin(self.spread_over_slots(ask, keys, given)).await
     }
 
     async fn spread_over_slots<A: Act>(
         &self,
         ask: RedisRequest<A>,
         keys: &[Key<'_>],
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
         let act = ask.act;
         let mut parts = parts(ask.items, keys);
         if parts.len() == 1 {
             let part = parts.remove(0);
-            return self.one(part.ask(act), &part.keys, part.slot, told).await;
+            return self.one(part.ask(act), &part.keys, part.slot, given).await;
         }
         if let Some(script) = act.script()
             && let ScriptAct::Decide(lend) = script.act
         {
-            let decisions = self.decide_parts(&parts, lend, told).await?;
+            let decisions = self.decide_parts(&parts, lend, given).await?;
             return Ok((script.answer)(decisions));
         }
         let mut answers = Vec::with_capacity(parts.len());
         for part in &parts {
-            answers.push(self.part(part, act, told).await?);
+            answers.push(self.part(part, act, given).await?);
         }
         Ok(join(&parts, answers))
     }
@@ -108,9 +108,9 @@ impl RedisStore {
         &self,
         part: &SlotPart<'_>,
         act: A,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<A::Answer, Trouble> {
-        self.one(part.ask(act), &part.keys, part.slot, told).await
+        self.one(part.ask(act), &part.keys, part.slot, given).await
     }
 
     /// Charges the parts in order until one denies; then gives back, and looks at the rest.
@@ -118,17 +118,17 @@ impl RedisStore {
         &self,
         parts: &[SlotPart<'_>],
         lend: Lend,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<Decisions, Trouble> {
         let mut answers: Vec<Decisions> = Vec::with_capacity(parts.len());
         let mut denied = None;
         for (number, part) in parts.iter().enumerate() {
-            let decisions = match self.part(part, Decide(lend), told).await {
+            let decisions = match self.part(part, Decide(lend), given).await {
                 Ok(decisions) => decisions,
                 Err(trouble) => {
                     // As far as possible: charges that cannot be reached now stay.
                     let made = &parts[..number];
-                    let _ = self.give_back(made, &answers, lend, told).await;
+                    let _ = self.give_back(made, &answers, lend, given).await;
                     return Err(trouble);
                 }
             };
@@ -141,12 +141,12 @@ impl RedisStore {
         }
         if let Some(denied) = denied {
             let made = &parts[..denied];
-            self.give_back(made, &answers, lend, told).await?;
+            self.give_back(made, &answers, lend, given).await?;
             for (number, part) in parts.iter().enumerate().filter(|(at, _)| *at != denied) {
                 if number > denied {
-                    answers.push(self.refuse(part, lend, told).await?);
+                    answers.push(self.refuse(part, lend, given).await?);
                 } else {
-                    let stands = self.standing(part, told).await?;
+                    let stands = self.standing(part, given).await?;
                     keep_verdicts(&mut answers[number], stands);
                 }
             }
@@ -160,22 +160,22 @@ impl RedisStore {
         &self,
         part: &SlotPart<'_>,
         lend: Lend,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<Decisions, Trouble> {
         let regardless = |item: &Item| item.limit.algorithm.charges_even_if_refused(lend);
         let taken = part.only(regardless);
         if taken.items.is_empty() {
-            return self.part(part, Look, told).await;
+            return self.part(part, Look, given).await;
         }
-        let mut answers = vec![self.part(&taken, Decide(lend), told).await?];
+        let mut answers = vec![self.part(&taken, Decide(lend), given).await?];
         let mut parts = vec![taken];
         let rest = part.only(|item| !regardless(item));
         if !rest.items.is_empty() {
-            answers.push(self.part(&rest, Look, told).await?);
+            answers.push(self.part(&rest, Look, given).await?);
             parts.push(rest);
         }
         let mut decisions = join(&parts, answers);
-        keep_verdicts(&mut decisions, self.standing(part, told).await?);
+        keep_verdicts(&mut decisions, self.standing(part, given).await?);
         Ok(decisions)
     }
 
@@ -183,13 +183,13 @@ impl RedisStore {
     async fn standing(
         &self,
         part: &SlotPart<'_>,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<Decisions, Trouble> {
         let mut ask = part.ask(Look);
         for item in &mut ask.items {
             item.cost = Permits::ZERO;
         }
-        self.one(ask, &part.keys, part.slot, told).await
+        self.one(ask, &part.keys, part.slot, given).await
     }
 
     /// Gives back the charges of these parts.
@@ -198,7 +198,7 @@ impl RedisStore {
         parts: &[SlotPart<'_>],
         answers: &[Decisions],
         lend: Lend,
-        told: Option<UnixMicros>,
+        given: Option<UnixMicros>,
     ) -> Result<(), Trouble> {
         for (part, decisions) in parts.iter().zip(answers) {
             let mut keys = ItemKeys::new();
@@ -221,7 +221,7 @@ impl RedisStore {
             }
             if !items.is_empty() {
                 let act = GiveBack;
-                self.one(RedisRequest { act, items }, &keys, part.slot, told)
+                self.one(RedisRequest { act, items }, &keys, part.slot, given)
                     .await?;
             }
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!   did not run     later  moved  ask  absent  resting  refused     the first four go on
 //!   changed nothing foreign                                         concerns its key alone
-//!   nobody knows    lost                                            is never sent again
+//!   not known    lost                                            is never sent again
 //! ```
 
 use std::fmt;

@@ -76,16 +76,17 @@ fn response<C: Clock>(
     {
         fields::put_body(&mut response, body);
     }
-    let mut told = Struct::default();
+    let mut metadata = Struct::default();
     if config.settings().dynamic_metadata {
-        told = metadata_of(answer, request);
+        metadata = metadata_of(answer, request);
     }
     if settings.metadata {
         let shadow = shadow_denied(answer, &statuses);
-        told.fields
+        metadata
+            .fields
             .extend(fields::metadata(!over, refused_by, shadow));
     }
-    response.dynamic_metadata = Some(told).filter(|told| !told.fields.is_empty());
+    response.dynamic_metadata = Some(metadata).filter(|metadata| !metadata.fields.is_empty());
     response.statuses = statuses;
     response
 }
@@ -102,7 +103,7 @@ fn shadow_denied(
     };
     let both = answer.statuses.iter().zip(statuses);
     let both = both.filter(move |(status, _)| shadowed(status));
-    let limits = both.filter_map(|(_, told)| told.current_limit.as_ref());
+    let limits = both.filter_map(|(_, metadata)| metadata.current_limit.as_ref());
     limits.map(|limit| fields::LimitTexts::of(limit).name)
 }
 

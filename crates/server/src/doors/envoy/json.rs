@@ -205,21 +205,21 @@ impl From<AskedDescriptor> for RateLimitDescriptor {
 struct JsonAnswer {
     overall_code: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    statuses: Vec<ToldStatus>,
+    statuses: Vec<JsonStatus>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    response_headers_to_add: Vec<ToldField>,
+    response_headers_to_add: Vec<JsonField>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    request_headers_to_add: Vec<ToldField>,
+    request_headers_to_add: Vec<JsonField>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dynamic_metadata: Option<serde_json::Value>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToldStatus {
+struct JsonStatus {
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    current_limit: Option<ToldLimit>,
+    current_limit: Option<JsonLimit>,
     #[serde(skip_serializing_if = "is_zero")]
     limit_remaining: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,7 +228,7 @@ struct ToldStatus {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToldLimit {
+struct JsonLimit {
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
     #[serde(skip_serializing_if = "is_zero")]
@@ -239,7 +239,7 @@ struct ToldLimit {
 }
 
 #[derive(Serialize)]
-struct ToldField {
+struct JsonField {
     key: String,
     value: String,
 }
@@ -256,7 +256,7 @@ impl From<RateLimitResponse> for JsonAnswer {
     fn from(response: RateLimitResponse) -> Self {
         let fields = |fields: Vec<Field>| {
             let fields = fields.into_iter();
-            let fields = fields.map(|Field { key, value, .. }| ToldField { key, value });
+            let fields = fields.map(|Field { key, value, .. }| JsonField { key, value });
             fields.collect()
         };
         Self {
@@ -269,23 +269,23 @@ impl From<RateLimitResponse> for JsonAnswer {
     }
 }
 
-fn object(told: Struct) -> serde_json::Value {
-    let fields = told.fields.into_iter();
-    fields.map(|(key, told)| (key, value(told))).collect()
+fn object(shown: Struct) -> serde_json::Value {
+    let fields = shown.fields.into_iter();
+    fields.map(|(key, shown)| (key, value(shown))).collect()
 }
 
-fn value(told: Value) -> serde_json::Value {
-    match told.kind {
+fn value(shown: Value) -> serde_json::Value {
+    match shown.kind {
         None | Some(Kind::NullValue(_)) => serde_json::Value::Null,
         Some(Kind::BoolValue(flag)) => flag.into(),
         Some(Kind::NumberValue(number)) => number.into(),
         Some(Kind::StringValue(text)) => text.into(),
-        Some(Kind::StructValue(told)) => object(told),
+        Some(Kind::StructValue(shown)) => object(shown),
         Some(Kind::ListValue(list)) => list.values.into_iter().map(value).collect(),
     }
 }
 
-impl From<DescriptorStatus> for ToldStatus {
+impl From<DescriptorStatus> for JsonStatus {
     fn from(status: DescriptorStatus) -> Self {
         let reset = status.duration_until_reset;
         Self {
@@ -297,7 +297,7 @@ impl From<DescriptorStatus> for ToldStatus {
     }
 }
 
-impl From<RateLimit> for ToldLimit {
+impl From<RateLimit> for JsonLimit {
     fn from(limit: RateLimit) -> Self {
         let unit: Unit = limit.unit();
         Self {
