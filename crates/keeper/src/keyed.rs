@@ -11,6 +11,7 @@
 
 mod configured;
 #[cfg(feature = "tower")]
+mod key;
 #[cfg(feature = "tower")]
 mod lent;
 mod lines;
@@ -31,6 +32,7 @@ use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
 use crate::limiter::{Grant, MAX_WAITING, Refused, patient};
 use crate::{Clock, SystemClock};
+pub use key::LimitKey;
 use lines::KeyLines;
 pub use reservation::KeyedReservation;
 
@@ -175,7 +177,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// # Errors
     /// [`Refused`], if the limit of the key is used up: nothing is charged.
     #[inline]
-    pub fn check(&self, key: impl AsRef<[u8]>) -> Result<Grant, Refused> {
+    pub fn check(&self, key: impl LimitKey) -> Result<Grant, Refused> {
         self.check_n(key, Permits::ONE)
     }
 
@@ -192,14 +194,15 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// # Errors
     /// [`Refused`], if fewer are free for the key: nothing is charged.
     #[inline]
-    pub fn check_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Result<Grant, Refused> {
+    pub fn check_n(&self, key: impl LimitKey, cost: Permits) -> Result<Grant, Refused> {
         Grant::of(self.decide(key, cost), cost)
     }
 
     /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal: for
     /// header fields and reports.
     #[inline]
-    pub fn decide(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
+    pub fn decide(&self, key: impl LimitKey, cost: Permits) -> Decision {
+        let key = key.key_bytes();
         let key = key.as_ref();
         match self.limit.unchanged() {
             // Inlined: a call costs as much as its work besides waiting for memory.
@@ -219,10 +222,10 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert_eq!(limiter.peek("ann").remaining.get(), 9);
     /// assert_eq!(limiter.peek("bob").remaining.get(), 10);
     /// ```
-    pub fn peek(&self, key: impl AsRef<[u8]>) -> Decision {
+    pub fn peek(&self, key: impl LimitKey) -> Decision {
         // A cost of zero changes nothing.
         let look = |charge: &Charge<'_>, now| self.store.decide_one(charge, now);
-        self.with(key.as_ref(), Permits::ZERO, look)
+        self.with(key.key_bytes().as_ref(), Permits::ZERO, look)
     }
 
     /// Returns the decision of [`check_n`](Self::check_n) if no caller waits; nothing is charged.
@@ -233,9 +236,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert!(limiter.peek_n("ann", Permits::new(10)).verdict.allows());
     /// assert!(!limiter.peek_n("ann", Permits::new(11)).verdict.allows());
     /// ```
-    pub fn peek_n(&self, key: impl AsRef<[u8]>, cost: Permits) -> Decision {
+    pub fn peek_n(&self, key: impl LimitKey, cost: Permits) -> Decision {
         let look = |charge: &Charge<'_>, now| self.store.look_one(charge, now);
-        self.with(key.as_ref(), cost, look)
+        self.with(key.key_bytes().as_ref(), cost, look)
     }
 
     /// Gives back permits that were taken and not used; the first waiter can take them at once.
@@ -250,14 +253,14 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// limiter.refund("ann", Permits::new(3));
     /// assert_eq!(limiter.peek("ann").remaining.get(), 9);
     /// ```
-    pub fn refund(&self, key: impl AsRef<[u8]>, cost: Permits)
+    pub fn refund(&self, key: impl LimitKey, cost: Permits)
     where
         A: Refund,
     {
-        self.with(key.as_ref(), cost, |charge, now| {
+        self.with(key.key_bytes().as_ref(), cost, |charge, now| {
             self.store.settle_now(GiveBack, &[*charge], now);
         });
-        self.lines.wake(key.as_ref());
+        self.lines.wake(key.key_bytes().as_ref());
     }
 
     /// Forgets the permits taken by `key`; returns true if there were any.
@@ -269,13 +272,13 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// assert!(!limiter.reset("bob"));
     /// assert_eq!(limiter.peek("ann").remaining.get(), 10);
     /// ```
-    pub fn reset(&self, key: impl AsRef<[u8]>) -> bool {
-        let was_there = self.with(key.as_ref(), Permits::ZERO, |charge, now| {
+    pub fn reset(&self, key: impl LimitKey) -> bool {
+        let was_there = self.with(key.key_bytes().as_ref(), Permits::ZERO, |charge, now| {
             self.store
                 .settle_now(Reset, &[*charge], now)
                 .contains(&true)
         });
-        self.lines.wake(key.as_ref());
+        self.lines.wake(key.key_bytes().as_ref());
         was_there
     }
 
@@ -327,9 +330,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     /// assert_eq!(ratekeeper::KeyedLimiter::per("1/1s").unwrap().waiting("ann"), 0);
     /// ```
-    pub fn waiting(&self, key: impl AsRef<[u8]>) -> usize {
+    pub fn waiting(&self, key: impl LimitKey) -> usize {
         self.lines
-            .find(key.as_ref())
+            .find(key.key_bytes().as_ref())
             .map_or(0, |line| line.length())
     }
 

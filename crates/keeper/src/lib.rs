@@ -113,7 +113,7 @@ pub use clock::TokioClock;
 pub use clock::{Block, Clock, ManualClock, SystemClock, Timer};
 #[cfg(feature = "policy")]
 pub use keeper::{Keeper, MAX_REPLACED, Scope, at_once};
-pub use keyed::{KeyedLimiter, KeyedReservation, MostWaiting};
+pub use keyed::{KeyedLimiter, KeyedReservation, LimitKey, MostWaiting};
 pub use limiter::{Grant, Limiter, Refused, Reservation, Settlement, WaitError};
 #[cfg(feature = "redis")]
 pub use open::OpenError;

@@ -7,6 +7,7 @@ use ratekeeper_store::GiveBack;
 #[cfg(feature = "policy")]
 use ratekeeper_store::MemoryConfig;
 
+use super::LimitKey;
 use super::{KeyedLimiter, KeyedReservation};
 use crate::Clock;
 #[cfg(feature = "policy")]
@@ -67,7 +68,8 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     ///
     /// # Errors
     /// [`Unsupported`]: post-paid limits cannot take permits back.
-    pub fn try_refund(&self, key: impl AsRef<[u8]>, cost: Permits) -> Result<(), Unsupported> {
+    pub fn try_refund(&self, key: impl LimitKey, cost: Permits) -> Result<(), Unsupported> {
+        let key = key.key_bytes();
         let key = key.as_ref();
         self.with(key, cost, |charge, now| {
             charge.limit.algorithm.supports(Call::Refund)?;
@@ -96,13 +98,13 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// [`Unsupported`]: only limits by GCRA and post-paid ones can promise.
     pub fn try_reserve(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         cost: Permits,
         max_wait: Nanos,
     ) -> Result<KeyedReservation<'_, AnyAlgorithm, C>, Unsupported> {
         self.limit
             .with(|limit| limit.algorithm.supports(Call::Reserve))?; // also while others wait
-        self.promise(key.as_ref(), cost, max_wait)
+        self.promise(key.key_bytes().as_ref(), cost, max_wait)
     }
 }
 

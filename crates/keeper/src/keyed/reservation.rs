@@ -13,6 +13,7 @@ use ratekeeper_core::{
 use ratekeeper_store::Reserved;
 
 use super::KeyedLimiter;
+use super::LimitKey;
 use crate::Clock;
 
 /// Permits of a key, charged for a later moment, or a refusal; see [`KeyedLimiter::reserve`].
@@ -47,13 +48,14 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// ```
     pub fn reserve(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         cost: Permits,
         max_wait: Nanos,
     ) -> KeyedReservation<'_, A, C>
     where
         A: Reserve,
     {
+        let key = key.key_bytes();
         let key = key.as_ref();
         // The algorithm can reserve, so it is not unsupported.
         self.promise(key, cost, max_wait)

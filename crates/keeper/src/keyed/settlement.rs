@@ -9,6 +9,7 @@
 use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Unsupported, Verdict};
 
 use super::KeyedLimiter;
+use super::LimitKey;
 use crate::limiter::settles;
 use crate::{Clock, Settlement};
 
@@ -33,7 +34,8 @@ impl<A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyedLimiter<A, C> {
     /// assert!(tokens.check("bob").is_err(), "500 are owed");
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
-    pub fn settle(&self, key: impl AsRef<[u8]>, settlement: Settlement) {
+    pub fn settle(&self, key: impl LimitKey, settlement: Settlement) {
+        let key = key.key_bytes();
         let (key, Settlement { taken, used }) = (key.as_ref(), settlement);
         if used <= taken {
             return self.refund(key, taken - used);
@@ -59,9 +61,10 @@ impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
     /// [`Unsupported`]: only limits by GCRA do both.
     pub fn try_settle(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         settlement: Settlement,
     ) -> Result<(), Unsupported> {
+        let key = key.key_bytes();
         let (key, Settlement { taken, used }) = (key.as_ref(), settlement);
         self.limit.with(|limit| settles(&limit.algorithm))?;
         if used <= taken {

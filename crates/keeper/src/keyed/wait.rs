@@ -12,6 +12,7 @@ use ratekeeper_core::{
 #[cfg(feature = "tower")]
 use ratekeeper_core::{LeaseId, Lend};
 
+use super::LimitKey;
 use super::lines::Standing;
 use super::{KeyedLimiter, charge_of};
 use crate::limiter::WaitError;
@@ -42,7 +43,7 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub fn acquire_blocking(&self, key: impl AsRef<[u8]>) -> Result<Nanos, WaitError> {
+    pub fn acquire_blocking(&self, key: impl LimitKey) -> Result<Nanos, WaitError> {
         self.acquire_n_blocking(key, Permits::ONE)
     }
 
@@ -61,10 +62,10 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
     /// [`WaitError`], at once.
     pub fn acquire_n_blocking(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         cost: Permits,
     ) -> Result<Nanos, WaitError> {
-        let waited = self.block(key.as_ref(), cost, Until::Served)?;
+        let waited = self.block(key.key_bytes().as_ref(), cost, Until::Served)?;
         Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
     }
 
@@ -85,11 +86,11 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
     /// [`WaitError`], at once.
     pub fn try_acquire_blocking(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         cost: Permits,
         patience: Nanos,
     ) -> Result<Option<Nanos>, WaitError> {
-        self.block(key.as_ref(), cost, Until::Span(patience))
+        self.block(key.key_bytes().as_ref(), cost, Until::Span(patience))
     }
 
     /// Like [`try_acquire_blocking`](Self::try_acquire_blocking), until `deadline` on the
@@ -108,11 +109,11 @@ impl<A: Into<AnyAlgorithm>, C: Block> KeyedLimiter<A, C> {
     /// [`WaitError`], at once.
     pub fn try_acquire_until_blocking(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         cost: Permits,
         deadline: Time,
     ) -> Result<Option<Nanos>, WaitError> {
-        self.block(key.as_ref(), cost, Until::Moment(deadline))
+        self.block(key.key_bytes().as_ref(), cost, Until::Moment(deadline))
     }
 
     fn block(&self, key: &[u8], cost: Permits, until: Until) -> Result<Option<Nanos>, WaitError> {
@@ -151,7 +152,7 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Nanos, WaitError> {
+    pub async fn acquire(&self, key: impl LimitKey) -> Result<Nanos, WaitError> {
         self.acquire_n(key, Permits::ONE).await
     }
 
@@ -159,12 +160,10 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     ///
     /// # Errors
     /// [`WaitError`], at once.
-    pub async fn acquire_n(
-        &self,
-        key: impl AsRef<[u8]>,
-        cost: Permits,
-    ) -> Result<Nanos, WaitError> {
-        let waited = self.wait(key.as_ref(), cost, Until::Served).await?;
+    pub async fn acquire_n(&self, key: impl LimitKey, cost: Permits) -> Result<Nanos, WaitError> {
+        let waited = self
+            .wait(key.key_bytes().as_ref(), cost, Until::Served)
+            .await?;
         Ok(waited.unwrap_or(Nanos::MAX)) // no patience ends in 584 years
     }
 
@@ -176,11 +175,12 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     /// [`WaitError`], at once.
     pub async fn try_acquire(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         cost: Permits,
         patience: Nanos,
     ) -> Result<Option<Nanos>, WaitError> {
-        self.wait(key.as_ref(), cost, Until::Span(patience)).await
+        self.wait(key.key_bytes().as_ref(), cost, Until::Span(patience))
+            .await
     }
 
     /// Like [`try_acquire`](Self::try_acquire), until `deadline` on the limiter's clock.
@@ -189,11 +189,12 @@ impl<A: Into<AnyAlgorithm>, C: Timer> KeyedLimiter<A, C> {
     /// [`WaitError`], at once.
     pub async fn try_acquire_until(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl LimitKey,
         cost: Permits,
         deadline: Time,
     ) -> Result<Option<Nanos>, WaitError> {
-        self.wait(key.as_ref(), cost, Until::Moment(deadline)).await
+        self.wait(key.key_bytes().as_ref(), cost, Until::Moment(deadline))
+            .await
     }
 
     async fn wait(

@@ -24,7 +24,7 @@ use super::gate::{Boxed, Ruling};
 use super::hold::RequestHold;
 use super::ledger::{Ledger, Lender, new_lease};
 use super::shown::Limited;
-use crate::{KeyedLimiter, Permit, Timer};
+use crate::{KeyedLimiter, LimitKey, Permit, Timer};
 
 /// A limit for each key; see [`RateLimitLayer::keyed`](super::RateLimitLayer::keyed).
 pub struct Keyed<F, A, C> {
@@ -174,14 +174,15 @@ where
 impl<F, K, A, C> Ask for Keyed<F, A, C>
 where
     F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
-    K: AsRef<[u8]>,
+    K: LimitKey,
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
     fn ask(&self, parts: &Parts, cost: Option<Permits>, patience: Nanos) -> Asked {
         let cost = cost.unwrap_or(Permits::ONE);
         let found = (self.key)(parts);
-        let key = found.as_ref().map_or(&[][..], AsRef::as_ref);
+        let bytes = found.as_ref().map(LimitKey::key_bytes);
+        let key = bytes.as_ref().map_or(&[][..], AsRef::as_ref);
         if let Some(length) = self.limiter.lease() {
             if let Some(ruling) = self.lend(key, cost, length, patience) {
                 return Asked::Now(ruling);

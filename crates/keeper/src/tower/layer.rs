@@ -22,7 +22,7 @@ use super::settle::{Counts, GateSettings};
 use super::shown::Limited;
 use super::single::Single;
 use crate::limiter::LimiterAlgorithm;
-use crate::{Keeper, KeyedLimiter, Limiter, Timer};
+use crate::{Keeper, KeyedLimiter, LimitKey, Limiter, Timer};
 
 /// Puts services behind limits; see the [module](crate::tower).
 ///
@@ -66,7 +66,7 @@ where
 impl<F, K, A, C> RateLimitLayer<Keyed<F, A, C>>
 where
     F: Fn(&Parts) -> Option<K> + Clone + Send + Sync + 'static,
-    K: AsRef<[u8]>,
+    K: LimitKey,
     A: Into<AnyAlgorithm> + 'static,
     C: Timer + 'static,
 {
@@ -83,7 +83,7 @@ where
     ///
     /// let token = |parts: &Parts| {
     ///     let token = parts.headers.get("x-api-key")?;
-    ///     Some(token.as_bytes().to_vec())
+    ///     Some(token.as_bytes().to_vec()) // or a text, a number, an address, a tuple
     /// };
     /// let layer = RateLimitLayer::keyed(KeyedLimiter::per("100/1m")?, token).named("per-token");
     /// # Ok::<(), ratekeeper::core::Error>(())
