@@ -50,15 +50,16 @@ pub trait LimitKey {
 type TupleBytes = SmallVec<[u8; 48]>;
 
 /// Appends a part after its length, seven bits a byte, the lowest first.
+#[expect(clippy::cast_possible_truncation, reason = "a byte takes seven bits")]
 fn push_part(bytes: &mut TupleBytes, part: &impl LimitKey) {
     let part = part.key_bytes();
     let part = part.as_ref();
     let mut length = part.len();
     while length > 127 {
-        bytes.push((length & 127) as u8 | 128); // below 256
+        bytes.push((length & 127) as u8 | 128);
         length >>= 7;
     }
-    bytes.push(length as u8); // below 128
+    bytes.push(length as u8);
     bytes.extend_from_slice(part);
 }
 
