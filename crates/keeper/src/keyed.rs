@@ -10,7 +10,6 @@
 //! store denies more, never less; see [`MemoryStore`].
 
 mod configured;
-#[cfg(feature = "tower")]
 mod key;
 #[cfg(feature = "tower")]
 mod lent;

@@ -47,7 +47,7 @@ pub trait LimitKey {
 }
 
 /// Bytes of a tuple; most need no place on the heap.
-type TupleBytes = SmallVec<[u8; 48]>;
+type TupleBytes = SmallVec<[u8; 64]>;
 
 /// Appends a part after its length, seven bits a byte, the lowest first.
 #[expect(clippy::cast_possible_truncation, reason = "a byte takes seven bits")]
