@@ -11,7 +11,9 @@ use ratekeeper_core::Permits;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
-use super::problem::{NOT_JSON, Problem, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown};
+use super::problem::{
+    NOT_JSON, Problem, ProblemKind, UNKNOWN_FIELD, WRONG_VALUE, near_spelling, shown,
+};
 use super::values::{
     BodyText, BoundedList, JsonObject, Pairs, address, attributes, cost, entry_key, headers,
     null_as_default, permit,
@@ -167,10 +169,16 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
         Err(error) if error.is_data() => message(&error),
         Err(error) => return Err(Problem::new(NOT_JSON, error.to_string())),
     };
+    // serde marks an unknown field by nothing but these words, and lists the known ones.
+    let kind = if message.starts_with("unknown field `") {
+        UNKNOWN_FIELD
+    } else {
+        WRONG_VALUE
+    };
     if body.len() > MAX_SEARCHED {
-        return Err(Problem::new(WRONG_VALUE, message));
+        return Err(Problem::new(kind, message));
     }
-    Err(wrong_field::<T>(body, &message))
+    Err(at_field::<T>(body, kind, &message))
 }
 
 /// Returns the parser's message; one that quotes a long value is cut, its position kept.
@@ -186,23 +194,23 @@ fn message(error: &serde_json::Error) -> String {
 }
 
 /// Names the field at which reading the body failed with `message`.
-fn wrong_field<'a, T: Deserialize<'a>>(body: &'a [u8], message: &str) -> Problem {
+fn at_field<'a, T: Deserialize<'a>>(body: &'a [u8], kind: ProblemKind, message: &str) -> Problem {
     let json = &mut serde_json::Deserializer::from_slice(body);
     let Err(error) = serde_path_to_error::deserialize::<_, JsonObject<T>>(json) else {
-        return Problem::new(WRONG_VALUE, message);
+        return Problem::new(kind, message);
     };
     let path = error.path().to_string();
-    let (kind, place, near) = match error.path().iter().next_back() {
-        None => (WRONG_VALUE, "", String::new()),
-        // serde marks an unknown field by nothing but these words, and lists the known ones.
-        Some(Segment::Map { key }) if message.starts_with("unknown field `") => {
+    let (mut place, mut near) = (&*path, String::new());
+    match error.path().iter().next_back() {
+        None => place = "",
+        Some(Segment::Map { key }) if kind == UNKNOWN_FIELD => {
             let known = message.rsplit_once("`, expected ").unwrap_or_default().1;
-            let near = near_spelling(key, known.split('`').skip(1).step_by(2));
+            near = near_spelling(key, known.split('`').skip(1).step_by(2));
             let parent = path.strip_suffix(key.as_str()).unwrap_or(&path);
-            (UNKNOWN_FIELD, parent.trim_end_matches('.'), near)
+            place = parent.trim_end_matches('.');
         }
-        Some(_) => (WRONG_VALUE, &*path, String::new()),
-    };
+        Some(_) => {}
+    }
     let place = match place {
         "" => String::new(),
         place => format!("`{}`: ", shown(place)),
@@ -213,6 +221,27 @@ fn wrong_field<'a, T: Deserialize<'a>>(body: &'a [u8], message: &str) -> Problem
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only the path may be left out where a body is too large to be read again.
+    #[test]
+    fn the_kind_of_a_mistake_is_the_same_in_a_large_body() {
+        let kind = |body: &str| super::check(body.as_bytes()).unwrap_err().kind.code;
+        let long = "x".repeat(MAX_SEARCHED);
+        for (small, large) in [
+            (
+                r#"{"reqest":{}}"#.to_owned(),
+                format!(r#"{{"cost":1,"reqest":"{long}"}}"#),
+            ),
+            (r#"{"{long}":1}"#.to_owned(), format!(r#"{{"{long}":1}}"#)),
+            (
+                r#"{"cost":"x"}"#.to_owned(),
+                format!(r#"{{"cost":"{long}"}}"#),
+            ),
+            ("{".to_owned(), format!(r#"{{"cost":"{long}"#)),
+        ] {
+            assert_eq!(kind(&large), kind(&small), "{small}");
+        }
+    }
 
     #[test]
     fn only_texts_with_escapes_are_copied() {
