@@ -24,3 +24,22 @@ impl<T> Lock<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_lock_is_used_on_after_a_panic() {
+        let lock = Lock::new(1);
+        let panics = catch_unwind(AssertUnwindSafe(|| {
+            let mut value = lock.lock();
+            *value = 2;
+            panic!("with the lock held");
+        }));
+        assert!(panics.is_err());
+        assert_eq!(*lock.lock(), 2);
+    }
+}

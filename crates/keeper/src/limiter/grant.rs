@@ -63,6 +63,17 @@ impl Grant {
 
     /// Returns how long to wait before going on: zero, but under a leaky queue, which promises a
     /// later moment.
+    ///
+    /// ```
+    /// use ratekeeper::core::{Gcra, Nanos};
+    /// use ratekeeper::{Limiter, ManualClock};
+    ///
+    /// let queue = Gcra::leaky_queue("1/1s".parse()?, 3.into())?;
+    /// let limiter = Limiter::with_clock(queue, ManualClock::default());
+    /// let delays = [0, 1, 2].map(|_| limiter.check().map(|grant| grant.delay()));
+    /// assert_eq!(delays, [0, 1, 2].map(|seconds| Ok(Nanos::from_secs(seconds))));
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
     pub const fn delay(&self) -> Nanos {
         match self.decision.verdict {
             Verdict::AllowAfter(wait) => wait,

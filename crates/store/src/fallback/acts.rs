@@ -29,7 +29,7 @@ impl FallbackAct for Decide {
         now: Time,
     ) -> Result<Decisions, StoreError> {
         let Self(lend) = self;
-        match store.ask(|main| main.settle(self, charges, now), now).await {
+        match store.ask(self, charges, now).await {
             Ok(decisions) => Ok(decisions),
             Err(error) => store.decide_without(charges, Some(lend), now, error),
         }
@@ -43,7 +43,7 @@ impl FallbackAct for Look {
         charges: &[Self::Item<'_>],
         now: Time,
     ) -> Result<Decisions, StoreError> {
-        match store.ask(|main| main.settle(self, charges, now), now).await {
+        match store.ask(self, charges, now).await {
             Ok(decisions) => Ok(decisions),
             Err(error) => store.decide_without(charges, None, now, error),
         }
@@ -59,8 +59,7 @@ impl FallbackAct for GiveBack {
         charges: &[Self::Item<'_>],
         now: Time,
     ) -> Result<(), StoreError> {
-        let asked = store.ask(|main| main.settle(self, charges, now), now).await;
-        let Err(error) = asked else {
+        let Err(error) = store.ask(self, charges, now).await else {
             return Ok(());
         };
         let shares: SmallVec<[Charge<'_>; 4]> =
@@ -81,8 +80,7 @@ impl FallbackAct for Reset {
         charges: &[Self::Item<'_>],
         now: Time,
     ) -> Result<SmallVec<[bool; 4]>, StoreError> {
-        let asked = store.ask(|main| main.settle(self, charges, now), now).await;
-        let mut there = asked?;
+        let mut there = store.ask(self, charges, now).await?;
         let here = store.local.settle_now(self, charges, now);
         for (there, here) in there.iter_mut().zip(here) {
             *there |= here;
@@ -106,7 +104,7 @@ impl FallbackAct for Release {
             .map(|back| Permits::new(back.get() / store.nodes));
         let mut back: SmallVec<[Permits; 4]> = here.collect();
         if back.contains(&Permits::ZERO) {
-            let there = store.ask(|main| main.settle(self, holds, now), now).await?;
+            let there = store.ask(self, holds, now).await?;
             for (back, there) in back.iter_mut().zip(there) {
                 *back = (*back).max(there);
             }
@@ -124,7 +122,7 @@ impl FallbackAct for Renew {
     ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
         let mut spans = store.local.settle_now(self, holds, now);
         if spans.iter().any(Option::is_none) {
-            let there = store.ask(|main| main.settle(self, holds, now), now).await?;
+            let there = store.ask(self, holds, now).await?;
             for (span, there) in spans.iter_mut().zip(there) {
                 *span = span.or(there);
             }

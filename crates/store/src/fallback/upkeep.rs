@@ -1,13 +1,12 @@
 //! Upkeep: when the store is asked again, and the debits before that.
 
-use std::future::Future;
 use std::sync::atomic::Ordering;
 
 use ratekeeper_core::Time;
 use ratekeeper_resilience::BreakerState;
 
 use super::{BREAKER, FallbackInner, Remote, UPKEEP, add};
-use crate::StoreError;
+use crate::{StoreAct, StoreError};
 
 impl<S: Remote> FallbackInner<S> {
     /// Returns true if this request must start the upkeep; for one request at a time.
@@ -81,22 +80,20 @@ impl<S: Remote> FallbackInner<S> {
         self.breaker.state() == BreakerState::Closed
     }
 
-    /// Returns the answer of the store; an error if the store fails or is not asked.
-    pub(super) async fn ask<'a, T, F>(
-        &'a self,
-        call: impl FnOnce(&'a S) -> F + Send,
+    /// Performs an act on the store; an error if the store fails or is not asked.
+    pub(super) async fn ask<A: StoreAct>(
+        &self,
+        act: A,
+        items: &[A::Item<'_>],
         now: Time,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, StoreError>> + Send,
-    {
+    ) -> Result<A::Answer, StoreError> {
         let not_asked =
             || StoreError::Unavailable("calls are paused until the store answers a probe".into());
         if !self.is_asked() {
             return Err(not_asked());
         }
         let permit = self.breaker.try_pass(now).map_err(|_| not_asked())?;
-        let answer = call(&self.main).await; // called here, so that the future is held once
+        let answer = self.main.settle(act, items, now).await;
         match &answer {
             Ok(_) => {
                 add(&self.counts.answered, 1);
