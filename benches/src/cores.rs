@@ -1,7 +1,7 @@
 //! Every core: one pure decision, allowed and denied, and the bytes of its state.
 //!
 //! ```text
-//!   allow   never denied: what is asked for comes back as fast as it is spent
+//!   allow   never denied: permits come back as fast as they are spent
 //!   deny    spent first, then asked again and again: the wait is computed each time
 //! ```
 //!
@@ -193,7 +193,7 @@ fn others(rows: &mut Rows<'_>) {
     let exponential = |text| Exponential::new(quota(text)).expect("within bounds");
     rows.allow("exponential, allow", DEAR, exponential(OPEN), 100);
     rows.deny("exponential, deny", DEAR, exponential("100/1m"));
-    rows.deny("exponential of a day, deny", DEAR, exponential(SHUT)); // a float tells no ns
+    rows.deny("exponential of a day, deny", DEAR, exponential(SHUT)); // a float has no ns
     let lent = |most| Concurrency::new(Permits::new(most), day).expect("within bounds");
     rows.deny("permits of 10, deny", GOAL, lent(10));
     rows.lend("permits: lend 1 of 10 and take it back", 9);

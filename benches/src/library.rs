@@ -1,7 +1,7 @@
 //! The library beside its peers: one call of each, as a program would make it, clock included.
 //!
 //! ```text
-//!   floor    what nobody can do without: the counter read, and one change of a word
+//!   floor    the least that all need: the counter read, and one change of a word
 //!   ours     Limiter, KeyedLimiter, AdaptiveConcurrency
 //!   peers    governor, leaky-bucket, ratelimit, tower, a tokio semaphore
 //! ```

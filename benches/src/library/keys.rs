@@ -3,7 +3,7 @@
 //! ```text
 //!   in debt      every key owes something whenever it comes: all are in memory
 //!   done with    a nanosecond after it came a key owes nothing: ours may forget it, and then
-//!                it comes anew; governor's forgets only when told to, which costs extra
+//!                it comes anew; governor's forgets only on request, which costs extra
 //! ```
 
 use std::num::NonZeroU32;

@@ -3,7 +3,7 @@
 //! ```text
 //!   floor    the service called as it is: request made, answer and body dropped
 //!   peers    tower's RateLimit and ConcurrencyLimit, which look at no request: readiness
-//!            waits, nobody is told anything
+//!            waits, and no client gets fields
 //!            tower_governor, which does what ours does for a key: decides in `call`, by
 //!            GCRA, and writes fields for clients; it refuses with one line of text
 //!   ours     decides in `call`, holds until the body has ended, writes fields for clients;

@@ -1,4 +1,4 @@
-//! Limits in words: which limit is meant, how it decides, what it admits at worst.
+//! Limits in words: the limit that is meant, how it decides, its worst case.
 
 use ratekeeper_core::{Algorithm as _, Nanos, Outage, Permits, Quota, Share};
 use ratekeeper_policy::{

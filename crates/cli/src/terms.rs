@@ -3,7 +3,7 @@
 //! ```text
 //!   ## leaky bucket                  its name here
 //!   also: shaping, limit_req         other names of it
-//!   One request each ..              what it is
+//!   One request each ..              its meaning
 //!   ```toml .. ```                   how it is written in a policy, if it is
 //!   More: [A queue](page.md#part)    where to read on
 //! ```

@@ -1,9 +1,9 @@
 //! Keyed: one limit with a separate count for each key, in bounded memory.
 //!
 //! ```text
-//!   key (bytes) --> MemoryStore, 256 MiB unless set       --> decision
+//!   key (bytes) --> MemoryStore, 256 MiB unless set --> decision
 //!      |
-//!      '--> who waits stands in the line of his key; there is one while somebody waits
+//!      '--> a waiter joins the line of its key, which exists while it has a waiter
 //! ```
 //!
 //! The verbs are those of a [`Limiter`](crate::Limiter): `check`, `acquire`, `reserve`. A full

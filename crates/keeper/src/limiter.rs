@@ -3,9 +3,9 @@
 //! Three verbs ask for permits. They differ in what they do when there are none:
 //!
 //! ```text
-//!             | when there are none       | who waits      | what is charged, and when
+//!             | when there are none       | the waiter     | the charge is made
 //!   ----------+---------------------------+----------------+---------------------------
-//!   check     | refuses, with the wait    | no one         | now, or nothing
+//!   check     | refuses, with the wait    | none           | now, or never
 //!   acquire   | waits in line             | the limiter    | when its turn comes
 //!   reserve   | promises a later moment   | the caller,    | now, for then
 //!             |                           | as it likes    |

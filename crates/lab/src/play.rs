@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   arrivals --+
-//!              +--> all who ask at this moment --> decide --> passed: counted
+//!              +--> all requests of a moment   --> decide --> passed: counted
 //!   waiting ---+                                      |
 //!      ^                                              v
 //!      +---- asks again: every 10 ms, retry_after .. refused --> gives up

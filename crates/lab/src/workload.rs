@@ -7,7 +7,7 @@
 //!   poisson    |  ||  |    | ||     |    independent of each other
 //!   on-off     | | | |         | | | |   evenly, with pauses
 //!   zipf       a aba cab a  a abd a      poisson, from many keys, few of them busy
-//!   retry      |x |x | x x|              evenly; who is refused comes again
+//!   retry      |x |x | x x|              evenly; a refused request comes again
 //! ```
 
 use ratekeeper_core::{Nanos, Permits};

@@ -14,7 +14,7 @@
 //!        0          1/K           1   share the server accepts
 //! ```
 //!
-//! * Defaults: K = 2 (the server sees at most twice what it accepts; larger notices recovery
+//! * Defaults: K = 2 (the server sees at most twice the requests that it accepts; larger notices recovery
 //!   sooner and costs the server more), two minutes (longer than any time-out: a request is
 //!   counted *before* it is sent, so a server that hangs is noticed as one that refuses).
 //! * A request that is refused locally is counted too; otherwise the share would fall as
@@ -67,7 +67,7 @@ impl Default for ThrottleSettings {
 /// let throttle = Throttle::new(ThrottleSettings::default()).unwrap();
 /// let (now, mut random) = (Time::ZERO, SplitMix::seeded());
 /// assert!(throttle.try_send(now, &mut random), "nothing speaks against it");
-/// throttle.accepted(now); // the server did what it was asked to
+/// throttle.accepted(now); // the server served the request
 /// assert!(throttle.refusing(now) <= 0.0);
 /// ```
 #[derive(Debug)]

@@ -15,7 +15,7 @@
 //! longer, and every answer on the way out says `Connection: close`:
 //!
 //! ```text
-//!   stop ---- linger: accept and answer, each answer the last ----> close what is idle
+//!   stop ---- linger: accept and answer, each answer the last ----> close idle connections
 //! ```
 
 use std::convert::Infallible;

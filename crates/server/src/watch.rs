@@ -107,7 +107,7 @@ fn watched<C: Clock>(shared: &ServiceContext<C>) -> Vec<PathBuf> {
         if path.is_dir() {
             // If a directory cannot be read, only the way to it is watched.
             paths.extend(files_of(&path).unwrap_or_default());
-            paths.push(path.join("new.yaml")); // so that what comes into it is seen
+            paths.push(path.join("new.yaml")); // so that a file that comes into it is seen
         }
         paths.push(path);
     }
@@ -188,7 +188,7 @@ fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
         let mut parts = path.components();
         while let Some(part) = parts.next() {
             if part == Component::ParentDir {
-                walked.pop(); // no symlink is left in what was walked
+                walked.pop(); // no symlink is left in the walked path
                 continue;
             }
             let parent = walked.clone();

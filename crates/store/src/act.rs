@@ -3,7 +3,7 @@
 //! ```text
 //!   Decide     judge all, charge all or none   -> Decisions
 //!   Look       judge all, charge nothing       -> Decisions
-//!   GiveBack   give back what was charged      -> ()
+//!   GiveBack   give back charges               -> ()
 //!   Reset      forget the states               -> had one? for each
 //!   Release    take back a name's permits      -> permits, for each
 //!   Renew      restart a name's lease          -> its length, for each

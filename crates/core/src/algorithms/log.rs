@@ -17,8 +17,8 @@
 //!
 //! ```text
 //!   constructor                      logs                a client that never pauses gets
-//!   sliding                          what is admitted    N per P
-//!   .. with_denials(Counted), strict what is attempted   nothing, until it pauses
+//!   sliding                          admitted requests   N per P
+//!   .. with_denials(Counted), strict all attempts        nothing, until it pauses
 //!   .. with_gap                      as above            a permit per gap at most
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! N permits a span P, burst B, queue Q, m sub-buckets, largest cost C. "In one P" is the
 //! most that any span of P admits, a promise for the worst caller, not an average; "in the
-//! long run" is what a caller gets who always asks. None rounds in the caller's favour, but
+//! long run" is the rate of a caller that always asks. None rounds in the caller's favour, but
 //! for the two of Guava, which agree with it to the microsecond, and the weighted edge,
 //! which does not count a part of a permit.
 //!
@@ -44,22 +44,22 @@
 //!   leaky queue  | work should wait its turn rather than be refused
 //!   spacing      | two actions must lie apart
 //!   fixed window | the contract names the window, and a double burst at its edge is fine
-//!   calendar     | the contract says "per day" or "per month", in somebody's time zone
-//!   quota reset  | each caller should get a window of his own, from his first request
+//!   calendar     | the contract says "per day" or "per month", in a time zone
+//!   quota reset  | each caller should get a window of its own, from its first request
 //!   two-window   | fixed windows, without the double burst in one instant
 //!   sub-buckets  | edge full: "never more than N in any span" has to be true
 //!   interval     | refills are whole: one log-in forgiven an hour, fifty dollars a day
 //!   sliding log  | the promise of sub-buckets full, to the nanosecond, for small quotas
-//!     strict     | who keeps trying should stay out until it pauses
-//!   hybrid       | a whole quota at once, but no stop and go for those who overdo it
+//!     strict     | a caller that keeps trying should stay out until it pauses
+//!   hybrid       | a whole quota at once, but no stop and go for heavy callers
 //!   exponential  | the heavier the use, the longer the wait
 //!   warm_up      | the callee is slow after a rest; post-paid, as in Guava
 //!   smooth burst | callers come from Guava and expect its waits
-//!   permits      | what breaks is too much at one time, not too much in a time
+//!   permits      | the danger is too much at one time, not too much in a time
 //!
 //!   algorithm    | remaining             | retry_after, until       | reset_after, until
 //!   -------------+-----------------------+--------------------------+---------------------
-//!   token bucket | whole tokens          | what lacks has come      | the bucket is full
+//!   token bucket | whole tokens          | the missing ones came    | the bucket is full
 //!   leaky meter  | room up to the brim   | enough has leaked        | it is empty
 //!   leaky queue  | free places           | enough have left         | all have left
 //!   spacing      | 1, or 0 in the gap    | the gap is over          | the gap is over
@@ -68,10 +68,10 @@
 //!   quota reset  | N less its count      | the caller's window ends | the same
 //!   two-window   | N less both shares    | the older share is small | both are out of sight
 //!   sub-buckets  | N less what counts    | enough is out of sight   | all are out of sight
-//!   interval     | what is not missing   | the stroke that brings it| the one that fills it
+//!   interval     | permits not missing   | the stroke that brings it| the one that fills it
 //!   sliding log  | free places           | enough are P old         | the newest is P old
-//!   hybrid       | what is left; smooth: | the window ends; smooth: | the window ends;
-//!                |   whole permits       |   what lacks has come    |   a quota is saved up
+//!   hybrid       | permits left; smooth: | the window ends; smooth: | the window ends;
+//!                |   whole permits       |   the missing ones came  |   a quota is saved up
 //!   exponential  | whole permits below L | enough has faded         | 1/1024 permit is left
 //!   warm_up      | C, or 0 before it may | those before are paid for| it is cold
 //!   smooth burst | C, or 0 before it may | those before are paid for| the store is full

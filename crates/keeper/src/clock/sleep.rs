@@ -5,7 +5,7 @@
 //!   ------------+--------------------------+------------------------------------
 //!   SystemClock | std::thread              | tokio's timer (feature `tokio`)
 //!   TokioClock  |                          | tokio's timer (feature `tokio`)
-//!   ManualClock | moves the clock          | ends when somebody moves the clock
+//!   ManualClock | moves the clock          | ends when the clock is moved
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "threads sleep only here")]

@@ -1,7 +1,7 @@
 //! Lines: the waiters of each key that has some.
 //!
 //! ```text
-//!   "ann" --> first | second      an entry as long as somebody waits for the key, or is about
+//!   "ann" --> first | second      an entry as long as a caller waits for the key, or is about
 //!   "bob" --> first               to: nothing for all the others
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //!   taken  |==============|         estimate, charged before the work
 //!   used   |=====|--------|         the rest is given back
-//!   used   |==============|#####>   what went over is owed: the key pays it by waiting
+//!   used   |==============|#####>   the excess is owed: the key pays it by waiting
 //! ```
 
 use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Refund, Reserve, Unsupported, Verdict};

@@ -78,7 +78,7 @@ impl<C: Clock> Limiter<AnyAlgorithm, C> {
     /// let limiter = Limiter::parse("{ limit = \"10/1h\", algorithm = \"sliding-window-log\" }").unwrap();
     /// let _ = limiter.check_n(Permits::new(4));
     /// limiter.set_limit_text("{ limit = \"20/1h\", algorithm = \"token-bucket\" }").unwrap();
-    /// assert_eq!(limiter.peek().remaining.get(), 16, "what was used stays used");
+    /// assert_eq!(limiter.peek().remaining.get(), 16, "used permits stay used");
     /// ```
     ///
     /// # Errors

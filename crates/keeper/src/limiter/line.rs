@@ -3,8 +3,8 @@
 //! ```text
 //!   permits ---> | first | second | third | ... <--- joins at the end
 //!                    |
-//!                    '- alone has a timer; nothing is charged before its turn, so whoever
-//!                       leaves gives all back, and those behind move up
+//!                    '- alone has a timer; nothing is charged before its turn, so a
+//!                       waiter that leaves owes nothing, and those behind move up
 //! ```
 //!
 //! Each grant is made for the moment at which it was due, or [`LATENESS`] before now if that is

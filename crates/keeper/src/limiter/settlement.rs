@@ -3,7 +3,7 @@
 //! ```text
 //!   taken  |==============|         estimate, charged before the work
 //!   used   |=====|--------|         the rest is given back
-//!   used   |==============|#####>   what went over is owed: the next one pays it by waiting
+//!   used   |==============|#####>   the excess is owed: the next one pays it by waiting
 //! ```
 //!
 //! For work with a cost that is known only when it is done: tokens of a language model, bytes of an

@@ -59,7 +59,7 @@ fn fields(
         }
     }
     if !out.is_whole() {
-        return; // what is missing may stand where the text could not be read
+        return; // a missing field may stand where the text could not be read
     }
     // A field that a help proposes is not reported as missing as well.
     let proposed = |name: &str| {

@@ -4,12 +4,12 @@
 //!   limit = "N/duration"   token-bucket (default), leaky-bucket, fixed-window,
 //!                          sliding-window-counter, sliding-window-log, sub-buckets,
 //!                          quota-reset, hybrid, exponential, smooth-bursty
-//!   warmup = { .. }        beside such a limit: whoever rested is served slowly at first
+//!   warmup = { .. }        beside such a limit: a rested key is served slowly at first
 //!   limit = "N/word"       fixed windows of the calendar, in the policy's time zone
 //!   bucket = { .. }        GCRA with a burst; with `step`, refills in whole amounts
 //!   spacing = ".."         GCRA with a burst of one
 //!   concurrency = { .. }   permits on loan, which come back
-//!   queue = { .. }         beside GCRA: what is over waits its turn
+//!   queue = { .. }         beside GCRA: excess requests wait their turn
 //! ```
 
 use ratekeeper_core::{

@@ -4,7 +4,7 @@
 //!   limit |     /|    /|    /|       L := 0.9 L     if work was dropped, or took 5 s
 //!         |    / |   / |   / |            L + 1     else
 //!         |   /  |  /  |  /  |
-//!         |  /   | /   | /   |/      converges to a fair share among those who do the same
+//!         |  /   | /   | /   |/      converges to a fair share among clients with this law
 //!         +------------------------ windows
 //! ```
 //!

@@ -3,8 +3,8 @@
 //! ```text
 //!   limit |~~~~~~~~~~~~~~~~~~~.            .~~~~~~~~      after 300 windows that were all
 //!         |                   |            |              slower than the base: for two
-//!         |                   |____________|              windows, the limit less what is
-//!         |                    drains  measures           tolerated, and half of that
+//!         |                   |____________|              windows, the limit less its
+//!         |                    drains  measures           tolerance, and half of that
 //! ```
 //!
 //! Half, so that a base that was measured too high is found out: a limit that rests at

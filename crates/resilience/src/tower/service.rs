@@ -212,7 +212,7 @@ where
                 return Err(CallError::Deadline);
             }
             if attempts.made() == 1 {
-                shared.budget.deposit(now); // and not sooner: what is not sent pays nothing
+                shared.budget.deposit(now); // and not sooner: a request that is not sent pays nothing
             }
             let headers = request.headers_mut();
             propagate(

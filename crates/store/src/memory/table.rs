@@ -3,7 +3,7 @@
 //! ```text
 //!   hash --> slot | key 8, 16 or 32 | state 8 (GCRA) |
 //!
-//!   key never seen, or forgotten:  starts with what the floor has used, less what is forgiven
+//!   key never seen, or forgotten:  starts with the usage of the floor, less the forgiven part
 //!   floor: the strictest of all states pushed out for want of room; fresh once it expires
 //! ```
 //!

@@ -5,7 +5,7 @@
 //!   name of a key     ...:per-user           GCRA: a debt means the same at any rate
 //!                     ...:per-user~w9c41d02a others: then the shape of their states
 //!
-//!   reload:  ~w9c41d02a --> ~i11fe70b         the new key is not there: what was used under
+//!   reload:  ~w9c41d02a --> ~i11fe70b         the new key is not there: the usage under
 //!                                            the old one is carried over, once
 //! ```
 //!

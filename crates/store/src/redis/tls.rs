@@ -4,7 +4,7 @@
 //!   TCP --> handshake: their certificate, by `ca` and `server_name`; ours, if they ask
 //!       --> PING: with TLS 1.3 they say only now whether ours will do
 //!
-//!   renewed: the next handshake is by what is new; open connections go on
+//!   renewed: the next handshake uses the new ones; open connections go on
 //! ```
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Promises of GCRA: charges for a later moment, and those that are taken back.
 //!
 //! ```text
-//!   reserve   TAT moves on, though it lies beyond the burst: whoever reserved waits for it
+//!   reserve   TAT moves on, though it lies beyond the burst: the caller waits for it
 //!   refund    TAT moves back, to now at most
 //!   rescale   TAT moves to where the same share of another burst is spent
 //! ```

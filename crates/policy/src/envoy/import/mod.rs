@@ -3,7 +3,7 @@
 //! ```text
 //!   files --load--> rules --one by one--> [[limit]] --parse--> kept, or a comment
 //!                                 |
-//!                                 +--> unsupported: what is lost, where
+//!                                 +--> unsupported: each lost feature, and its place
 //! ```
 //!
 //! Every limit is read by the parser of the language before it is written, so the output is a
