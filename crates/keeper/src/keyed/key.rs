@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 /// address, a tuple of these, or a type of your own.
 ///
 /// Values of one type have the same bytes only if they are equal, tuples too: `("ab", "c")` and
-/// `("a", "bc")` are different keys. Use one type of key with a limiter, because values of
-/// different types may have the same bytes.
+/// `("a", "bc")` are different keys. (An IPv4 address that is mapped into IPv6 is the IPv4 address.)
+/// Use one type of key with a limiter, because values of different types may have the same bytes.
 ///
 /// ```
 /// use ratekeeper::{KeyedLimiter, LimitKey};
