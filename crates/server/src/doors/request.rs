@@ -1,8 +1,8 @@
 //! Request: the JSON of a check, borrowed from the bytes it came in.
 //!
 //! The path of a wrong field is found by a second reading of a refused body, because its search
-//! copies the name of each field; only in bodies of ordinary size, so that a stranger's does not
-//! take several times its memory.
+//! copies the name of each field. Reading waits for nothing, so at any time no more bodies than
+//! there are threads take that memory.
 
 use std::net::IpAddr;
 
@@ -25,8 +25,6 @@ const MAX_CHECKS: usize = 1000;
 const MAX_NAMES: usize = 100;
 /// Maximum number of ids in `permits`.
 const MAX_PERMITS: usize = 1000;
-/// Maximum size of a refused body that is read again for the path of its wrong field.
-const MAX_SEARCHED: usize = 64 << 10;
 /// Maximum number of entries; a descriptor with more has no limit of its own.
 const MAX_ENTRIES: usize = 64;
 
@@ -175,9 +173,6 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     } else {
         WRONG_VALUE
     };
-    if body.len() > MAX_SEARCHED {
-        return Err(Problem::new(kind, message));
-    }
     Err(at_field::<T>(body, kind, &message))
 }
 
@@ -222,11 +217,10 @@ fn at_field<'a, T: Deserialize<'a>>(body: &'a [u8], kind: ProblemKind, message: 
 mod tests {
     use super::*;
 
-    /// Only the path may be left out where a body is too large to be read again.
     #[test]
     fn the_kind_of_a_mistake_is_the_same_in_a_large_body() {
         let kind = |body: &str| super::check(body.as_bytes()).unwrap_err().kind.code;
-        let long = "x".repeat(MAX_SEARCHED);
+        let long = "x".repeat(1 << 20);
         for (small, large) in [
             (
                 r#"{"reqest":{}}"#.to_owned(),
@@ -241,6 +235,21 @@ mod tests {
         ] {
             assert_eq!(kind(&large), kind(&small), "{small}");
         }
+    }
+
+    #[test]
+    fn a_wrong_field_of_a_large_batch_is_named_by_its_path() {
+        let mut checks =
+            vec![r#"{"request":{"path":"/a/path/of/some/more/length","ip":"192.0.2.1"}}"#; 999];
+        checks.push(r#"{"request":{"ip":"192.0.2"}}"#);
+        let body = format!(r#"{{"checks":[{}]}}"#, checks.join(","));
+        assert!(body.len() > 64 << 10);
+        let problem = batch(body.as_bytes()).unwrap_err();
+        assert!(
+            problem.detail.starts_with("`checks[999].request.ip`: "),
+            "{}",
+            problem.detail
+        );
     }
 
     #[test]
