@@ -4,10 +4,7 @@
 //! checked, as is that no decision takes longer than its deadline. Possible charges by unanswered
 //! calls are counted, call by call: a machine that is busy with other things loses calls too.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Mode, Outage, Permits, Time};
@@ -16,6 +13,7 @@ use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use crate::punctual::in_time;
+use crate::relay::Relay;
 use crate::server::{Cluster, Server, programs, signal};
 
 /// Deadline of a decision that is to be made, however busy the machine is.
@@ -223,52 +221,6 @@ fn a_server_that_hangs_costs_at_most_the_deadline() {
         let after = hasty.until_passed("ada");
         // Calls sent meanwhile may have been charged, once each: less passes, never more.
         check_left(patient.left("ada"), 98, before + 4 + after);
-    }
-}
-
-/// A relay; on command, its existing connections go silent, and stay open.
-struct Relay {
-    port: u16,
-    accepted: Arc<AtomicUsize>,
-    silent: Arc<AtomicUsize>,
-}
-
-impl Relay {
-    fn start(port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let relay = Self {
-            port: listener.local_addr().unwrap().port(),
-            accepted: Arc::default(),
-            silent: Arc::default(),
-        };
-        let (accepted, silent) = (Arc::clone(&relay.accepted), Arc::clone(&relay.silent));
-        std::thread::spawn(move || {
-            for (number, client) in listener.incoming().enumerate() {
-                accepted.store(number + 1, Ordering::Relaxed);
-                let client = client.unwrap();
-                let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    let silent = Arc::clone(&silent);
-                    std::thread::spawn(move || {
-                        let mut buffer = [0; 4_096];
-                        while let Ok(count @ 1..) = from.read(&mut buffer) {
-                            let lost = number < silent.load(Ordering::Relaxed);
-                            if !lost && to.write_all(&buffer[..count]).is_err() {
-                                return;
-                            }
-                        }
-                    });
-                }
-            }
-        });
-        relay
-    }
-
-    /// Makes the existing connections go silent.
-    fn falls_silent(&self) {
-        let accepted = self.accepted.load(Ordering::Relaxed);
-        self.silent.store(accepted, Ordering::Relaxed);
     }
 }
 

@@ -17,6 +17,7 @@ mod hints;
 mod load;
 mod logins;
 mod punctual;
+mod relay;
 mod sentinel;
 mod server;
 mod spread;
